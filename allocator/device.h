@@ -1,0 +1,55 @@
+// What the pool needs of a device: address ranges, pages, and ordered work. The host device lives in
+// host_device.h; the CUDA device will fill the same interface from a table of driver functions.
+// Every call here is on a slow path (segments, pages, cross-stream reuse), hence plain virtuals; the
+// pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use sites.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/ids.h"
+
+namespace pleat::allocator {
+
+struct DeviceCapabilities {
+  bool host_accessible = false;  // the CPU may read and write blocks
+  bool returns_pages = false;    // release_pages() really gives memory back inside a segment
+  bool asynchronous = false;     // work on streams completes later; events mean something
+  // A range far larger than memory costs nothing until touched. False where address space or commit
+  // charge is limited (ulimit -v, vm.overcommit_memory=2): segments are then taken as they are needed.
+  bool reserves_freely = false;
+  std::size_t page_bytes = 4096;  // unit in which pages come and go; a power of two
+  std::size_t memory_bytes = 0;   // physical memory of the device; 0: not known
+};
+
+// A point in a stream's order. 0 is "already complete".
+struct EventHandle {
+  std::uint64_t value = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual DeviceIndex index() const noexcept = 0;
+  [[nodiscard]] virtual const DeviceCapabilities& capabilities() const noexcept = 0;
+
+  // Gets an address range of `bytes` (a multiple of page_bytes), aligned to page_bytes. Pages arrive
+  // on first touch where returns_pages is set, at once elsewhere. nullptr if there is none to be had;
+  // never throws, leaves errno as it was.
+  [[nodiscard]] virtual void* reserve_segment(std::size_t bytes) noexcept = 0;
+  virtual void release_segment(void* base, std::size_t bytes) noexcept = 0;
+
+  // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.
+  // False if nothing was given back.
+  virtual bool release_pages(void* begin, std::size_t bytes) noexcept = 0;
+
+  // Ordered work. On a synchronous device all of these return at once with nothing to wait for.
+  [[nodiscard]] virtual EventHandle record_event(StreamId stream) noexcept = 0;
+  [[nodiscard]] virtual bool event_complete(EventHandle event) noexcept = 0;
+  virtual void stream_wait_event(StreamId stream, EventHandle event) noexcept = 0;
+  virtual void synchronize_event(EventHandle event) noexcept = 0;  // blocks the calling thread
+  virtual void release_event(EventHandle event) noexcept = 0;
+};
+
+}  // namespace pleat::allocator

@@ -1,0 +1,72 @@
+// Searches over 32 signed integers at a time. SSE2 is part of every x86-64; elsewhere plain loops.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace pleat::allocator::lanes {
+
+constexpr std::size_t kCount = 32;
+
+// Bit k is set if values[k] >= bound. `values`: kCount of them, 64-byte aligned.
+inline std::uint32_t at_least(const std::int32_t* values, std::int32_t bound) noexcept {
+#if defined(__SSE2__)
+  const auto* v = reinterpret_cast<const __m128i*>(values);
+  const __m128i below = _mm_set1_epi32(bound - 1);
+  const auto eight = [&](int i) {
+    return _mm_packs_epi32(_mm_cmpgt_epi32(_mm_load_si128(v + i), below),
+                           _mm_cmpgt_epi32(_mm_load_si128(v + i + 1), below));
+  };
+  const auto low = _mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(2)));
+  const auto high = _mm_movemask_epi8(_mm_packs_epi16(eight(4), eight(6)));
+  return static_cast<std::uint32_t>(low) | (static_cast<std::uint32_t>(high) << 16);
+#else
+  std::uint32_t mask = 0;
+  for (std::size_t k = 0; k < kCount; ++k) {
+    mask |= static_cast<std::uint32_t>(values[k] >= bound) << k;
+  }
+  return mask;
+#endif
+}
+
+// Of kCount values.
+inline std::int32_t maximum(const std::int32_t* values) noexcept {
+#if defined(__SSE2__)
+  const auto* v = reinterpret_cast<const __m128i*>(values);
+  const auto larger = [](__m128i a, __m128i b) {
+    const __m128i a_wins = _mm_cmpgt_epi32(a, b);
+    return _mm_or_si128(_mm_and_si128(a_wins, a), _mm_andnot_si128(a_wins, b));
+  };
+  const auto four = [&](int i) {
+    return larger(larger(_mm_load_si128(v + i), _mm_load_si128(v + i + 1)),
+                  larger(_mm_load_si128(v + i + 2), _mm_load_si128(v + i + 3)));
+  };
+  __m128i best = larger(four(0), four(4));
+  best = larger(best, _mm_shuffle_epi32(best, _MM_SHUFFLE(1, 0, 3, 2)));
+  best = larger(best, _mm_shuffle_epi32(best, _MM_SHUFFLE(2, 3, 0, 1)));
+  return _mm_cvtsi128_si32(best);
+#else
+  std::int32_t best = values[0];
+  for (std::size_t k = 1; k < kCount; ++k) best = values[k] > best ? values[k] : best;
+  return best;
+#endif
+}
+
+// Index of the first of `n` values that is >= bound (> 0), n if none is. The array is readable up to
+// the next multiple of kCount and 0 from n on.
+inline std::size_t first_at_least(const std::int32_t* values, std::size_t n,
+                                  std::int32_t bound) noexcept {
+  for (std::size_t i = 0; i < n; i += kCount) {
+    if (const std::uint32_t mask = at_least(values + i, bound)) {
+      return i + static_cast<std::size_t>(std::countr_zero(mask));
+    }
+  }
+  return n;
+}
+
+}  // namespace pleat::allocator::lanes

@@ -1,0 +1,102 @@
+// What is known of one saved storage, and its life from tag to drop. A record says nothing of what a
+// storage is: the bridge derives from it and answers the two questions only it can answer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "allocator/block_codec.h"
+#include "allocator/ids.h"
+#include "allocator/payload_arena.h"
+#include "allocator/pool.h"
+
+namespace pleat::allocator {
+
+// A block is live before it has a record; from the first pack on:
+//
+//   state      the bytes are in              leaves by
+//   kTagged    the block, storage alive      release -> kReleasing | keep -> kKept
+//   kReleasing the block, storage gone       encode -> kEncoding | hold -> kHeld
+//   kEncoding  the block, codec reading      done -> kPacked | gave up -> kHeld
+//   kHeld      the block, owned by us        encode -> kEncoding (forward end) | adopt -> kRestored
+//   kPacked    the payload                   restore -> kRestored
+//   kRestored  payload and/or a restored     storage freed -> kPacked (payload) or kHeld (adopted)
+//              storage that is alive
+//   kKept      the original storage, which   -
+//              we now hold strongly
+//   any        last hook dropped -> kDead
+enum class RecordState : std::uint8_t {
+  kTagged,
+  kReleasing,
+  kEncoding,
+  kHeld,
+  kPacked,
+  kRestored,
+  kKept,
+  kDead,
+};
+
+enum class RecordAction : std::uint8_t {
+  kRelease,         // the allocator's free arrived, the storage is gone
+  kKeep,            // ... but the storage lives (resized, data pointer swapped)
+  kHold,            // keep the raw block
+  kEncode,          // the codec starts
+  kEncoded,         // the payload is complete
+  kRestore,         // decoded into a new block, or the raw block was adopted
+  kRestoredFreed,   // the restored storage is gone, a payload remains
+  kAdoptedFreed,    // the adopted raw block came back
+  kDrop,
+};
+
+[[nodiscard]] const char* record_state_name(RecordState state) noexcept;
+
+// The only place where states change. False (and no change) for a transition the table above lacks.
+[[nodiscard]] bool apply(RecordState& state, RecordAction action) noexcept;
+
+class Record {
+ public:
+  Record() = default;
+  virtual ~Record() = default;
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  // False once the last strong reference to the storage is gone. Any thread, no lock needed.
+  [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
+  // Takes a strong reference to the storage, for good. False if it is gone.
+  [[nodiscard]] virtual bool keep_storage() noexcept = 0;
+
+  // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is held
+  // while the codec runs (the pool's lock never is). Lock order: Record::mutex, then Residency's
+  // link lock, then arena, then pool.
+  std::mutex mutex;
+  RecordState state = RecordState::kTagged;
+  Block* block = nullptr;          // the saved block while its bytes are raw (or an in-place payload)
+  Block* restored = nullptr;       // block of the restored storage, while that lives
+  PayloadSlot payload{};
+  std::size_t payload_bytes = 0;
+  bool payload_in_block = false;   // place:inplace: `block` holds the payload
+  bool pending_forward_end = false;
+  Record* pending_next = nullptr;
+  Record* pending_previous = nullptr;
+  std::uint32_t encodes = 0;
+
+  // Written while tagging (under the link lock), constant once released.
+  std::size_t bytes = 0;           // of the storage
+  std::vector<ByteRange> ranges;   // what the views cover; disjoint, ascending
+  std::uint64_t choice = 0;        // codec choice, see BlockCodec
+  std::uint64_t nonce = 0;
+  TensorKey key{};
+  StreamId stream{};
+
+ private:
+  friend class Residency;
+  std::uint32_t references_ = 1;   // hooks, guarded by the link lock
+};
+
+// Adds [begin, end) to an ascending list of disjoint ranges, joining what touches.
+void add_range(std::vector<ByteRange>& ranges, ByteRange range);
+
+}  // namespace pleat::allocator

@@ -1,0 +1,424 @@
+#include "allocator/residency.h"
+
+#include <cassert>
+#include <cstring>
+#include <ctime>
+
+namespace pleat::allocator {
+namespace {
+
+std::uint64_t now_ns() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
+  counter.fetch_add(n, std::memory_order_relaxed);
+}
+
+// A transition the table lacks would be a bug of ours; in release the record stays as it is.
+void transition(Record& record, RecordAction action) noexcept {
+  [[maybe_unused]] const bool known = apply(record.state, action);
+  assert(known);
+}
+
+std::int64_t signed_bytes(std::size_t bytes) noexcept { return static_cast<std::int64_t>(bytes); }
+
+}  // namespace
+
+Residency::Residency(Pool& pool, PayloadArena& arena, BlockCodec& codec,
+                     const ResidencyOptions& options, EventSink* sink)
+    : pool_(pool),
+      arena_(arena),
+      codec_(codec),
+      sink_(sink),
+      compress_(options.compress),
+      at_forward_end_(options.at_forward_end),
+      in_place_(options.in_place) {}
+
+void Residency::set_options(const ResidencyOptions& options) noexcept {
+  compress_.store(options.compress, std::memory_order_relaxed);
+  at_forward_end_.store(options.at_forward_end, std::memory_order_relaxed);
+  in_place_.store(options.in_place, std::memory_order_relaxed);
+}
+
+void Residency::emit(EventKind kind, const Record& record, const Block* block,
+                     std::size_t bytes) noexcept {
+  if (sink_ == nullptr) {
+    return;
+  }
+  Event event;
+  event.kind = kind;
+  event.device = pool_.device().index();
+  event.stream = record.stream;
+  event.key = record.key;
+  event.bytes = bytes;
+  if (block != nullptr) {
+    event.block = block->id;
+    event.address = reinterpret_cast<std::uint64_t>(block->begin);
+  }
+  sink_->on_event(event);
+}
+
+void Residency::link_new(Block* block, Record* record) noexcept {
+  record->block = block;
+  block->record.store(record, std::memory_order_release);
+  count(counters_.tagged);
+  pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record->bytes));
+  emit(EventKind::kTag, *record, block, record->bytes);
+}
+
+// ---- release ------------------------------------------------------------------------------------
+
+void Residency::release_saved(Block* block) noexcept {
+  Record* record = nullptr;
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    record = block->record.load(std::memory_order_relaxed);
+    if (record != nullptr) {
+      ++record->references_;  // the last hook may drop while we work
+      block->record.store(nullptr, std::memory_order_relaxed);
+    }
+  }
+  if (record == nullptr) {
+    pool_.free(block);
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> guard(record->mutex);
+    if (record->restored == block) {
+      release_restored(*record, block);
+    } else {
+      release_original(*record, block);
+    }
+  }
+  drop(record);
+}
+
+void Residency::release_restored(Record& record, Block* block) noexcept {
+  record.restored = nullptr;
+  pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
+  if (record.block == block) {  // an adopted raw block: the only copy of the bytes
+    transition(record, RecordAction::kAdoptedFreed);
+    pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record.bytes));
+    return;
+  }
+  if (record.state == RecordState::kRestored) {
+    if (record.payload_bytes != 0) {
+      transition(record, RecordAction::kRestoredFreed);
+    } else if (record.block == nullptr) {
+      // Copied out of a moved block that has gone since: this copy is all there is.
+      record.block = block;
+      transition(record, RecordAction::kAdoptedFreed);
+      pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record.bytes));
+      return;
+    }
+  }
+  pool_.free(block);
+}
+
+void Residency::release_original(Record& record, Block* block) noexcept {
+  count(counters_.released);
+  emit(EventKind::kRelease, record, block, record.bytes);
+  if (record.state != RecordState::kTagged) {
+    // Copied out at unpack before this free arrived (kRestored). The copy stands in for the block;
+    // where it is gone already, the block is all there is.
+    if (record.restored == nullptr) {
+      transition(record, RecordAction::kAdoptedFreed);
+      return;
+    }
+    pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+    record.block = nullptr;
+    pool_.free(block);
+    return;
+  }
+  if (record.keep_storage()) {
+    // resize_(0) or a swapped data pointer: the storage lives on with other bytes, as stock would
+    // have it. Hold on to the storage itself from now on.
+    transition(record, RecordAction::kKeep);
+    count(counters_.kept);
+    pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+    record.block = nullptr;
+    pool_.free(block);
+    return;
+  }
+  transition(record, RecordAction::kRelease);
+  bool wanted = true;
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    wanted = record.references_ > 1;
+  }
+  if (!wanted) {  // every hook went meanwhile; drop() frees the block
+    transition(record, RecordAction::kHold);
+    return;
+  }
+  if (!compress_.load(std::memory_order_relaxed) || stopped()) {
+    transition(record, RecordAction::kHold);
+    count(counters_.held);
+    return;
+  }
+  if (at_forward_end_.load(std::memory_order_relaxed)) {
+    transition(record, RecordAction::kHold);
+    pending_add(record);
+    return;
+  }
+  encode_locked(record);
+}
+
+bool Residency::encode_locked(Record& record) noexcept {
+  Block* const block = record.block;
+  const EncodeRequest request{block->begin,           record.bytes, record.ranges.data(),
+                              record.ranges.size(),   record.choice, record.nonce,
+                              record.key,             record.stream};
+  transition(record, RecordAction::kEncode);
+  const std::uint64_t start = now_ns();
+  const bool done = (!in_place_.load(std::memory_order_relaxed) && encode_to_arena(record, request)) ||
+                    (record.payload_bytes == 0 && encode_over_head(record, request));
+  count(counters_.encode_ns, now_ns() - start);
+  if (!done) {
+    transition(record, RecordAction::kHold);
+    count(counters_.held);
+    return false;
+  }
+  transition(record, RecordAction::kEncoded);
+  if (++record.encodes > 1) {
+    count(counters_.double_encodes);
+  }
+  count(counters_.encoded);
+  count(counters_.source_bytes, record.bytes);
+  count(counters_.payload_bytes, record.payload_bytes);
+  pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+  pool_.statistics().add(StatKind::kPayload, signed_bytes(record.payload_bytes));
+  emit(EventKind::kEncode, record, block, record.payload_bytes);
+  if (!record.payload_in_block) {
+    record.block = nullptr;
+    pool_.free(block);
+  }
+  return true;
+}
+
+bool Residency::encode_to_arena(Record& record, const EncodeRequest& request) noexcept {
+  const std::size_t bound = codec_.payload_bytes(request);
+  if (bound == 0) {
+    return false;
+  }
+  PayloadSlot slot = arena_.allocate(bound);
+  if (!slot) {
+    return false;  // the arena cannot grow: the caller tries the head of the block itself
+  }
+  std::size_t used = 0;
+  CodecStatistics statistics;
+  if (codec_.encode(request, slot.data, bound, &used, &statistics) != CodecStatus::kOk) {
+    arena_.free(slot);
+    return false;
+  }
+  if (used < bound) {
+    arena_.shrink(slot, used);
+  }
+  record.payload = slot;
+  record.payload_bytes = used;
+  return true;
+}
+
+bool Residency::encode_over_head(Record& record, const EncodeRequest& request) noexcept {
+  if (codec_.payload_bytes(request) == 0) {
+    return false;
+  }
+  std::size_t used = 0;
+  CodecStatistics statistics;
+  if (codec_.encode_in_place(request, &used, &statistics) != CodecStatus::kOk) {
+    return false;
+  }
+  pool_.shrink(record.block, used);
+  record.payload_in_block = true;
+  record.payload_bytes = used;
+  count(counters_.encoded_in_place);
+  return true;
+}
+
+// ---- restore ------------------------------------------------------------------------------------
+
+Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept {
+  Block* target = nullptr;
+  switch (record.state) {
+    case RecordState::kHeld: {
+      pending_remove(record);
+      target = record.block;
+      pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+      count(counters_.adopted);
+      break;
+    }
+    case RecordState::kTagged:     // storage gone, block never freed: its bytes are still there
+    case RecordState::kRestored:   // an earlier restored storage was written to and is not ours now
+    case RecordState::kPacked: {
+      target = pool_.allocate(record.bytes, stream);
+      if (target == nullptr) {
+        *status = RestoreStatus::kOutOfMemory;
+        return nullptr;
+      }
+      if (record.payload_bytes == 0) {
+        if (record.block == nullptr) {
+          pool_.free(target);
+          *status = RestoreStatus::kWrongState;
+          return nullptr;
+        }
+        std::memcpy(target->begin, record.block->begin, record.bytes);
+        count(counters_.copied);
+        break;
+      }
+      const void* const payload =
+          record.payload_in_block ? static_cast<void*>(record.block->begin) : record.payload.data;
+      const std::uint64_t start = now_ns();
+      const CodecStatus decoded =
+          codec_.decode(payload, record.payload_bytes, target->begin, record.bytes, stream);
+      count(counters_.decode_ns, now_ns() - start);
+      if (decoded != CodecStatus::kOk) {
+        pool_.free(target);
+        *status = RestoreStatus::kDamaged;
+        return nullptr;
+      }
+      count(counters_.restored);
+      count(counters_.decoded_bytes, record.bytes);
+      break;
+    }
+    default:
+      *status = RestoreStatus::kWrongState;
+      return nullptr;
+  }
+  if (record.state != RecordState::kRestored) {
+    transition(record, RecordAction::kRestore);
+  }
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    if (record.restored != nullptr && record.restored->record.load(std::memory_order_relaxed) == &record) {
+      record.restored->record.store(nullptr, std::memory_order_relaxed);
+      pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
+    }
+    record.restored = target;
+    target->record.store(&record, std::memory_order_release);
+  }
+  pool_.statistics().add(StatKind::kRestored, signed_bytes(record.bytes));
+  emit(EventKind::kRestore, record, target, record.bytes);
+  *status = RestoreStatus::kOk;
+  return target;
+}
+
+bool Residency::shared(const Record& record) noexcept {
+  const std::lock_guard<std::mutex> guard(link_mutex_);
+  return record.references_ > 1;
+}
+
+// ---- drop ---------------------------------------------------------------------------------------
+
+void Residency::drop(Record* record) noexcept {
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    if (--record->references_ != 0) {
+      return;
+    }
+    // Nobody else can reach the record once its blocks no longer point to it.
+    for (Block* block : {record->block, record->restored}) {
+      if (block != nullptr && block->record.load(std::memory_order_relaxed) == record) {
+        block->record.store(nullptr, std::memory_order_relaxed);
+      }
+    }
+  }
+  pending_remove(*record);
+  const RecordState last = record->state;
+  transition(*record, RecordAction::kDrop);
+  count(counters_.dropped);
+  Statistics& statistics = pool_.statistics();
+  if (last == RecordState::kTagged) {
+    count(counters_.dropped_unreleased);
+    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));
+  }
+  if (record->restored != nullptr) {
+    statistics.add(StatKind::kRestored, -signed_bytes(record->bytes));
+  }
+  if (record->payload_bytes != 0) {
+    statistics.add(StatKind::kPayload, -signed_bytes(record->payload_bytes));
+    if (record->payload_in_block) {
+      pool_.free(record->block);
+    } else {
+      arena_.free(record->payload);
+    }
+  } else if (last == RecordState::kHeld) {
+    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));
+    pool_.free(record->block);
+  } else if (last == RecordState::kRestored && record->block != nullptr &&
+             record->block != record->restored) {
+    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));  // moved block, still out there
+  }
+  emit(EventKind::kDrop, *record, nullptr, record->payload_bytes);
+  delete record;
+}
+
+// ---- forward end --------------------------------------------------------------------------------
+
+void Residency::pending_add(Record& record) noexcept {
+  const std::lock_guard<std::mutex> guard(pending_mutex_);
+  record.pending_forward_end = true;
+  record.pending_previous = pending_last_;
+  record.pending_next = nullptr;
+  (pending_last_ != nullptr ? pending_last_->pending_next : pending_first_) = &record;
+  pending_last_ = &record;
+}
+
+void Residency::pending_remove(Record& record) noexcept {
+  const std::lock_guard<std::mutex> guard(pending_mutex_);
+  if (!record.pending_forward_end) {
+    return;
+  }
+  record.pending_forward_end = false;
+  (record.pending_previous != nullptr ? record.pending_previous->pending_next : pending_first_) =
+      record.pending_next;
+  (record.pending_next != nullptr ? record.pending_next->pending_previous : pending_last_) =
+      record.pending_previous;
+}
+
+void Residency::forward_end() noexcept {
+  for (;;) {
+    Record* record = nullptr;
+    {
+      // The link lock keeps the record alive between finding it and taking a reference.
+      const std::scoped_lock guard(link_mutex_, pending_mutex_);
+      record = pending_first_;
+      if (record == nullptr) {
+        return;
+      }
+      if (record->references_ == 0) {
+        // Being dropped by another thread, which waits for pending_mutex_ in pending_remove().
+        record->pending_forward_end = false;
+        pending_first_ = record->pending_next;
+        (pending_first_ != nullptr ? pending_first_->pending_previous : pending_last_) = nullptr;
+        continue;
+      }
+      ++record->references_;
+    }
+    pending_remove(*record);
+    {
+      const std::lock_guard<std::mutex> guard(record->mutex);
+      if (record->state == RecordState::kHeld && !stopped()) {
+        encode_locked(*record);
+      }
+    }
+    drop(record);
+  }
+}
+
+void Residency::lock_for_fork() noexcept {
+  link_mutex_.lock();
+  pending_mutex_.lock();
+  arena_.lock_for_fork();
+  pool_.lock_for_fork();
+}
+
+void Residency::unlock_after_fork() noexcept {
+  pool_.unlock_after_fork();
+  arena_.unlock_after_fork();
+  pending_mutex_.unlock();
+  link_mutex_.unlock();
+}
+
+}  // namespace pleat::allocator

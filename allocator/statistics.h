@@ -1,0 +1,85 @@
+// Counters that never flatter: a payload counts as allocated from encode to drop.
+// Plain relaxed atomics, readable from any thread (and from a signal handler) without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace pleat::allocator {
+
+enum class StatKind : std::uint8_t {
+  kLive,       // bytes requested by callers and not freed yet, payloads included
+  kReserved,   // bytes of blocks in use, rounding included (active)
+  kSavedRaw,   // bytes of saved blocks not compressed (tagged, or held raw)
+  kPayload,    // bytes of payloads
+  kRestored,   // bytes of restored storages alive
+  kCached,     // resident bytes of free blocks
+  kResident,   // resident bytes of our segments (touched pages)
+  kCount,
+};
+
+[[nodiscard]] const char* stat_name(StatKind kind) noexcept;
+
+struct StatValues {
+  std::int64_t current = 0;
+  std::int64_t peak = 0;
+  std::int64_t allocated = 0;  // sum of all increases
+  std::int64_t freed = 0;      // sum of all decreases
+};
+
+class Statistics {
+ public:
+  // From any thread.
+  void add(StatKind kind, std::int64_t bytes) noexcept {
+    Counter& c = counters_[static_cast<std::size_t>(kind)];
+    if (bytes >= 0) {
+      c.allocated.fetch_add(bytes, std::memory_order_relaxed);
+      const std::int64_t now = c.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+      std::int64_t peak = c.peak.load(std::memory_order_relaxed);
+      while (now > peak && !c.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+      }
+    } else {
+      c.current.fetch_add(bytes, std::memory_order_relaxed);
+    }
+  }
+  // As add() without the price of atomic read-modify-write: every writer of this kind must hold one
+  // and the same lock. The pool's own kinds (kReserved, kCached, kResident) are written so; hence one
+  // Statistics per pool.
+  void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
+    Counter& c = counters_[static_cast<std::size_t>(kind)];
+    const std::int64_t now = c.current.load(std::memory_order_relaxed) + bytes;
+    c.current.store(now, std::memory_order_relaxed);
+    if (bytes > 0) {
+      c.allocated.store(c.allocated.load(std::memory_order_relaxed) + bytes,
+                        std::memory_order_relaxed);
+      if (now > c.peak.load(std::memory_order_relaxed)) {
+        c.peak.store(now, std::memory_order_relaxed);
+      }
+    }
+  }
+  [[nodiscard]] StatValues read(StatKind kind) const noexcept {
+    const Counter& c = counters_[static_cast<std::size_t>(kind)];
+    const std::int64_t current = c.current.load(std::memory_order_relaxed);
+    const std::int64_t allocated = c.allocated.load(std::memory_order_relaxed);
+    return {current, c.peak.load(std::memory_order_relaxed), allocated, allocated - current};
+  }
+  [[nodiscard]] std::int64_t current(StatKind kind) const noexcept {
+    return counters_[static_cast<std::size_t>(kind)].current.load(std::memory_order_relaxed);
+  }
+  // Peaks restart from the current values.
+  void reset_peaks() noexcept {
+    for (Counter& c : counters_) {
+      c.peak.store(c.current.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  struct Counter {
+    std::atomic<std::int64_t> current{0}, peak{0}, allocated{0};
+  };
+  std::array<Counter, static_cast<std::size_t>(StatKind::kCount)> counters_{};
+};
+
+}  // namespace pleat::allocator

@@ -1,0 +1,49 @@
+// Zero-filled memory for metadata, straight from the kernel: pages cost nothing until touched, go back
+// at once, and malloc (which may be calling us) is not involved. Never throws.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstddef>
+
+namespace pleat::allocator {
+
+class ZeroedMapping {
+ public:
+  ZeroedMapping() noexcept = default;
+  ZeroedMapping(const ZeroedMapping&) = delete;
+  ZeroedMapping& operator=(const ZeroedMapping&) = delete;
+  ~ZeroedMapping() { reset(); }
+
+  // False, and errno as it was, if there is no memory.
+  [[nodiscard]] bool map(std::size_t bytes) noexcept {
+    reset();
+    const int saved = errno;
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+      errno = saved;
+      return false;
+    }
+    data_ = p;
+    bytes_ = bytes;
+    return true;
+  }
+  void reset() noexcept {
+    if (data_ != nullptr) {
+      const int saved = errno;
+      ::munmap(data_, bytes_);
+      errno = saved;
+    }
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace pleat::allocator

@@ -1,0 +1,356 @@
+#include "compress/codec.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "compress/format.h"
+#include "compress/kernels.h"
+#include "compress/payload_writer.h"
+
+namespace pleat::compress {
+namespace {
+
+constexpr std::size_t kGrainBytes = 512 * 1024;
+constexpr std::size_t kCopyBytes = 1024 * 1024;  // unit of a parallel copy
+// Larger results go past the caches: the reader comes later, and a plain store would first read the
+// line it overwrites.
+constexpr std::size_t kStreamBytes = std::size_t{32} << 20;
+
+bool worth_streaming(const void* target, std::size_t bytes) noexcept {
+  return bytes >= kStreamBytes && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
+}
+
+void copy(const Executor& executor, void* target, const void* source, std::size_t bytes) noexcept {
+  run_parts(executor, ceil_divide(bytes, kCopyBytes), 1, [&](std::size_t begin, std::size_t end) {
+    const std::size_t first = begin * kCopyBytes;
+    const std::size_t last = end * kCopyBytes < bytes ? end * kCopyBytes : bytes;
+    std::memcpy(static_cast<std::uint8_t*>(target) + first,
+                static_cast<const std::uint8_t*>(source) + first, last - first);
+  });
+}
+
+EncodeResult finish_header(Header header, std::size_t bytes, std::uint8_t* payload) noexcept {
+  header.payload_bytes = bytes;
+  std::memcpy(payload, &header, sizeof header);
+  return {Status::kOk, bytes};
+}
+
+EncodeResult encode_raw(const Request& request, const Executor& executor,
+                        std::uint8_t* payload) noexcept {
+  copy(executor, payload + kHeaderBytes, request.span.data, request.span.bytes());
+  return finish_header(request.header(PayloadKind::kRaw), request.raw_bytes(), payload);
+}
+
+EncodeResult encode_constant(const Request& request, std::uint8_t* payload) noexcept {
+  Header header = request.header(PayloadKind::kConstant);
+  header.value = first_pattern(request.span);
+  return finish_header(header, kHeaderBytes, payload);
+}
+
+EncodeResult encode_booleans(const Request& request, const Executor& executor,
+                             std::uint8_t* payload) noexcept {
+  const auto* const source = static_cast<const std::uint8_t*>(request.span.data);
+  const std::size_t elements = request.span.elements;
+  std::atomic<bool> boolean{true};
+  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t first = block * kBlockElements;
+                const std::size_t count =
+                    elements - first < kBlockElements ? elements - first : kBlockElements;
+                if (!kernels().pack_booleans(source + first, count,
+                                             payload + kHeaderBytes + first / 8)) {
+                  boolean.store(false, std::memory_order_relaxed);
+                  return;
+                }
+              }
+            });
+  if (!boolean.load()) return encode_raw(request, executor, payload);
+  return finish_header(request.header(PayloadKind::kBoolean),
+                       kHeaderBytes + packed_bytes(elements, 1), payload);
+}
+
+EncodeResult encode_integers(const Request& request, const Executor& executor,
+                             std::uint8_t* payload) noexcept {
+  const std::size_t elements = request.span.elements;
+  const std::size_t size = element_size(request.span.type);
+  const unsigned which = request.span.type == ElementType::kInt64 ? 0 : 1;
+  const IntegerRange range = find_integer_range(request.span, executor);
+  if (range.width >= 8 * size) return encode_raw(request, executor, payload);
+  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements / size,
+            [&](std::size_t begin, std::size_t end) {
+              const std::size_t first = begin * kBlockElements;
+              const std::size_t last =
+                  end * kBlockElements < elements ? end * kBlockElements : elements;
+              kernels().pack_integers[which](
+                  static_cast<const std::uint8_t*>(request.span.data) + first * size, last - first,
+                  range.minimum, range.width, payload + kHeaderBytes + first / 8 * range.width);
+            });
+  Header header = request.header(PayloadKind::kInteger);
+  header.width = static_cast<std::uint8_t>(range.width);
+  header.value = static_cast<std::uint64_t>(range.minimum);
+  return finish_header(header, kHeaderBytes + packed_bytes(elements, range.width), payload);
+}
+
+EncodeResult encode_grouped(const Request& request, const Executor& executor, std::uint8_t* payload,
+                            Totals* totals) noexcept {
+  const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
+  if (!request.grouped_pays(layout)) return encode_raw(request, executor, payload);
+  // The blocks' results lie where the escape table or the rest of a raw copy would be.
+  auto* const results = reinterpret_cast<BlockResult*>(
+      payload + ceil_divide(layout.end_of_codes(), alignof(BlockResult)) * alignof(BlockResult));
+  const std::size_t limit = layout.escape_limit(request.bits);
+  std::atomic<std::size_t> escapes{0};
+  encode_blocks(request, executor, 0, layout.groups, payload + kHeaderBytes,
+                payload + layout.codes_offset, results, &escapes, limit);
+  if (request.bits == 0 && (escapes.load() > limit || request.grouped_bytes(layout, escapes.load()) >=
+                                                          request.raw_bytes()))
+    return encode_raw(request, executor, payload);
+  if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
+  for (std::size_t block = 0; block < layout.blocks; ++block) totals->add(results[block]);
+
+  std::uint8_t* table = nullptr;
+  const std::size_t bytes = finish_grouped(request, layout, *totals, payload, &table);
+  if (escapes.load() != 0) {
+    // Found again through the slots' numbers would need the source's metadata; the flags still stand.
+    const std::size_t size = layout.source_bytes_per_group;
+    for (std::size_t g = 0; g < layout.groups; ++g) {
+      if (!is_escaped(request.span.type, payload + kHeaderBytes, g)) continue;
+      const std::size_t from = g * size;
+      const std::size_t length = request.span.bytes() - from < size ? request.span.bytes() - from
+                                                                    : size;
+      std::memcpy(table, static_cast<const std::uint8_t*>(request.span.data) + from, length);
+      std::memset(table + length, 0, size - length);
+      table += size;
+    }
+  }
+  return {Status::kOk, bytes};
+}
+
+// Everything a decoder needs to know before it touches a target: lengths that agree.
+Status read_header(const void* payload, std::size_t payload_bytes, Header* header) noexcept {
+  if (payload == nullptr || payload_bytes < kHeaderBytes) return Status::kCorrupt;
+  std::memcpy(header, payload, sizeof *header);
+  if (header->magic != kMagic || header->version != kFormatVersion || header->reserved != 0 ||
+      header->reserved_tail != 0 || (header->flags & ~kKnownFlags) != 0 ||
+      header->kind > static_cast<std::uint8_t>(PayloadKind::kConstant) ||
+      header->type > static_cast<std::uint8_t>(ElementType::kBytes) ||
+      header->bits != supported_bits(header->bits) || header->payload_bytes < kHeaderBytes ||
+      header->payload_bytes > payload_bytes)
+    return Status::kCorrupt;
+  const auto type = static_cast<ElementType>(header->type);
+  if (header->elements > SIZE_MAX / 2 / element_size(type)) return Status::kCorrupt;
+  return Status::kOk;
+}
+
+struct Target {
+  void* data;
+  std::size_t bytes;
+};
+
+Status decode_grouped(const Header& header, const std::uint8_t* payload, Target target,
+                      const Executor& executor) noexcept {
+  const auto type = static_cast<ElementType>(header.type);
+  if (!is_floating(type) || header.elements == 0) return Status::kCorrupt;
+  const GroupedLayout layout(type, header.bits, header.elements);
+  const bool compacted = (header.flags & kFlagCompacted) != 0;
+  // Each term is compared before it is added: no sum can wrap.
+  if (layout.codes_offset > header.payload_bytes) return Status::kCorrupt;
+  std::size_t left = header.payload_bytes - layout.codes_offset;
+  if (compacted ? header.code_bytes > layout.code_bytes : header.code_bytes != layout.code_bytes)
+    return Status::kCorrupt;
+  if (header.code_bytes > left) return Status::kCorrupt;
+  left -= header.code_bytes;
+  const std::size_t table_bytes = compacted ? layout.offset_table_bytes() : 0;
+  if (table_bytes > left) return Status::kCorrupt;
+  left -= table_bytes;
+  if (header.escapes > layout.groups || left != header.escapes * layout.source_bytes_per_group)
+    return Status::kCorrupt;
+
+  const std::uint8_t* const codes = payload + layout.codes_offset;
+  const std::uint8_t* const codes_end = codes + header.code_bytes;
+  const std::size_t whole = header.elements / kGroupElements;
+  const bool stream = worth_streaming(target.data, target.bytes);
+  std::atomic<bool> intact{true};
+  run_parts(executor, layout.blocks, kGrainBytes / (kBlockElements * element_size(type)),
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t from = block * kBlockGroups;
+                const std::size_t to =
+                    from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
+                std::uint64_t offset = from * layout.slot_bytes;
+                if (compacted) std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
+                if (offset > header.code_bytes) {
+                  intact.store(false, std::memory_order_relaxed);
+                  return;
+                }
+                DecodeGroups job;
+                job.metadata = payload + kHeaderBytes + from * layout.metadata_bytes_per_group;
+                job.codes = codes + offset;
+                job.codes_end = codes_end;
+                job.escapes = codes_end + table_bytes;
+                job.escape_count = header.escapes;
+                job.first_group = from;
+                job.groups = (to > whole ? whole : to) - from;
+                job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
+                job.bits = header.bits;
+                job.compacted = compacted;
+                job.stream = stream;
+                job.nonce = header.nonce;
+                job.target =
+                    static_cast<std::uint8_t*>(target.data) + from * layout.source_bytes_per_group;
+                if (!kernels().decode[header.type](job)) {
+                  intact.store(false, std::memory_order_relaxed);
+                  return;
+                }
+              }
+            });
+  return intact.load() ? Status::kOk : Status::kCorrupt;
+}
+
+Status decode_booleans(const Header& header, const std::uint8_t* payload, Target target,
+                       const Executor& executor) noexcept {
+  if (static_cast<ElementType>(header.type) != ElementType::kBool ||
+      header.payload_bytes - kHeaderBytes != packed_bytes(header.elements, 1))
+    return Status::kCorrupt;
+  const bool stream = worth_streaming(target.data, target.bytes);
+  run_parts(executor, ceil_divide(target.bytes, kBlockElements), kGrainBytes / kBlockElements,
+            [&](std::size_t begin, std::size_t end) {
+              const std::size_t first = begin * kBlockElements;
+              const std::size_t last =
+                  end * kBlockElements < target.bytes ? end * kBlockElements : target.bytes;
+              kernels().unpack_booleans(payload + kHeaderBytes + first / 8, last - first,
+                                        static_cast<std::uint8_t*>(target.data) + first, stream);
+            });
+  return Status::kOk;
+}
+
+Status decode_integers(const Header& header, const std::uint8_t* payload, Target target,
+                       const Executor& executor) noexcept {
+  const auto type = static_cast<ElementType>(header.type);
+  const std::size_t size = element_size(type);
+  const unsigned width = header.width;
+  if ((type != ElementType::kInt64 && type != ElementType::kInt32) || width == 0 || width > 32 ||
+      (width & (width - 1)) != 0 || width >= 8 * size ||
+      header.payload_bytes - kHeaderBytes != packed_bytes(header.elements, width))
+    return Status::kCorrupt;
+  const unsigned which = type == ElementType::kInt64 ? 0 : 1;
+  const bool stream = worth_streaming(target.data, target.bytes);
+  run_parts(executor, ceil_divide(header.elements, kBlockElements),
+            kGrainBytes / kBlockElements / size, [&](std::size_t begin, std::size_t end) {
+              const std::size_t first = begin * kBlockElements;
+              const std::size_t last = end * kBlockElements < header.elements ? end * kBlockElements
+                                                                              : header.elements;
+              kernels().unpack_integers[which](
+                  payload + kHeaderBytes + first / 8 * width, last - first,
+                  static_cast<std::int64_t>(header.value), width,
+                  static_cast<std::uint8_t*>(target.data) + first * size, stream);
+            });
+  return Status::kOk;
+}
+
+Status decode_constant(const Header& header, Target target, const Executor& executor) noexcept {
+  const std::size_t size = element_size(static_cast<ElementType>(header.type));
+  if (header.elements == 0 || header.payload_bytes != kHeaderBytes) return Status::kCorrupt;
+  run_parts(executor, ceil_divide(target.bytes, kCopyBytes), 1,
+            [&](std::size_t begin, std::size_t end) {
+              auto* const bytes = static_cast<std::uint8_t*>(target.data) + begin * kCopyBytes;
+              const std::size_t length = (end * kCopyBytes < target.bytes ? end * kCopyBytes
+                                                                          : target.bytes) -
+                                         begin * kCopyBytes;
+              bool one_byte = true;  // repeats: memset
+              for (std::size_t i = 1; i < size; ++i)
+                one_byte = one_byte && (header.value >> (8 * i) & 0xFF) == (header.value & 0xFF);
+              if (one_byte) {
+                std::memset(bytes, static_cast<int>(header.value & 0xFF), length);
+                return;
+              }
+              std::size_t done = length < size ? length : size;
+              std::memcpy(bytes, &header.value, done);
+              while (done < length) {  // doubles up to a page, then copies that page
+                const std::size_t seed = done < 4096 ? done : 4096;
+                const std::size_t more = length - done < seed ? length - done : seed;
+                std::memcpy(bytes + done, bytes, more);
+                done += more;
+              }
+            });
+  return Status::kOk;
+}
+
+}  // namespace
+
+std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t elements) noexcept {
+  const Request request({nullptr, elements, type}, spec, 0);
+  if (spec.force_raw || request.bits == 0) return request.raw_bytes();
+  const GroupedLayout layout(type, request.bits, elements);
+  if (!request.grouped_pays(layout)) return request.raw_bytes();
+  return request.grouped_bytes(layout, layout.escape_limit(request.bits));
+}
+
+EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,
+                    std::size_t capacity, const Executor& executor,
+                    SpanStatistics* statistics) noexcept {
+  const Request request(source, spec, nonce);
+  auto* const bytes = static_cast<std::uint8_t*>(payload);
+  if (payload == nullptr || capacity < payload_bound(spec, source.type, source.elements))
+    return {Status::kNoRoom, 0};
+  Totals totals;
+  EncodeResult result;
+  if (spec.force_raw || source.elements == 0) {
+    result = encode_raw(request, executor, bytes);
+  } else if (request.bits == 0 && is_constant(source)) {
+    result = encode_constant(request, bytes);
+  } else if (is_floating(source.type)) {
+    result = encode_grouped(request, executor, bytes, &totals);
+  } else if (source.type == ElementType::kBool) {
+    result = encode_booleans(request, executor, bytes);
+  } else if (source.type == ElementType::kInt64 || source.type == ElementType::kInt32) {
+    result = encode_integers(request, executor, bytes);
+  } else {
+    result = encode_raw(request, executor, bytes);
+  }
+  if (statistics != nullptr) {
+    *statistics = totals.statistics;
+    statistics->elements = source.elements;
+    statistics->groups = ceil_divide(source.elements, kGroupElements);
+  }
+  return result;
+}
+
+Status decode(const void* payload, std::size_t payload_bytes, void* target, std::size_t target_bytes,
+              const Executor& executor) noexcept {
+  Header header;
+  if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
+    return status;
+  if (header.elements * element_size(static_cast<ElementType>(header.type)) != target_bytes ||
+      (target == nullptr && target_bytes != 0))
+    return Status::kCorrupt;
+  const auto* const bytes = static_cast<const std::uint8_t*>(payload);
+  const Target whole{target, target_bytes};
+  switch (static_cast<PayloadKind>(header.kind)) {
+    case PayloadKind::kRaw:
+      if (header.payload_bytes - kHeaderBytes != target_bytes) return Status::kCorrupt;
+      copy(executor, target, bytes + kHeaderBytes, target_bytes);
+      return Status::kOk;
+    case PayloadKind::kGrouped: return decode_grouped(header, bytes, whole, executor);
+    case PayloadKind::kBoolean: return decode_booleans(header, bytes, whole, executor);
+    case PayloadKind::kInteger: return decode_integers(header, bytes, whole, executor);
+    case PayloadKind::kConstant: return decode_constant(header, whole, executor);
+  }
+  return Status::kCorrupt;
+}
+
+Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info) noexcept {
+  Header header;
+  if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
+    return status;
+  info->type = static_cast<ElementType>(header.type);
+  info->spec.bits = header.bits;
+  info->spec.force_raw = (header.flags & kFlagForceRaw) != 0;
+  info->elements = header.elements;
+  info->nonce = header.nonce;
+  info->lossy = (header.flags & kFlagLossy) != 0;
+  return Status::kOk;
+}
+
+}  // namespace pleat::compress

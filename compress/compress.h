@@ -1,0 +1,5 @@
+// Umbrella header of compress/: spans in, payloads out. Knows nothing of torch or allocators.
+#pragma once
+
+#include "compress/codec.h"
+#include "compress/types.h"

@@ -1,0 +1,83 @@
+// Chooses the table of inner loops once, by what the CPU can do.
+#include <atomic>
+
+#include "compress/codec.h"
+#include "compress/kernels.h"
+
+namespace pleat::compress {
+namespace {
+
+bool cpu_has(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::kAuto:
+    case Isa::kScalar: return true;
+#if defined(__x86_64__)
+    case Isa::kAvx2: return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+    case Isa::kAvx512:
+      return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") != 0 &&
+             __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+             __builtin_cpu_supports("avx512dq") != 0;
+#else
+    default: return false;
+#endif
+  }
+  return false;
+}
+
+Isa best_isa() noexcept {
+  if (cpu_has(Isa::kAvx512)) return Isa::kAvx512;
+  if (cpu_has(Isa::kAvx2)) return Isa::kAvx2;
+  return Isa::kScalar;
+}
+
+const Kernels* table_of(Isa isa) noexcept {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return &kAvx512Kernels;
+  if (isa == Isa::kAvx2) return &kAvx2Kernels;
+#endif
+  (void)isa;
+  return &kScalarKernels;
+}
+
+// Process-wide because the CPU is; constant-initialised, so usable from any static constructor.
+constinit std::atomic<Isa> chosen{Isa::kAuto};
+constinit std::atomic<const Kernels*> table{nullptr};
+
+}  // namespace
+
+Isa active_isa() noexcept {
+  const Isa isa = chosen.load(std::memory_order_relaxed);
+  return isa == Isa::kAuto ? best_isa() : isa;
+}
+
+const Kernels& kernels() noexcept {
+  const Kernels* in_use = table.load(std::memory_order_relaxed);
+  if (in_use == nullptr) {  // threads may race here: they all find the same
+    in_use = table_of(active_isa());
+    table.store(in_use, std::memory_order_relaxed);
+  }
+  return *in_use;
+}
+
+void use_kernels(const Kernels* replacement) noexcept {
+  table.store(replacement, std::memory_order_relaxed);
+}
+
+bool isa_supported(Isa isa) noexcept { return cpu_has(isa); }
+
+void set_isa(Isa isa) noexcept {
+  chosen.store(cpu_has(isa) ? isa : Isa::kAuto, std::memory_order_relaxed);
+  table.store(nullptr, std::memory_order_relaxed);
+}
+
+const char* isa_name(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::kAuto: return "auto";
+    case Isa::kScalar: return "scalar";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+  }
+  return "unknown";
+}
+
+}  // namespace pleat::compress

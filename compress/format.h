@@ -1,0 +1,91 @@
+// The payload's layout as numbers: header, section sizes, offsets. Internal to compress/; what the
+// bytes mean is in docs/payload_format.md. Little endian; sizes are bytes unless the name says else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/types.h"
+
+namespace pleat::compress {
+
+inline constexpr std::uint32_t kMagic = 0x3154'4C50;  // "PLT1"
+inline constexpr std::uint16_t kFormatVersion = 1;
+
+enum class PayloadKind : std::uint8_t {
+  kRaw = 0,       // the bytes as they are
+  kGrouped = 1,   // groups of 256 floats: min-max, two-valued, constant or escaped
+  kBoolean = 2,   // one bit per element
+  kInteger = 3,   // `value` + unsigned differences of `width` bits
+  kConstant = 4,  // every element has the bits in `value`
+};
+
+inline constexpr std::uint8_t kFlagCompacted = 1;  // slots have the size their group needs
+inline constexpr std::uint8_t kFlagForceRaw = 2;   // the request said so
+inline constexpr std::uint8_t kFlagLossy = 4;      // at least one group was quantised
+inline constexpr std::uint8_t kKnownFlags = kFlagCompacted | kFlagForceRaw | kFlagLossy;
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kFormatVersion;
+  std::uint8_t kind = 0;
+  std::uint8_t type = 0;
+  std::uint8_t bits = 0;   // of the request; 0 lossless
+  std::uint8_t flags = 0;
+  std::uint8_t width = 0;  // kInteger: 1, 2, 4, 8, 16 or 32
+  std::uint8_t reserved = 0;
+  std::uint32_t escapes = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t nonce = 0;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t value = 0;       // kInteger: the minimum; kConstant: the element's bits
+  std::uint64_t code_bytes = 0;  // kGrouped: of the code section
+  std::uint64_t reserved_tail = 0;
+};
+static_assert(sizeof(Header) == 64);
+
+inline constexpr std::size_t kHeaderBytes = sizeof(Header);
+inline constexpr std::size_t kBlockGroups = 64;  // unit of work, of statistics and of offsets
+inline constexpr std::size_t kBlockElements = kBlockGroups * kGroupElements;
+inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a two-valued group
+
+[[nodiscard]] constexpr std::size_t ceil_divide(std::size_t value, std::size_t by) noexcept {
+  return value / by + (value % by != 0 ? 1 : 0);
+}
+
+// Widths asked for that the format lacks become the next narrower one it has.
+[[nodiscard]] constexpr unsigned supported_bits(unsigned bits) noexcept {
+  return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
+}
+
+// Closed-form sizes of a grouped payload before compaction.
+struct GroupedLayout {
+  std::size_t groups;
+  std::size_t blocks;
+  std::size_t source_bytes_per_group;
+  std::size_t metadata_bytes_per_group;
+  std::size_t slot_bytes;
+  std::size_t codes_offset;
+  std::size_t code_bytes;
+
+  GroupedLayout(ElementType type, unsigned bits, std::size_t elements) noexcept
+      : groups(ceil_divide(elements, kGroupElements)),
+        blocks(ceil_divide(groups, kBlockGroups)),
+        source_bytes_per_group(kGroupElements * element_size(type)),
+        metadata_bytes_per_group(2 * element_size(type)),
+        slot_bytes(kBitmapBytes * (bits == 0 ? 1 : bits)),
+        codes_offset(kHeaderBytes + ceil_divide(groups * metadata_bytes_per_group, 64) * 64),
+        code_bytes(groups * slot_bytes) {}
+
+  [[nodiscard]] std::size_t end_of_codes() const noexcept { return codes_offset + code_bytes; }
+  [[nodiscard]] std::size_t offset_table_bytes() const noexcept {
+    return blocks * sizeof(std::uint64_t);
+  }
+  // Lossy payloads give up beyond this many escaped groups, lossless ones are then stored raw.
+  [[nodiscard]] std::size_t escape_limit(unsigned bits) const noexcept {
+    const std::size_t share = groups / (bits == 0 ? 8 : 64);
+    return share == 0 ? 1 : share;
+  }
+};
+
+}  // namespace pleat::compress

@@ -1,0 +1,213 @@
+// What one group's two metadata words mean, and the arithmetic every path must do in the same order.
+// Included by each instruction set's file; anonymous, so that no copy is shared between them.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace pleat::compress {
+namespace {
+
+inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline float magnitude(float value) { return float_of(bits_of(value) & 0x7FFF'FFFFu); }
+
+// IEEE binary16, round to nearest even; subnormals kept.
+inline uint16_t half_of(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t rest = bits & 0x7FFF'FFFFu;
+  if (rest > 0x7F80'0000u) return static_cast<uint16_t>(sign | 0x7E00u | ((rest >> 13) & 0x3FFu));
+  if (rest >= 0x477F'F000u) return static_cast<uint16_t>(sign | 0x7C00u);
+  if (rest < 0x3880'0000u) {  // below the smallest normal half: 2^-24 becomes the unit
+    const float scaled = float_of(rest) + 0.5f;  // the addition rounds at 2^-24, to nearest even
+    return static_cast<uint16_t>(sign | (bits_of(scaled) - 0x3F00'0000u));
+  }
+  const uint32_t rounded = rest + 0xFFFu + ((rest >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - 0x3800'0000u) >> 13));
+}
+inline float float_of_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 31u;
+  const uint32_t mantissa = half & 0x3FFu;
+  if (exponent == 31)
+    return float_of(sign | 0x7F80'0000u | (mantissa << 13) | (mantissa != 0 ? 0x40'0000u : 0));
+  if (exponent != 0) return float_of(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  return float_of(sign | bits_of(static_cast<float>(mantissa) * 5.9604644775390625e-8f));  // 2^-24
+}
+inline uint16_t bfloat_of(float value) {  // round to nearest even; never given a NaN that matters
+  const uint32_t bits = bits_of(value);
+  return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// The three source types. `Word` is both an element's storage and a metadata word.
+//   kStepStepping    a step is rounded up to a multiple of this in the bits of a float
+//   kTiny            groups of one sign closer to zero than this are not dithered
+struct Float32 {
+  using Word = uint32_t;
+  static constexpr unsigned kType = 0;
+  static constexpr uint32_t kStepRounding = 1u;
+  static constexpr unsigned kStepShift = 0;
+  static constexpr float kLargest = 3.40282346638528859811704183484516925e+38f;
+  static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;  // 2^-126
+  static float to_float(Word word) { return float_of(word); }
+  static Word from_float(float value) { return bits_of(value); }
+};
+struct BFloat16 {
+  using Word = uint16_t;
+  static constexpr unsigned kType = 1;
+  static constexpr uint32_t kStepRounding = 0x1'FFFFu;
+  static constexpr unsigned kStepShift = 16;
+  static constexpr float kLargest = 3.38953138925153547590470800371487867e+38f;
+  static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;
+  static float to_float(Word word) { return float_of(static_cast<uint32_t>(word) << 16); }
+  static Word from_float(float value) { return bfloat_of(value); }
+};
+struct Float16 {
+  using Word = uint16_t;
+  static constexpr unsigned kType = 2;
+  static constexpr uint32_t kStepRounding = 0x1'FFFFu;
+  static constexpr unsigned kStepShift = 16;
+  static constexpr float kLargest = 65504.0f;
+  static constexpr float kTiny = 5.9604644775390625e-8f;  // 2^-24
+  static float to_float(Word word) { return float_of_half(word); }
+  static Word from_float(float value) { return half_of(value); }
+};
+
+template <class T>
+constexpr typename T::Word kSignBit =
+    static_cast<typename T::Word>(1u << (8 * sizeof(typename T::Word) - 1));
+template <class T>
+constexpr typename T::Word kEscapeWord = kSignBit<T>;
+
+template <class T>
+struct Metadata {
+  typename T::Word first;
+  typename T::Word second;
+};
+
+// How a regular group is quantised. Both signed for mirrored groups (all elements <= 0), which count
+// their codes from the maximum downwards: one-signed groups then never change sign by rounding.
+struct Quantiser {
+  float anchor;   // code 0
+  float step;     // value of one code; negative when mirrored
+  float inverse;  // 1 / step
+};
+
+inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f;  // 2^-110
+
+// False: the range overflows, or the step is too close to the subnormals to be accurate.
+template <class T>
+inline bool plan_group(float minimum, float maximum, float largest_code, Quantiser* quantiser,
+                       Metadata<T>* metadata) {
+  const float range = maximum - minimum;
+  const uint32_t step_bits =
+      (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
+  if (step_bits < bits_of(kSmallestStep) || step_bits >= 0x7F80'0000u) return false;
+  const bool mirrored = maximum <= 0.0f;
+  const float step = float_of(step_bits);
+  const float inverse = 1.0f / step;
+  quantiser->anchor = (mirrored ? maximum : minimum) + 0.0f;  // -0 becomes +0
+  quantiser->step = mirrored ? -step : step;
+  quantiser->inverse = mirrored ? -inverse : inverse;
+  metadata->first = T::from_float(quantiser->anchor);
+  metadata->second =
+      static_cast<typename T::Word>((step_bits >> T::kStepShift) | (mirrored ? 1u : 0u));
+  return true;
+}
+
+// Two distinct bit patterns in two words: the sign bit of the second marks the group, the order of
+// the words says the sign when both share it. Returns in *one the pattern that a set bit stands for.
+template <class T>
+inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
+                                       typename T::Word* one) {
+  using Word = typename T::Word;
+  const Word sign = kSignBit<T>;
+  const Word low = a < b ? a : b;
+  const Word high = a < b ? b : a;
+  if (((a ^ b) & sign) != 0) {
+    *one = high;
+    return {low, high};
+  }
+  if ((a & sign) == 0) {
+    *one = high;
+    return {static_cast<Word>(low | sign), static_cast<Word>(high | sign)};
+  }
+  *one = low;
+  return {high, low};
+}
+
+enum class GroupKind : uint8_t { kRegular, kConstant, kTwoValued, kEscaped };
+
+template <class T>
+inline GroupKind kind_of(const Metadata<T>& metadata) {
+  using Word = typename T::Word;
+  if ((metadata.second & kSignBit<T>) != 0)
+    return metadata.first == metadata.second ? GroupKind::kEscaped : GroupKind::kTwoValued;
+  return static_cast<Word>(metadata.second & ~Word{1}) == 0 ? GroupKind::kConstant
+                                                             : GroupKind::kRegular;
+}
+
+// The patterns of a two-valued group: clear bit, set bit.
+template <class T>
+inline void two_values(const Metadata<T>& metadata, typename T::Word* zero,
+                       typename T::Word* one) {
+  using Word = typename T::Word;
+  const bool nonnegative = (metadata.first & kSignBit<T>) != 0 && metadata.first < metadata.second;
+  const Word keep = nonnegative ? static_cast<Word>(~kSignBit<T>) : static_cast<Word>(~Word{0});
+  *zero = metadata.first & keep;
+  *one = metadata.second & keep;
+}
+
+// How a regular group is restored.
+struct Dequantiser {
+  float anchor;
+  float step;   // signed
+  bool dither;  // subtract the noise again; else the codes are stochastic rounding
+};
+template <class T>
+inline Dequantiser read_group(const Metadata<T>& metadata, float codes) {  // codes = 2^bits
+  using Word = typename T::Word;
+  const float anchor = T::to_float(metadata.first);
+  const float size = float_of(static_cast<uint32_t>(metadata.second & static_cast<Word>(~Word{1}))
+                              << T::kStepShift);
+  const bool mirrored = (metadata.second & 1) != 0;
+  const float step = mirrored ? -size : size;
+  const float near_end = magnitude(anchor) + size;
+  const float far_end = magnitude(anchor + step * codes);
+  const bool fits = near_end <= T::kLargest && far_end <= T::kLargest;
+  const bool two_signed = anchor < 0.0f && !mirrored;
+  const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
+  return {anchor, step, fits && clear_of_zero};
+}
+
+template <class T>
+inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular) {
+  switch (kind_of<T>(metadata)) {
+    case GroupKind::kRegular: return regular;
+    case GroupKind::kConstant: return 0;
+    default: return 32;
+  }
+}
+
+// Philox4x32-7 (Salmon et al. 2011): key = nonce, counter = (call, group low, group high, 0).
+inline constexpr uint32_t kPhiloxM0 = 0xD251'1F53u;
+inline constexpr uint32_t kPhiloxM1 = 0xCD9E'8D57u;
+inline constexpr uint32_t kPhiloxW0 = 0x9E37'79B9u;
+inline constexpr uint32_t kPhiloxW1 = 0xBB67'AE85u;
+
+// Squared sums in float outside this window are taken again in double.
+inline constexpr float kEnergyFloor = 1e-20f;
+inline constexpr float kEnergyCeiling = 1e37f;
+
+}  // namespace
+}  // namespace pleat::compress

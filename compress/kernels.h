@@ -1,0 +1,91 @@
+// The inner loops as a table of functions, one table per instruction set. Plain structs and pointers
+// only: these headers are compiled with -mavx512f, where an inline function of the standard library
+// would be emitted as AVX-512 code and could replace everybody else's copy.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace pleat::compress {
+
+// What one block of 64 groups adds to the statistics. 64 bytes, so that blocks do not share lines.
+struct alignas(64) BlockResult {
+  double energy;
+  double sum_squared_range;
+  uint64_t elements_at_minimum;
+  uint32_t constant_groups;
+  uint32_t two_valued_groups;
+  uint32_t escaped_groups;
+  uint32_t lossy_groups;
+};
+
+// Consecutive groups of floats to encode.
+//   bits 0: only constant and two-valued groups are coded, every other one is marked escaped.
+// Escaped groups get their mark in the metadata and a zeroed slot; the caller keeps their bytes.
+struct EncodeGroups {
+  const void* source;    // first element of the first group
+  uint64_t first_group;  // its number in the span: part of the dither's counter
+  size_t groups;         // whole groups
+  size_t tail_elements;  // of a last, shorter group after them; 0: none
+  unsigned bits;
+  uint64_t nonce;
+  void* metadata;  // of the first group
+  uint8_t* codes;  // slot of the first group; slots follow each other
+  BlockResult* result;
+};
+
+struct DecodeGroups {
+  const void* metadata;
+  const uint8_t* codes;      // slot of the first group
+  const uint8_t* codes_end;  // no slot may reach beyond
+  const uint8_t* escapes;    // table of raw groups
+  uint64_t escape_count;
+  uint64_t first_group;
+  size_t groups;
+  size_t tail_elements;
+  unsigned bits;
+  bool compacted;
+  bool stream;  // write past the caches; target is 64-byte aligned then
+  uint64_t nonce;
+  void* target;
+};
+
+struct Kernels {
+  // Indexed by element type: float32, bfloat16, float16.
+  void (*encode[3])(const EncodeGroups& job);
+  bool (*decode[3])(const DecodeGroups& job);  // false: the payload is damaged
+  // How many groups encode() would mark escaped. Reads only.
+  size_t (*count_escapes[3])(const EncodeGroups& job);
+
+  // Booleans. `elements` need not be a multiple of 8 in the last part only.
+  bool (*are_booleans)(const uint8_t* source, size_t elements);  // every byte 0 or 1
+  bool (*pack_booleans)(const uint8_t* source, size_t elements, uint8_t* bits);  // false: not all were
+  void (*unpack_booleans)(const uint8_t* bits, size_t elements, uint8_t* target, bool stream);
+
+  // Integers: [0] int64, [1] int32. Widths 1, 2, 4, 8, 16, 32 bits, below the type's own.
+  void (*integer_range[2])(const void* source, size_t elements, int64_t* minimum, int64_t* maximum);
+  void (*pack_integers[2])(const void* source, size_t elements, int64_t minimum, unsigned width,
+                           uint8_t* codes);
+  void (*unpack_integers[2])(const uint8_t* codes, size_t elements, int64_t minimum, unsigned width,
+                             void* target, bool stream);
+};
+
+extern const Kernels kScalarKernels;
+#if defined(__x86_64__)
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+#endif
+
+// The table in use; set_isa() chooses among the above, tests may put in one of their own.
+const Kernels& kernels() noexcept;
+void use_kernels(const Kernels* replacement) noexcept;
+
+// Shared slow paths, compiled once for the baseline.
+//   one group of `elements` <= 256, whatever it holds
+void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements);
+bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
+                      void* target);
+//   sum of squares in double, element by element; false: some element is not finite
+bool careful_energy(unsigned type, const void* source, size_t elements, double* energy);
+
+}  // namespace pleat::compress

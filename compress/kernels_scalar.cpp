@@ -1,0 +1,356 @@
+// The reference path: one element after the other, as docs/payload_format.md describes it. The vector
+// paths must agree with it bit for bit, and use it for the last, shorter group of a span.
+#include "compress/kernels.h"
+
+#include "compress/group_math.h"
+#include "compress/integer_kernels.h"
+
+namespace pleat::compress {
+namespace {
+
+constexpr size_t kGroup = 256;
+
+// The 256 noise bytes of one group: element e = i*64 + lane*8 + j takes byte (i&1)*8 + j of call
+// (i>>1)*8 + lane.
+void philox_noise(uint64_t nonce, uint64_t group, uint8_t* noise) {
+  for (uint32_t call = 0; call < 16; ++call) {
+    uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
+             c3 = 0;
+    uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
+    for (int round = 0; round < 7; ++round) {
+      const uint64_t p0 = uint64_t{kPhiloxM0} * c0;
+      const uint64_t p1 = uint64_t{kPhiloxM1} * c2;
+      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      c1 = static_cast<uint32_t>(p1);
+      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c3 = static_cast<uint32_t>(p0);
+      k0 += kPhiloxW0;
+      k1 += kPhiloxW1;
+    }
+    const uint32_t words[4] = {c0, c1, c2, c3};
+    for (unsigned byte = 0; byte < 16; ++byte) {
+      const unsigned i = 2 * (call >> 3) + (byte >> 3);
+      noise[i * 64 + (call & 7) * 8 + (byte & 7)] =
+          static_cast<uint8_t>(words[byte >> 2] >> (8 * (byte & 3)));
+    }
+  }
+}
+
+void pack_codes(const uint8_t* codes, unsigned bits, uint8_t* slot) {
+  if (bits == 3) {
+    uint8_t low[kGroup], high[kGroup];
+    for (size_t e = 0; e < kGroup; ++e) {
+      low[e] = codes[e] & 3;
+      high[e] = codes[e] >> 2;
+    }
+    pack_codes(low, 2, slot);
+    pack_codes(high, 1, slot + 64);
+    return;
+  }
+  memset(slot, 0, bits * 32);
+  for (size_t e = 0; e < kGroup; ++e)
+    slot[e * bits / 8] |= static_cast<uint8_t>(codes[e] << (e * bits % 8));
+}
+
+unsigned code_at(const uint8_t* slot, unsigned bits, size_t e) {
+  if (bits == 3) return code_at(slot, 2, e) | code_at(slot + 64, 1, e) << 2;
+  return (slot[e * bits / 8] >> (e * bits % 8)) & ((1u << bits) - 1);
+}
+
+enum class Pattern : uint8_t { kConstant, kTwoValued, kOther };
+
+template <class Word>
+Pattern find_pattern(const Word* words, size_t elements, Word* other) {
+  size_t e = 1;
+  while (e < elements && words[e] == words[0]) ++e;
+  if (e == elements) return Pattern::kConstant;
+  *other = words[e];
+  for (; e < elements; ++e)
+    if (words[e] != words[0] && words[e] != *other) return Pattern::kOther;
+  return Pattern::kTwoValued;
+}
+
+// Lanes 0..31 sum every 32nd element, then fold in halves: the tree of the vector paths.
+float fold_energy(const float* values) {
+  float lanes[32];
+  for (int l = 0; l < 32; ++l) lanes[l] = values[l] * values[l];
+  for (int r = 1; r < 8; ++r)
+    for (int l = 0; l < 32; ++l) lanes[l] = lanes[l] + values[32 * r + l] * values[32 * r + l];
+  for (int half = 16; half != 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] = lanes[l] + lanes[l + half];
+  return lanes[0];
+}
+
+template <class T>
+bool energy_of(const typename T::Word* words, size_t elements, double* energy) {
+  double sum = 0;
+  for (size_t e = 0; e < elements; ++e) {
+    const float value = T::to_float(words[e]);
+    if (!(magnitude(value) <= 3.40282346638528859811704183484516925e+38f)) return false;
+    sum += static_cast<double>(value) * static_cast<double>(value);
+  }
+  *energy = sum;
+  return true;
+}
+
+// Element-aligned loads only: the source need not be aligned further.
+template <class T>
+void encode_group(const EncodeGroups& job, size_t elements) {
+  using Word = typename T::Word;
+  const Word* const words = static_cast<const Word*>(job.source);
+  BlockResult& result = *job.result;
+  const unsigned slot_bytes = 32 * (job.bits == 0 ? 1 : job.bits);
+  Metadata<T> metadata{kEscapeWord<T>, kEscapeWord<T>};
+  memset(job.codes, 0, slot_bytes);
+
+  Word other = 0;
+  const Pattern pattern = find_pattern(words, elements, &other);
+  if (pattern == Pattern::kConstant) {
+    metadata = {words[0], 0};
+    const float value = T::to_float(words[0]);
+    const double square = static_cast<double>(value) * static_cast<double>(value);
+    if (magnitude(value) < float_of(0x7F80'0000u))
+      result.energy += static_cast<double>(elements) * square;
+    ++result.constant_groups;
+  } else if (pattern == Pattern::kTwoValued) {
+    Word one = 0;
+    metadata = two_valued_metadata<T>(words[0], other, &one);
+    size_t ones = 0;
+    for (size_t e = 0; e < elements; ++e) {
+      if (words[e] != one) continue;
+      job.codes[e / 8] |= static_cast<uint8_t>(1u << (e % 8));
+      ++ones;
+    }
+    const float a = T::to_float(one);
+    const float b = T::to_float(words[0] == one ? other : words[0]);
+    if (magnitude(a) < float_of(0x7F80'0000u) && magnitude(b) < float_of(0x7F80'0000u))
+      result.energy += static_cast<double>(ones) * (static_cast<double>(a) * static_cast<double>(a)) +
+                       static_cast<double>(elements - ones) *
+                           (static_cast<double>(b) * static_cast<double>(b));
+    ++result.two_valued_groups;
+  } else if (job.bits == 0) {
+    ++result.escaped_groups;
+  } else {
+    float values[kGroup] = {};
+    for (size_t e = 0; e < elements; ++e) values[e] = T::to_float(words[e]);
+    float minimum = values[0], maximum = values[0];
+    for (size_t e = 1; e < elements; ++e) {
+      minimum = values[e] < minimum ? values[e] : minimum;
+      maximum = values[e] > maximum ? values[e] : maximum;
+    }
+    double energy = fold_energy(values);
+    bool finite = true;
+    if (!(energy >= double{kEnergyFloor} && energy <= double{kEnergyCeiling}))
+      finite = energy_of<T>(words, elements, &energy);
+    if (finite) result.energy += energy;
+    const unsigned largest_code = (1u << job.bits) - 1;
+    Quantiser quantiser;
+    if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
+                                  &metadata)) {
+      metadata = {kEscapeWord<T>, kEscapeWord<T>};
+      ++result.escaped_groups;
+    } else {
+      uint8_t noise[kGroup];
+      uint8_t codes[kGroup] = {};
+      philox_noise(job.nonce, job.first_group, noise);
+      size_t at_minimum = 0;
+      for (size_t e = 0; e < elements; ++e) {
+        at_minimum += values[e] == minimum ? 1 : 0;
+        const float t = (values[e] - quantiser.anchor) * quantiser.inverse;
+        // 128 + u (256 + u for 8 bits): the sum's mantissa then holds floor(t + u) in plain sight.
+        unsigned code;
+        if (job.bits == 8) {
+          const float y = t + float_of(0x4380'0040u | uint32_t{noise[e]} << 7);
+          code = (bits_of(y) >> 15) & 0xFF;
+        } else {
+          const float y = t + float_of(0x4300'0080u | uint32_t{noise[e]} << 8);
+          code = (bits_of(y) >> 16) & 0xFF;
+        }
+        codes[e] = static_cast<uint8_t>(code < largest_code ? code : largest_code);
+      }
+      pack_codes(codes, job.bits, job.codes);
+      const double range = static_cast<double>(maximum) - static_cast<double>(minimum);
+      result.sum_squared_range += static_cast<double>(elements) * (range * range);
+      result.elements_at_minimum += at_minimum;
+      ++result.lossy_groups;
+    }
+  }
+  memcpy(job.metadata, &metadata, sizeof metadata);
+}
+
+template <class T>
+bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes, void* target) {
+  using Word = typename T::Word;
+  Word* const words = static_cast<Word*>(target);
+  Metadata<T> metadata;
+  memcpy(&metadata, job.metadata, sizeof metadata);
+  switch (kind_of<T>(metadata)) {
+    case GroupKind::kConstant:
+      for (size_t e = 0; e < elements; ++e) words[e] = metadata.first;
+      return true;
+    case GroupKind::kTwoValued: {
+      Word zero, one;
+      two_values<T>(metadata, &zero, &one);
+      for (size_t e = 0; e < elements; ++e) words[e] = (codes[e / 8] >> (e % 8)) & 1 ? one : zero;
+      return true;
+    }
+    case GroupKind::kEscaped: {
+      uint64_t index;
+      memcpy(&index, codes, sizeof index);
+      if (index >= job.escape_count) return false;
+      memcpy(words, job.escapes + index * (kGroup * sizeof(Word)), elements * sizeof(Word));
+      return true;
+    }
+    case GroupKind::kRegular: break;
+  }
+  if (job.bits == 0) return false;
+  const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << job.bits));
+  if (group.dither) {
+    uint8_t noise[kGroup];
+    philox_noise(job.nonce, job.first_group, noise);
+    const float step = group.step * (1.0f / 256.0f);
+    for (size_t e = 0; e < elements; ++e) {
+      // 256 (q + 1/2 - u), exact
+      const unsigned level = code_at(codes, job.bits, e) << 8 | (noise[e] ^ 0xFFu);
+      words[e] = T::from_float(group.anchor + step * (static_cast<float>(level) - 127.5f));
+    }
+  } else {
+    for (size_t e = 0; e < elements; ++e) {
+      float value =
+          group.anchor + group.step * static_cast<float>(code_at(codes, job.bits, e));
+      value = value < T::kLargest ? value : T::kLargest;
+      value = value > -T::kLargest ? value : -T::kLargest;
+      words[e] = T::from_float(value);
+    }
+  }
+  return true;
+}
+
+template <class T>
+EncodeGroups group_of(const EncodeGroups& job, size_t g) {
+  EncodeGroups one = job;
+  one.source = static_cast<const typename T::Word*>(job.source) + g * kGroup;
+  one.first_group = job.first_group + g;
+  one.metadata = static_cast<Metadata<T>*>(job.metadata) + g;
+  one.codes = job.codes + g * 32 * (job.bits == 0 ? 1 : job.bits);
+  return one;
+}
+
+template <class T>
+void encode_groups(const EncodeGroups& job) {
+  for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g), kGroup);
+  if (job.tail_elements != 0) encode_group<T>(group_of<T>(job, job.groups), job.tail_elements);
+}
+
+template <class T>
+bool decode_groups(const DecodeGroups& job) {
+  using Word = typename T::Word;
+  const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
+  const uint8_t* codes = job.codes;
+  const size_t regular = 32 * (job.bits == 0 ? 1 : job.bits);
+  DecodeGroups one = job;
+  for (size_t g = 0; g < total; ++g) {
+    Metadata<T> metadata;
+    one.metadata = static_cast<const uint8_t*>(job.metadata) + g * sizeof metadata;
+    one.first_group = job.first_group + g;
+    memcpy(&metadata, one.metadata, sizeof metadata);
+    const size_t slot = job.compacted ? slot_bytes_of<T>(metadata, regular) : regular;
+    if (static_cast<size_t>(job.codes_end - codes) < slot) return false;
+    const size_t elements = g < job.groups ? kGroup : job.tail_elements;
+    if (!decode_group<T>(one, elements, codes, static_cast<Word*>(job.target) + g * kGroup))
+      return false;
+    codes += slot;
+  }
+  return true;
+}
+
+template <class T>
+size_t count_escapes(const EncodeGroups& job) {
+  using Word = typename T::Word;
+  size_t count = 0;
+  const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
+  for (size_t g = 0; g < total; ++g) {
+    const size_t elements = g < job.groups ? kGroup : job.tail_elements;
+    const Word* const words = static_cast<const Word*>(job.source) + g * kGroup;
+    Word other = 0;
+    if (find_pattern(words, elements, &other) != Pattern::kOther) continue;
+    if (job.bits == 0) {
+      ++count;
+      continue;
+    }
+    float minimum = T::to_float(words[0]), maximum = minimum;
+    bool finite = true;
+    for (size_t e = 0; e < elements; ++e) {
+      const float value = T::to_float(words[e]);
+      finite = finite && magnitude(value) < float_of(0x7F80'0000u);
+      minimum = value < minimum ? value : minimum;
+      maximum = value > maximum ? value : maximum;
+    }
+    Quantiser quantiser;
+    Metadata<T> metadata;
+    if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>((1u << job.bits) - 1),
+                                  &quantiser, &metadata))
+      ++count;
+  }
+  return count;
+}
+
+bool are_booleans(const uint8_t* source, size_t elements) {
+  uint8_t seen = 0;
+  for (size_t e = 0; e < elements; ++e) seen |= source[e];
+  return seen <= 1;
+}
+bool pack_booleans(const uint8_t* source, size_t elements, uint8_t* bits) {
+  uint8_t seen = 0;
+  for (size_t e = 0; e < elements; e += 8) {
+    unsigned byte = 0;
+    for (size_t i = e; i < elements && i < e + 8; ++i) {
+      seen |= source[i];
+      byte |= (source[i] & 1u) << (i - e);
+    }
+    bits[e / 8] = static_cast<uint8_t>(byte);
+  }
+  return seen <= 1;
+}
+void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool /*stream*/) {
+  for (size_t e = 0; e < elements; ++e) target[e] = (bits[e / 8] >> (e % 8)) & 1;
+}
+
+}  // namespace
+
+void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements) {
+  switch (type) {
+    case 0: return encode_group<Float32>(job, elements);
+    case 1: return encode_group<BFloat16>(job, elements);
+    default: return encode_group<Float16>(job, elements);
+  }
+}
+bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
+                      void* target) {
+  switch (type) {
+    case 0: return decode_group<Float32>(job, elements, codes, target);
+    case 1: return decode_group<BFloat16>(job, elements, codes, target);
+    default: return decode_group<Float16>(job, elements, codes, target);
+  }
+}
+bool careful_energy(unsigned type, const void* source, size_t elements, double* energy) {
+  switch (type) {
+    case 0: return energy_of<Float32>(static_cast<const uint32_t*>(source), elements, energy);
+    case 1: return energy_of<BFloat16>(static_cast<const uint16_t*>(source), elements, energy);
+    default: return energy_of<Float16>(static_cast<const uint16_t*>(source), elements, energy);
+  }
+}
+
+const Kernels kScalarKernels = {
+    {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},
+    {decode_groups<Float32>, decode_groups<BFloat16>, decode_groups<Float16>},
+    {count_escapes<Float32>, count_escapes<BFloat16>, count_escapes<Float16>},
+    are_booleans,
+    pack_booleans,
+    unpack_booleans,
+    {integer_range<int64_t>, integer_range<int32_t>},
+    {pack_integers<int64_t>, pack_integers<int32_t>},
+    {unpack_integers<int64_t>, unpack_integers<int32_t>},
+};
+
+}  // namespace pleat::compress

@@ -1,0 +1,296 @@
+#include "compress/payload_writer.h"
+
+#include <cstring>
+
+#include "compress/float_environment.h"
+
+namespace pleat::compress {
+namespace {
+
+// Parts smaller than this are not worth another thread.
+constexpr std::size_t kGrainBytes = 512 * 1024;
+
+std::size_t grain_blocks(ElementType type) noexcept {
+  return kGrainBytes / (kBlockElements * element_size(type));
+}
+
+template <class Word>
+struct Words {
+  Word first;
+  Word second;
+};
+
+template <class Word>
+Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
+  Words<Word> words;
+  std::memcpy(&words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
+  return words;
+}
+
+template <class Word>
+constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+
+// Bytes of a group's slot once compacted; the same rule as slot_bytes_of() in group_math.h.
+template <class Word>
+std::size_t compacted_slot(Words<Word> words, std::size_t regular) noexcept {
+  if ((words.second & kSign<Word>) != 0) return kBitmapBytes;
+  return (words.second & static_cast<Word>(~Word{1})) == 0 ? 0 : regular;
+}
+
+template <class Word>
+bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* metadata) noexcept {
+  const Words<Word> first = metadata_at<Word>(metadata, 0);
+  for (std::size_t g = 1; g < layout.groups; ++g)
+    if (metadata_at<Word>(metadata, g).first != first.first) return false;
+  return true;
+}
+
+template <class Word>
+void number_escapes(const GroupedLayout& layout, std::uint8_t* payload) noexcept {
+  std::uint64_t index = 0;
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    const Words<Word> words = metadata_at<Word>(payload + kHeaderBytes, g);
+    if ((words.second & kSign<Word>) == 0 || words.first != words.second) continue;
+    std::memcpy(payload + layout.codes_offset + g * layout.slot_bytes, &index, sizeof index);
+    ++index;
+  }
+}
+
+// Moves the slots together, towards lower addresses, and writes the offset of each block behind them.
+template <class Word>
+std::size_t compact(const GroupedLayout& layout, std::uint8_t* payload,
+                    std::size_t code_bytes) noexcept {
+  std::uint8_t* const codes = payload + layout.codes_offset;
+  std::size_t to = 0;
+  std::size_t run_from = 0, run_bytes = 0;  // regular slots that move as one
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    const std::size_t from = g * layout.slot_bytes;
+    const std::size_t bytes =
+        compacted_slot(metadata_at<Word>(payload + kHeaderBytes, g), layout.slot_bytes);
+    if (bytes == layout.slot_bytes) {
+      if (run_bytes == 0) run_from = from;
+      run_bytes += bytes;
+      continue;
+    }
+    if (run_bytes != 0) std::memmove(codes + to, codes + run_from, run_bytes);
+    to += run_bytes;
+    run_bytes = 0;
+    if (bytes != 0) std::memmove(codes + to, codes + from, bytes);
+    to += bytes;
+  }
+  if (run_bytes != 0) std::memmove(codes + to, codes + run_from, run_bytes);
+
+  // The table may overlap slots that have just been moved away, so it comes last.
+  std::uint64_t offset = 0;
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    if (g % kBlockGroups == 0)
+      std::memcpy(codes + code_bytes + g / kBlockGroups * sizeof offset, &offset, sizeof offset);
+    offset += compacted_slot(metadata_at<Word>(payload + kHeaderBytes, g), layout.slot_bytes);
+  }
+  return code_bytes;
+}
+
+template <class Word>
+std::size_t finish(const Request& request, const GroupedLayout& layout, const Totals& totals,
+                   std::uint8_t* payload, std::uint8_t** escape_table) noexcept {
+  const SpanStatistics& seen = totals.statistics;
+  Header header = request.header(PayloadKind::kGrouped);
+  if (totals.lossy_groups != 0) header.flags |= kFlagLossy;
+  if (seen.constant_groups == layout.groups &&
+      all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
+    header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
+    header.value = metadata_at<Word>(payload + kHeaderBytes, 0).first;
+    header.payload_bytes = kHeaderBytes;
+    std::memcpy(payload, &header, sizeof header);
+    return header.payload_bytes;
+  }
+  const std::size_t metadata_end =
+      kHeaderBytes + layout.groups * layout.metadata_bytes_per_group;
+  std::memset(payload + metadata_end, 0, layout.codes_offset - metadata_end);
+  if (seen.escaped_groups != 0) number_escapes<Word>(layout, payload);
+
+  const std::size_t escape_bytes = seen.escaped_groups * layout.source_bytes_per_group;
+  const std::size_t fixed_bytes = layout.end_of_codes() + escape_bytes;
+  const std::size_t freed =
+      seen.constant_groups * layout.slot_bytes +
+      (seen.two_valued_groups + seen.escaped_groups) * (layout.slot_bytes - kBitmapBytes);
+  const std::size_t table_bytes = layout.offset_table_bytes();
+  header.code_bytes = layout.code_bytes;
+  std::size_t end = layout.end_of_codes();
+  if (freed > table_bytes && freed - table_bytes >= fixed_bytes / 8) {
+    header.flags |= kFlagCompacted;
+    header.code_bytes = compact<Word>(layout, payload, layout.code_bytes - freed);
+    end = layout.codes_offset + header.code_bytes + table_bytes;
+  }
+  *escape_table = payload + end;
+  header.escapes = static_cast<std::uint32_t>(seen.escaped_groups);
+  header.payload_bytes = end + escape_bytes;
+  std::memcpy(payload, &header, sizeof header);
+  return header.payload_bytes;
+}
+
+}  // namespace
+
+const Executor& serial_executor() noexcept {
+  // Leaked: payloads may be decoded while the process is being torn down.
+  static const Executor* const serial = new Executor(
+      [](std::size_t items, std::size_t, const std::function<void(std::size_t, std::size_t)>& body) {
+        if (items != 0) body(0, items);
+      });
+  return *serial;
+}
+
+namespace internal {
+void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
+                      const void* body,
+                      void (*call)(const void*, std::size_t, std::size_t)) noexcept {
+  if (items == 0) return;
+  if (!executor || items <= grain) {
+    const FloatEnvironment environment;
+    call(body, 0, items);
+    return;
+  }
+  struct Context {
+    const void* body;
+    void (*call)(const void*, std::size_t, std::size_t);
+  } const context{body, call};
+  executor(items, grain, [&context](std::size_t begin, std::size_t end) {  // one pointer: no heap
+    const FloatEnvironment environment;
+    context.call(context.body, begin, end);
+  });
+}
+}  // namespace internal
+
+void Totals::add(const BlockResult& block) noexcept {
+  statistics.constant_groups += block.constant_groups;
+  statistics.two_valued_groups += block.two_valued_groups;
+  statistics.escaped_groups += block.escaped_groups;
+  statistics.elements_at_minimum += block.elements_at_minimum;
+  statistics.sum_squared_range += block.sum_squared_range;
+  statistics.energy += block.energy;
+  lossy_groups += block.lossy_groups;
+}
+
+Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t nonce_of) noexcept
+    : span(span_of),
+      spec(spec_of),
+      bits(is_floating(span_of.type) ? supported_bits(spec_of.bits) : 0),
+      nonce(nonce_of) {}
+
+std::size_t Request::grouped_bytes(const GroupedLayout& layout,
+                                   std::size_t escapes) const noexcept {
+  return layout.end_of_codes() + escapes * layout.source_bytes_per_group;
+}
+
+bool Request::grouped_pays(const GroupedLayout& layout) const noexcept {
+  // Lossless groups also need room for the blocks' results within the raw payload's size.
+  const std::size_t scratch = bits == 0 ? (layout.blocks + 1) * sizeof(BlockResult) : 0;
+  return layout.end_of_codes() + scratch < raw_bytes();
+}
+
+Header Request::header(PayloadKind kind) const noexcept {
+  Header header;
+  header.kind = static_cast<std::uint8_t>(kind);
+  header.type = static_cast<std::uint8_t>(span.type);
+  header.bits = static_cast<std::uint8_t>(bits);
+  if (spec.force_raw) header.flags |= kFlagForceRaw;
+  header.elements = span.elements;
+  header.nonce = nonce;
+  return header;
+}
+
+bool is_constant(const Span& span) noexcept {
+  const std::size_t size = element_size(span.type);
+  const auto* const bytes = static_cast<const std::uint8_t*>(span.data);
+  return span.elements != 0 && std::memcmp(bytes, bytes + size, span.bytes() - size) == 0;
+}
+
+std::uint64_t first_pattern(const Span& span) noexcept {
+  std::uint64_t pattern = 0;
+  std::memcpy(&pattern, span.data, element_size(span.type));
+  return pattern;
+}
+
+IntegerRange find_integer_range(const Span& span, const Executor& executor) noexcept {
+  const unsigned which = span.type == ElementType::kInt64 ? 0 : 1;
+  const auto* const bytes = static_cast<const std::uint8_t*>(span.data);
+  std::atomic<std::int64_t> low{INT64_MAX}, high{INT64_MIN};
+  run_parts(executor, ceil_divide(span.elements, kBlockElements), grain_blocks(span.type),
+            [&](std::size_t begin, std::size_t end) {
+              const std::size_t first = begin * kBlockElements;
+              const std::size_t last = end * kBlockElements < span.elements ? end * kBlockElements
+                                                                            : span.elements;
+              std::int64_t minimum = 0, maximum = 0;
+              kernels().integer_range[which](bytes + first * element_size(span.type), last - first,
+                                             &minimum, &maximum);
+              std::int64_t seen = low.load(std::memory_order_relaxed);
+              while (minimum < seen && !low.compare_exchange_weak(seen, minimum)) {
+              }
+              seen = high.load(std::memory_order_relaxed);
+              while (maximum > seen && !high.compare_exchange_weak(seen, maximum)) {
+              }
+            });
+  IntegerRange range;
+  range.minimum = low.load();
+  const std::uint64_t difference =
+      static_cast<std::uint64_t>(high.load()) - static_cast<std::uint64_t>(range.minimum);
+  for (unsigned width = 1; width < 64; width *= 2) {
+    if (difference >> width == 0) {
+      range.width = width;
+      break;
+    }
+  }
+  return range;
+}
+
+void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
+                   std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
+                   std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept {
+  const unsigned type = static_cast<unsigned>(request.span.type);
+  const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
+  const std::size_t whole = request.span.elements / kGroupElements;
+  run_parts(executor, ceil_divide(count, kBlockGroups), grain_blocks(request.span.type),
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t from = block * kBlockGroups;  // relative to `first`
+                const std::size_t to = from + kBlockGroups < count ? from + kBlockGroups : count;
+                const bool has_tail = first + to > whole;
+                results[block] = BlockResult{};
+                EncodeGroups job;
+                job.source = static_cast<const std::uint8_t*>(request.span.data) +
+                             (first + from) * layout.source_bytes_per_group;
+                job.first_group = first + from;
+                job.groups = to - from - (has_tail ? 1 : 0);
+                job.tail_elements = has_tail ? request.span.elements % kGroupElements : 0;
+                job.bits = request.bits;
+                job.nonce = request.nonce;
+                job.metadata = static_cast<std::uint8_t*>(metadata) +
+                               from * layout.metadata_bytes_per_group;
+                job.codes = codes + from * layout.slot_bytes;
+                job.result = &results[block];
+                kernels().encode[type](job);
+                if (results[block].escaped_groups != 0)
+                  escapes->fetch_add(results[block].escaped_groups, std::memory_order_relaxed);
+                if (escapes->load(std::memory_order_relaxed) > escape_limit) return;
+              }
+            });
+}
+
+bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept {
+  if (type == ElementType::kFloat32) {
+    const auto words = metadata_at<std::uint32_t>(metadata, g);
+    return (words.second & kSign<std::uint32_t>) != 0 && words.first == words.second;
+  }
+  const auto words = metadata_at<std::uint16_t>(metadata, g);
+  return (words.second & kSign<std::uint16_t>) != 0 && words.first == words.second;
+}
+
+std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
+                           const Totals& totals, std::uint8_t* payload,
+                           std::uint8_t** escape_table) noexcept {
+  return request.span.type == ElementType::kFloat32
+             ? finish<std::uint32_t>(request, layout, totals, payload, escape_table)
+             : finish<std::uint16_t>(request, layout, totals, payload, escape_table);
+}
+
+}  // namespace pleat::compress

@@ -1,0 +1,92 @@
+// The parts of encoding that do not depend on where the payload is written: which kind of payload a
+// request gets, how blocks of groups are run, and how a payload is finished. Internal to compress/.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/codec.h"
+#include "compress/format.h"
+#include "compress/kernels.h"
+
+namespace pleat::compress {
+
+// Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
+// An empty executor is the serial one. `Body` is passed by reference: no allocation.
+template <class Body>
+void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
+
+// The sums of a span: its statistics, and how many groups were quantised.
+struct Totals {
+  SpanStatistics statistics;
+  std::uint64_t lossy_groups = 0;
+
+  void add(const BlockResult& block) noexcept;
+};
+
+// A request after the checks that need no data.
+struct Request {
+  Span span;
+  CodecSpec spec;
+  unsigned bits = 0;  // effective: 0 unless the type is floating
+  std::uint64_t nonce = 0;
+
+  Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;
+
+  // Grouped payload of `escapes` escaped groups, before compaction.
+  [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
+                                          std::size_t escapes) const noexcept;
+  [[nodiscard]] std::size_t raw_bytes() const noexcept { return kHeaderBytes + span.bytes(); }
+  // False: the raw payload is no larger, so the span is stored raw from the start.
+  [[nodiscard]] bool grouped_pays(const GroupedLayout& layout) const noexcept;
+  [[nodiscard]] Header header(PayloadKind kind) const noexcept;
+};
+
+// Lossless spans of one repeated bit pattern.
+[[nodiscard]] bool is_constant(const Span& span) noexcept;
+[[nodiscard]] std::uint64_t first_pattern(const Span& span) noexcept;
+
+// Narrowest of 1, 2, 4, 8, 16, 32 bits that holds maximum - minimum; 64 if none does.
+struct IntegerRange {
+  std::int64_t minimum = 0;
+  unsigned width = 64;
+};
+[[nodiscard]] IntegerRange find_integer_range(const Span& span, const Executor& executor) noexcept;
+[[nodiscard]] constexpr std::size_t packed_bytes(std::size_t elements, unsigned width) noexcept {
+  return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
+}
+
+// Groups [first, first + count) of the span, the last one short if the span ends in it. Metadata and
+// codes are those of group `first`. Stops early once `escapes` passes `escape_limit`.
+void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
+                   std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
+                   std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept;
+
+// True where group `g` is marked escaped; `metadata` is that of group 0.
+[[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
+
+// Turns the fixed layout into the final payload: fills the escape slots, compacts when that saves an
+// eighth, appends offsets, leaves room for the escape table and writes the header. The caller copies
+// the table to `*escape_table`. Returns the payload's bytes.
+[[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
+                                         const Totals& totals, std::uint8_t* payload,
+                                         std::uint8_t** escape_table) noexcept;
+
+// ---- implementation of the template ----
+
+namespace internal {
+void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
+                      const void* body,
+                      void (*call)(const void* body, std::size_t begin, std::size_t end)) noexcept;
+}
+
+template <class Body>
+void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body) {
+  internal::run_parts_erased(executor, items, grain, &body,
+                             [](const void* erased, std::size_t begin, std::size_t end) {
+                               (*static_cast<const Body*>(erased))(begin, end);
+                             });
+}
+
+}  // namespace pleat::compress

@@ -1,0 +1,280 @@
+// 512-bit vectors under the names kernels_simd.h is written in. A "chunk" is four vectors of floats
+// and one vector of their bytes: 64 elements. Needs F, BW, VL, DQ. Anonymous: see kernels.h.
+#pragma once
+
+#ifdef PLEAT_EMULATED_AVX512  // tests run this file on CPUs without AVX-512, through SIMDe
+#include "tests/compress/emulated_avx512.h"
+#else
+#include <immintrin.h>
+#endif
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/group_math.h"
+
+namespace pleat::compress {
+namespace {
+
+struct Simd {
+  using F = __m512;
+  using I = __m512i;
+  using Count = __m512i;
+  static constexpr size_t kLanes = 16;
+  static constexpr size_t kChunk = 64;
+
+  static F splat(float value) { return _mm512_set1_ps(value); }
+  static F load(Float32, const uint32_t* p) { return _mm512_loadu_ps((const float*)p); }
+  static F load(BFloat16, const uint16_t* p) {
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+  }
+  static F load(Float16, const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+  }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }
+
+  static __m256 upper(F v) { return _mm512_extractf32x8_ps(v, 1); }
+  static float horizontal_min(F v) {
+    const __m256 w = _mm256_min_ps(_mm512_castps512_ps256(v), upper(v));
+    __m128 r = _mm_min_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    r = _mm_min_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_min_ss(r, _mm_movehdup_ps(r)));
+  }
+  static float horizontal_max(F v) {
+    const __m256 w = _mm256_max_ps(_mm512_castps512_ps256(v), upper(v));
+    __m128 r = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    r = _mm_max_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_max_ss(r, _mm_movehdup_ps(r)));
+  }
+  // Folds 32 lanes in halves.
+  static float fold(const F* v) {
+    const F sum = _mm512_add_ps(v[0], v[1]);
+    const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(sum), upper(sum));
+    __m128 r = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    r = _mm_add_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_add_ss(r, _mm_movehdup_ps(r)));
+  }
+
+  static Count no_count() { return _mm512_setzero_si512(); }
+  static Count count_equal(Count count, F a, F b) {
+    return _mm512_mask_add_epi32(count, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), count,
+                                 _mm512_set1_epi32(1));
+  }
+  static size_t total(Count count) {
+    alignas(64) uint32_t lanes[16];
+    _mm512_store_si512((void*)lanes, count);
+    size_t sum = 0;
+    for (uint32_t lane : lanes) sum += lane;
+    return sum;
+  }
+
+  // ---- bytes ----
+  static I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static void store_bytes(void* p, I v) { _mm512_storeu_si512(p, v); }
+  template <bool kStream>
+  static void write(void* p, I v) {
+    if constexpr (kStream)
+      _mm512_stream_si512((__m512i*)p, v);
+    else
+      _mm512_storeu_si512(p, v);
+  }
+  static I splat8(uint8_t value) { return _mm512_set1_epi8((char)value); }
+  static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
+  static I bit_and(I a, I b) { return _mm512_and_si512(a, b); }
+  static I bit_xor(I a, I b) { return _mm512_xor_si512(a, b); }
+  static I min_bytes(I a, I b) { return _mm512_min_epu8(a, b); }
+  static I shift_left2(I v) { return _mm512_slli_epi16(v, 2); }
+  static I shift_right2(I v) { return _mm512_srli_epi16(v, 2); }
+  static bool any_set(I v) { return _mm512_test_epi8_mask(v, v) != 0; }
+  // One bit per byte: its lowest bit.
+  using ByteMask = uint64_t;
+  static ByteMask lowest_bits(I v) { return _mm512_test_epi8_mask(v, _mm512_set1_epi8(1)); }
+  static I bytes_of_mask(ByteMask mask) {  // 0 or 1
+    return _mm512_maskz_mov_epi8(mask, _mm512_set1_epi8(1));
+  }
+
+  // ---- patterns: one bit per element that equals `value`, for a vector of words ----
+  using Mask = uint32_t;
+  template <class Word>
+  static constexpr size_t kWordsPerVector = 64 / sizeof(Word);
+  static I splat_word(uint32_t value) { return _mm512_set1_epi32((int)value); }
+  static I splat_word(uint16_t value) { return _mm512_set1_epi16((short)value); }
+  static Mask equal(uint32_t, I v, I value) { return _mm512_cmpeq_epi32_mask(v, value); }
+  static Mask equal(uint16_t, I v, I value) { return _mm512_cmpeq_epi16_mask(v, value); }
+  // Two patterns chosen by bits.
+  static I choose(uint32_t, Mask mask, I zero, I one) {
+    return _mm512_mask_blend_epi32((__mmask16)mask, zero, one);
+  }
+  static I choose(uint16_t, Mask mask, I zero, I one) {
+    return _mm512_mask_blend_epi16((__mmask32)mask, zero, one);
+  }
+
+  // ---- from 64 bytes in element order to four vectors of floats, and back ----
+  // Unpacking works within 128-bit lanes, so the 4-byte units are transposed first (4 x 4).
+  static I transpose(I v) {
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+  }
+  static void unpack_words(I low, I high, F* out) {
+    out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(low, high));
+    out[1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(low, high));
+  }
+  // base + u: 128 + u, or 256 + u for 8-bit codes.
+  template <unsigned kBits>
+  static void dither(I noise, F* out) {
+    const I half = _mm512_set1_epi8((char)0x80);
+    noise = transpose(noise);
+    I low = _mm512_unpacklo_epi8(half, noise);
+    I high = _mm512_unpackhi_epi8(half, noise);
+    const I exponent = _mm512_set1_epi16(kBits == 8 ? 0x4380 : 0x4300);
+    if constexpr (kBits == 8) {
+      low = _mm512_srli_epi16(low, 1);
+      high = _mm512_srli_epi16(high, 1);
+    }
+    unpack_words(low, exponent, out);
+    unpack_words(high, exponent, out + 2);
+  }
+  // The integer part of sums with that base, as bytes in element order.
+  template <unsigned kBits>
+  static I integer_parts(const F* sums) {
+    // Byte 2 of each element, to the place of vector j within every lane.
+    const I spread = _mm512_setr_epi32(0x0E0A0602, 0, 0, 0, 0x0E0A0602, 0, 0, 0, 0x0E0A0602, 0, 0, 0,
+                                       0x0E0A0602, 0, 0, 0);
+    I parts[4];
+    for (int j = 0; j < 4; ++j) {
+      I v = _mm512_castps_si512(sums[j]);
+      if constexpr (kBits == 8) v = _mm512_slli_epi32(v, 1);
+      parts[j] = v;
+    }
+    const I all = _mm512_or_si512(
+        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x000F000F000F000Full, parts[0], spread),
+                        _mm512_maskz_shuffle_epi8(0x00F000F000F000F0ull, parts[1],
+                                                  _mm512_bslli_epi128(spread, 4))),
+        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x0F000F000F000F00ull, parts[2],
+                                                  _mm512_bslli_epi128(spread, 8)),
+                        _mm512_maskz_shuffle_epi8(0xF000F000F000F000ull, parts[3],
+                                                  _mm512_bslli_epi128(spread, 12))));
+    return transpose(all);
+  }
+  // (256 q + 255 - noise - 127.5) * kLevelScale, exact.
+  template <unsigned kBits>
+  static constexpr float kLevelScale = kBits == 8 ? 1.0f : 64.0f;
+  template <unsigned kBits>
+  static void dithered_levels(I codes, I noise, F* out) {
+    noise = transpose(_mm512_xor_si512(noise, _mm512_set1_epi8((char)0xFF)));
+    codes = transpose(codes);
+    if constexpr (kBits == 8) {
+      const I exponent = _mm512_set1_epi16(0x4B00);
+      unpack_words(_mm512_unpacklo_epi8(noise, codes), exponent, out);
+      unpack_words(_mm512_unpackhi_epi8(noise, codes), exponent, out + 2);
+      for (int j = 0; j < 4; ++j)
+        out[j] = _mm512_sub_ps(_mm512_sub_ps(out[j], _mm512_set1_ps(8388608.0f)),
+                               _mm512_set1_ps(127.5f));
+    } else {
+      const I half = _mm512_set1_epi8((char)0x80);
+      const I exponent = _mm512_set1_epi8(0x4A);
+      unpack_words(_mm512_unpacklo_epi8(half, noise), _mm512_unpacklo_epi8(codes, exponent), out);
+      unpack_words(_mm512_unpackhi_epi8(half, noise), _mm512_unpackhi_epi8(codes, exponent),
+                   out + 2);
+      // 2^21 + 64 (m + 1/2)
+      for (int j = 0; j < 4; ++j)
+        out[j] = _mm512_sub_ps(out[j], _mm512_set1_ps(2097152.0f + 8192.0f));
+    }
+  }
+  static void levels(I codes, F* out) {
+    const I zero = _mm512_setzero_si512();
+    const I exponent = _mm512_set1_epi16(0x4B00);
+    codes = transpose(codes);
+    unpack_words(_mm512_unpacklo_epi8(codes, zero), exponent, out);
+    unpack_words(_mm512_unpackhi_epi8(codes, zero), exponent, out + 2);
+    for (int j = 0; j < 4; ++j) out[j] = _mm512_sub_ps(out[j], _mm512_set1_ps(8388608.0f));
+  }
+
+  // Four vectors of floats to a chunk of T.
+  template <bool kStream>
+  static void store_chunk(Float32, uint32_t* p, const F* v) {
+    for (int j = 0; j < 4; ++j) write<kStream>(p + 16 * j, _mm512_castps_si512(v[j]));
+  }
+  static __m256i to_bfloat(F v) {
+    const I bits = _mm512_castps_si512(v);
+    const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd), 16));
+  }
+  static I join_halves(__m256i low, __m256i high) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  }
+  template <bool kStream>
+  static void store_chunk(BFloat16, uint16_t* p, const F* v) {
+    for (int j = 0; j < 4; j += 2)
+      write<kStream>(p + 16 * j, join_halves(to_bfloat(v[j]), to_bfloat(v[j + 1])));
+  }
+  template <bool kStream>
+  static void store_chunk(Float16, uint16_t* p, const F* v) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    for (int j = 0; j < 4; j += 2)
+      write<kStream>(p + 16 * j, join_halves(_mm512_cvtps_ph(v[j], kNearest),
+                                             _mm512_cvtps_ph(v[j + 1], kNearest)));
+  }
+
+  // ---- codes: a chunk of bytes to 64 * kBits bits and back ----
+  template <unsigned kBits>
+  static void pack_chunk(I codes, uint8_t* out) {
+    if constexpr (kBits == 8) {
+      store_bytes(out, codes);
+    } else if constexpr (kBits == 4) {
+      const I words = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+      _mm256_storeu_si256((__m256i*)out, _mm512_cvtepi16_epi8(words));
+    } else if constexpr (kBits == 2) {
+      const I words = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x0401));
+      const I quads = _mm512_madd_epi16(words, _mm512_set1_epi32(0x00100001));
+      _mm_storeu_si128((__m128i*)out, _mm512_cvtepi32_epi8(quads));
+    } else {
+      const uint64_t bits = lowest_bits(codes);
+      memcpy(out, &bits, sizeof bits);
+    }
+  }
+  template <unsigned kBits>
+  static I unpack_chunk(const uint8_t* in) {
+    if constexpr (kBits == 8) {
+      return load_bytes(in);
+    } else if constexpr (kBits == 4) {
+      const I words = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)in));
+      return _mm512_and_si512(_mm512_or_si512(words, _mm512_slli_epi16(words, 4)),
+                              _mm512_set1_epi8(15));
+    } else if constexpr (kBits == 2) {
+      I quads = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)in));
+      quads = _mm512_and_si512(_mm512_or_si512(quads, _mm512_slli_epi32(quads, 12)),
+                               _mm512_set1_epi32(0x000F000F));
+      return _mm512_and_si512(_mm512_or_si512(quads, _mm512_slli_epi32(quads, 6)),
+                              _mm512_set1_epi8(3));
+    } else {
+      uint64_t bits;
+      memcpy(&bits, in, sizeof bits);
+      return bytes_of_mask(bits);
+    }
+  }
+
+  // ---- Philox: a call per 64-bit lane, its words in the low halves (the high halves hold rubbish) ----
+  static constexpr size_t kCalls = 8;
+  static I splat64(uint64_t value) { return _mm512_set1_epi64((long long)value); }
+  static I first_calls(uint64_t from) {
+    return _mm512_add_epi64(splat64(from), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static I multiply(I a, I b) { return _mm512_mul_epu32(a, b); }
+  static I high_word(I v) { return _mm512_srli_epi64(v, 32); }
+  static I xor3(I a, I b, I c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+  static I join(I low, I high) {
+    return _mm512_mask_blend_epi32(0xAAAA, low, _mm512_slli_epi64(high, 32));
+  }
+
+  static void fence() { _mm_sfence(); }
+  static void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+};
+
+}  // namespace
+}  // namespace pleat::compress

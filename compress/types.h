@@ -1,0 +1,103 @@
+// The words every codec shares: element types, codec choices, spans and results.
+// Nothing here knows of torch, of an allocator, or of how bits were chosen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace pleat::compress {
+
+// What the elements of a span are. `kBytes` is everything a codec has no opinion about (float64,
+// complex, fp8, ...): it can only be stored raw or, where every byte repeats, not at all.
+enum class ElementType : std::uint8_t {
+  kFloat32 = 0,
+  kBFloat16 = 1,
+  kFloat16 = 2,
+  kBool = 3,
+  kInt64 = 4,
+  kInt32 = 5,
+  kBytes = 6,
+};
+
+[[nodiscard]] constexpr std::size_t element_size(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kFloat32:
+    case ElementType::kInt32:
+      return 4;
+    case ElementType::kBFloat16:
+    case ElementType::kFloat16:
+      return 2;
+    case ElementType::kInt64:
+      return 8;
+    case ElementType::kBool:
+    case ElementType::kBytes:
+      return 1;
+  }
+  return 1;
+}
+
+[[nodiscard]] constexpr bool is_floating(ElementType type) noexcept {
+  return type == ElementType::kFloat32 || type == ElementType::kBFloat16 ||
+         type == ElementType::kFloat16;
+}
+
+// Elements that share one range (minimum and step).
+inline constexpr std::size_t kGroupElements = 256;
+
+// What the caller asks of the encoder for one span.
+//   bits   1, 2, 3, 4 or 8: group-wise min-max quantisation (floating types only).
+//          0: lossless; the encoder takes the smallest exact form that fits the type
+//          (bool and two-valued groups -> 1 bit, integers -> narrowest width, else raw).
+//   force_raw  store the bytes as they are, whatever they hold.
+struct CodecSpec {
+  std::uint8_t bits = 0;
+  bool force_raw = false;
+};
+
+// A contiguous run of elements in canonical (storage) order.
+struct Span {
+  const void* data = nullptr;
+  std::size_t elements = 0;
+  ElementType type = ElementType::kBytes;
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return elements * element_size(type); }
+};
+
+enum class Status : std::uint8_t {
+  kOk = 0,
+  kTooManyEscapes,   // more than 1/64 of the groups hold NaN or Inf, or overflow: keep the tensor raw
+  kNoRoom,           // the payload buffer is smaller than payload_bound() says
+  kCorrupt,          // decode: the bytes are not a payload of this format, or lengths disagree
+};
+
+// Runs `body(begin, end)` over [0, items), split as it likes, returns when all parts are done.
+// `grain` is the smallest part worth handing to another thread. The bridge passes ATen's intra-op
+// pool; tests pass serial or std::thread executors. Results never depend on the split.
+using Executor = std::function<void(std::size_t items, std::size_t grain,
+                                    const std::function<void(std::size_t, std::size_t)>& body)>;
+
+// Runs everything in the calling thread.
+[[nodiscard]] const Executor& serial_executor() noexcept;
+
+// What the encoder saw, for free, while reading each element once. Sums are in double, added per
+// group in group order (so they do not depend on threads or instruction set).
+struct SpanStatistics {
+  std::uint64_t elements = 0;
+  std::uint64_t groups = 0;
+  std::uint64_t constant_groups = 0;
+  std::uint64_t two_valued_groups = 0;
+  std::uint64_t escaped_groups = 0;
+  std::uint64_t elements_at_minimum = 0;  // of lossy groups
+  double sum_squared_range = 0;           // sum over lossy groups of elements * (max - min)^2
+  double energy = 0;                      // sum of x^2 over finite groups
+
+  // Predicted squared error, summed over elements, had the span been coded with `bits`:
+  // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962).
+  [[nodiscard]] double predicted_squared_error(unsigned bits) const noexcept {
+    const double levels = static_cast<double>((1ULL << bits) - 1);
+    return sum_squared_range / (12.0 * levels * levels);
+  }
+};
+
+}  // namespace pleat::compress

@@ -1,0 +1,60 @@
+// The identity of a saved tensor across steps. A key is made from its first save: what produced the
+// tensor, in which shape, among which ancestors, and the how-manieth of its kind in this graph.
+#pragma once
+
+#include <cstdint>
+
+namespace pleat::sensitivity {
+
+// Mixes a 64-bit value well (the finalizer of SplitMix64; Steele, Lea, Flood 2014).
+[[nodiscard]] constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a over a string: the same in every process, unlike std::hash.
+[[nodiscard]] constexpr std::uint64_t hash_text(const char* text) noexcept {
+  std::uint64_t h = 0xcbf29ce484222325ULL;
+  for (; *text != '\0'; ++text) {
+    h = (h ^ static_cast<unsigned char>(*text)) * 0x100000001b3ULL;
+  }
+  return h;
+}
+
+struct KeyParts {
+  std::uint64_t producer = 0;    // hash of the producer node's class name; 0 for a leaf
+  std::uint64_t ancestors = 0;   // hash over the producer's inputs' class names
+  std::uint32_t output_number = 0;
+  std::uint32_t element_type = 0;
+  std::uint32_t rank = 0;
+  std::int64_t last_dimension = 0;
+  bool is_output = false;        // saved by its own producer
+};
+
+// Without the ordinal: equal for every repetition of a layer.
+[[nodiscard]] constexpr std::uint64_t family_key(const KeyParts& p) noexcept {
+  std::uint64_t h = mix(p.producer);
+  h = mix(h ^ p.ancestors);
+  h = mix(h ^ (static_cast<std::uint64_t>(p.output_number) << 40 |
+               static_cast<std::uint64_t>(p.element_type) << 16 |
+               static_cast<std::uint64_t>(p.rank) << 1 | (p.is_output ? 1u : 0u)));
+  return mix(h ^ static_cast<std::uint64_t>(p.last_dimension));
+}
+
+// The key proper: the ordinal-th tensor of its family in one graph.
+[[nodiscard]] constexpr std::uint64_t tensor_key(std::uint64_t family, std::uint32_t ordinal) noexcept {
+  return mix(family ^ (static_cast<std::uint64_t>(ordinal) + 1));
+}
+
+// The nonce of a payload: unlike that of any other payload of the run, the same in a repeated run.
+//   save  how many tensors this process had tagged before; it alone keeps the nonces of a process
+//         apart, since mix() is a bijection. The key is left out on purpose: it would add nothing,
+//         and a collision of keys could take the distinctness away.
+[[nodiscard]] constexpr std::uint64_t payload_nonce(std::uint64_t seed, std::uint64_t rank,
+                                                    std::uint64_t save) noexcept {
+  return mix(save ^ mix(seed ^ mix(rank)));
+}
+
+}  // namespace pleat::sensitivity

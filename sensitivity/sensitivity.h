@@ -1,0 +1,6 @@
+// Umbrella header of sensitivity/: who a tensor is and how many bits it gets. Receives plain numbers;
+// knows nothing of torch, allocators or codecs.
+#pragma once
+
+#include "sensitivity/bits.h"
+#include "sensitivity/key.h"

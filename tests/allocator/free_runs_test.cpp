@@ -1,0 +1,118 @@
+#include "allocator/free_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "test_support.h"
+
+namespace pleat::allocator {
+namespace {
+
+using testing::scaled;
+
+struct Row {
+  explicit Row(std::size_t granules) {
+    const std::size_t bytes = FreeRuns::metadata_bytes(granules);
+    memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+    std::memset(memory, 0, bytes);
+    runs.attach(memory, granules);
+  }
+  ~Row() { std::free(memory); }
+  std::byte* memory;
+  FreeRuns runs;
+};
+
+TEST(FreeRuns, ANewRowIsOneRun) {
+  for (const std::size_t granules : {1u, 2u, 31u, 32u, 33u, 1000u}) {
+    Row row(granules);
+    EXPECT_TRUE(row.runs.all_free());
+    EXPECT_EQ(row.runs.largest(), granules);
+    EXPECT_EQ(row.runs.length_at(0), granules);
+    EXPECT_EQ(row.runs.take_first_fit(granules + 1), FreeRuns::kNone);
+    EXPECT_EQ(row.runs.take_first_fit(granules), 0u);
+    EXPECT_EQ(row.runs.take_first_fit(1), FreeRuns::kNone);
+    row.runs.give(0, granules);
+    EXPECT_TRUE(row.runs.all_free());
+    EXPECT_EQ(row.runs.check(), nullptr);
+  }
+}
+
+// The worst case for metadata: every other granule is free, then all are joined again.
+TEST(FreeRuns, EveryOtherGranuleFreeFitsItsMemory) {
+  constexpr std::size_t kGranules = 10000;
+  Row row(kGranules);
+  ASSERT_EQ(row.runs.take_first_fit(kGranules), 0u);
+  for (std::size_t g = 0; g < kGranules; g += 2) row.runs.give(g, 1);
+  ASSERT_EQ(row.runs.check(), nullptr);
+  EXPECT_EQ(row.runs.run_count(), kGranules / 2);
+  EXPECT_EQ(row.runs.largest(), 1u);
+  for (std::size_t g = kGranules - 1; g < kGranules; g -= 2) row.runs.give(g, 1);
+  ASSERT_EQ(row.runs.check(), nullptr);
+  EXPECT_TRUE(row.runs.all_free());
+}
+
+// Against a std::map searched from the front.
+TEST(FreeRuns, AgreesWithANaiveMap) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  for (const std::size_t granules : {40u, 500u, 20000u}) {
+    Row row(granules);
+    std::map<std::size_t, std::size_t> free{{0, granules}};
+    std::vector<std::pair<std::size_t, std::size_t>> used;
+    for (int step = 0; step < scaled(40000); ++step) {
+      const bool filling = step / 2000 % 2 == 0;
+      if (used.empty() || random() % 8 < (filling ? 5u : 3u)) {
+        const std::size_t need = 1 + random() % (1 + random() % std::max<std::size_t>(granules / 50, 8));
+        auto fit = free.begin();
+        while (fit != free.end() && fit->second < need) ++fit;
+        const std::size_t got = row.runs.take_first_fit(need);
+        if (fit == free.end()) {
+          ASSERT_EQ(got, FreeRuns::kNone);
+          continue;
+        }
+        ASSERT_EQ(got, fit->first);
+        const auto [begin, length] = *fit;
+        free.erase(fit);
+        if (length > need) free[begin + need] = length - need;
+        used.push_back({begin, need});
+      } else {
+        std::swap(used[random() % used.size()], used.back());
+        auto [begin, length] = used.back();
+        used.pop_back();
+        row.runs.give(begin, length);
+        auto after = free.lower_bound(begin);
+        if (after != free.end() && after->first == begin + length) {
+          length += after->second;
+          after = free.erase(after);
+        }
+        if (after != free.begin()) {
+          auto before = std::prev(after);
+          if (before->first + before->second == begin) {
+            begin = before->first;
+            length += before->second;
+            free.erase(before);
+          }
+        }
+        free[begin] = length;
+      }
+      if (step % 16 == 0) {
+        ASSERT_STREQ(row.runs.check(), nullptr);
+        ASSERT_EQ(row.runs.run_count(), free.size());
+        auto expected = free.rbegin();
+        row.runs.visit_down(1, [&](std::size_t begin, std::size_t length) {
+          EXPECT_EQ(begin, expected->first);
+          EXPECT_EQ(length, expected->second);
+          ++expected;
+          return true;
+        });
+        ASSERT_TRUE(expected == free.rend());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::allocator

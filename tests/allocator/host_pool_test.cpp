@@ -1,0 +1,275 @@
+// The pool on real memory: pages that come and go, limits of the process, threads, fork.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "allocator/host_device.h"
+#include "allocator/payload_arena.h"
+#include "allocator/pool.h"
+#include "test_support.h"
+
+namespace pleat::allocator {
+namespace {
+
+using namespace testing;
+
+std::size_t process_resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  const int read = std::fscanf(file, "%lu %lu", &total, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// Resident bytes of the range as the kernel sees them.
+std::size_t resident_bytes(const std::byte* begin, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / 4096);
+  if (mincore(const_cast<std::byte*>(begin), bytes, pages.data()) != 0) return SIZE_MAX;
+  std::size_t count = 0;
+  for (const unsigned char page : pages) count += page & 1;
+  return count * 4096;
+}
+
+// Runs `body` in a child; true if it returned 0 there.
+template <typename Body>
+bool holds_in_child(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+struct HostPoolTest : ::testing::Test {
+  HostDevice device;
+  Statistics statistics;
+};
+
+TEST_F(HostPoolTest, SegmentsAreAlignedAndLeaveErrnoAlone) {
+  errno = 1234;
+  void* segment = device.reserve_segment(4_MiB);
+  ASSERT_NE(segment, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment) % 2_MiB, 0u);
+  EXPECT_EQ(device.reserve_segment(std::size_t{1} << 60), nullptr);
+  EXPECT_EQ(device.reserve_segment(SIZE_MAX), nullptr);
+  EXPECT_TRUE(device.release_pages(segment, 2_MiB));
+  EXPECT_FALSE(device.release_pages(static_cast<char*>(segment) + 1, 4096));
+  device.release_segment(segment, 4_MiB);
+  EXPECT_EQ(errno, 1234);
+}
+
+TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
+  Pool pool(device, {}, statistics);
+  const std::size_t before = process_resident_bytes();
+  Block* block = pool.allocate(128_MiB);
+  ASSERT_NE(block, nullptr);
+  std::byte* begin = block->begin;
+  std::memset(begin, 1, 128_MiB);
+  EXPECT_EQ(resident_bytes(begin, 128_MiB), 128_MiB);
+  pool.free(block);
+  EXPECT_EQ(resident_bytes(begin, 128_MiB), 128_MiB) << "kept for reuse";
+  EXPECT_EQ(pool.trim(), 128_MiB);
+  EXPECT_EQ(resident_bytes(begin, 128_MiB), 0u);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(process_resident_bytes(), before + 8_MiB);
+#endif
+  (void)before;
+  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+}
+
+TEST_F(HostPoolTest, MemoryFallsByItselfAfterAPeak) {
+  PoolOptions options;
+  options.epoch_ns = 20'000'000;
+  Pool pool(device, options, statistics);
+  Block* block = pool.allocate(128_MiB);
+  std::byte* begin = block->begin;
+  std::memset(begin, 1, 128_MiB);
+  pool.free(block);
+  const timespec pause{0, 5'000'000};
+  std::size_t resident = SIZE_MAX;
+  for (int i = 0; i < 400 && resident > 16_MiB; ++i) {
+    for (int k = 0; k < 64; ++k) pool.free(pool.allocate(64_KiB));
+    ::nanosleep(&pause, nullptr);
+    resident = resident_bytes(begin, 128_MiB);
+  }
+  EXPECT_LE(resident, 16_MiB);
+}
+
+TEST_F(HostPoolTest, ContentsSurviveTheNeighboursPurge) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  Pool pool(device, {}, statistics);
+  std::vector<std::pair<Block*, unsigned char>> live;
+  const auto intact = [](const std::pair<Block*, unsigned char>& entry) {
+    const auto* data = reinterpret_cast<const unsigned char*>(entry.first->begin);
+    for (std::size_t i = 0; i < entry.first->requested; i += 4096) {
+      if (data[i] != entry.second) return false;
+    }
+    return data[entry.first->requested - 1] == entry.second;
+  };
+  for (int step = 0; step < scaled(2000); ++step) {
+    if (live.size() < 40 && random() % 2 == 0) {
+      Block* block = pool.allocate(1 + random() % 3_MiB);
+      const auto value = static_cast<unsigned char>(random());
+      std::memset(block->begin, value, block->requested);
+      live.emplace_back(block, value);
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      ASSERT_TRUE(intact(live.back()));
+      pool.free(live.back().first);
+      live.pop_back();
+    }
+    if (step % 100 == 0) pool.trim();
+  }
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they need the address space
+TEST_F(HostPoolTest, UlimitVIsRespected) {
+  EXPECT_TRUE(holds_in_child([] {
+    std::FILE* file = std::fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    if (std::fscanf(file, "%lu", &pages) != 1) return 1;
+    std::fclose(file);
+    const rlimit limit{pages * 4096 + 400_MiB, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+    HostDevice limited;
+    if (limited.capabilities().reserves_freely) return 3;
+    Statistics statistics;
+    PoolOptions options;
+    options.growth_bytes = 64_MiB;
+    Pool pool(limited, options, statistics);
+    Block* small = pool.allocate(1_MiB);
+    if (small == nullptr) return 4;
+    // Most of the address space is left to others.
+    void* other = mmap(nullptr, 250_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (other == MAP_FAILED) return 5;
+    munmap(other, 250_MiB);
+    std::vector<Block*> blocks;
+    while (Block* block = pool.allocate(20_MiB)) blocks.push_back(block);
+    if (blocks.size() < 15) return 6;  // of 400 MiB
+    for (Block* block : blocks) pool.free(block);
+    if (pool.check_invariants()[0] != '\0') return 7;
+    pool.free(small);
+    pool.trim();
+    other = mmap(nullptr, 300_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return other == MAP_FAILED ? 8 : 0;
+  }));
+}
+#endif
+
+TEST_F(HostPoolTest, AChildOfForkCanAllocateAndFree) {
+  Pool pool(device, {}, statistics);
+  PayloadArena arena(pool);
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) {
+      PayloadSlot slot = arena.allocate(10000);
+      pool.free(pool.allocate(1_MiB));
+      arena.free(slot);
+    }
+  });
+  Block* parents = pool.allocate(1_MiB);
+  std::memset(parents->begin, 42, 1_MiB);
+  for (int i = 0; i < 5; ++i) {
+    arena.lock_for_fork();
+    pool.lock_for_fork();
+    const pid_t child = fork();
+    pool.unlock_after_fork();
+    arena.unlock_after_fork();
+    if (child == 0) {
+      alarm(20);  // a deadlock must not hang the test
+      if (parents->begin[77] != std::byte{42}) _exit(1);
+      pool.free(parents);
+      PayloadSlot slot = arena.allocate(10000);
+      Block* block = pool.allocate(3_MiB);
+      if (block == nullptr || !slot) _exit(2);
+      _exit(pool.check_invariants()[0] == '\0' ? 0 : 3);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  stop = true;
+  busy.join();
+  EXPECT_EQ(parents->begin[77], std::byte{42});
+  pool.free(parents);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// Eight threads allocate, write a mark, and free what others allocated; one more trims and checks.
+TEST_F(HostPoolTest, AnyThreadMayFree) {
+  PLEAT_SEED(seed);
+  PoolOptions options;
+  options.epoch_ns = 10'000'000;
+  Pool pool(device, options, statistics);
+  constexpr int kThreads = 8;
+  struct Shelf {
+    std::mutex mutex;
+    std::vector<Block*> blocks;
+  };
+  Shelf shelves[kThreads];
+  std::atomic<int> errors{0};
+  std::atomic<bool> stop{false};
+  std::thread inspector([&] {
+    while (!stop) {
+      if (pool.check_invariants()[0] != '\0') ++errors;
+      pool.trim();
+      ::usleep(2000);
+    }
+  });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(seed + static_cast<std::uint64_t>(t));
+      for (int i = 0; i < scaled(20000); ++i) {
+        Shelf& shelf = shelves[random() % kThreads];
+        if (random() % 2 == 0) {
+          Block* block = pool.allocate(4096 + random() % 200_KiB);
+          if (block == nullptr || pool.find(block->begin) != block || !pool.owns(block->begin)) {
+            ++errors;
+            continue;
+          }
+          std::memcpy(block->begin, &block->id, sizeof block->id);
+          const std::lock_guard<std::mutex> lock(shelf.mutex);
+          shelf.blocks.push_back(block);
+        } else {
+          Block* block = nullptr;
+          {
+            const std::lock_guard<std::mutex> lock(shelf.mutex);
+            if (shelf.blocks.empty()) continue;
+            block = shelf.blocks.back();
+            shelf.blocks.pop_back();
+          }
+          BlockId mark;
+          std::memcpy(&mark, block->begin, sizeof mark);
+          if (mark != block->id) ++errors;
+          if (random() % 4 == 0) pool.shrink(block, 1 + random() % block->requested);
+          pool.free(block);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stop = true;
+  inspector.join();
+  EXPECT_EQ(errors, 0);
+  for (Shelf& shelf : shelves) {
+    for (Block* block : shelf.blocks) pool.free(block);
+  }
+  EXPECT_STREQ(pool.check_invariants(), "");
+  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+}
+
+}  // namespace
+}  // namespace pleat::allocator

@@ -1,0 +1,217 @@
+#include "allocator/payload_arena.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "allocator/host_device.h"
+#include "test_support.h"
+
+namespace pleat::allocator {
+namespace {
+
+using namespace testing;
+
+struct PayloadArenaTest : ::testing::Test {
+  PayloadArenaTest() { device.caps.reserves_freely = true; }
+  static PoolOptions options() {
+    PoolOptions o;
+    o.reserve_bytes = 512_MiB;
+    return o;
+  }
+  FakeDevice device{1_GiB};
+  Statistics statistics;
+  Pool pool{device, options(), statistics};
+};
+
+TEST_F(PayloadArenaTest, PayloadsAreAlignedAndLieInBlocksOfThePool) {
+  PayloadArena arena(pool);
+  for (const std::size_t bytes : {1_KiB, 1000_KiB, 3_MiB, 10_MiB}) {
+    PayloadSlot slot = arena.allocate(bytes);
+    ASSERT_TRUE(slot);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slot.data) % 64, 0u);
+    EXPECT_EQ(slot.bytes, bytes);
+    EXPECT_TRUE(pool.owns(slot.data));
+    arena.free(slot);
+    EXPECT_FALSE(slot);
+  }
+  EXPECT_STREQ(arena.check_invariants(), "");
+}
+
+TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
+  PayloadArena arena(pool);
+  PayloadSlot a = arena.allocate(1000);
+  PayloadSlot b = arena.allocate(500_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 1000u + 500_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 4_MiB);
+  EXPECT_EQ(statistics.read(StatKind::kLive).peak, static_cast<std::int64_t>(1000 + 500_KiB))
+      << "the chunk never shows";
+  arena.shrink(b, 1_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 1000u + 1_KiB);
+  arena.free(a);
+  arena.free(b);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u) << "the chunk goes with its last payload";
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PayloadArenaTest, TheTailOfAShrunkPayloadIsUsedNext) {
+  PayloadArena arena(pool);
+  PayloadSlot a = arena.allocate(100_KiB);
+  PayloadSlot guard = arena.allocate(1_KiB);
+  arena.shrink(a, 10_KiB);
+  PayloadSlot b = arena.allocate(90_KiB);
+  EXPECT_EQ(b.data, a.data + 10_KiB);
+  arena.free(guard);
+  arena.free(a);
+  arena.free(b);
+}
+
+TEST_F(PayloadArenaTest, LargePayloadsAreBlocksAndShrinkAsBlocks) {
+  PayloadArena arena(pool);
+  PayloadSlot slot = arena.allocate(10_MiB);
+  ASSERT_NE(pool.find(slot.data), nullptr);
+  arena.shrink(slot, 5_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 5_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 5_MiB);
+  arena.free(slot);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+}
+
+TEST_F(PayloadArenaTest, AFullPoolGivesAnEmptySlot) {
+  FakeDevice small(6_MiB);
+  Statistics own;
+  PoolOptions tight;
+  tight.growth_bytes = 1_MiB;
+  Pool small_pool(small, tight, own);
+  PayloadArena arena(small_pool);
+  std::vector<PayloadSlot> slots;
+  for (PayloadSlot slot = arena.allocate(100_KiB); slot; slot = arena.allocate(100_KiB)) {
+    slots.push_back(slot);
+  }
+  EXPECT_GE(slots.size(), 58u) << "where a chunk no longer fits, blocks of their own still do";
+  EXPECT_FALSE(arena.allocate(SIZE_MAX));
+  EXPECT_FALSE(arena.allocate(0));
+  EXPECT_STREQ(arena.check_invariants(), "");
+  for (PayloadSlot& slot : slots) arena.free(slot);
+  EXPECT_EQ(current(own, StatKind::kLive), 0u);
+  EXPECT_EQ(current(own, StatKind::kReserved), 0u);
+}
+
+TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
+  {
+    PayloadArena arena(pool);
+    (void)arena.allocate(1000);
+    (void)arena.allocate(1_MiB);
+  }
+  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+}
+
+TEST_F(PayloadArenaTest, AgreesWithANaiveModel) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  PayloadArena::Options small_chunks;
+  small_chunks.chunk_bytes = 256_KiB;
+  PayloadArena arena(pool, small_chunks);
+  std::vector<PayloadSlot> live;
+  std::map<std::byte*, std::size_t> used;
+  std::size_t sum = 0;
+  const auto round = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+  for (int step = 0; step < scaled(30000); ++step) {
+    const auto dice = random() % 100;
+    if (dice < 20 && !live.empty()) {
+      PayloadSlot& slot = live[random() % live.size()];
+      const std::size_t bytes = 1 + random() % slot.bytes;
+      sum -= slot.bytes - bytes;
+      arena.shrink(slot, bytes);
+      used[slot.data] = round(bytes);
+    } else if (live.empty() || (dice < 62 && live.size() < 400)) {
+      PayloadSlot slot = arena.allocate(1 + (random() % 300_KiB >> (random() % 12)));
+      ASSERT_TRUE(slot);
+      const auto [at, fresh] = used.emplace(slot.data, round(slot.bytes));
+      ASSERT_TRUE(fresh);
+      if (at != used.begin()) {
+        const auto before = std::prev(at);
+        ASSERT_LE(before->first + before->second, at->first);
+      }
+      if (const auto after = std::next(at); after != used.end()) {
+        ASSERT_LE(at->first + at->second, after->first);
+      }
+      sum += slot.bytes;
+      live.push_back(slot);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      sum -= live.back().bytes;
+      used.erase(live.back().data);
+      arena.free(live.back());
+      live.pop_back();
+    }
+    if (step % 16 == 0) {
+      ASSERT_STREQ(arena.check_invariants(), "") << step;
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+      ASSERT_EQ(current(statistics, StatKind::kLive), sum);
+    }
+  }
+  for (PayloadSlot& slot : live) arena.free(slot);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+}
+
+TEST(PayloadArenaThreads, AnyThreadMayFree) {
+  PLEAT_SEED(seed);
+  HostDevice device;
+  Statistics statistics;
+  Pool pool(device, {}, statistics);
+  PayloadArena arena(pool);
+  constexpr int kThreads = 8;
+  std::mutex mutex;
+  std::vector<PayloadSlot> shelf;
+  std::atomic<int> errors{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(seed + static_cast<std::uint64_t>(t));
+      for (int i = 0; i < scaled(10000); ++i) {
+        if (random() % 2 == 0) {
+          PayloadSlot slot = arena.allocate(8 + (random() % 4_MiB >> (random() % 16)));
+          if (!slot) {
+            ++errors;
+            continue;
+          }
+          std::memcpy(slot.data, &slot.data, sizeof slot.data);
+          arena.shrink(slot, std::max<std::size_t>(slot.bytes / 2, 8));
+          const std::lock_guard<std::mutex> lock(mutex);
+          shelf.push_back(slot);
+        } else {
+          PayloadSlot slot;
+          {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (shelf.empty()) continue;
+            slot = shelf[random() % shelf.size()];
+            std::swap(*std::find_if(shelf.begin(), shelf.end(),
+                                    [&](const PayloadSlot& s) { return s.data == slot.data; }),
+                      shelf.back());
+            shelf.pop_back();
+          }
+          std::byte* mark = nullptr;
+          std::memcpy(&mark, slot.data, sizeof mark);
+          if (mark != slot.data) ++errors;
+          arena.free(slot);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(errors, 0);
+  EXPECT_STREQ(arena.check_invariants(), "");
+  for (PayloadSlot& slot : shelf) arena.free(slot);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+}  // namespace
+}  // namespace pleat::allocator

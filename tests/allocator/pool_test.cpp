@@ -1,0 +1,464 @@
+#include "allocator/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "test_support.h"
+
+namespace pleat::allocator {
+namespace {
+
+using namespace testing;
+
+PoolOptions small_options() {
+  PoolOptions options;
+  options.reserve_bytes = 64_MiB;
+  options.growth_bytes = 4_MiB;
+  options.resident_slack_bytes = 1_MiB;
+  return options;
+}
+
+struct PoolTest : ::testing::Test {
+  FakeDevice device{1_GiB};
+  Statistics statistics;
+};
+
+TEST_F(PoolTest, BlocksAreRoundedToTheGranuleAndCountedAsRequested) {
+  Pool pool(device, small_options(), statistics);
+  Block* block = pool.allocate(5000);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(block->bytes, 8_KiB);
+  EXPECT_EQ(block->requested, 5000u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->begin) % 4096, 0u);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 5000u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 8_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kCached), 56_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(block);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, AbsurdSizesReturnNull) {
+  Pool pool(device, small_options(), statistics);
+  EXPECT_EQ(pool.allocate(0), nullptr);
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2, std::size_t{1} << 63,
+                                  std::size_t{1} << 48, std::size_t{8} << 40}) {
+    EXPECT_EQ(pool.allocate(bytes), nullptr) << bytes;
+  }
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, TheLowestAddressThatFitsIsTaken) {
+  Pool pool(device, small_options(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(pool.allocate(64_KiB));
+  std::byte* third = blocks[3]->begin;
+  std::byte* seventh = blocks[7]->begin;
+  pool.free(blocks[7]);
+  pool.free(blocks[3]);
+  EXPECT_EQ(pool.allocate(4_KiB)->begin, third);
+  EXPECT_EQ(pool.allocate(64_KiB)->begin, seventh) << "the rest of the third is too small";
+  EXPECT_EQ(pool.allocate(60_KiB)->begin, third + 4_KiB);
+}
+
+TEST_F(PoolTest, OwnsAndFindKnowExactlyTheBlocksInUse) {
+  Pool pool(device, small_options(), statistics);
+  int local = 0;
+  EXPECT_FALSE(pool.owns(&local));
+  Block* block = pool.allocate(10000);
+  EXPECT_TRUE(pool.owns(block->begin));
+  EXPECT_TRUE(pool.owns(block->begin + 9999));
+  EXPECT_EQ(pool.find(block->begin), block);
+  EXPECT_EQ(pool.find(block->begin + 4096), nullptr);
+  EXPECT_EQ(pool.find(block->begin + 1), nullptr);
+  EXPECT_FALSE(pool.owns(nullptr));
+  EXPECT_FALSE(pool.owns(&local));
+  EXPECT_EQ(pool.find(&local), nullptr);
+  std::byte* begin = block->begin;
+  pool.free(block);
+  EXPECT_EQ(pool.find(begin), nullptr);
+  EXPECT_TRUE(pool.owns(begin));
+}
+
+TEST_F(PoolTest, IdsAreNeverReused) {
+  Pool pool(device, small_options(), statistics);
+  BlockId last{};
+  for (int i = 0; i < 100; ++i) {
+    Block* block = pool.allocate(1_KiB);
+    EXPECT_LT(last, block->id);
+    last = block->id;
+    pool.free(block);
+  }
+}
+
+TEST_F(PoolTest, ShrinkFreesTheTailAtOnce) {
+  Pool pool(device, small_options(), statistics);
+  Block* block = pool.allocate(64_KiB);
+  Block* guard = pool.allocate(4_KiB);
+  pool.shrink(block, 5000);
+  EXPECT_EQ(block->requested, 5000u);
+  EXPECT_EQ(block->bytes, 8_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kLive), 5000u + 4096u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  EXPECT_EQ(pool.allocate(56_KiB)->begin, block->begin + 8_KiB);
+  pool.shrink(block, 4999);  // within the granule
+  EXPECT_EQ(current(statistics, StatKind::kLive), 4999u + 4096u + 56_KiB);
+  pool.free(guard);
+  pool.free(block);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, AnExhaustedDeviceGivesNullAndRecovers) {
+  FakeDevice small(8_MiB);
+  CountingSink sink;
+  Pool pool(small, small_options(), statistics, &sink);
+  std::vector<Block*> blocks;
+  while (Block* block = pool.allocate(1_MiB)) blocks.push_back(block);
+  EXPECT_EQ(blocks.size(), 8u);
+  EXPECT_EQ(sink.count[EventKind::kOutOfMemory], 1);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(blocks.back());
+  blocks.back() = pool.allocate(1_MiB);
+  EXPECT_NE(blocks.back(), nullptr);
+  for (Block* block : blocks) pool.free(block);
+  // Two idle segments of 4 MiB make way for one of 8.
+  Block* whole = pool.allocate(8_MiB);
+  ASSERT_NE(whole, nullptr);
+  EXPECT_EQ(small.segments, 1);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(whole);
+}
+
+TEST_F(PoolTest, ADeviceWithFreeAddressesIsAskedForOneRange) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 60; ++i) blocks.push_back(pool.allocate(1_MiB));
+  EXPECT_EQ(device.segments, 1);
+  EXPECT_EQ(device.reserved, 64_MiB);
+  for (int i = 0; i < 60; ++i) ASSERT_NE(pool.allocate(1_MiB), nullptr);
+  EXPECT_GT(device.segments, 1) << "a full range is no end";
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
+  FakeDevice small(20_MiB);
+  small.caps.reserves_freely = true;
+  Pool pool(small, small_options(), statistics);
+  ASSERT_NE(pool.allocate(1_MiB), nullptr);
+  EXPECT_EQ(small.reserved, 16_MiB);
+}
+
+TEST_F(PoolTest, SegmentsGoBackWithTrimAndWithThePool) {
+  {
+    Pool pool(device, small_options(), statistics);
+    std::vector<Block*> blocks;
+    for (int i = 0; i < 20; ++i) blocks.push_back(pool.allocate(1_MiB));
+    EXPECT_EQ(device.segments, 5);
+    for (int i = 4; i < 20; ++i) pool.free(blocks[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(pool.trim(), 16_MiB);
+    EXPECT_EQ(device.segments, 1);
+    EXPECT_TRUE(pool.owns(blocks[0]->begin));
+    EXPECT_STREQ(pool.check_invariants(), "");
+    for (int i = 0; i < 16; ++i) ASSERT_NE(pool.allocate(1_MiB), nullptr);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+  EXPECT_EQ(device.segments, 0);
+  for (const StatKind kind :
+       {StatKind::kLive, StatKind::kReserved, StatKind::kResident, StatKind::kCached}) {
+    EXPECT_EQ(statistics.current(kind), 0) << stat_name(kind);
+  }
+}
+
+TEST_F(PoolTest, MemoryThatComesAtOnceCountsAtOnce) {
+  device.caps.returns_pages = false;
+  Pool pool(device, small_options(), statistics);
+  Block* block = pool.allocate(1_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(block);
+  EXPECT_EQ(pool.trim(), 4_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+}
+
+TEST_F(PoolTest, EveryAllocationAndFreeIsAnEvent) {
+  CountingSink sink;
+  {
+    Pool pool(device, small_options(), statistics, &sink);
+    Block* block = pool.allocate(10000, StreamId{3});
+    EXPECT_EQ(sink.last.kind, EventKind::kAllocate);
+    EXPECT_EQ(sink.last.bytes, 10000u);
+    EXPECT_EQ(sink.last.block, block->id);
+    EXPECT_EQ(sink.last.stream, StreamId{3});
+    EXPECT_EQ(sink.last.device, DeviceIndex{7});
+    EXPECT_EQ(sink.last.address, reinterpret_cast<std::uint64_t>(block->begin));
+    pool.free(block);
+    EXPECT_EQ(sink.count[EventKind::kFree], 1);
+    EXPECT_EQ(sink.count[EventKind::kSegmentReserve], 1);
+  }
+  EXPECT_EQ(sink.count[EventKind::kSegmentRelease], 1);
+}
+
+TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
+  Pool pool(device, small_options(), statistics);
+  Block* first = pool.allocate(100_KiB);
+  Block* second = pool.allocate(100_KiB);
+  Block* third = pool.allocate(100_KiB);
+  pool.free(second);
+  third->record.store(reinterpret_cast<Record*>(third), std::memory_order_relaxed);
+  std::vector<Pool::BlockView> views;
+  pool.visit_blocks(
+      [](void* context, const Pool::BlockView& view) {
+        static_cast<std::vector<Pool::BlockView>*>(context)->push_back(view);
+      },
+      &views);
+  ASSERT_EQ(views.size(), 4u);
+  const std::byte* next = first->begin;
+  std::size_t sum = 0;
+  for (const Pool::BlockView& view : views) {
+    EXPECT_EQ(view.begin, next);
+    next += view.bytes;
+    sum += view.bytes;
+  }
+  EXPECT_EQ(sum, current(statistics, StatKind::kResident));
+  EXPECT_TRUE(views[0].in_use && !views[0].saved);
+  EXPECT_FALSE(views[1].in_use);
+  EXPECT_TRUE(views[2].in_use && views[2].saved);
+  EXPECT_FALSE(views[3].in_use);
+}
+
+// ---- Pages ---------------------------------------------------------------------------------------
+
+std::size_t limit_for(std::size_t high, const PoolOptions& options) {
+  return high + static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
+         options.resident_slack_bytes;
+}
+
+TEST_F(PoolTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.epoch_ns = 3'600'000'000'000;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> live;
+  std::size_t high = 0;
+  // Page-sized blocks: every free page can be given back, so the limit holds exactly.
+  for (int step = 0; step < scaled(20000); ++step) {
+    if (live.size() > 200 || (!live.empty() && random() % 2 == 0)) {
+      std::swap(live[random() % live.size()], live.back());
+      pool.free(live.back());
+      live.pop_back();
+    } else if (Block* block = pool.allocate(64_KiB * (1 + random() % 8))) {
+      live.push_back(block);
+    }
+    high = std::max(high, current(statistics, StatKind::kReserved));
+    ASSERT_LE(current(statistics, StatKind::kResident), limit_for(high, options)) << step;
+    if (step % 64 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+    }
+  }
+  EXPECT_GE(statistics.read(StatKind::kLive).peak, statistics.read(StatKind::kResident).peak * 9 / 10);
+}
+
+TEST_F(PoolTest, ARepeatedStepPurgesNothing) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  const auto step = [&] {
+    std::vector<Block*> blocks;
+    for (std::size_t i = 0; i < 40; ++i) blocks.push_back(pool.allocate(100_KiB + 37_KiB * (i % 7)));
+    for (std::size_t i = 0; i < 40; i += 2) pool.free(blocks[i]);
+    for (std::size_t i = 39; i < 40; i -= 2) pool.free(blocks[i]);
+  };
+  step();
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+}
+
+TEST_F(PoolTest, HighPagesGoFirstAndNoMoreThanNeeded) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(64_KiB));
+  pool.free(blocks[2]);
+  pool.free(blocks[4]);
+  pool.free(blocks[14]);
+  // Two pages in a row are free nowhere below, so two are touched anew; 16 were live at most, so two of
+  // the three free ones must go: the 14th and the 4th.
+  Block* wide = pool.allocate(128_KiB);
+  ASSERT_NE(wide, nullptr);
+  EXPECT_EQ(device.released_pages_bytes, 128_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 16 * 64_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // The 2nd is still there: taking it touches nothing.
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  ASSERT_EQ(pool.allocate(64_KiB)->begin, blocks[0]->begin + 128_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+}
+
+TEST_F(PoolTest, MemoryFallsWhenTheJobNeedsLess) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.epoch_ns = 20'000'000;
+  Pool pool(device, options, statistics);
+  Block* kept = pool.allocate(1_MiB);
+  pool.free(pool.allocate(32_MiB));
+  EXPECT_GE(current(statistics, StatKind::kResident), 32_MiB);
+  const timespec pause{0, 5'000'000};
+  bool fell = false;
+  for (int i = 0; i < 400 && !fell; ++i) {
+    for (int k = 0; k < 64; ++k) pool.free(pool.allocate(64_KiB));
+    ::nanosleep(&pause, nullptr);
+    fell = current(statistics, StatKind::kResident) <= limit_for(2_MiB, options);
+  }
+  EXPECT_TRUE(fell);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(kept);
+}
+
+TEST_F(PoolTest, TrimGivesBackEveryWholeFreePage) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  Block* a = pool.allocate(96_KiB);  // a page and a half
+  Block* b = pool.allocate(1_MiB);
+  Block* c = pool.allocate(64_KiB);
+  pool.free(b);
+  // Of b's 1 MiB between half pages, 15 pages are whole; one follows c's half page for nobody.
+  EXPECT_EQ(pool.trim(), 15 * 64_KiB);
+  EXPECT_EQ(pool.trim(), 0u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(a);
+  pool.free(c);
+  pool.trim();
+  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+}
+
+TEST_F(PoolTest, PagesTheDeviceKeepsStayCounted) {
+  device.caps.reserves_freely = true;
+  device.release_works = false;
+  Pool pool(device, small_options(), statistics);
+  pool.free(pool.allocate(8_MiB));
+  EXPECT_EQ(pool.trim(), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 8_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// ---- Against a model -----------------------------------------------------------------------------
+
+// The model is a byte-address map of what is in use, searched naively for the lowest hole.
+class Model {
+ public:
+  explicit Model(std::byte* base) : base_(base) {}
+  std::byte* first_fit(std::size_t bytes) const {
+    std::byte* at = base_;
+    for (const auto& [begin, length] : used_) {
+      if (static_cast<std::size_t>(begin - at) >= bytes) break;
+      at = begin + length;
+    }
+    return at;
+  }
+  void add(std::byte* begin, std::size_t bytes) { used_[begin] = bytes; }
+  void remove(std::byte* begin) { used_.erase(begin); }
+  std::size_t sum() const {
+    std::size_t total = 0;
+    for (const auto& [begin, length] : used_) total += length;
+    return total;
+  }
+
+ private:
+  std::byte* base_;
+  std::map<std::byte*, std::size_t> used_;
+};
+
+TEST_F(PoolTest, AgreesWithANaiveModel) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.reserve_bytes = 1_GiB;
+  options.epoch_ns = 10'000'000;
+  Pool pool(device, options, statistics);
+  Block* probe = pool.allocate(1);
+  Model model(probe->begin);
+  pool.free(probe);
+  std::vector<Block*> live;
+  std::size_t requested = 0;
+  const auto round = [](std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+  for (int step = 0; step < scaled(30000); ++step) {
+    const auto dice = random() % 100;
+    const std::size_t most = step / 3000 % 2 == 0 ? 300 : 60;
+    if (dice < 5 && !live.empty()) {
+      Block* block = live[random() % live.size()];
+      const std::size_t bytes = 1 + random() % block->requested;
+      requested -= block->requested - bytes;
+      pool.shrink(block, bytes);
+      model.add(block->begin, round(bytes));
+    } else if (dice < 6) {
+      pool.trim();
+    } else if (live.size() < most && (live.empty() || dice < 60)) {
+      const std::size_t bytes = 1 + (random() % 1_MiB >> (random() % 20));
+      std::byte* expected = model.first_fit(round(bytes));
+      Block* block = pool.allocate(bytes);
+      ASSERT_NE(block, nullptr);
+      ASSERT_EQ(block->begin, expected) << step;
+      ASSERT_EQ(pool.find(block->begin), block);
+      model.add(block->begin, block->bytes);
+      requested += bytes;
+      live.push_back(block);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      requested -= live.back()->requested;
+      model.remove(live.back()->begin);
+      pool.free(live.back());
+      live.pop_back();
+    }
+    if (step % 16 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+      ASSERT_EQ(current(statistics, StatKind::kLive), requested);
+      ASSERT_EQ(current(statistics, StatKind::kReserved), model.sum());
+    }
+  }
+}
+
+TEST_F(PoolTest, ManySmallSegmentsKeepTheInvariants) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  FakeDevice tight(40_MiB);
+  PoolOptions options = small_options();
+  options.growth_bytes = 512_KiB;
+  Pool pool(tight, options, statistics);
+  std::vector<Block*> live;
+  int refused = 0;
+  for (int step = 0; step < scaled(20000); ++step) {
+    if (random() % 500 == 0) pool.trim();
+    if (live.empty() || random() % 100 < 52) {
+      Block* block = pool.allocate(1 + (random() % 4_MiB >> (random() % 12)));
+      block != nullptr ? live.push_back(block) : static_cast<void>(++refused);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      ASSERT_EQ(pool.find(live.back()->begin), live.back());
+      pool.free(live.back());
+      live.pop_back();
+    }
+    if (step % 16 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+    }
+    ASSERT_LE(current(statistics, StatKind::kResident), tight.reserved);
+  }
+  EXPECT_GT(refused, 0);
+}
+
+}  // namespace
+}  // namespace pleat::allocator

@@ -1,0 +1,99 @@
+// What the tests of allocator/ share: seeds, byte literals, devices that misbehave.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+
+#include "allocator/device.h"
+#include "allocator/event_sink.h"
+#include "allocator/statistics.h"
+
+namespace pleat::allocator::testing {
+
+constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
+constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
+constexpr std::size_t operator""_GiB(unsigned long long n) { return n << 30; }
+
+// PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope through PLEAT_SEED.
+inline std::uint64_t test_seed() {
+  const char* given = std::getenv("PLEAT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260517;
+}
+#define PLEAT_SEED(name)                                                \
+  const std::uint64_t name = ::pleat::allocator::testing::test_seed();  \
+  SCOPED_TRACE("PLEAT_TEST_SEED=" + std::to_string(name))
+
+inline int scaled(int n) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return n / 10 + 1;
+#else
+  return n;
+#endif
+}
+
+// Addresses without memory behind them: for the structure alone, and for running out. Blocks must not
+// be written.
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(std::size_t budget_bytes) : budget_(budget_bytes) {
+    caps.returns_pages = true;
+    caps.page_bytes = 64_KiB;
+  }
+  DeviceCapabilities caps;
+  std::size_t reserved = 0;
+  std::size_t released_pages_bytes = 0;
+  int segments = 0;
+  bool release_works = true;
+
+  DeviceIndex index() const noexcept override { return {7}; }
+  const DeviceCapabilities& capabilities() const noexcept override { return caps; }
+  void* reserve_segment(std::size_t bytes) noexcept override {
+    if (bytes > budget_ - reserved) return nullptr;
+    reserved += bytes;
+    ++segments;
+    // Later segments lie lower, so that order of address and order of arrival differ.
+    next_ -= bytes + caps.page_bytes;
+    return reinterpret_cast<void*>(next_);
+  }
+  void release_segment(void*, std::size_t bytes) noexcept override {
+    reserved -= bytes;
+    --segments;
+  }
+  bool release_pages(void*, std::size_t bytes) noexcept override {
+    if (release_works) released_pages_bytes += bytes;
+    return release_works;
+  }
+  EventHandle record_event(StreamId) noexcept override { return {}; }
+  bool event_complete(EventHandle) noexcept override { return true; }
+  void stream_wait_event(StreamId, EventHandle) noexcept override {}
+  void synchronize_event(EventHandle) noexcept override {}
+  void release_event(EventHandle) noexcept override {}
+
+ private:
+  std::size_t budget_;
+  std::uintptr_t next_ = std::uintptr_t{1} << 46;
+};
+
+class CountingSink final : public EventSink {
+ public:
+  std::map<EventKind, int> count;
+  std::map<EventKind, std::size_t> bytes;
+  Event last;
+  void on_event(const Event& event) noexcept override {
+    ++count[event.kind];
+    bytes[event.kind] += event.bytes;
+    last = event;
+  }
+};
+
+inline std::size_t current(const Statistics& statistics, StatKind kind) {
+  return static_cast<std::size_t>(statistics.current(kind));
+}
+
+}  // namespace pleat::allocator::testing

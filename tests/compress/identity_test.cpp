@@ -1,0 +1,289 @@
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+// A tensor with every kind of group in it.
+Bytes mixed(ElementType type, std::size_t elements, std::uint64_t stream, bool escapes = true) {
+  std::mt19937_64 random(seed() + stream);
+  std::normal_distribution<double> normal;
+  const bool half = type == ElementType::kFloat16;
+  Bytes source(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e) {
+    const std::size_t g = e / 256;
+    double x = normal(random);
+    switch (g % 11) {
+      case 0: x = std::max(x, 0.0); break;
+      case 1: x = -std::exp(x); break;
+      case 2: x = std::min(x, 0.0); break;
+      case 3: x = 0.25 * double(g % 9); break;
+      case 4: x = e % 3 == 0 ? -0.0 : 1.25; break;
+      case 5: x = 100 + x; break;
+      case 6: x = e % 2 == 0 ? 0.0 : e % 3 == 0 ? -0.0 : x; break;
+      case 7: x *= half ? 2e4 : 1e37; x = std::max(-6e37, std::min(6e37, x)); break;
+      case 8: x *= half ? 1e-6 : 1e-30; break;
+      case 9: x = (half ? 65504 : 3.3e38) * double(random() % 1000) / 999; break;
+      default: break;
+    }
+    if (half) x = std::max(-65504.0, std::min(65504.0, x));
+    set_value(type, source.data(), e, x);
+  }
+  if (escapes) {
+    for (std::size_t g = 10; g * 256 + 1 < elements; g += 97) {
+      const std::uint32_t nan = 0x7FC00000;
+      const std::uint16_t nan16 = type == ElementType::kBFloat16 ? 0x7FC0 : 0x7E00;
+      std::memcpy(source.data() + g * 256 * element_size(type),
+                  element_size(type) == 4 ? static_cast<const void*>(&nan) : &nan16,
+                  element_size(type));
+    }
+  }
+  return source;
+}
+
+void expect_same(const Encoded& a, const Encoded& b, const std::string& what) {
+  ASSERT_EQ(a.status, b.status) << what;
+  EXPECT_EQ(a.payload == b.payload, true) << what;
+  EXPECT_EQ(std::memcmp(&a.statistics.sum_squared_range, &b.statistics.sum_squared_range, 8), 0)
+      << what;
+  EXPECT_EQ(std::memcmp(&a.statistics.energy, &b.statistics.energy, 8), 0)
+      << what << " " << a.statistics.energy << " " << b.statistics.energy;
+  EXPECT_EQ(a.statistics.elements_at_minimum, b.statistics.elements_at_minimum) << what;
+  EXPECT_EQ(a.statistics.constant_groups, b.statistics.constant_groups) << what;
+  EXPECT_EQ(a.statistics.two_valued_groups, b.statistics.two_valued_groups) << what;
+  EXPECT_EQ(a.statistics.escaped_groups, b.statistics.escaped_groups) << what;
+}
+
+constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3, 300001};
+
+TEST(Identity, EveryInstructionSetGivesTheSameBytes) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+      for (const std::size_t elements : kSizes) {
+        const Bytes source = mixed(type, elements, bits);
+        use_kernels(&kScalarKernels);
+        const Encoded reference = encode_span(source.data(), elements, type, bits, 0xABCDEF0123456789);
+        ASSERT_EQ(reference.status, Status::kOk);
+        const auto restored = decode_span(reference.payload, source.size());
+        for (const Path& path : paths()) {
+          const UsePath use(path);
+          const std::string what = path.name + " " + name_of(type) + " " + std::to_string(bits) +
+                                   " bits, " + std::to_string(elements);
+          expect_same(reference,
+                      encode_span(source.data(), elements, type, bits, 0xABCDEF0123456789), what);
+          EXPECT_TRUE(restored == decode_span(reference.payload, source.size())) << what;
+        }
+        set_isa(Isa::kAuto);
+      }
+    }
+  }
+}
+
+TEST(Identity, UnalignedSourcesGiveTheSameBytes) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 5000, size = element_size(type);
+    const Bytes source = mixed(type, elements, 3);
+    Bytes shifted(elements * size, size);
+    std::memcpy(shifted.data(), source.data(), source.size());
+    for (const Path& path : paths()) {
+      const UsePath use(path);
+      const Encoded a = encode_span(source.data(), elements, type, 4);
+      expect_same(a, encode_span(shifted.data(), elements, type, 4), path.name);
+      const auto restored = decode_span(a.payload, source.size());
+      Bytes target(source.size(), size);
+      Bytes payload(a.payload.size(), 1);  // a payload may lie anywhere
+      std::memcpy(payload.data(), a.payload.data(), a.payload.size());
+      ASSERT_EQ(decode(payload.data(), payload.size(), target.data(), target.size(),
+                       serial_executor()),
+                Status::kOk);
+      EXPECT_EQ(std::memcmp(target.data(), restored.data(), restored.size()), 0);
+      EXPECT_TRUE(target.guard_intact());
+    }
+  }
+}
+
+TEST(Identity, AnySplitGivesTheSameBytesAndStatistics) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : {0u, 3u, 4u}) {
+      const std::size_t elements = 1 << 20 | 77;
+      const Bytes source = mixed(type, elements, 1);
+      const Encoded reference = encode_span(source.data(), elements, type, bits, 3);
+      const auto restored = decode_span(reference.payload, source.size());
+      for (const Executor& executor :
+           {thread_executor(1), thread_executor(3), thread_executor(40), backwards_executor()}) {
+        expect_same(reference, encode_span(source.data(), elements, type, bits, 3, executor), "split");
+        EXPECT_TRUE(restored == decode_span(reference.payload, source.size(), executor));
+      }
+    }
+  }
+  std::mt19937_64 random(seed());
+  std::vector<std::int64_t> numbers(500001);
+  for (auto& number : numbers) number = static_cast<std::int64_t>(random() % 200) - 50;
+  std::vector<unsigned char> flags(500001);
+  for (auto& flag : flags) flag = random() & 1;
+  for (const Executor& executor : {thread_executor(1), thread_executor(5), backwards_executor()}) {
+    const auto a = encode_span(numbers.data(), numbers.size(), ElementType::kInt64, 0);
+    EXPECT_TRUE(a.payload ==
+                encode_span(numbers.data(), numbers.size(), ElementType::kInt64, 0, 1, executor).payload);
+    EXPECT_EQ(std::memcmp(decode_span(a.payload, numbers.size() * 8, executor).data(), numbers.data(),
+                          numbers.size() * 8), 0);
+    const auto b = encode_span(flags.data(), flags.size(), ElementType::kBool, 0);
+    EXPECT_TRUE(b.payload ==
+                encode_span(flags.data(), flags.size(), ElementType::kBool, 0, 1, executor).payload);
+    EXPECT_TRUE(decode_span(b.payload, flags.size(), executor) == flags);
+  }
+}
+
+// Streaming stores take over for large results: same bytes.
+TEST(Identity, LargeResultsAreTheSameAsSmallOnes) {
+  const std::size_t elements = (std::size_t{40} << 20) / 4 + 300;
+  const Bytes source = mixed(ElementType::kFloat32, elements, 9);
+  const Encoded out = encode_span(source.data(), elements, ElementType::kFloat32, 4);
+  ASSERT_EQ(out.status, Status::kOk);
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    const auto aligned = decode_span(out.payload, source.size());
+    Bytes target(source.size(), 4);  // not aligned: no streaming
+    ASSERT_EQ(decode(out.payload.data(), out.payload.size(), target.data(), target.size(),
+                     serial_executor()),
+              Status::kOk);
+    EXPECT_EQ(std::memcmp(aligned.data(), target.data(), target.size()), 0) << path.name;
+  }
+}
+
+#if defined(__x86_64__)
+TEST(Identity, TheCallersFloatModeChangesNothingAndIsPutBack) {
+  const unsigned original = _mm_getcsr();
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    for (const ElementType type : kFloatTypes) {
+      const std::size_t elements = 40000;
+      const Bytes source = mixed(type, elements, 4);
+      const Encoded reference = encode_span(source.data(), elements, type, 4);
+      const auto restored = decode_span(reference.payload, source.size());
+      for (const unsigned mode : {0x8040u, 0x2000u, 0x4000u, 0x6000u, 0xE040u}) {
+        _mm_setcsr(0x1F80 | mode);  // FTZ and DAZ, then each rounding direction
+        const Encoded out = encode_span(source.data(), elements, type, 4);
+        const auto again = decode_span(reference.payload, source.size());
+        const unsigned after = _mm_getcsr();
+        _mm_setcsr(original);
+        EXPECT_EQ(after & 0xFFC0, (0x1F80 | mode) & 0xFFC0);
+        expect_same(reference, out, path.name);
+        EXPECT_TRUE(restored == again) << path.name;
+      }
+    }
+  }
+}
+#endif
+
+TEST(InPlace, GivesTheBytesOfEncode) {
+  std::mt19937_64 random(seed());
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    for (const ElementType type : kFloatTypes) {
+      for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+        for (const std::size_t elements : {std::size_t{256}, std::size_t{1000}, std::size_t{65539},
+                                           std::size_t{4000001}}) {
+          if (path.name == "avx512 emulated" && elements > 70000) continue;  // slow
+          if (path.name == "scalar" && elements > 70000 && bits != 4) continue;
+          for (const bool plain : {true, false}) {
+            if (elements > 70000 && !plain && bits % 4 != 0) continue;
+            Bytes source = plain ? mixed(type, elements, bits, elements > 70000) : Bytes(elements * element_size(type));
+            if (!plain)
+              for (std::size_t e = 0; e < elements; ++e)
+                set_value(type, source.data(), e, double(random() % 2));
+            const Encoded reference = encode_span(source.data(), elements, type, bits, 8);
+            ASSERT_EQ(reference.status, Status::kOk);
+            std::vector<unsigned char> before(source.data(), source.data() + source.size());
+            CodecSpec spec;
+            spec.bits = static_cast<std::uint8_t>(bits);
+            SpanStatistics statistics;
+            const EncodeResult result =
+                encode_in_place(source.data(), source.size(), elements, type, spec, 8,
+                                thread_executor(7), &statistics);
+            if (reference.payload.size() > source.size()) {
+              EXPECT_EQ(result.status, Status::kNoRoom);
+              EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
+              continue;
+            }
+            if (result.status == Status::kNoRoom) {  // not provable beforehand: untouched
+              EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
+              EXPECT_LT(elements, 2000u);
+              continue;
+            }
+            ASSERT_EQ(result.status, Status::kOk);
+            ASSERT_EQ(result.payload_bytes, reference.payload.size());
+            EXPECT_EQ(std::memcmp(source.data(), reference.payload.data(), result.payload_bytes), 0)
+                << path.name << " " << name_of(type) << " " << bits << " " << elements;
+            EXPECT_TRUE(source.guard_intact());
+            expect_same(reference, {result.status, reference.payload, statistics}, "in place");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(InPlace, IntegersAndBooleansToo) {
+  std::mt19937_64 random(seed());
+  for (const std::size_t elements : {std::size_t{300}, std::size_t{70001}, std::size_t{3000001}}) {
+    for (const std::int64_t values : {2, 3, 200, 60000, 3000000}) {
+      std::vector<std::int64_t> numbers(elements);
+      for (auto& number : numbers) number = static_cast<std::int64_t>(random() % values) - 7;
+      numbers[0] = -7;
+      numbers[1] = values - 8;
+      const Encoded reference = encode_span(numbers.data(), elements, ElementType::kInt64, 0);
+      Bytes buffer(elements * 8);
+      std::memcpy(buffer.data(), numbers.data(), buffer.size());
+      const EncodeResult result =
+          encode_in_place(buffer.data(), buffer.size(), elements, ElementType::kInt64, {}, 1,
+                          thread_executor(5), nullptr);
+      ASSERT_EQ(result.status, Status::kOk);
+      ASSERT_EQ(result.payload_bytes, reference.payload.size());
+      EXPECT_EQ(std::memcmp(buffer.data(), reference.payload.data(), result.payload_bytes), 0);
+    }
+    Bytes flags(elements);
+    for (std::size_t e = 0; e < elements; ++e) flags.data()[e] = random() & 1;
+    const Encoded reference = encode_span(flags.data(), elements, ElementType::kBool, 0);
+    const EncodeResult result = encode_in_place(flags.data(), elements, elements, ElementType::kBool,
+                                                {}, 1, thread_executor(5), nullptr);
+    ASSERT_EQ(result.status, Status::kOk);
+    EXPECT_EQ(std::memcmp(flags.data(), reference.payload.data(), result.payload_bytes), 0);
+  }
+}
+
+TEST(InPlace, RefusalsLeaveTheSourceUntouched) {
+  const std::size_t elements = 256 * 64;
+  Bytes source(elements * 4);
+  for (std::size_t e = 0; e < elements; ++e) source.as<float>()[e] = std::sin(double(e));
+  source.as<float>()[5] = NAN;
+  source.as<float>()[5000] = NAN;
+  const std::vector<unsigned char> before(source.data(), source.data() + source.size());
+  CodecSpec spec;
+  spec.bits = 4;
+  EXPECT_EQ(encode_in_place(source.data(), source.size(), elements, ElementType::kFloat32, spec, 1,
+                            serial_executor(), nullptr).status,
+            Status::kTooManyEscapes);
+  EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
+  spec.force_raw = true;
+  EXPECT_EQ(encode_in_place(source.data(), source.size(), elements, ElementType::kFloat32, spec, 1,
+                            serial_executor(), nullptr).status,
+            Status::kNoRoom);
+  EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
+}
+
+TEST(Isa, NamesAndChoice) {
+  EXPECT_TRUE(isa_supported(Isa::kScalar));
+  EXPECT_STREQ(isa_name(Isa::kAvx512), "avx512");
+  set_isa(Isa::kScalar);
+  EXPECT_EQ(active_isa(), Isa::kScalar);
+  EXPECT_EQ(&kernels(), &kScalarKernels);
+  set_isa(Isa::kAuto);
+  EXPECT_NE(active_isa(), Isa::kAuto);
+}
+
+}  // namespace
+}  // namespace pleat::compress::test

@@ -1,0 +1,395 @@
+#include <algorithm>
+#include <tuple>
+
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+constexpr std::size_t kSizes[] = {1, 255, 256, 257, 65536 + 3};
+
+// Range of each group and the bound it promises, straight from the data.
+struct GroupRange {
+  double low, high;
+};
+GroupRange range_of(ElementType type, const void* data, std::size_t from, std::size_t to) {
+  GroupRange range{INFINITY, -INFINITY};
+  for (std::size_t e = from; e < to; ++e) {
+    range.low = std::min(range.low, value_at(type, data, e));
+    range.high = std::max(range.high, value_at(type, data, e));
+  }
+  return range;
+}
+// The step is rounded up: by 2^-22 for float32, by 2^-6 for 16-bit metadata.
+double step_of(ElementType type, const GroupRange& range, unsigned bits) {
+  return (range.high - range.low) / ((1 << bits) - 1) *
+         (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
+}
+
+enum class Data { kNormal, kShifted, kPositive, kRelu, kNegative, kHeavy, kTiny, kHuge, kAlternating };
+constexpr Data kAllData[] = {Data::kNormal, Data::kShifted, Data::kPositive, Data::kRelu,
+                             Data::kNegative, Data::kHeavy, Data::kTiny, Data::kHuge,
+                             Data::kAlternating};
+double draw(Data data, std::mt19937_64& random, ElementType type) {
+  std::normal_distribution<double> normal;
+  const double x = normal(random);
+  const bool half = type == ElementType::kFloat16;
+  switch (data) {
+    case Data::kNormal: return x;
+    case Data::kShifted: return (half ? 1000 : 1e4) + x;
+    case Data::kPositive: return std::exp(3 * x);
+    case Data::kRelu: return std::max(x, 0.0);
+    case Data::kNegative: return -std::exp(x);
+    case Data::kHeavy: return std::clamp(x * x * x * x * x, -6e4, 6e4);
+    case Data::kTiny: return x * (half ? 1e-6 : 1e-28);
+    case Data::kHuge: return std::clamp(x, -3.0, 3.0) * (half ? 2e4 : 1e37);
+    case Data::kAlternating: return random() % 2 ? -1.0 : 1.0 + 0.001 * x;
+  }
+  return 0;
+}
+
+class EveryWidth : public testing::TestWithParam<std::tuple<ElementType, unsigned>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Lossy, EveryWidth, testing::Combine(testing::ValuesIn(kFloatTypes), testing::ValuesIn(kWidths)),
+    [](const auto& info) {
+      return std::string(name_of(std::get<0>(info.param))) + "_" +
+             std::to_string(std::get<1>(info.param)) + "bits";
+    });
+
+TEST_P(EveryWidth, EveryElementStaysWithinItsBoundAndSign) {
+  const auto [type, bits] = GetParam();
+  std::mt19937_64 random(seed());
+  for (const Data data : kAllData) {
+    for (const std::size_t elements : kSizes) {
+      for (const std::size_t shift : {std::size_t{0}, element_size(type), 3 * element_size(type)}) {
+        Bytes source(elements * element_size(type), shift);
+        for (std::size_t e = 0; e < elements; ++e)
+          set_value(type, source.data(), e, draw(data, random, type));
+        const Encoded out = encode_span(source.data(), elements, type, bits, random());
+        ASSERT_EQ(out.status, Status::kOk);
+        const auto restored = decode_span(out.payload, source.size());
+        for (std::size_t from = 0; from < elements; from += 256) {
+          const std::size_t to = std::min(from + 256, elements);
+          const GroupRange range = range_of(type, source.data(), from, to);
+          // Rounding to the type can double the error (x itself is representable).
+          const double bound =
+              step_of(type, range, bits) * (type == ElementType::kFloat32 ? 1.0001 : 2.0);
+          for (std::size_t e = from; e < to; ++e) {
+            const double x = value_at(type, source.data(), e);
+            const double y = value_at(type, restored.data(), e);
+            ASSERT_TRUE(std::isfinite(y));
+            ASSERT_LE(std::fabs(x - y), bound) << int(data) << " element " << e << " x " << x;
+            if (range.low >= 0) { ASSERT_GE(y, 0); }
+            if (range.high <= 0) { ASSERT_LE(y, 0); }
+            if (range.low > 0) { ASSERT_GT(y, 0); }
+            if (range.high < 0) { ASSERT_LT(y, 0); }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryWidth, ReluZerosComeBackAsZero) {
+  const auto [type, bits] = GetParam();
+  std::mt19937_64 random(seed());
+  for (const double sign : {1.0, -1.0}) {
+    const std::size_t elements = 256 * 40 + 100;
+    Bytes source(elements * element_size(type));
+    for (std::size_t e = 0; e < elements; ++e)
+      set_value(type, source.data(), e, sign * draw(Data::kRelu, random, type));
+    const Encoded out = encode_span(source.data(), elements, type, bits, random());
+    const auto restored = decode_span(out.payload, source.size());
+    for (std::size_t e = 0; e < elements; ++e) {
+      if (value_at(type, source.data(), e) != 0) continue;
+      ASSERT_EQ(value_at(type, restored.data(), e), 0);
+    }
+  }
+}
+
+// Groups of one sign whose values reach down to the smallest number the type has.
+TEST_P(EveryWidth, StrictlySignedGroupsNeverReachZero) {
+  const auto [type, bits] = GetParam();
+  std::mt19937_64 random(seed());
+  const double smallest = type == ElementType::kFloat16 ? std::ldexp(1, -24)
+                          : type == ElementType::kBFloat16 ? std::ldexp(1, -133)
+                                                           : std::ldexp(1, -149);
+  for (const double sign : {1.0, -1.0}) {
+    for (int trial = 0; trial < 300; ++trial) {
+      const std::size_t elements = 256;
+      Bytes source(elements * element_size(type));
+      const double base = smallest * std::exp2(double(random() % 60));
+      // float32 and bfloat16 groups below 2^-110 are escaped: one group is allowed to be
+      const double range = base * std::exp2(double(random() % 40) - 10);
+      for (std::size_t e = 0; e < elements; ++e)
+        set_value(type, source.data(), e,
+                  sign * std::min(base + range * (double(random() % 1000) / 999), 60000.0));
+      const Encoded out = encode_span(source.data(), elements, type, bits, random());
+      ASSERT_EQ(out.status, Status::kOk);
+      const auto restored = decode_span(out.payload, source.size());
+      for (std::size_t e = 0; e < elements; ++e)
+        ASSERT_GT(sign * value_at(type, restored.data(), e), 0) << trial;
+    }
+  }
+}
+
+// Mean over many nonces within 5 standard errors of x; mean squared error D^2/12 (dithered groups).
+TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
+  const auto [type, bits] = GetParam();
+  if (type != ElementType::kFloat32 && bits == 8) GTEST_SKIP() << "below the type's own rounding";
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 512;
+  const int trials = 4000;
+  for (const Data data : {Data::kNormal, Data::kPositive, Data::kRelu, Data::kNegative}) {
+    Bytes source(elements * element_size(type));
+    for (std::size_t e = 0; e < elements; ++e)
+      set_value(type, source.data(), e, draw(data, random, type));
+    std::vector<double> sum(elements), squares(elements);
+    for (int trial = 0; trial < trials; ++trial) {
+      const Encoded out = encode_span(source.data(), elements, type, bits, random());
+      const auto restored = decode_span(out.payload, source.size());
+      for (std::size_t e = 0; e < elements; ++e) {
+        const double error =
+            value_at(type, restored.data(), e) - value_at(type, source.data(), e);
+        sum[e] += error;
+        squares[e] += error * error;
+      }
+    }
+    for (std::size_t from = 0; from < elements; from += 256) {
+      const GroupRange range = range_of(type, source.data(), from, from + 256);
+      const double step = step_of(type, range, bits);
+      double mean_square = 0, mean_sum = 0, variance_sum = 0;
+      for (std::size_t e = from; e < from + 256; ++e) {
+        mean_square += squares[e] / trials / 256;
+        mean_sum += sum[e] / trials;
+        variance_sum += squares[e] / trials / trials;
+        // 8-bit noise: up to D/512 of bias per element; the type's rounding adds its own.
+        const double x = std::fabs(value_at(type, source.data(), e));
+        const double ulp = type == ElementType::kFloat32    ? x * 1e-7
+                           : type == ElementType::kBFloat16 ? x / 256
+                                                            : x / 2048;
+        const double allowed =
+            5 * std::sqrt(squares[e] / trials / trials) + step / 256 + 0.15 * std::min(ulp, step);
+        EXPECT_LE(std::fabs(sum[e] / trials), allowed) << int(data) << " element " << e;
+      }
+      EXPECT_LE(std::fabs(mean_sum),
+                5 * std::sqrt(variance_sum) + 256 * step * (type == ElementType::kFloat32 ? 2e-4 : 4e-3));
+      const double uniform = step * step / 12;
+      if (data == Data::kNormal) {
+        EXPECT_NEAR(mean_square / uniform, 1, type == ElementType::kFloat32 ? 0.02 : 0.08);
+      } else {
+        EXPECT_LE(mean_square, 3.05 * uniform);  // stochastic rounding: D^2 / 4 at worst
+      }
+    }
+  }
+}
+
+TEST(Lossy, LargeFloat32TensorsShrinkMoreThanSevenAndAHalfTimes) {
+  const std::size_t elements = 1 << 20;
+  std::vector<float> x(elements);
+  std::mt19937_64 random(seed());
+  for (float& value : x) value = std::normal_distribution<float>()(random);
+  const Encoded out = encode_span(x.data(), elements, ElementType::kFloat32, 4);
+  EXPECT_GE(4.0 * elements / out.payload.size(), 7.5);
+}
+
+TEST(Lossy, ExtremeRangesStayFiniteAndBounded) {
+  std::mt19937_64 random(seed());
+  for (const unsigned bits : kWidths) {
+    struct Case {
+      ElementType type;
+      double low, high;
+    };
+    const Case cases[] = {
+        {ElementType::kFloat32, -1e38, 1e38},
+        {ElementType::kFloat32, 0, 3.4028234663852886e38},
+        {ElementType::kFloat32, -3.4028234663852886e38, 0},
+        {ElementType::kFloat32, 3.4e38, 3.4028234663852886e38},
+        {ElementType::kFloat32, 1e8, 1e8 + 64},
+        {ElementType::kFloat32, -1e8 - 64, -1e8},
+        {ElementType::kFloat32, 1e8, 1e8 + 1000},
+        {ElementType::kBFloat16, 0, 3.3895313892515355e38},
+        {ElementType::kBFloat16, -1e38, 1e38},
+        {ElementType::kBFloat16, 3.3e38, 3.3895313892515355e38},
+        {ElementType::kFloat16, -65504, 0},
+        {ElementType::kFloat16, 0, 65504},
+        {ElementType::kFloat16, -65504, 65504},
+        {ElementType::kFloat16, 65000, 65504},
+        {ElementType::kFloat16, 0, std::ldexp(300, -24)},
+        {ElementType::kFloat16, -std::ldexp(5, -24), std::ldexp(5, -24)},
+        {ElementType::kFloat16, std::ldexp(1, -24), std::ldexp(9, -24)},
+    };
+    for (const Case& c : cases) {
+      for (int trial = 0; trial < 50; ++trial) {
+        const std::size_t elements = 256;
+        Bytes source(elements * element_size(c.type));
+        for (std::size_t e = 0; e < elements; ++e)
+          set_value(c.type, source.data(), e,
+                    c.low + (c.high - c.low) * (double(random() % 4097) / 4096));
+        set_value(c.type, source.data(), 17, c.low);
+        set_value(c.type, source.data(), 100, c.high);
+        const Encoded out = encode_span(source.data(), elements, c.type, bits, random());
+        ASSERT_EQ(out.status, Status::kOk);
+        const auto restored = decode_span(out.payload, source.size());
+        const GroupRange range = range_of(c.type, source.data(), 0, elements);
+        const double bound = step_of(c.type, range, bits) *
+                             (c.type == ElementType::kFloat32 && range.low != 1e8 ? 1.0001 : 2);
+        for (std::size_t e = 0; e < elements; ++e) {
+          const double y = value_at(c.type, restored.data(), e);
+          ASSERT_TRUE(std::isfinite(y)) << c.low << ".." << c.high;
+          ASSERT_LE(std::fabs(y - value_at(c.type, source.data(), e)), bound)
+              << c.low << ".." << c.high << " " << bits << " bits";
+        }
+      }
+    }
+  }
+}
+
+TEST(Lossy, NonFiniteGroupsAreKeptBitExact) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      const std::size_t elements = 256 * 300 + 7, size = element_size(type);
+      Bytes source(elements * size);
+      for (std::size_t e = 0; e < elements; ++e)
+        set_value(type, source.data(), e, draw(Data::kNormal, random, type));
+      const std::size_t poisoned[] = {0, 150, 300};  // the last one is the short group
+      const std::uint32_t patterns[3] = {0x7FC01234, 0x7F800000, 0xFF800000};
+      for (int i = 0; i < 3; ++i) {
+        unsigned char* const at = source.data() + (poisoned[i] * 256 + 5) * size;
+        const std::uint16_t half = type == ElementType::kBFloat16
+                                       ? static_cast<std::uint16_t>(patterns[i] >> 16)
+                                       : static_cast<std::uint16_t>(i == 0   ? 0x7E01
+                                                                    : i == 1 ? 0x7C00
+                                                                             : 0xFC00);
+        std::memcpy(at, size == 4 ? static_cast<const void*>(&patterns[i]) : &half, size);
+      }
+      const Encoded out = encode_span(source.data(), elements, type, bits, random());
+      ASSERT_EQ(out.status, Status::kOk);
+      EXPECT_EQ(out.statistics.escaped_groups, 3u);
+      const auto restored = decode_span(out.payload, source.size());
+      for (const std::size_t g : poisoned) {
+        const std::size_t from = g * 256 * size, to = std::min(from + 256 * size, source.size());
+        EXPECT_EQ(std::memcmp(restored.data() + from, source.data() + from, to - from), 0);
+      }
+      EXPECT_NE(std::memcmp(restored.data(), source.data(), source.size()), 0);
+    }
+  }
+}
+
+TEST(Lossy, TooManyNonFiniteGroupsAreRefused) {
+  std::vector<float> x(256 * 640);
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::sin(double(e));
+  for (int g = 0; g < 10; ++g) x[g * 64 * 256] = NAN;
+  EXPECT_EQ(encode_span(x.data(), x.size(), ElementType::kFloat32, 4).status, Status::kOk);
+  x[5 * 256] = INFINITY;
+  EXPECT_EQ(encode_span(x.data(), x.size(), ElementType::kFloat32, 4).status,
+            Status::kTooManyEscapes);
+}
+
+TEST(Lossy, OverflowingAndVanishingRangesAreKeptBitExact) {
+  std::vector<float> x(256 * 128);
+  std::mt19937_64 random(seed());
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::normal_distribution<float>()(random);
+  for (int e = 0; e < 256; ++e) x[e] = (e % 2 ? 3e38f : -3e38f) + 1e36f * float(e);
+  for (int e = 256; e < 512; ++e) x[e] = 1e-40f * float(e);
+  const Encoded out = encode_span(x.data(), x.size(), ElementType::kFloat32, 4);
+  ASSERT_EQ(out.status, Status::kOk);
+  EXPECT_EQ(out.statistics.escaped_groups, 2u);
+  const auto restored = decode_span(out.payload, x.size() * 4);
+  EXPECT_EQ(std::memcmp(restored.data(), x.data(), 512 * 4), 0);
+}
+
+TEST(Lossy, StatisticsEqualNaiveSums) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 256 * 200 + 77;
+    Bytes source(elements * element_size(type));
+    for (std::size_t e = 0; e < elements; ++e) {
+      const Data data = kAllData[e / 256 % 6];
+      set_value(type, source.data(), e, e / 256 == 7 ? 0.5 : draw(data, random, type));
+      if (e / 256 == 9) set_value(type, source.data(), e, e % 3 == 0 ? -2.0 : 0.0);
+    }
+    set_value(type, source.data(), 11 * 256, 0);
+    SpanStatistics expected;
+    for (std::size_t from = 0; from < elements; from += 256) {
+      const std::size_t to = std::min(from + 256, elements);
+      const GroupRange range = range_of(type, source.data(), from, to);
+      ++expected.groups;
+      for (std::size_t e = from; e < to; ++e)
+        expected.energy += std::pow(value_at(type, source.data(), e), 2);
+      if (from / 256 == 7) {
+        ++expected.constant_groups;
+      } else if (from / 256 == 9) {
+        ++expected.two_valued_groups;
+      } else {
+        expected.sum_squared_range += double(to - from) * std::pow(range.high - range.low, 2);
+        for (std::size_t e = from; e < to; ++e)
+          expected.elements_at_minimum += value_at(type, source.data(), e) == range.low;
+      }
+    }
+    const Encoded out = encode_span(source.data(), elements, type, 4);
+    EXPECT_EQ(out.statistics.elements, elements);
+    EXPECT_EQ(out.statistics.groups, expected.groups);
+    EXPECT_EQ(out.statistics.constant_groups, expected.constant_groups);
+    EXPECT_EQ(out.statistics.two_valued_groups, expected.two_valued_groups);
+    EXPECT_EQ(out.statistics.escaped_groups, 0u);
+    EXPECT_EQ(out.statistics.elements_at_minimum, expected.elements_at_minimum);
+    EXPECT_NEAR(out.statistics.energy / expected.energy, 1, 1e-5);
+    EXPECT_NEAR(out.statistics.sum_squared_range / expected.sum_squared_range, 1, 1e-9);
+    EXPECT_NEAR(out.statistics.predicted_squared_error(4),
+                expected.sum_squared_range / (12 * 15 * 15),
+                1e-9 * expected.sum_squared_range);
+  }
+}
+
+TEST(Lossy, SameNonceSameBytesAnotherNonceOthers) {
+  std::vector<float> x(10000);
+  std::mt19937_64 random(seed());
+  for (float& value : x) value = std::normal_distribution<float>()(random);
+  const auto a = encode_span(x.data(), x.size(), ElementType::kFloat32, 4, 77).payload;
+  const auto b = encode_span(x.data(), x.size(), ElementType::kFloat32, 4, 77).payload;
+  const auto c = encode_span(x.data(), x.size(), ElementType::kFloat32, 4, 78).payload;
+  EXPECT_EQ(a, b);
+  ASSERT_EQ(a.size(), c.size());
+  std::size_t differing = 0;
+  for (std::size_t i = 64 + 40 * 8; i < a.size(); ++i) differing += a[i] != c[i];
+  EXPECT_GT(differing, a.size() / 4);
+}
+
+TEST(Lossy, NoiseOfTwoNoncesIsUncorrelated) {
+  const std::size_t elements = 1 << 16;
+  std::vector<float> x(elements);
+  std::mt19937_64 random(seed());
+  for (float& value : x) value = std::normal_distribution<float>()(random);
+  const auto a = decode_span(encode_span(x.data(), elements, ElementType::kFloat32, 2, 1).payload,
+                             elements * 4);
+  const auto b = decode_span(encode_span(x.data(), elements, ElementType::kFloat32, 2, 2).payload,
+                             elements * 4);
+  double aa = 0, bb = 0, ab = 0;
+  for (std::size_t e = 0; e < elements; ++e) {
+    const double p = value_at(ElementType::kFloat32, a.data(), e) - x[e];
+    const double q = value_at(ElementType::kFloat32, b.data(), e) - x[e];
+    aa += p * p;
+    bb += q * q;
+    ab += p * q;
+  }
+  EXPECT_LE(std::fabs(ab / std::sqrt(aa * bb)), 5 / std::sqrt(double(elements)));
+}
+
+TEST(Lossy, InspectTellsWhatThePayloadIs) {
+  std::vector<float> x(5000);
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::cos(double(e));
+  const auto payload = encode_span(x.data(), x.size(), ElementType::kFloat32, 3, 99).payload;
+  PayloadInfo info;
+  ASSERT_EQ(inspect(payload.data(), payload.size(), &info), Status::kOk);
+  EXPECT_EQ(info.type, ElementType::kFloat32);
+  EXPECT_EQ(info.spec.bits, 3);
+  EXPECT_EQ(info.elements, 5000u);
+  EXPECT_EQ(info.nonce, 99u);
+  EXPECT_TRUE(info.lossy);
+  EXPECT_EQ(inspect(payload.data(), 10, &info), Status::kCorrupt);
+}
+
+}  // namespace
+}  // namespace pleat::compress::test

@@ -1,0 +1,253 @@
+// What the compress tests share: executors that split differently, data of every kind, float formats by
+// an independent route, and the list of instruction-set paths this machine can run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/kernels.h"
+
+#ifdef PLEAT_HAVE_EMULATED_AVX512
+namespace pleat::compress {
+extern const Kernels kEmulatedAvx512Kernels;
+}
+#endif
+
+namespace pleat::compress::test {
+
+// PLEAT_TEST_SEED=n repeats a run.
+inline std::uint64_t seed() {
+  static const std::uint64_t value = [] {
+    const char* given = std::getenv("PLEAT_TEST_SEED");
+    const std::uint64_t chosen =
+        given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
+    std::cout << "PLEAT_TEST_SEED=" << chosen << std::endl;
+    return chosen;
+  }();
+  return value;
+}
+
+// ---- 16-bit formats, by table-free double arithmetic ----
+
+inline double value_of_half(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const double mantissa = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * INFINITY;
+  return sign * (exponent == 0 ? std::ldexp(mantissa, -24)
+                               : std::ldexp(1024 + mantissa, exponent - 25));
+}
+inline double value_of_bfloat(std::uint16_t bits) {
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+// Nearest representable, ties to even, for finite doubles in range: by bisection over the ordered bits.
+template <class ValueOf>
+std::uint16_t nearest16(double x, std::uint16_t largest, ValueOf value_of) {
+  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const double a = std::fabs(x);
+  std::uint16_t low = 0, high = largest;
+  if (a >= value_of(high)) return sign | high;
+  while (high - low > 1) {
+    const auto middle = static_cast<std::uint16_t>((low + high) / 2);
+    (value_of(middle) <= a ? low : high) = middle;
+  }
+  const double down = a - value_of(low), up = value_of(high) - a;
+  if (down < up || (down == up && low % 2 == 0)) return sign | low;
+  return sign | high;
+}
+
+template <ElementType kType>
+struct Element;
+template <>
+struct Element<ElementType::kFloat32> {
+  using Storage = float;
+  static double value(Storage x) { return x; }
+  static Storage from(double x) { return static_cast<float>(x); }
+  static constexpr double kLargest = 3.4028234663852886e38;
+};
+template <>
+struct Element<ElementType::kBFloat16> {
+  using Storage = std::uint16_t;
+  static double value(Storage x) { return value_of_bfloat(x); }
+  static Storage from(double x) { return nearest16(x, 0x7F7F, value_of_bfloat); }
+  static constexpr double kLargest = 3.3895313892515355e38;
+};
+template <>
+struct Element<ElementType::kFloat16> {
+  using Storage = std::uint16_t;
+  static double value(Storage x) { return value_of_half(x); }
+  static Storage from(double x) { return nearest16(x, 0x7BFF, value_of_half); }
+  static constexpr double kLargest = 65504;
+};
+
+inline double value_at(ElementType type, const void* data, std::size_t e) {
+  if (type == ElementType::kFloat32) {
+    float x;
+    std::memcpy(&x, static_cast<const char*>(data) + 4 * e, 4);
+    return x;
+  }
+  std::uint16_t x;
+  std::memcpy(&x, static_cast<const char*>(data) + 2 * e, 2);
+  return type == ElementType::kBFloat16 ? value_of_bfloat(x) : value_of_half(x);
+}
+inline void set_value(ElementType type, void* data, std::size_t e, double value) {
+  if (type == ElementType::kFloat32) {
+    const float x = static_cast<float>(value);
+    std::memcpy(static_cast<char*>(data) + 4 * e, &x, 4);
+    return;
+  }
+  const std::uint16_t x = type == ElementType::kBFloat16
+                              ? Element<ElementType::kBFloat16>::from(value)
+                              : Element<ElementType::kFloat16>::from(value);
+  std::memcpy(static_cast<char*>(data) + 2 * e, &x, 2);
+}
+
+// ---- memory with guards ----
+
+// 64-byte aligned (plus `shift`); under AddressSanitizer any access outside is caught.
+class Bytes {
+ public:
+  explicit Bytes(std::size_t size, std::size_t shift = 0)
+      : block_(static_cast<unsigned char*>(std::aligned_alloc(64, (size + shift + 127) / 64 * 64))),
+        data_(block_ + shift),
+        size_(size),
+        room_((size + shift + 127) / 64 * 64 - shift - size) {
+    std::memset(block_, 0xA5, (size + shift + 127) / 64 * 64);
+  }
+  ~Bytes() { std::free(block_); }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  Bytes(Bytes&& other) noexcept
+      : block_(other.block_), data_(other.data_), size_(other.size_), room_(other.room_) {
+    other.block_ = nullptr;
+  }
+  unsigned char* data() { return data_; }
+  const unsigned char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  bool guard_intact() const {
+    for (std::size_t i = 0; i < room_; ++i)
+      if (data_[size_ + i] != 0xA5) return false;
+    return true;
+  }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  unsigned char* block_;
+  unsigned char* data_;
+  std::size_t size_;
+  std::size_t room_;
+};
+
+// ---- executors ----
+
+// As many threads as parts of `part` items.
+inline Executor thread_executor(std::size_t part) {
+  return [part](std::size_t items, std::size_t,
+                const std::function<void(std::size_t, std::size_t)>& body) {
+    std::vector<std::thread> threads;
+    for (std::size_t begin = 0; begin < items; begin += part)
+      threads.emplace_back([&body, begin, end = std::min(items, begin + part)] { body(begin, end); });
+    for (std::thread& thread : threads) thread.join();
+  };
+}
+// Last part first, one item at a time.
+inline Executor backwards_executor() {
+  return [](std::size_t items, std::size_t,
+            const std::function<void(std::size_t, std::size_t)>& body) {
+    for (std::size_t item = items; item-- > 0;) body(item, item + 1);
+  };
+}
+
+// ---- paths ----
+
+struct Path {
+  std::string name;
+  const Kernels* table;
+};
+inline std::vector<Path> paths() {
+  static const std::vector<Path> all = [] {
+    std::vector<Path> found{{"scalar", &kScalarKernels}};
+#if defined(__x86_64__)
+    if (isa_supported(Isa::kAvx2))
+      found.push_back({"avx2", &kAvx2Kernels});
+    else
+      std::cout << "skipped: avx2 (not on this CPU)" << std::endl;
+    if (isa_supported(Isa::kAvx512))
+      found.push_back({"avx512", &kAvx512Kernels});
+    else
+      std::cout << "skipped: native avx512 (not on this CPU)" << std::endl;
+#ifdef PLEAT_HAVE_EMULATED_AVX512
+    if (isa_supported(Isa::kAvx2)) found.push_back({"avx512 emulated", &kEmulatedAvx512Kernels});
+#else
+    std::cout << "skipped: emulated avx512 (no SIMDe)" << std::endl;
+#endif
+#endif
+    return found;
+  }();
+  return all;
+}
+class UsePath {
+ public:
+  explicit UsePath(const Path& path) { use_kernels(path.table); }
+  ~UsePath() { set_isa(Isa::kAuto); }
+};
+
+// ---- shorthand ----
+
+inline const char* name_of(ElementType type) {
+  const char* const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32", "bytes"};
+  return names[static_cast<int>(type)];
+}
+inline constexpr ElementType kFloatTypes[] = {ElementType::kFloat32, ElementType::kBFloat16,
+                                              ElementType::kFloat16};
+inline constexpr unsigned kWidths[] = {1, 2, 3, 4, 8};
+
+struct Encoded {
+  Status status;
+  std::vector<unsigned char> payload;
+  SpanStatistics statistics;
+};
+inline Encoded encode_span(const void* data, std::size_t elements, ElementType type, unsigned bits,
+                           std::uint64_t nonce = 1, const Executor& executor = serial_executor(),
+                           bool force_raw = false) {
+  CodecSpec spec;
+  spec.bits = static_cast<std::uint8_t>(bits);
+  spec.force_raw = force_raw;
+  const std::size_t bound = payload_bound(spec, type, elements);
+  Bytes buffer(bound);
+  Encoded out;
+  const EncodeResult result = encode({data, elements, type}, spec, nonce, buffer.data(), bound,
+                                     executor, &out.statistics);
+  out.status = result.status;
+  EXPECT_LE(result.payload_bytes, bound);
+  EXPECT_TRUE(buffer.guard_intact());
+  if (result.status == Status::kOk)
+    out.payload.assign(buffer.data(), buffer.data() + result.payload_bytes);
+  return out;
+}
+inline std::vector<unsigned char> decode_span(const std::vector<unsigned char>& payload,
+                                              std::size_t bytes,
+                                              const Executor& executor = serial_executor()) {
+  Bytes target(bytes);
+  EXPECT_EQ(decode(payload.data(), payload.size(), target.data(), bytes, executor), Status::kOk);
+  EXPECT_TRUE(target.guard_intact());
+  return {target.data(), target.data() + bytes};
+}
+
+}  // namespace pleat::compress::test

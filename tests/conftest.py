@@ -1,0 +1,290 @@
+"""Runs scripts in fresh interpreters, stock and under libpleat.so, and holds their results together.
+
+    PLEAT_BUILD_DIR      build folder (default: build/ of the repository)
+    PLEAT_TEST_PYTHON    interpreter with torch (default: venv/bin/python of the build folder)
+    PLEAT_TEST_STOCK_ONLY=1   run every "Pleat" leg without Pleat: checks the scripts themselves
+    CI=true              a missing build fails instead of being skipped
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+SUPPORT = REPOSITORY / "tests" / "whole_process"
+
+LOSSLESS = "bits:lossless,min_bytes:0,copy_raw:1"  # everything released, stored and restored, exactly
+LOSSY = "bits:4,min_bytes:0"
+OFF = "bits:off,min_bytes:0"
+
+STOCK_ONLY = os.environ.get("PLEAT_TEST_STOCK_ONLY") == "1"
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
+
+
+@pytest.fixture(scope="session")
+def repository():
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def build_dir():
+    return pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", REPOSITORY / "build")).resolve()
+
+
+@pytest.fixture(scope="session")
+def test_python(build_dir):
+    python = pathlib.Path(os.environ.get("PLEAT_TEST_PYTHON", build_dir / "venv" / "bin" / "python"))
+    if not python.exists():
+        _missing(f"no interpreter at {python}: run tools/setup.sh or set PLEAT_TEST_PYTHON")
+    return python.absolute()
+
+
+@pytest.fixture(scope="session")
+def torch_version(test_python):
+    text = "import torch, sys; sys.stdout.write(torch.__version__.split('+')[0])"
+    return subprocess.run(
+        [test_python, "-c", text], capture_output=True, text=True, check=True, env=_clean_environment()
+    ).stdout
+
+
+@pytest.fixture(scope="session")
+def preload_library(build_dir, request):
+    """Path of libpleat.so. Skips (or fails, in CI) if it or the bridge of this torch is not built."""
+    library = build_dir / "lib" / "libpleat.so"
+    if STOCK_ONLY:
+        return library
+    version = ".".join(request.getfixturevalue("torch_version").split(".")[:2])
+    for path in (library, build_dir / "lib" / f"libpleat_bridge_torch{version}.so"):
+        if not path.exists():
+            _missing(f"{path} is not built")
+    return library
+
+
+def _missing(reason):
+    if IN_CI:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _clean_environment():
+    """The environment of a script, without anything of ours or of a launcher around us."""
+    dropped = ("PLEAT_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_", "PYTHON")
+    return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+
+
+def _decode(value):
+    if isinstance(value, dict):
+        if "__array__" in value:
+            data = numpy.frombuffer(base64.b64decode(value["data"]), dtype=value["__array__"])
+            return data.reshape(value["shape"])
+        return {key: _decode(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    return value
+
+
+@dataclasses.dataclass
+class Result:
+    stdout: str
+    stderr: str
+    returncode: int
+    preload: bool
+    conf: str
+
+    def __post_init__(self):
+        lines = [line for line in self.stdout.splitlines() if line.startswith("@json ")]
+        self.all_json = [_decode(json.loads(line[len("@json ") :])) for line in lines]
+        self.json = self.all_json[-1] if self.all_json else None
+
+    @property
+    def stats(self):
+        return self.json["pleat_stats"]
+
+    def records(self, name):
+        return self.stats.get("records", {}).get(name, 0)
+
+    def check(self):
+        """The script ended well and printed its result."""
+        assert self.returncode == 0, f"exit code {self.returncode}\n{self.stderr[-6000:]}"
+        assert self.json is not None, f"no result printed\n{self.stdout[-2000:]}\n{self.stderr[-2000:]}"
+        return self
+
+    def active(self, *, released=1, encoded=1):
+        """Pleat really took part: it released and encoded at least so many saved storages."""
+        self.check()
+        if STOCK_ONLY:
+            return self
+        assert self.stats is not None, f"the bridge was not loaded\n{self.stderr[-2000:]}"
+        records = self.stats.get("records", {})
+        assert records.get("released", 0) >= released, f"nothing released: {self.stats}"
+        if "bits:off" not in self.conf:
+            assert records.get("encoded", 0) >= encoded, f"nothing encoded: {self.stats}"
+        return self
+
+
+@dataclasses.dataclass
+class Pair:
+    stock: Result
+    pleat: Result
+
+
+class Runner:
+    def __init__(self, python, library_of, folder):
+        self.python, self.library_of, self.folder = python, library_of, folder
+        self.cached_stock = {}
+
+    def _path(self, source):
+        if isinstance(source, pathlib.Path):
+            return source
+        text = textwrap.dedent(source).lstrip("\n")
+        path = self.folder / f"script_{hashlib.sha256(text.encode()).hexdigest()[:12]}.py"
+        path.write_text(text)
+        return path
+
+    def environment(self, *, conf, preload, threads=1, extra=None):
+        env = _clean_environment()
+        env["PYTHONPATH"] = str(SUPPORT)
+        env["OMP_NUM_THREADS"] = str(threads)
+        env["OMP_WAIT_POLICY"] = "passive"  # two scripts share two cores
+        env["PYTHONHASHSEED"] = "0"
+        if preload and not STOCK_ONLY:
+            env["LD_PRELOAD"] = str(self.library_of())
+            env["PLEAT_CONF"] = conf
+        env.update(extra or {})
+        return env
+
+    def run(
+        self,
+        source,
+        *,
+        conf=LOSSY,
+        preload=True,
+        env=None,
+        timeout=180,
+        threads=1,
+        args=(),
+        launcher=(),
+        limits=None,
+    ):
+        """Runs a script (source text or path) in a fresh interpreter."""
+        if preload and not STOCK_ONLY:
+            self.library_of()
+        environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env)
+        command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=self.folder,
+            start_new_session=True,
+            preexec_fn=limits,
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            stderr += f"\n*** killed after {timeout} s ***".encode()
+        return Result(
+            stdout.decode(errors="replace"), stderr.decode(errors="replace"), process.returncode, preload, conf
+        )
+
+    def pair(self, source, *, conf=LOSSY, **options):
+        """The same script, stock and under Pleat (in parallel; stock once per script and options)."""
+        if not STOCK_ONLY:
+            self.library_of()
+        key = repr((str(self._path(source)), sorted(options.items(), key=repr)))
+        with ThreadPoolExecutor(2) as pool:
+            stock = self.cached_stock.get(key) or pool.submit(
+                self.run, source, preload=False, **options
+            )
+            pleat = self.run(source, conf=conf, preload=True, **options)
+            if not isinstance(stock, Result):
+                stock = self.cached_stock[key] = stock.result()
+        return Pair(stock, pleat)
+
+
+@pytest.fixture(scope="session")
+def runner(test_python, request, tmp_path_factory):
+    def library():
+        return request.getfixturevalue("preload_library")
+
+    return Runner(test_python, library, tmp_path_factory.mktemp("scripts"))
+
+
+@pytest.fixture
+def run_script(runner):
+    return runner.run
+
+
+@pytest.fixture
+def run_pair(runner):
+    return runner.pair
+
+
+# Comparisons of two scripts' results.
+
+
+def _flatten(value, where=""):
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _flatten(value[key], f"{where}.{key}")
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _flatten(item, f"{where}[{position}]")
+    else:
+        yield where, value
+
+
+def assert_identical(mine, stock):
+    """Bit for bit: arrays with their NaNs and zero signs, numbers, texts; at any depth."""
+    a, b = dict(_flatten(mine)), dict(_flatten(stock))
+    a = {k: v for k, v in a.items() if not k.startswith(".pleat_stats")}
+    b = {k: v for k, v in b.items() if not k.startswith(".pleat_stats")}
+    assert a.keys() == b.keys()
+    for key in b:
+        x, y = a[key], b[key]
+        if isinstance(y, numpy.ndarray):
+            assert x.dtype == y.dtype and x.shape == y.shape, key
+            if x.tobytes() != y.tobytes():
+                with numpy.errstate(all="ignore"):
+                    worst = numpy.abs(x.astype(complex) - y.astype(complex)).max()
+                raise AssertionError(f"{key} differs from stock by up to {worst:.3g}")
+        else:
+            assert x == y or (x != x and y != y), f"{key}: {x!r}, stock {y!r}"
+
+
+def assert_close(mine, stock, relative):
+    """Every array within `relative` of stock's in norm, and not-finite exactly where stock is."""
+    a, b = dict(_flatten(mine)), dict(_flatten(stock))
+    assert a.keys() == b.keys()
+    for key in b:
+        x, y = numpy.asarray(a[key]), numpy.asarray(b[key])
+        assert x.shape == y.shape, key
+        finite = numpy.isfinite(y)
+        assert (numpy.isfinite(x) == finite).all(), f"{key}: not finite elsewhere than stock"
+        x, y = x[finite], y[finite]
+        distance, size = numpy.linalg.norm(x - y), numpy.linalg.norm(y)
+        assert distance <= relative * size + 1e-12, f"{key}: off by {distance / max(size, 1e-30):.3f} of its norm"
+
+
+@pytest.fixture
+def identical():
+    return assert_identical
+
+
+@pytest.fixture
+def close():
+    return assert_close

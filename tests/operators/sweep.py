@@ -1,0 +1,649 @@
+"""Runs PyTorch's own operator and module tables forward, backward and double backward, stock and
+under Pleat in one process, and compares.
+
+    LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0" \
+        build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
+
+Every sample runs twice with tagging off (the reference; a sample that stock does not repeat bit for
+bit is dropped and counted), then with tagging on. Inputs are fresh non-leaf copies that die right
+after the forward pass, so that what the graph saves is really released.
+
+  --check lossless   gradients, and gradients of gradients, equal stock's bit for bit
+  --check lossy      no exception; nothing not-finite where stock is finite; every tensor read back
+                     from the graph lies within its codec's bound of stock's
+  --subject pleat    what is compared with stock: Pleat ("pleat"), stock again ("stock": validates
+                     this program), or hooks that damage what is saved ("damage": negative control)
+
+Torch-only on purpose: needs nothing but the C ABI of the bridge to switch tagging.
+"""
+
+import argparse
+import collections
+import faulthandler
+import json
+import os
+import re
+import sys
+import time
+import traceback
+import warnings
+
+faulthandler.enable()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "whole_process"))
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+from torch.utils._pytree import tree_flatten, tree_unflatten  # noqa: E402
+
+import pleat_test_support as support  # noqa: E402
+from exclusions import EXCLUSIONS  # noqa: E402
+
+GROUP = 256  # elements of a quantisation group, in storage order
+
+# Saved tensors whose backward is fragile: the bits they must keep at least (None: exact).
+FRAGILE_OUTPUTS = {
+    "SoftmaxBackward0": 8,
+    "LogSoftmaxBackward0": 8,
+    "ExpBackward0": 8,
+    "LinalgCholeskyExBackward0": None,
+    "LinalgQrBackward0": None,
+    "LinalgSvdBackward0": None,
+    "LinalgEighBackward0": None,
+    "LinalgEigBackward0": None,
+    "LinalgInvExBackward0": None,
+    "LinalgLuBackward0": None,
+    "LinalgLuFactorExBackward0": None,
+    "LinalgSolveExBackward0": None,
+}
+
+# Saved tensors whose bytes stock leaves partly uninitialised and never reads: no value to compare.
+PARTLY_UNINITIALISED = {
+    ("CtcLossBackward0", "_saved_result1[0]"),  # log-alpha beyond each sequence's length
+    ("MkldnnRnnLayerBackward0", "_saved_result3[0]"),  # oneDNN's workspace
+    ("RreluWithNoiseBackward0", "_saved_noise[0]"),  # where the input is positive
+}
+
+
+# ---------------------------------------------------------------------------------------------
+# One sample: forward, backward, double backward.
+
+
+def is_plain(tensor):
+    return tensor.layout == torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+class FreshInputs:
+    """Copies of a sample's tensors: `leaves` (for gradients), and `values`, the pytree to feed."""
+
+    def __init__(self, tree):
+        flat, spec = tree_flatten(tree)
+        self.leaves = []
+        copies = {}
+        fresh = []
+        for item in flat:
+            if not isinstance(item, torch.Tensor):
+                fresh.append(item)
+                continue
+            if id(item) not in copies:
+                copies[id(item)] = self._copy(item)
+            fresh.append(copies[id(item)])
+        self.values = tree_unflatten(fresh, spec)
+
+    def _copy(self, tensor):
+        plain = is_plain(tensor) and not tensor.is_conj() and not tensor.is_neg()
+        if not plain:
+            leaf = tensor.detach().clone()
+            if tensor.requires_grad:
+                leaf.requires_grad_()
+                self.leaves.append(leaf)
+            return leaf.clone() if tensor.requires_grad else leaf
+        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+        whole = tensor.storage_offset() == 0 and tensor.is_contiguous() and tensor.numel() == elements
+        with torch.no_grad():
+            if whole:
+                leaf = tensor.detach().clone()
+            else:  # keep the layout: copy the whole storage, view it the same way
+                base = torch.empty(0, dtype=tensor.dtype).set_(
+                    tensor.detach().untyped_storage(), 0, (elements,), (1,)
+                )
+                leaf = base.clone()
+        if tensor.requires_grad:
+            leaf.requires_grad_()
+            self.leaves.append(leaf)
+        fresh = leaf.clone() if tensor.requires_grad else leaf
+        if not whole:
+            fresh = fresh.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+        return fresh
+
+    def take(self):
+        """The values, given away: nothing here keeps them alive."""
+        values, self.values = self.values, None
+        return values
+
+
+def differentiable(tree):
+    return [
+        t
+        for t in tree_flatten(tree)[0]
+        if isinstance(t, torch.Tensor) and t.requires_grad and (t.is_floating_point() or t.is_complex())
+    ]
+
+
+def weighted_sum(tensors, generator):
+    """A scalar whose gradient with respect to each tensor is fixed and random."""
+    total = None
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            tensor = tensor.to_dense()
+        weight = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+        term = (tensor * weight.to(tensor.dtype)).sum()
+        if term.is_complex():
+            term = term.real + term.imag
+        term = term.double()
+        total = term if total is None else total + term
+    return total
+
+
+class Case:
+    """A sample as a function of fresh inputs. `name` is what failures print."""
+
+    def __init__(self, name, seed, tree, call, parameters=None, double=True):
+        self.name, self.seed, self.tree, self.call = name, seed, tree, call
+        self.parameters, self.double = parameters, double
+
+    def forward(self):
+        """(scalar, leaves); nothing but the graph keeps intermediates alive afterwards."""
+        torch.manual_seed(self.seed)
+        inputs = FreshInputs(self.tree)
+        leaves = inputs.leaves
+        outputs, extra_leaves = self.call(inputs)
+        leaves = leaves + extra_leaves
+        outputs = differentiable(outputs)
+        generator = torch.Generator().manual_seed(self.seed + 1)
+        scalar = weighted_sum(outputs, generator) if outputs else None
+        return scalar, leaves
+
+
+class Outcome:
+    """What a run of a case gave: tensors per stage, or the stage and text of its exception."""
+
+    def __init__(self):
+        self.stages = {}
+        self.error = None
+
+    def key(self):
+        return {stage: [support.digest(t) for t in tensors] for stage, tensors in self.stages.items()}
+
+
+def run_case(case):
+    outcome = Outcome()
+    stage = "forward"
+    try:
+        scalar, leaves = case.forward()
+        outcome.stages["forward"] = [] if scalar is None else [scalar.detach()]
+        if scalar is None or not leaves:
+            return outcome
+        stage = "backward"
+        first = torch.autograd.grad(
+            scalar, leaves, create_graph=case.double, allow_unused=True
+        )
+        outcome.stages["backward"] = [dense(g) for g in first if g is not None]
+        del scalar
+        again = [g for g in first if g is not None and g.requires_grad]
+        del first
+        if not case.double or not again:
+            return outcome
+        stage = "double backward"
+        generator = torch.Generator().manual_seed(case.seed + 2)
+        scalar = weighted_sum(again, generator)
+        del again
+        second = torch.autograd.grad(scalar, leaves, allow_unused=True)
+        outcome.stages["double backward"] = [dense(g) for g in second if g is not None]
+    except Exception as error:  # noqa: BLE001 - whatever stock raises, Pleat must raise too
+        outcome.error = (stage, type(error).__name__, str(error))
+    return outcome
+
+
+def dense(tensor):
+    tensor = tensor.detach()
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+
+
+# ---------------------------------------------------------------------------------------------
+# What the graph of a sample has saved.
+
+_saved_names = {}
+
+
+def saved_tensors(scalar):
+    """[(node name, attribute, tensor)] of every tensor saved in the graph of `scalar`."""
+    found = []
+    seen, queue = {scalar.grad_fn}, collections.deque([scalar.grad_fn])
+    while queue:
+        node = queue.popleft()
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
+        kind = type(node)
+        if kind not in _saved_names:
+            names = [n for n in dir(node) if n.startswith("_saved_")]
+            _saved_names[kind] = names or (["saved_tensors"] if hasattr(node, "saved_tensors") else [])
+        for name in _saved_names[kind]:
+            try:
+                value = getattr(node, name)
+            except AttributeError:
+                continue
+            for position, tensor in enumerate(value if isinstance(value, (tuple, list)) else [value]):
+                if isinstance(tensor, torch.Tensor):
+                    found.append((node.name(), f"{name}[{position}]", tensor))
+    return found
+
+
+def storage_elements(tensor):
+    """Indices, in elements of the storage, of every element of a strided tensor."""
+    index = torch.full((), tensor.storage_offset(), dtype=torch.int64)
+    for size, stride in zip(tensor.size(), tensor.stride()):
+        index = index.unsqueeze(-1) + torch.arange(size, dtype=torch.int64) * stride
+    return index.reshape(-1)
+
+
+class Bounds:
+    """The allowed error of every saved tensor, from the originals in a stock graph."""
+
+    def __init__(self, originals):
+        self.by_storage = collections.defaultdict(list)
+        for _, _, tensor in originals:
+            if is_plain(tensor):
+                self.by_storage[tensor.untyped_storage().data_ptr()].append(tensor)
+
+    def allowed(self, original, bits):
+        """Per element of `original`: group range / (2^bits - 1). Groups are 256 elements in storage
+        order where this view covers its storage; else the range over all saved views of it."""
+        levels = float(2**bits - 1)
+        views = self.by_storage[original.untyped_storage().data_ptr()]
+        flat = original.detach().reshape(-1).double()
+        flat = torch.where(flat.isfinite(), flat, 0.0)
+        index = storage_elements(original)
+        elements = original.untyped_storage().nbytes() // original.element_size()
+        if flat.numel() == elements and len(set(index.tolist()) if elements < 4096 else index.unique()) == elements:
+            groups = index // GROUP
+            count = int(groups.max()) + 1
+            low = torch.full((count,), float("inf"), dtype=torch.float64)
+            high = torch.full((count,), float("-inf"), dtype=torch.float64)
+            low.scatter_reduce_(0, groups, flat, "amin")
+            high.scatter_reduce_(0, groups, flat, "amax")
+            span = (high - low)[groups]
+            largest = torch.maximum(high.abs(), low.abs())[groups]
+        else:
+            values = torch.cat([v.detach().reshape(-1).double() for v in views])
+            values = values[values.isfinite()]
+            if values.numel() == 0:
+                values = torch.zeros(1, dtype=torch.float64)
+            span = torch.full_like(flat, float(values.max() - values.min()))
+            largest = torch.full_like(flat, float(values.abs().max()))
+        rounding = {torch.float32: 2.0**-22, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+        return span / levels + largest * rounding.get(original.dtype, 0.0)
+
+
+def excess_error(name, original, restored, bounds, bits):
+    """None if `restored` may stand for `original`; else one line saying why not."""
+    if restored.dtype != original.dtype or restored.shape != original.shape:
+        return f"is {restored.dtype} {tuple(restored.shape)}, not {original.dtype} {tuple(original.shape)}"
+    if restored.layout != original.layout or not is_plain(original):
+        same = support.digest(dense(original)) == support.digest(dense(restored))
+        return None if same else "pass-through tensor changed"
+    if restored.is_conj() != original.is_conj() or restored.is_neg() != original.is_neg():
+        return "conj or neg bit changed"
+    if restored.stride() != original.stride():
+        return f"strides {restored.stride()}, not {original.stride()}"
+    if support.digest(original) == support.digest(restored):
+        return None
+    if original.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"{original.dtype} must be exact"
+    fragile = FRAGILE_OUTPUTS.get(name, 0)
+    if name in FRAGILE_OUTPUTS and fragile is None:
+        return "factor of linear algebra must be exact"
+    if not original.requires_grad:
+        return "saved without requires_grad: must be exact"
+    a, b = original.detach().reshape(-1).double(), restored.detach().reshape(-1).double()
+    finite = a.isfinite()
+    if bool((a.isnan() != b.isnan()).any()) or bool((a.isinf() != b.isinf()).any()):
+        return "NaN or Inf moved"
+    if bool((a[~finite & ~a.isnan()] != b[~finite & ~a.isnan()]).any()):
+        return "Inf changed sign"
+    allowed = bounds.allowed(original, max(bits, fragile))
+    error = (a - b).abs()
+    error[~finite] = 0.0
+    worst = int((error - allowed).argmax())
+    if error[worst] > allowed[worst]:
+        return (
+            f"element {worst} of {a.numel()}: {float(a[worst])!r} became {float(b[worst])!r}, "
+            f"error {float(error[worst]):.4g} > {float(allowed[worst]):.4g}"
+        )
+    return None
+
+
+def compare_saved(case, subject, bits, census):
+    """Lines of failures. Builds a stock graph and the subject's graph of one sample."""
+    with subject.off():
+        scalar, _ = case.forward()
+        if scalar is None or scalar.grad_fn is None:
+            return []
+        originals = saved_tensors(scalar)
+    with subject.on():
+        other, _ = case.forward()
+        restored = saved_tensors(other)
+    census["saved tensors compared"] += len(originals)
+    bounds = Bounds(originals)
+    if [(n, a) for n, a, _ in originals] != [(n, a) for n, a, _ in restored]:
+        return ["the graphs differ"]
+    failures = []
+    for (name, attribute, original), (_, _, copy) in zip(originals, restored):
+        if (name, attribute) in PARTLY_UNINITIALISED:
+            census["saved tensors with uninitialised parts, not compared"] += 1
+            continue
+        problem = excess_error(name, original, copy, bounds, bits)
+        if problem:
+            failures.append(f"{name}.{attribute}: {problem}")
+        elif is_plain(original) and support.digest(original) != support.digest(copy):
+            census["saved tensors changed within bound"] += 1
+    return failures
+
+
+# ---------------------------------------------------------------------------------------------
+# Who is compared with stock.
+
+
+class Nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        return False
+
+
+class StockSubject:
+    """Stock against stock: every failure is a mistake of this program."""
+
+    def on(self):
+        return Nothing()
+
+    def off(self):
+        return Nothing()
+
+
+class DamageSubject(StockSubject):
+    """Hooks that quantise coarsely whatever is saved: must be found."""
+
+    def on(self):
+        def pack(tensor):
+            if tensor.is_floating_point() and is_plain(tensor) and tensor.numel() > 1:
+                low, high = tensor.detach().min(), tensor.detach().max()
+                step = ((high - low) / 3).clamp_min(1e-30)
+                return ((tensor.detach() - low) / step + 0.999).floor() * step + low
+            return tensor.detach()
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+
+class PleatSubject:
+    def __init__(self):
+        self.bridge = support.Bridge()
+        if not self.bridge.loaded:
+            sys.exit("sweep: no bridge of Pleat in this process; run under LD_PRELOAD")
+
+    def on(self):
+        return _Switch(self.bridge.enable)
+
+    def off(self):
+        return _Switch(self.bridge.disable)
+
+
+class _Switch(Nothing):
+    def __init__(self, turn):
+        self.turn = turn
+
+    def __enter__(self):
+        self.turn()
+        return self
+
+
+# ---------------------------------------------------------------------------------------------
+# The tables.
+
+
+def operator_cases(dtype, pattern, skipped):
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    seed = 1000
+    for op in op_db:
+        name = "op_db/" + (op.full_name if hasattr(op, "full_name") else op.name)
+        if not pattern.search(name):
+            continue
+        if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+            skipped["operator has no gradient in this type"] += 1
+            continue
+        torch.manual_seed(seed)
+        try:
+            samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
+        except Exception:  # noqa: BLE001
+            skipped["sample_inputs raises"] += 1
+            continue
+        for index, sample in enumerate(samples):
+            seed += 10
+            tree = (sample.input, sample.args, sample.kwargs)
+
+            def call(inputs, op=op, sample=sample):
+                value, args, kwargs = inputs.take()
+                return sample.output_process_fn_grad(op(value, *args, **kwargs)), []
+
+            case = Case(name, seed, tree, call, double=op.supports_gradgrad)
+            case.index = index
+            yield case
+
+
+def module_cases(dtype, pattern, skipped):
+    from torch.testing._internal.common_modules import module_db
+
+    seed = 2000
+    for info in module_db:
+        name = "module_db/" + info.name
+        if not pattern.search(name):
+            continue
+        if dtype not in info.dtypes:
+            skipped["module has no such type"] += 1
+            continue
+        torch.manual_seed(seed)
+        try:
+            samples = list(
+                info.module_inputs_func(
+                    info, device="cpu", dtype=dtype, requires_grad=True, training=True
+                )
+            )
+        except Exception:  # noqa: BLE001
+            skipped["module_inputs raises"] += 1
+            continue
+        for index, sample in enumerate(samples):
+            if sample.forward_input is None:
+                skipped["module sample without forward input"] += 1
+                continue
+            seed += 10
+            tree = (sample.forward_input.args, sample.forward_input.kwargs)
+
+            def call(inputs, info=info, sample=sample, dtype=dtype):
+                made = sample.constructor_input
+                module = info.module_cls(*made.args, **made.kwargs).to(dtype=dtype)
+                module.train()
+                args, kwargs = inputs.take()
+                outputs = module(*args, **kwargs)
+                return outputs, [p for p in module.parameters() if p.requires_grad]
+
+            case = Case(name, seed, tree, call, double=info.supports_gradgrad)
+            case.index = index
+            yield case
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def first_difference(reference, other):
+    for stage, digests in reference.items():
+        if other.get(stage) != digests:
+            return stage
+    return None
+
+
+def excluded(name, check):
+    for pattern, which, reason in EXCLUSIONS:
+        if which in ("both", check) and re.fullmatch(pattern, name):
+            return reason
+    return None
+
+
+def judge(case, check, subject, bits, totals, dropped, census):
+    """Failures of one sample, as lines."""
+    with subject.off():
+        stock = run_case(case)
+        again = run_case(case)
+    reference = stock.key()
+    if stock.error != again.error or reference != again.key():
+        dropped[case.name].append(case.index)
+        totals["dropped: stock does not repeat itself"] += 1
+        return []
+    if stock.error and stock.error[0] == "forward":
+        totals["dropped: stock raises in forward"] += 1
+        return []
+    if "backward" not in stock.stages:
+        totals["dropped: no gradient"] += 1
+        return []
+    with subject.on():
+        other = run_case(case)
+    totals["samples compared"] += 1
+    totals["double backwards compared"] += "double backward" in stock.stages
+    failures = []
+    if other.error != stock.error:
+        failures.append(f"raises {other.error}, stock {stock.error}")
+    elif check == "lossless":
+        stage = first_difference(reference, other.key())
+        if stage:
+            failures.append(f"{stage}: not bit-equal ({describe(stock, other, stage)})")
+    else:
+        for stage, tensors in stock.stages.items():
+            mine = other.stages.get(stage, [])
+            if [t.shape for t in mine] != [t.shape for t in tensors]:
+                failures.append(f"{stage}: other shapes")
+                continue
+            for number, (a, b) in enumerate(zip(tensors, mine)):
+                if bool((a.isfinite() & ~b.isfinite()).any()):
+                    failures.append(f"{stage} {number}: not finite where stock is")
+        if stock.stages["forward"] and reference["forward"] != other.key()["forward"]:
+            failures.append("forward: not bit-equal")
+        failures += compare_saved(case, subject, bits, census)
+    if failures:
+        with subject.off():  # a sample that stock repeats only by luck
+            if any(run_case(case).key() != reference for _ in range(3)):
+                dropped[case.name].append(case.index)
+                totals["dropped: stock does not repeat itself"] += 1
+                return []
+    return failures
+
+
+def describe(stock, other, stage):
+    mine = other.stages.get(stage)
+    if mine is None:
+        return "stage missing"
+    for number, (a, b) in enumerate(zip(stock.stages[stage], mine)):
+        if support.digest(a) != support.digest(b):
+            if a.shape != b.shape:
+                return f"tensor {number}: shape {tuple(b.shape)}, stock {tuple(a.shape)}"
+            error = (a - b).abs().max().item() if a.numel() else 0.0
+            return f"tensor {number} of {len(mine)}, largest difference {error:.3g}"
+    return "number of tensors"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--check", choices=["lossless", "lossy"], default="lossless")
+    parser.add_argument("--subject", choices=["pleat", "stock", "damage"], default="pleat")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    parser.add_argument("--bits", type=int, default=4, help="width the lossy bound is computed for")
+    parser.add_argument("--only", default="", help="regular expression on names, e.g. 'op_db/linalg'")
+    parser.add_argument("--samples", type=int, default=0, help="at most so many samples per operator")
+    parser.add_argument("--json", default="", help="write the report here")
+    parser.add_argument("--progress", default="", help="file that always names the sample under way")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    dtype = getattr(torch, options.dtype)
+    subject = {"pleat": PleatSubject, "stock": StockSubject, "damage": DamageSubject}[options.subject]()
+    pattern = re.compile(options.only)
+    totals, census = collections.Counter(), collections.Counter()
+    skipped, dropped = collections.Counter(), collections.defaultdict(list)
+    failures, exclusions, seconds = [], [], collections.Counter()
+    names = set()
+    progress = open(options.progress, "w", buffering=1) if options.progress else None
+    before = support.stats()
+    started = time.time()
+
+    for cases in (operator_cases, module_cases):
+        for case in cases(dtype, pattern, skipped):
+            if options.samples and case.index >= options.samples:
+                continue
+            if progress:
+                progress.seek(0)
+                progress.write(f"{case.name} sample {case.index} seed {case.seed}\n".ljust(160))
+            names.add(case.name)
+            totals["samples"] += 1
+            begin = time.time()
+            try:
+                problems = judge(case, options.check, subject, options.bits, totals, dropped, census)
+            except Exception:  # noqa: BLE001
+                problems = ["sweep: " + traceback.format_exc(limit=4)]
+            seconds[case.name] += time.time() - begin
+            reason = excluded(case.name, options.check) if problems else None
+            for problem in problems:
+                entry = {"name": case.name, "sample": case.index, "seed": case.seed, "problem": problem}
+                if reason:
+                    exclusions.append({**entry, "reason": reason})
+                    continue
+                failures.append(entry)
+                print(f"FAIL {case.name} sample {case.index}: {problem}", flush=True)
+
+    totals["operators and modules"] = len(names)
+    after = support.stats()
+    report = {
+        "torch": torch.__version__,
+        "check": options.check,
+        "subject": options.subject,
+        "dtype": options.dtype,
+        "seconds": round(time.time() - started, 1),
+        "totals": dict(totals),
+        "census": dict(census),
+        "skipped": dict(skipped),
+        "dropped": dropped,
+        "failures": failures,
+        "excluded": exclusions,
+        "stats_before": before,
+        "stats": after,
+        "slowest": dict(seconds.most_common(10)),
+    }
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(report, file, indent=1)
+    print(f"torch {report['torch']} {options.dtype} {options.check}, {options.subject} against stock: "
+          f"{report['seconds']} s")
+    for title, counts in (("totals", totals), ("saved", census), ("skipped", skipped)):
+        for what, count in sorted(counts.items()):
+            print(f"  {title}: {what}: {count}")
+    for name, samples in sorted(dropped.items()):
+        print(f"  stock does not repeat: {name}: samples {samples}")
+    if after:
+        print("  records: " + json.dumps(after.get("records", after)))
+    print(f"  failures: {len(failures)} in {len({f['name'] for f in failures})} operators, "
+          f"excluded: {len(exclusions)}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+// The option table and the parser of PLEAT_CONF.
+#include "torch_bridge/options.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace pleat::bridge {
+namespace {
+
+struct Parsed {
+  Options options;
+  std::vector<std::string> problems;
+};
+
+Parsed parse(std::string_view conf, Options options = {}) {
+  Parsed parsed{options, {}};
+  parse_options(conf, parsed.options, parsed.problems);
+  return parsed;
+}
+
+std::string all_values(const Options& options) {
+  std::string conf;
+  for (const OptionRow& row : option_table())
+    conf += std::string(row.key) + ":" + option_value(options, row.key) + ",";
+  return conf;
+}
+
+TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
+  for (const OptionRow& row : option_table()) {
+    EXPECT_EQ(option_value(Options{}, row.key), row.default_value) << row.key;
+    EXPECT_FALSE(row.allowed.empty()) << row.key;
+    EXPECT_FALSE(row.help.empty()) << row.key;
+  }
+}
+
+TEST(OptionTable, ValuesInForceParseBackToThemselves) {
+  const std::string conf =
+      "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,verbose:2,"
+      "copy_raw:1";
+  const Parsed first = parse(conf);
+  EXPECT_TRUE(first.problems.empty());
+  const Parsed second = parse(all_values(first.options));
+  EXPECT_TRUE(second.problems.empty());
+  EXPECT_EQ(all_values(second.options), all_values(first.options));
+  EXPECT_EQ(second.options.bits, 2.5);
+  EXPECT_EQ(second.options.when, When::kForwardEnd);
+  EXPECT_EQ(second.options.place, Place::kInPlace);
+  EXPECT_EQ(second.options.min_bytes, 3u << 20);
+  EXPECT_EQ(second.options.seed, ~std::uint64_t{0});
+  EXPECT_EQ(second.options.verbose, 2);
+  EXPECT_TRUE(second.options.copy_raw);
+}
+
+TEST(OptionTable, UnknownKeyHasNoValue) {
+  EXPECT_EQ(option_value(Options{}, "profile"), "");
+}
+
+TEST(ParseOptions, EmptyItemsAndSpacesAreIgnored) {
+  for (const char* conf : {"", ",", " , ,, ", "  bits : 4 ,\n when:release\t,"}) {
+    const Parsed parsed = parse(conf);
+    EXPECT_TRUE(parsed.problems.empty()) << conf;
+    EXPECT_EQ(all_values(parsed.options), all_values({})) << conf;
+  }
+}
+
+TEST(ParseOptions, LastOfTwoEqualKeysWins) {
+  EXPECT_EQ(parse("bits:8,bits:off").options.mode, Mode::kOff);
+  const Options options = parse("bits:off,bits:lossless,bits:2").options;
+  EXPECT_EQ(options.mode, Mode::kLossy);
+  EXPECT_EQ(options.bits, 2.0);
+}
+
+TEST(ParseOptions, GoesOnTopOfWhatIsInForce) {
+  Options options;
+  options.seed = 7;
+  const Parsed parsed = parse("bits:8", options);
+  EXPECT_EQ(parsed.options.seed, 7u);
+  EXPECT_EQ(parsed.options.bits, 8.0);
+}
+
+TEST(ParseOptions, BytesTakeSuffixes) {
+  const std::pair<const char*, std::size_t> rows[] = {
+      {"0", 0},
+      {"1", 1},
+      {"1000", 1000},
+      {"64K", 65536},
+      {"64KiB", 65536},
+      {"64 kib", 65536},
+      {"2m", 2u << 20},
+      {"3MiB", 3u << 20},
+      {"1G", 1u << 30},
+      {"1GiB", 1u << 30},
+      {"8589934591G", 8589934591ull << 30},
+  };
+  for (const auto& [text, bytes] : rows) {
+    const Parsed parsed = parse(std::string("min_bytes:") + text);
+    EXPECT_TRUE(parsed.problems.empty()) << text;
+    EXPECT_EQ(parsed.options.min_bytes, bytes) << text;
+  }
+}
+
+TEST(ParseOptions, BadValueSaysWhatIsAllowedAndWhatIsUsed) {
+  const Parsed parsed = parse("bits:9");
+  ASSERT_EQ(parsed.problems.size(), 1u);
+  EXPECT_EQ(parsed.problems[0],
+            "pleat: PLEAT_CONF: bits:9: allowed are off, lossless or 1..8; using 4");
+  EXPECT_EQ(parse("bits:2,bits:0").problems.at(0),
+            "pleat: PLEAT_CONF: bits:0: allowed are off, lossless or 1..8; using 2");
+}
+
+TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
+  const char* bad[] = {
+      "bits:",
+      "bits:0.99",
+      "bits:8.01",
+      "bits:1e20",
+      "bits:-4",
+      "bits:nan",
+      "bits:inf",
+      "bits:4x",
+      "bits:+4",
+      "bits:0x4",
+      "bits:OFF",
+      "bits:4:4",
+      "when:now",
+      "place:disk",
+      "min_bytes:",
+      "min_bytes:-1",
+      "min_bytes:K",
+      "min_bytes:1T",
+      "min_bytes:1KB",
+      "min_bytes:1.5M",
+      "min_bytes:17179869184G",
+      "min_bytes:99999999999999999999",
+      "seed:-1",
+      "seed:18446744073709551616",
+      "seed:x",
+      "verbose:3",
+      "verbose:-1",
+      "verbose:1.0",
+      "copy_raw:2",
+      "copy_raw:true",
+  };
+  for (const char* item : bad) {
+    const Parsed parsed = parse(std::string(item) + ",verbose:1");
+    ASSERT_EQ(parsed.problems.size(), 1u) << item;
+    EXPECT_EQ(parsed.problems[0].find('\n'), std::string::npos) << item;
+    EXPECT_EQ(parsed.options.verbose, 1) << item;
+    EXPECT_EQ(all_values(parsed.options), all_values(parse("verbose:1").options)) << item;
+  }
+}
+
+TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
+  EXPECT_EQ(parse("bitz:4").problems.at(0),
+            "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
+            "verbose, copy_raw");
+  EXPECT_EQ(parse("bits").problems.at(0),
+            "pleat: PLEAT_CONF: bits: no value; write bits:VALUE; using 4");
+}
+
+TEST(ParseOptions, LongAndBinaryInputMakesShortPrintableLines) {
+  const std::string control("bits:\x01\x1b[31m\x7f\0x", 13);
+  EXPECT_EQ(parse(control).problems.at(0).substr(0, 31), "pleat: PLEAT_CONF: bits:??[31m?");
+  for (const std::string& conf :
+       {"bits:" + std::string(65536, '9'), std::string(65536, 'k'),
+        "min_bytes:" + std::string(65536, '1'), "seed:" + std::string(65536, '7') + ",verbose:1"}) {
+    const Parsed parsed = parse(conf);
+    ASSERT_EQ(parsed.problems.size(), 1u);
+    EXPECT_LT(parsed.problems[0].size(), 300u);
+  }
+}
+
+TEST(ParseOptions, ManyProblemsAreCountedNotListed) {
+  std::string conf;
+  for (int i = 0; i < 20000; ++i) conf += "x,";
+  const Parsed parsed = parse(conf);
+  ASSERT_EQ(parsed.problems.size(), 17u);
+  EXPECT_EQ(parsed.problems.back(), "pleat: PLEAT_CONF: and 19984 more problems");
+}
+
+TEST(ParseOptions, RandomBytesNeverLeaveTheRanges) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::string alphabet = "bitswhenplacmi_ysrdvo:,:,. 0123456789KMG-+eE\x01\xff";
+  for (int round = 0; round < 20000; ++round) {
+    std::string conf;
+    if (round % 2 == 0) {
+      const auto rows = option_table();
+      conf = std::string(rows[random() % rows.size()].key) + ":";
+    }
+    for (unsigned n = random() % 24; n > 0; --n) conf += alphabet[random() % alphabet.size()];
+    const Parsed parsed = parse(conf);
+    ASSERT_TRUE(parsed.options.bits >= 1 && parsed.options.bits <= 8) << conf;
+    ASSERT_TRUE(parsed.options.verbose >= 0 && parsed.options.verbose <= 2) << conf;
+  }
+}
+
+}  // namespace
+}  // namespace pleat::bridge

@@ -1,0 +1,341 @@
+"""The arithmetic, parsing and tables of the benchmark programs; no training."""
+
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCH = ROOT / "tools" / "bench"
+sys.path.insert(0, str(BENCH))
+
+import harness  # noqa: E402
+import max_batch  # noqa: E402
+import peak  # noqa: E402
+import pleat_counters  # noqa: E402
+import steps  # noqa: E402
+from models import MODELS  # noqa: E402
+
+
+def run(base=100, peak_bytes=1100, step=1.0, cpu=2.0, loss=3.0, **more):
+    return {
+        "base_bytes": base * 1_000_000,
+        "peak_bytes": peak_bytes * 1_000_000,
+        "median_step_seconds": step,
+        "step_seconds": [step] * 4,
+        "step_cpu_seconds": [9.0, cpu, cpu, cpu],
+        "minor_faults": 4000,
+        "steps": 4,
+        "losses": [5.0, loss],
+        "batch": 8,
+        "unit": "images",
+        "pleat": None,
+    } | more
+
+
+# --- paired figures ---
+
+
+def test_peak_ratio_takes_stocks_base_on_both_sides():
+    result = harness.paired([run(base=100, peak_bytes=1100)], [run(base=300, peak_bytes=350)])
+    assert result.peak_ratio == pytest.approx(1000 / 250)
+    assert result.peak_bytes == 250e6
+
+
+def test_figures_are_medians_over_pairs_not_ratios_of_medians():
+    stock = [run(step=1.0), run(step=2.0), run(step=4.0)]
+    row = [run(step=1.1), run(step=2.4), run(step=4.0)]
+    result = harness.paired(stock, row)
+    assert result.step_loss_percent == pytest.approx(10.0)
+    assert result.step_loss_spread == pytest.approx(20.0)
+    assert result.peak_ratio_spread == 0
+
+
+def test_processor_time_leaves_out_the_first_step():
+    assert harness.paired([run(cpu=2.0)], [run(cpu=3.0)]).step_cpu_loss_percent == pytest.approx(50.0)
+
+
+def test_unequal_numbers_of_runs_are_refused():
+    with pytest.raises(ValueError):
+        harness.paired([run()], [])
+
+
+def test_a_row_that_never_rises_above_the_base_divides_by_no_zero():
+    assert harness.paired([run()], [run(peak_bytes=50)]).peak_ratio > 1
+
+
+def test_slope_of_a_line_is_its_slope():
+    assert harness.slope([(x, 7 * x - 3) for x in range(20, 200, 20)]) == pytest.approx(7)
+    assert harness.slope([(1, 5)]) == 0
+    assert harness.slope([(1, 5), (1, 9)]) == 0
+
+
+# --- parsing ---
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("4GiB", 4 << 30), ("4G", 4 << 30), ("800MB", 800_000_000), ("1.5 kib", 1536), ("12345", 12345), ("2 tb", 2 * 10**12)],
+)
+def test_sizes_are_read(text, count):
+    assert harness.parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "3furlongs", "-1GiB", "0", "nan", "inf", "1e30", "4GiBB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(harness.Problem):
+        harness.parse_bytes(text)
+
+
+def test_rows_start_with_stock_and_know_the_bits():
+    rows = harness.parse_rows("pleat,checkpoint,stock,pleat", "3")
+    assert [row.name for row in rows] == ["stock", "pleat bits:3", "checkpoint"]
+    assert rows[1].conf == "bits:3" and rows[2].checkpoint and rows[2].conf is None
+
+
+def test_a_row_may_be_any_configuration():
+    assert harness.parse_rows("conf=bits:2;place:inplace", "4")[1].conf == "bits:2,place:inplace"
+
+
+def test_unknown_row_names_what_there_is():
+    with pytest.raises(harness.Problem, match="checkpoint"):
+        harness.parse_rows("stok", "4")
+
+
+@pytest.mark.parametrize("bits", ["off", "lossless", "1", "8", "3.5"])
+def test_bits_are_accepted(bits):
+    assert harness.check_bits(bits) == bits
+
+
+@pytest.mark.parametrize("bits", ["0", "9", "", "four", "nan"])
+def test_bits_are_refused(bits):
+    with pytest.raises(harness.Problem):
+        harness.check_bits(bits)
+
+
+def test_rows_without_a_library_are_left_out(capsys):
+    rows = harness.parse_rows("pleat,checkpoint", "4")
+    assert [row.name for row in harness.runnable_rows(rows, None)] == ["stock", "checkpoint"]
+    assert "left out" in capsys.readouterr().err
+
+
+def test_every_second_repeat_goes_backwards():
+    assert [harness.in_turn([1, 2, 3], repeat) for repeat in range(3)] == [[1, 2, 3], [3, 2, 1], [1, 2, 3]]
+
+
+def test_stock_rows_run_without_any_preload(monkeypatch, tmp_path):
+    library = tmp_path / "libpleat.so"
+    monkeypatch.setenv("LD_PRELOAD", f"{library}:libother.so")
+    monkeypatch.setenv("PLEAT_CONF", "bits:1")
+    stock = harness.environment(harness.Row("stock"), library, 2)
+    assert "LD_PRELOAD" not in stock and "PLEAT_CONF" not in stock
+    pleat = harness.environment(harness.Row("pleat", "bits:4"), library, 2)
+    assert pleat["LD_PRELOAD"] == f"{library}:libother.so" and pleat["PLEAT_CONF"] == "bits:4"
+
+
+def test_status_fields_are_bytes():
+    text = "Name:\tpython\nVmHWM:\t  2048 kB\nVmRSS:\t 1024 kB\n"
+    assert harness.field_bytes(text, "VmHWM") == 2048 * 1024
+    assert harness.field_bytes(text, "VmSwap") == 0
+
+
+# --- largest batch ---
+
+
+@pytest.mark.parametrize(("base", "each", "start"), list(itertools.product([0, 300, 999], [1, 7, 130], [1, 16, 500])))
+def test_the_largest_batch_is_found_exactly(base, each, start):
+    cap, tried = 1000, []
+
+    def peak_of(batch):
+        tried.append(batch)
+        size = base + each * batch
+        return size if size <= cap else None
+
+    assert max_batch.largest_batch(peak_of, cap, start) == (cap - base) // each
+    assert len(tried) == len(set(tried)), "a batch was tried twice"
+    assert len(tried) <= 16
+
+
+def test_a_bent_curve_and_jumps_still_end_at_the_edge():
+    def peak_of(batch):
+        return batch * batch // 50 + 64 * (batch // 32)
+
+    best = max_batch.largest_batch(peak_of, 4000, 8)
+    assert peak_of(best) <= 4000 < peak_of(best + 1)
+
+
+def test_tolerance_saves_tries():
+    def tries(tolerance):
+        count = itertools.count()
+        last = max_batch.largest_batch(lambda b: (next(count), 100 + 3 * b + b % 7)[1], 10_000, 16, tolerance)
+        return last, next(count)
+
+    exact, many = tries(0.0)
+    near, few = tries(0.02)
+    assert exact * 0.98 <= near <= exact and few <= many
+
+
+def test_nothing_fits_is_zero():
+    assert max_batch.largest_batch(lambda batch: None, 1, 16) == 0
+
+
+# --- long runs ---
+
+
+def test_flat_memory_with_jitter_passes_and_growth_fails():
+    flat = [[step, 1_000_000_000 + (step * 7919 % 5) * 100_000] for step in range(20, 1001, 20)]
+    growing = [[step, 1_000_000_000 + step * 50_000] for step in range(20, 1001, 20)]
+    assert steps.memory_growth(flat)["ok"]
+    result = steps.memory_growth(growing)
+    assert not result["ok"] and result["bytes_per_step"] == pytest.approx(50_000)
+
+
+def test_growth_before_the_settled_step_does_not_count():
+    samples = [[10, 1]] + [[step, 10**9] for step in range(20, 201, 20)]
+    assert steps.memory_growth(samples)["bytes_per_step"] == 0
+
+
+def test_runs_are_the_same_only_if_losses_and_weights_are():
+    one = {"losses": [1.0, 2.0, 3.0], "weights_sha256": "a"}
+    assert steps.same(one, dict(one)) == (True, None)
+    assert steps.same(one, one | {"losses": [1.0, 2.5, 3.0]}) == (False, 2)
+    assert steps.same(one, one | {"weights_sha256": "b"}) == (False, None)
+    assert steps.same(one, one | {"losses": [1.0, float("nan"), 3.0]})[0] is False
+
+
+def test_loss_verdict_allows_what_seeds_spread():
+    assert steps.loss_verdict([2.00, 2.02, 2.04], [2.01, 2.03, 2.05])["ok"]
+    assert not steps.loss_verdict([2.00, 2.001, 2.002], [2.1, 2.1, 2.1])["ok"]
+    assert steps.loss_verdict([2.0, 2.0, 2.0], [1.9, 1.9, 1.9])["ok"]
+    assert not steps.loss_verdict([2.0, 2.0, 2.0], [float("nan")] * 3)["ok"]
+
+
+# --- Pleat's counters ---
+
+COUNTERS = {
+    "records": {"source_bytes": 8_000_000_000, "payload_bytes": 1_000_000_000, "encoded": 400, "backward_passes": 4},
+    "time": {"encode_ns": 100_000_000, "decode_ns": 100_000_000, "hook_ns_sampled": 4000, "hook_samples": 10},
+}
+
+
+def test_counters_become_one_line():
+    words = pleat_counters.summary(run(pleat=COUNTERS))
+    assert "2000 MB -> 250 MB (8.00x)" in words
+    assert "100 tensors a step" in words and "400 ns" in words and "codec 5.0 %" in words
+
+
+@pytest.mark.parametrize("counters", [None, {}, {"records": 3}, {"time": {"encode_ns": "x"}}, {"records": {"source_bytes": 5, "payload_bytes": 0}}])
+def test_missing_counters_are_left_out(counters):
+    assert pleat_counters.summary(run(pleat=counters)) == ""
+
+
+# --- reports and programs ---
+
+
+def test_the_peak_report_has_a_line_per_row():
+    text = peak.report("bert", {"stock": [run()], "pleat bits:4": [run(peak_bytes=300, step=0.9, pleat=COUNTERS)]})
+    assert "5.00x" in text and "-10.0" in text and "8.00x" in text
+    assert len(text.splitlines()) == 6
+
+
+def test_the_batch_report_shows_what_found_nothing():
+    found = [
+        {"row": "stock", "batch": 0, "peak_bytes": None, "samples_per_second": 0.0, "tries": [1]},
+        {"row": "pleat", "batch": 3, "peak_bytes": 9e8, "samples_per_second": 1.5, "tries": [1]},
+    ]
+    text = max_batch.report("bert", 10**9, found)
+    assert "none" in text and "1.5" in text
+
+
+def test_tables_line_up():
+    lines = harness.table(["row", "n"], [["a", "1"], ["long name", "1000"]]).splitlines()
+    assert lines[2] == "a             1" and lines[3] == "long name  1000"
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "words"),
+    [
+        ("peak.py", ["--model", "resnet51"], "no model named"),
+        ("peak.py", ["--model", "bert", "--bits", "9"], "--bits"),
+        ("peak.py", ["--model", "bert", "--steps", "1"], "--steps"),
+        ("peak.py", ["--model", "bert", "--lib", "nowhere.so"], "no such file"),
+        ("peak.py", ["--model", "bert", "--json", "/nonexistent-folder/x.json"], "cannot write"),
+        ("max_batch.py", ["--cap", "lots"], "no size"),
+        ("max_batch.py", ["--cap", "500TB"], "80 %"),
+        ("steps.py", ["--checks", "magic"], "no check named"),
+        ("overhead.py", ["--model", "x"], "no model named"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(program, arguments, words):
+    done = subprocess.run([sys.executable, str(BENCH / program), *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("program", ["peak.py", "max_batch.py", "steps.py", "overhead.py"])
+def test_help_shows_examples_and_imports_no_torch(program):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", str(BENCH / program), "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "example" in done.stdout
+    assert not any(line.rstrip().endswith("| torch") for line in done.stderr.splitlines())
+
+
+def stand_in(tmp_path, monkeypatch, body):
+    """Puts a program in train.py's place."""
+    (tmp_path / "train.py").write_text("import json, os, sys, time\nout = sys.argv[sys.argv.index('--out') + 1]\n" + textwrap.dedent(body))
+    monkeypatch.setattr(harness, "BENCH", tmp_path)
+
+
+def test_a_run_past_the_cap_is_stopped_early(tmp_path, monkeypatch):
+    stand_in(tmp_path, monkeypatch, "hold = bytearray(b'x' * 300_000_000)\ntime.sleep(60)\n")
+    with pytest.raises(harness.OverCap):
+        harness.train(harness.Row("stock"), [], None, cap_bytes=150_000_000)
+
+
+def test_a_failed_run_says_how_it_ended(tmp_path, monkeypatch):
+    stand_in(tmp_path, monkeypatch, "sys.exit('out of luck')\n")
+    with pytest.raises(harness.Problem, match="out of luck"):
+        harness.train(harness.Row("stock"), [], None)
+
+
+def test_a_run_returns_what_it_wrote(tmp_path, monkeypatch):
+    stand_in(tmp_path, monkeypatch, f"json.dump({json.dumps(run()).replace('null', 'None')}, open(out, 'w'))\n")
+    result = harness.train(harness.Row("stock"), [], None)
+    assert result["row"] == "stock" and result["peak_bytes"] == 1_100_000_000
+
+
+def test_a_pleat_row_needs_the_library():
+    with pytest.raises(harness.Problem, match="libpleat"):
+        harness.environment(harness.Row("pleat", "bits:4"), None, 2)
+
+
+def test_the_catalogue_and_the_modules_agree():
+    files = {path.stem for path in (BENCH / "models").glob("*.py")} - {"__init__", "parts"}
+    assert files == set(MODELS)
+
+
+def test_the_training_script_does_not_know_pleat():
+    for path in [BENCH / "train.py", *(BENCH / "models").glob("*.py"), ROOT / "tools" / "demo" / "train_chargpt.py"]:
+        assert "import pleat" not in path.read_text()
+
+
+def test_train_py_reads_its_own_memory():
+    code = (
+        "import train\n"
+        "before = train.resident_bytes()\n"
+        "hold = bytearray(b'x' * 100_000_000)\n"
+        "grown = train.resident_bytes() - before\n"
+        "assert 90e6 < grown < 130e6, grown\n"
+        "assert train.status_bytes('VmHWM') >= train.status_bytes('VmRSS') - 4_000_000\n"
+        "assert train.status_bytes('NoSuchField') == 0\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,156 @@
+"""What the scripts of the whole-process tests import: how to reach the bridge, and how to report.
+
+Works in a stock process too (then nothing is loaded and `stats()` is None), so that one script runs
+unchanged in both. Independent of Pleat's code: only the C ABI's names are known here.
+"""
+
+import base64
+import ctypes
+import hashlib
+import json
+import re
+import sys
+
+import torch
+
+_BRIDGE = re.compile(r"/libpleat_bridge_torch[0-9.]+\.so$")
+
+
+class Bridge:
+    """The bridge mapped into this process, through its C ABI."""
+
+    def __init__(self):
+        self.path = None
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                path = line.rstrip("\n").partition("/")
+                if _BRIDGE.search("/" + path[2]):
+                    self.path = "/" + path[2]
+                    break
+        self.library = ctypes.CDLL(self.path) if self.path else None
+        if self.library:
+            self.library.pleat_stats_json.restype = ctypes.c_size_t
+            self.library.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+            self.library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+            self.library.pleat_enable.restype = ctypes.c_int
+            self.library.pleat_disable.restype = None
+
+    @property
+    def loaded(self):
+        return self.library is not None
+
+    def enable(self, conf=""):
+        problem = ctypes.create_string_buffer(4096)
+        if self.library.pleat_enable(conf.encode(), problem, len(problem)):
+            raise RuntimeError("pleat_enable: " + problem.value.decode())
+
+    def disable(self):
+        self.library.pleat_disable()
+
+    def stats(self):
+        size = self.library.pleat_stats_json(None, 0)
+        while True:
+            buffer = ctypes.create_string_buffer(size + 4096)
+            needed = self.library.pleat_stats_json(buffer, len(buffer))
+            if needed < len(buffer):
+                return json.loads(buffer.value.decode())
+            size = needed
+
+
+_bridge = None
+
+
+def bridge():
+    global _bridge
+    if _bridge is None or not _bridge.loaded:
+        _bridge = Bridge()
+    return _bridge
+
+
+def stats():
+    """The bridge's counters, or None in a stock process."""
+    return bridge().stats() if bridge().loaded else None
+
+
+def count(name):
+    """One counter of "records"; 0 in a stock process."""
+    now = stats()
+    return now.get("records", {}).get(name, 0) if now else 0
+
+
+def _plain(tensor):
+    tensor = tensor.detach()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    if tensor._is_zerotensor():
+        tensor = tensor.clone()
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def digest(*tensors):
+    """A hash of dtype, shape and the very bits of the values (in logical order)."""
+    state = hashlib.sha256()
+    for tensor in tensors:
+        tensor = _plain(tensor)
+        state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        if tensor.numel():
+            flat = tensor.reshape(-1)
+            if flat.stride(0) != 1:  # a single element may carry any stride
+                flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+            state.update(flat.view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()[:32]
+
+
+def _encode(value):
+    if isinstance(value, torch.Tensor):
+        tensor = _plain(value)
+        if tensor.dtype in (torch.bfloat16, torch.float16):
+            tensor = tensor.float()
+        array = tensor.numpy()
+        return {
+            "__array__": str(array.dtype),
+            "shape": list(array.shape),
+            "data": base64.b64encode(array.tobytes()).decode(),
+        }
+    raise TypeError(f"cannot report {type(value)}")
+
+
+def emit(**values):
+    """Prints the script's result, with the bridge's counters of this moment, as one line."""
+    values["pleat_stats"] = stats()
+    sys.stdout.write("@json " + json.dumps(values, default=_encode) + "\n")
+    sys.stdout.flush()
+
+
+def gradients(module):
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+def noise(*shape, seed, dtype=torch.float32):
+    """Normal numbers that do not touch the global random state."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def group_ratio(original, restored, bits, group=256):
+    """Largest |restored - original| / (range of its group of 256 in storage order / (2^bits - 1)).
+    `original` must cover its storage. 1 is the bound of the codec; slack for rounding included."""
+    a = original.detach().contiguous().reshape(-1).double()
+    b = restored.detach().contiguous().reshape(-1).double()
+    worst = 0.0
+    for begin in range(0, a.numel(), group):
+        x, y = a[begin : begin + group], b[begin : begin + group]
+        span = float(x.max() - x.min())
+        allowed = span / (2**bits - 1) + float(x.abs().max()) * 2.0**-21
+        error = float((x - y).abs().max())
+        if error:
+            worst = max(worst, error / allowed if allowed else float("inf"))
+    return worst
+
+
+def status_kib(field):
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith(field + ":"):
+                return int(line.split()[1])
+    return 0

@@ -1,0 +1,303 @@
+"""Autograd's own features: checkpointing, retained and differentiated graphs, anomaly mode, errors."""
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY, OFF
+
+CHECKPOINT = """
+    import torch, pleat_test_support as t
+    from torch.utils.checkpoint import checkpoint
+    torch.manual_seed(0)
+    blocks = torch.nn.ModuleList(
+        torch.nn.Sequential(torch.nn.Linear(48, 96), torch.nn.GELU(), torch.nn.Dropout(0.1), torch.nn.Linear(96, 48))
+        for _ in range(4))
+    losses, first = [], None
+    optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
+    data = t.noise(64, 48, seed=1)
+    for step in range(3):
+        x = (data + 0).requires_grad_()
+        for number, block in enumerate(blocks):
+            x = x + (checkpoint(block, x, use_reentrant={reentrant}) if number % 2 else block(x))
+        loss = x.square().mean()
+        del x
+        optimizer.zero_grad()
+        loss.backward()
+        first = first or t.gradients(blocks)
+        optimizer.step()
+        losses.append(loss.item())
+    t.emit(losses=losses, first=first)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_checkpointed_blocks_between_plain_ones(run_pair, identical, close, reentrant, conf):
+    pair = run_pair(CHECKPOINT.format(reentrant=reentrant), conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        assert pleat["losses"][0] == stock["losses"][0]
+        close(pleat["first"], stock["first"], relative=0.3)
+
+
+DOUBLE_BACKWARD = """
+    import torch, pleat_test_support as t
+    a, b, c, d = (t.noise(64, 96, seed=s).requires_grad_() for s in range(4))
+    x, w = a + b, c + d
+    y = x * w
+    original_x, original_w = x.detach().clone(), w.detach().clone()
+    del x, w                                   # released: what y saved is restored from now on
+    v = t.noise(64, 96, seed=9).requires_grad_()
+    first_w = y.grad_fn._saved_other.detach().clone()
+    first_x = y.grad_fn._saved_self.detach().clone()
+    gx, = torch.autograd.grad(y, a, v, create_graph=True)     # v * w: saves the restored w again
+    before = t.stats()
+    again_w = [getattr(gx.grad_fn, n).detach().clone() for n in ("_saved_self", "_saved_other")
+               if isinstance(getattr(gx.grad_fn, n), torch.Tensor)]
+    del y
+    gv, = torch.autograd.grad(gx, v, t.noise(64, 96, seed=10))
+    t.emit(original_w=original_w, first_w=first_w, again_w=again_w, gx=gx, gv=gv,
+           x_ratio=t.group_ratio(original_x, first_x, 4), w_ratio=t.group_ratio(original_w, first_w, 4),
+           saved_twice=any(torch.equal(first_w, z) for z in again_w),
+           gx_from_first=torch.equal(gx.detach(), v.detach() * first_w),
+           gv_from_first=torch.equal(gv, t.noise(64, 96, seed=10) * first_w))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_tensor_saved_again_by_double_backward_is_quantised_once(run_pair, identical, conf):
+    pair = run_pair(DOUBLE_BACKWARD, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert pleat["saved_twice"] and pleat["gx_from_first"] and pleat["gv_from_first"]
+    assert pair.pleat.stats is None or pair.pleat.records("double_encodes") == 0
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        assert pleat["x_ratio"] <= 1 and pleat["w_ratio"] <= 1
+        if pair.pleat.stats is not None:
+            assert pleat["w_ratio"] > 0
+
+
+GRADIENT_PENALTY = """
+    import torch, pleat_test_support as t
+    torch.manual_seed(0)
+    critic = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.Softplus(), torch.nn.Linear(128, 128), torch.nn.Tanh(),
+        torch.nn.Linear(128, 1))
+    x = t.noise(64, 64, seed=1).requires_grad_()
+    out = critic(x + 0.0)
+    slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    loss = out.mean() + 10 * (slope.norm(dim=1) - 1).square().mean()
+    loss_value = loss.item()
+    del out, slope
+    loss.backward()
+    t.emit(loss=loss_value, gradients=t.gradients(critic))
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_gradient_penalty_with_create_graph(run_pair, identical, close, conf):
+    pair = run_pair(GRADIENT_PENALTY, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=3).json
+    assert pair.pleat.stats is None or pair.pleat.records("double_encodes") == 0
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        close(pleat["gradients"], stock["gradients"], relative=0.5)
+
+
+RETAIN = """
+    import torch, pleat_test_support as t
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 32))
+    parameters = list(model.parameters())
+    loss = model(t.noise(64, 64, seed=1)).square().mean()
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    second = torch.autograd.grad(loss, parameters, retain_graph=True)
+    third = torch.autograd.grad(loss, parameters)
+    try:
+        torch.autograd.grad(loss, parameters)
+        error = None
+    except RuntimeError as e:
+        error = str(e)
+    t.emit(first=first, repeats=[t.digest(*first) == t.digest(*g) for g in (second, third)], error=error)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, LOSSY + ",when:forward_end", LOSSY + ",place:inplace"])
+def test_every_pass_over_a_retained_graph_sees_the_same_values(run_pair, identical, close, conf):
+    pair = run_pair(RETAIN, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert pleat["repeats"] == [True, True]
+    assert pleat["error"] == stock["error"]
+    if "lossless" in conf:
+        identical(pleat, stock)
+    else:
+        close(pleat["first"], stock["first"], relative=0.3)
+
+
+ANOMALY = """
+    import torch, warnings, pleat_test_support as t
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+    with torch.autograd.detect_anomaly():
+        loss = model(t.noise(32, 32, seed=1)).square().mean()
+        loss.backward()
+        leaf = torch.zeros(300, requires_grad=True)
+        bad = (leaf * 1.0).sqrt() * 0.0
+        try:
+            bad.sum().backward()
+            error = None
+        except RuntimeError as e:
+            error = str(e)
+    t.emit(gradients=t.gradients(model), error=error)
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_anomaly_mode_reports_what_it_reports_in_stock(run_pair, identical, close, conf):
+    pair = run_pair(ANOMALY, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert "returned nan values" in stock["error"] and pleat["error"] == stock["error"]
+    assert "script_" in pair.pleat.stderr and "bad = (leaf" in pair.pleat.stderr
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        close(pleat["gradients"], stock["gradients"], relative=0.3)
+
+
+INPLACE_ERROR = """
+    import torch, pleat_test_support as t
+    a = t.noise(40, 50, seed=1).requires_grad_()
+    w = t.noise(50, 50, seed=2).requires_grad_()
+    def output_changed(keep):
+        y = (a * 1.0).sigmoid()
+        z = y * 2
+        y.add_(1)
+        return z if not keep else (z, y)
+    def input_changed(keep):
+        x = a + 1
+        z = x * (a * 2)
+        x.mul_(3)
+        return z if not keep else (z, x)
+    def view_changed(keep):
+        x = a + 1
+        z = x.t() @ (a * 2)
+        x[0].zero_()
+        return z if not keep else (z, x)
+    def base_changed(keep):
+        x = a + 1
+        view = x[:, 10:20]
+        z = view * view.detach().clone().requires_grad_()
+        x.zero_()
+        return z if not keep else (z, x)
+    def detached_changed(keep):
+        x = a + 1
+        z = x * (a * 2)
+        x.detach().add_(1)
+        return z if not keep else (z, x)
+    def weight_changed(keep):
+        z = (a + 1) @ w
+        with torch.no_grad():
+            w.add_(0.5)
+        return z if not keep else (z, w)
+    def changed_before_save_only(keep):
+        x = a + 1
+        x.mul_(2)
+        z = x * (a * 2)
+        return z if not keep else (z, x)
+    def unsafe_data_changed(keep):
+        x = a + 1
+        z = x * (a * 2)
+        x.data.add_(1)                     # invisible to the version counter
+        return z if not keep else (z, x)
+    messages = {}
+    for case in (output_changed, input_changed, view_changed, base_changed, detached_changed,
+                 weight_changed, changed_before_save_only, unsafe_data_changed):
+        for keep in (True, False):
+            for anomaly in (False, True):
+                try:
+                    with torch.autograd.set_detect_anomaly(anomaly):
+                        held = case(keep)
+                        z = held[0] if keep else held
+                        held = held if keep else None
+                        z.sum().backward()
+                    message = None
+                except RuntimeError as error:
+                    message = str(error)
+                messages[f"{case.__name__} keep={keep} anomaly={anomaly}"] = message
+                del z, held
+    t.emit(messages=messages)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, OFF])
+def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, identical, conf):
+    pair = run_pair(INPLACE_ERROR, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    raised = [name for name, message in stock["messages"].items() if message]
+    assert len(raised) == 24 and all("inplace operation" in stock["messages"][n] for n in raised)
+    identical(pleat["messages"], stock["messages"])
+
+
+FUNCTIONAL = """
+    import torch, pleat_test_support as t
+    from torch.func import grad, vmap, jacrev, jacfwd, hessian, functional_call, vjp
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.Tanh(), torch.nn.Linear(48, 4))
+    parameters = dict(model.named_parameters())
+    x, y = t.noise(32, 24, seed=1), t.noise(32, 4, seed=2)
+    def loss(p, x, y):
+        return (functional_call(model, p, (x,)) - y).square().mean()
+    whole = grad(loss)(parameters, x, y)
+    each = vmap(grad(loss), (None, 0, 0))(parameters, x, y)
+    def f(v):
+        return ((v * 2).tanh() * v.exp()).sum() * v
+    v = t.noise(12, seed=3)
+    value, pull = vjp(f, v)
+    # mixed: a plain autograd graph around functional_call
+    out = functional_call(model, parameters, (x + 0,)).square().mean()
+    del value
+    out.backward()
+    t.emit(whole=whole, each=each, jacrev=jacrev(f)(v), jacfwd=jacfwd(f)(v), hessian=hessian(lambda u: f(u).sum())(v),
+           vjp=pull(torch.ones(12))[0], plain=t.gradients(model))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_torch_func_transforms(run_pair, identical, close, conf):
+    pair = run_pair(FUNCTIONAL, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        stock.pop("pleat_stats"), pleat.pop("pleat_stats")
+        close(pleat, stock, relative=0.5)
+
+
+TRACED = """
+    import torch, warnings, pleat_test_support as t
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+    x = t.noise(128, 32, seed=1)
+    traced = torch.jit.trace(model, x)
+    results = []
+    for _ in range(4):
+        model.zero_grad()
+        traced(x).square().mean().backward()
+        results.append(t.gradients(model))
+    t.emit(results=results)
+"""
+
+
+def test_traced_modules_train_as_in_stock(run_pair, identical):
+    pair = run_pair(TRACED, conf=LOSSLESS)
+    pair.stock.check()
+    identical(pair.pleat.check().json, pair.stock.json)

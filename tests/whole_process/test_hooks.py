@@ -1,0 +1,281 @@
+"""Whoever else hooks into saved tensors: the user's hooks win, parameters keep their identity."""
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY
+
+SAVE_ON_CPU = """
+    import torch, pleat_test_support as t
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh())
+    x = t.noise(64, 64, seed=1)
+    before = t.count("tagged")
+    with torch.autograd.graph.save_on_cpu():
+        loss = model(x).square().mean()
+    tagged_inside = t.count("tagged") - before
+    loss.backward()
+    inside = t.gradients(model)
+    model.zero_grad()
+    model(x).square().mean().backward()
+    t.emit(inside=inside, outside=t.gradients(model), tagged_inside=tagged_inside)
+"""
+
+
+@pytest.mark.smoke
+def test_save_on_cpu_keeps_its_own_exact_copies(run_pair, identical, close):
+    pair = run_pair(SAVE_ON_CPU, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    identical(pleat["inside"], stock["inside"])
+    close(pleat["outside"], stock["outside"], relative=0.3)
+    assert pleat["tagged_inside"] == 0
+
+
+USER_HOOKS = """
+    import torch, pleat_test_support as t
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh())
+    x = t.noise(64, 64, seed=1)
+    packed, unpacked = [], []
+    def pack(tensor):
+        packed.append(t.digest(tensor))
+        return tensor.detach().clone()
+    def unpack(tensor):
+        unpacked.append(t.digest(tensor))
+        return tensor
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        loss = model(x).square().mean()
+    outer = model(x + 1).square().mean()
+    loss.backward()
+    inside = t.gradients(model)
+    outer.backward()
+    with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+        model(x + 2).square().mean().backward()      # ours are not Python's: must not raise
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                pass
+            error = None
+        except RuntimeError as e:
+            error = str(e)
+    t.emit(packed=packed, unpacked=unpacked, inside=inside, error=error)
+"""
+
+
+@pytest.mark.smoke
+def test_the_users_default_hooks_win(run_pair, identical):
+    pair = run_pair(USER_HOOKS, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert stock["packed"] and stock["error"]
+    identical(pleat, stock)
+
+
+REGISTER_HOOKS = """
+    import torch, pleat_test_support as t
+    a, b = (t.noise(64, 96, seed=s).requires_grad_() for s in (1, 2))
+    log = []
+    def hooks(name):
+        def pack(tensor):
+            log.append([name, "pack", t.digest(tensor)])
+            return tensor.detach() * 2
+        def unpack(tensor):
+            log.append([name, "unpack", t.digest(tensor)])
+            return tensor / 2
+        return pack, unpack
+    x, w = a + 1, b + 1
+    y = x * w
+    y.grad_fn._raw_saved_self.register_hooks(*hooks("self"))
+    try:
+        y.grad_fn._raw_saved_self.register_hooks(*hooks("again"))
+        twice = None
+    except RuntimeError as e:
+        twice = str(e)
+    seen = t.digest(y.grad_fn._saved_self)
+    del x, w
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    try:
+        y.grad_fn._raw_saved_self.register_hooks(*hooks("freed"))
+        freed = None
+    except RuntimeError as e:
+        freed = str(e)
+    z = a.sigmoid()                                   # a node's own output
+    z.grad_fn._raw_saved_result.register_hooks(*hooks("result"))
+    z.sum().backward()
+    leaf = a * b                                      # leaves
+    leaf.grad_fn._raw_saved_self.register_hooks(*hooks("leaf"))
+    leaf.sum().backward()
+    # b's gradient runs through the doubled and halved copy of x: exact
+    t.emit(log=log, twice=twice, freed=freed, seen=seen, b=b.grad)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_hooks_registered_on_a_raw_saved_tensor_win(run_pair, identical, conf):
+    pair = run_pair(REGISTER_HOOKS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.check().json
+    assert stock["twice"] and stock["freed"]
+    identical(pleat, stock)
+
+
+LATE_HOOKS = """
+    import torch, pleat_test_support as t
+    a, b = (t.noise(64, 96, seed=s).requires_grad_() for s in (1, 2))
+    x, w = a + 1, b + 1
+    y = x * w
+    original = x.detach().clone()
+    del x, w                                          # released and compressed by now
+    seen = []
+    def pack(tensor):
+        seen.append(tensor.detach().clone())
+        return tensor.detach().clone()
+    y.grad_fn._raw_saved_self.register_hooks(pack, lambda tensor: tensor)
+    y.sum().backward()
+    t.emit(calls=len(seen), ratio=t.group_ratio(original, seen[0], 4), used=torch.equal(b.grad, seen[0]))
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_hooks_registered_after_the_release_get_the_restored_tensor(run_pair, conf):
+    pair = run_pair(LATE_HOOKS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    assert pleat["calls"] == stock["calls"] == 1 and pleat["used"] and stock["used"]
+    assert pleat["ratio"] <= (0 if conf == LOSSLESS else 1)
+
+
+MUTATION = """
+    import torch, pleat_test_support as t
+    a = t.noise(64, 96, seed=1).requires_grad_()
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        x = a + 1
+        y = x * (a * 2)
+        x.mul_(5)
+        y.sum().backward()
+    t.emit(a=a.grad)
+"""
+
+
+def test_allow_mutation_on_saved_tensors_works_as_in_stock(run_pair, identical):
+    pair = run_pair(MUTATION, conf=LOSSY)
+    pair.stock.check()
+    identical(pair.pleat.check().json, pair.stock.json)
+
+
+CUSTOM_FUNCTION = """
+    import torch, pleat_test_support as t
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight, mask):
+            out = (x @ weight.t()).tanh()
+            ctx.save_for_backward(weight, x, out, mask, None)
+            return out
+        @staticmethod
+        def backward(ctx, g):
+            weight_, x, out, mask, nothing = ctx.saved_tensors
+            log.append([weight_ is weight, weight_.fused_grad if hasattr(weight_, "fused_grad") else None,
+                        nothing is None, mask.dtype == torch.bool, weight_.is_leaf, t.digest(weight_), t.digest(mask)])
+            g = g * (1 - out * out) * mask
+            return g @ weight_, g.t() @ x, None
+    log = []
+    weight = torch.nn.Parameter(t.noise(48, 64, seed=1) * 0.1)
+    weight.fused_grad = "an attribute of the user"
+    frozen = t.noise(48, 64, seed=5)
+    leaf = t.noise(128, 64, seed=2).requires_grad_()
+    mask = t.noise(128, 48, seed=3) > 0
+    h = leaf * 1.5
+    out = Linear.apply(h, weight, mask)
+    del h
+    loss = (out * t.noise(128, 48, seed=4)).sum()
+    del out
+    loss.backward()
+    t.emit(log=log, weight=weight.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_custom_function_gets_the_very_parameter_it_saved(run_pair, identical, close, conf):
+    pair = run_pair(CUSTOM_FUNCTION, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert stock["log"][0][:2] == [True, "an attribute of the user"]
+    identical(pleat["log"], stock["log"])
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        close([pleat["weight"], pleat["leaf"]], [stock["weight"], stock["leaf"]], relative=0.4)
+
+
+CPP_SOURCE = r"""
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+#include <ATen/ATen.h>
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+static const void* weight_given = nullptr;
+static int64_t same_weight = -1;
+struct ScaledProduct : public torch::autograd::Function<ScaledProduct> {
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& weight) {
+    weight_given = weight.unsafeGetTensorImpl();
+    at::Tensor out = at::sigmoid(at::matmul(x, weight.t()));
+    ctx->save_for_backward({x, weight, out});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    variable_list saved = ctx->get_saved_variables();
+    same_weight = saved[1].unsafeGetTensorImpl() == weight_given;
+    at::Tensor g = grads[0] * saved[2] * (1 - saved[2]);
+    return {at::matmul(g, saved[1]), at::matmul(g.t(), saved[0])};
+  }
+};
+static at::Tensor product(const at::Tensor& x, const at::Tensor& w) { return ScaledProduct::apply(x, w); }
+static int64_t same() { return same_weight; }
+TORCH_LIBRARY(pleat_test, m) {
+  m.def("product", product);
+  m.def("same", same);
+}
+"""
+
+CPP_BUILD = """
+    import pathlib, sys
+    from torch.utils.cpp_extension import load
+    folder = pathlib.Path(sys.argv[1]); folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "pleat_test_extension.cpp"
+    text = pathlib.Path(sys.argv[2]).read_text()
+    if not source.exists() or source.read_text() != text:
+        source.write_text(text)
+    load("pleat_test_extension", [str(source)], build_directory=str(folder), is_python_module=False,
+         extra_cflags=["-O0"])
+    print("@json {}")
+"""
+
+CPP_USE = """
+    import glob, sys, torch, pleat_test_support as t
+    torch.ops.load_library(glob.glob(sys.argv[1] + "/*.so")[0])
+    weight = torch.nn.Parameter(t.noise(48, 64, seed=1) * 0.1)
+    leaf = t.noise(128, 64, seed=2).requires_grad_()
+    h = leaf * 1.5
+    out = torch.ops.pleat_test.product(h, weight)
+    del h
+    loss = (out * t.noise(128, 48, seed=4)).sum()
+    del out
+    loss.backward()
+    t.emit(same=torch.ops.pleat_test.same(), weight=weight.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.slow
+def test_a_custom_function_in_cpp_gets_the_very_parameter_it_saved(
+    run_script, run_pair, identical, close, build_dir, torch_version, tmp_path
+):
+    folder = build_dir / "test_extensions" / f"torch{torch_version}"
+    source = tmp_path / "source.cpp"
+    source.write_text(CPP_SOURCE)
+    run_script(CPP_BUILD, preload=False, args=(folder, source), timeout=300).check()
+    for conf in (LOSSLESS, LOSSY):
+        pair = run_pair(CPP_USE, conf=conf, args=(folder,))
+        stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+        assert stock["same"] == 1 and pleat["same"] == 1
+        if conf == LOSSLESS:
+            identical(pleat, stock)
+        else:
+            close([pleat["weight"], pleat["leaf"]], [stock["weight"], stock["leaf"]], relative=0.4)

@@ -1,0 +1,40 @@
+"""BERT with a masked-language-model head from transformers: 4 layers, width 512; AdamW."""
+
+import torch
+from transformers import AutoModelForMaskedLM, BertConfig
+
+from . import Workload
+from .parts import WordBatches
+
+VOCABULARY = 8192
+LENGTH = 128
+MASK = 2
+
+
+def build(batch: int, checkpoint: bool, seed: int) -> Workload:
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        intermediate_size=2048,
+        max_position_embeddings=LENGTH,
+    )
+    model = AutoModelForMaskedLM.from_config(config, attn_implementation="eager")
+    if checkpoint:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    words = WordBatches(batch, LENGTH, VOCABULARY, seed)
+
+    def make_batch(step):
+        tokens = words(step)
+        random = torch.Generator().manual_seed(seed * 1_000_003 + step + 1)
+        masked = torch.rand(tokens.shape, generator=random) < 0.15
+        return tokens.masked_fill(masked, MASK), tokens.masked_fill(~masked, -100)
+
+    def loss(data):
+        tokens, labels = data
+        return model(input_ids=tokens, attention_mask=torch.ones_like(tokens), labels=labels).loss
+
+    return Workload(model, optimizer, make_batch, loss)

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What Pleat costs when it compresses nothing: PLEAT_CONF=bits:off against stock.
+
+Step time of a model in pairs of fresh processes, and two tiny costs: an allocation with its free, and a
+saved tensor (pack and unpack), each as the difference between Pleat and stock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+import harness
+from harness import Problem, Row
+from models import MODELS
+from pleat_counters import hook_ns
+
+OFF = Row("pleat bits:off", "bits:off")
+STOCK = Row("stock")
+
+
+def micro(row: Row, library) -> dict:
+    """The figures of one fresh run of micro.py."""
+    done = subprocess.run(
+        [sys.executable, str(harness.BENCH / "micro.py")],
+        env=harness.environment(row, library, threads=1),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise Problem(f"micro.py failed under {row.name}: " + " | ".join(done.stderr.strip().splitlines()[-3:]))
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def micro_table(stock: list[dict], other: list[dict]) -> str:
+    """Medians over runs, and the median of the paired differences."""
+
+    def line(name: str, of) -> list[str]:
+        differences = [of(b) - of(a) for a, b in zip(stock, other)]
+        medians = [statistics.median(of(run) for run in runs) for runs in (stock, other)]
+        return [name, *(f"{m:.0f}" for m in medians), f"{statistics.median(differences):+.0f}"]
+
+    lines = [line("saved tensor (pack + unpack)", lambda run: run["saved_tensor_ns"])]
+    for size in stock[0]["allocation_ns"]:
+        name = f"allocate + free {int(size) >> 10} KiB"
+        lines.append(line(name, lambda run, size=size: run["allocation_ns"][size]))
+    return harness.table(["ns", "stock", "bits:off", "difference"], lines)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="examples:\n  python tools/bench/overhead.py\n  python tools/bench/overhead.py --model gcn,bert --repeat 7 --json off.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", default="chargpt", help="one or several with commas (default: chargpt)")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=5, metavar="R", help="pairs (default 5)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--lib", metavar="FILE", help="libpleat.so; default: build/lib/libpleat.so")
+    parser.add_argument("--json", metavar="FILE")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    names = [n.strip() for n in arguments.model.split(",") if n.strip()]
+    for name in names:
+        if name not in MODELS:
+            raise Problem(f"--model: no model named {name!r}; there are {', '.join(MODELS)}")
+    if arguments.repeat < 1 or arguments.steps < 2:
+        raise Problem("--repeat must be at least 1, --steps at least 2")
+    library = harness.find_library(arguments.lib)
+    if library is None:
+        raise Problem(f"no libpleat.so: {harness.REMEDY}")
+    content = {"machine": harness.machine(), "arguments": vars(arguments), "models": {}}
+    harness.write_json(arguments.json, content)
+
+    micros: dict[str, list[dict]] = {STOCK.name: [], OFF.name: []}
+    for repeat in range(arguments.repeat):
+        for row in harness.in_turn([STOCK, OFF], repeat):
+            harness.progress(f"micro: repeat {repeat + 1} of {arguments.repeat}, {row.name}")
+            micros[row.name].append(micro(row, library))
+    harness.progress("")
+    print(micro_table(micros[STOCK.name], micros[OFF.name]), end="\n\n", flush=True)
+    content["micro"] = micros
+
+    lines = []
+    for name in names:
+        runs: dict[str, list[dict]] = {STOCK.name: [], OFF.name: []}
+        options = ["--model", name, "--steps", str(arguments.steps)]
+        if arguments.batch:
+            options += ["--batch", str(arguments.batch)]
+        for repeat in range(arguments.repeat):
+            for row in harness.in_turn([STOCK, OFF], repeat):
+                harness.progress(f"{name}: repeat {repeat + 1} of {arguments.repeat}, {row.name}")
+                runs[row.name].append(harness.train(row, options, library, arguments.threads))
+        harness.progress("")
+        p = harness.paired(runs[STOCK.name], runs[OFF.name])
+        stock_ms = statistics.median(r["median_step_seconds"] for r in runs[STOCK.name]) * 1000
+        hook = hook_ns(runs[OFF.name][-1])
+        lines.append(
+            [
+                name,
+                f"{stock_ms:.0f}",
+                f"{p.step_seconds * 1000:.0f}",
+                f"{p.step_loss_percent:+.1f}",
+                f"{p.step_loss_spread:.0f}",
+                f"{p.step_cpu_loss_percent:+.1f}",
+                f"{p.peak_ratio:.2f}x",
+                f"{hook:.0f}" if hook is not None else "-",
+            ]
+        )
+        content["models"][name] = {"paired": vars(p), "runs": runs}
+        harness.write_json(arguments.json, content)
+    columns = ["model", "stock ms", "off ms", "time %", "spread", "cpu %", "peak ratio", "hook ns"]
+    print(harness.table(columns, lines))
+    return 0
+
+
+if __name__ == "__main__":
+    harness.run_main(main)

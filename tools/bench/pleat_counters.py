@@ -1,0 +1,54 @@
+"""Reads Pleat's own counters (the JSON of pleat_stats_json) that train.py put into a result.
+
+Counters run over the whole process; what is missing (another version of Pleat) is left out of the words.
+"""
+
+from __future__ import annotations
+
+
+def counter(result: dict, path: str) -> float | None:
+    """The number at a dotted path ("records.source_bytes"), None where there is none."""
+    value = result.get("pleat")
+    for key in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value if isinstance(value, (int, float)) else None
+
+
+def bytes_per_step(result: dict) -> tuple[float, float] | None:
+    """What was compressed in a step: (bytes of the saved storages, bytes of their payloads)."""
+    saved, payload = counter(result, "records.source_bytes"), counter(result, "records.payload_bytes")
+    steps = counter(result, "records.backward_passes") or result.get("steps")
+    return (saved / steps, payload / steps) if saved and payload and steps else None
+
+
+def hook_ns(result: dict) -> float | None:
+    """Nanoseconds of one hook call, from Pleat's own samples."""
+    total, samples = counter(result, "time.hook_ns_sampled"), counter(result, "time.hook_samples")
+    return total / samples if total is not None and samples else None
+
+
+def codec_share(result: dict) -> float | None:
+    """Time in encode and decode as a part of the wall time of all steps."""
+    encode, decode = counter(result, "time.encode_ns"), counter(result, "time.decode_ns")
+    seconds = sum(result.get("step_seconds", ()))
+    if encode is None or decode is None or not seconds:
+        return None
+    return (encode + decode) / 1e9 / seconds
+
+
+def summary(result: dict) -> str:
+    """One line: saved -> payload bytes of a step, cost of a hook call, the codec's share; "" if nothing."""
+    words = []
+    moved = bytes_per_step(result)
+    if moved:
+        saved, payload = moved
+        words.append(f"a step saves {saved / 1e6:.0f} MB -> {payload / 1e6:.0f} MB ({saved / payload:.2f}x)")
+    if moved and counter(result, "records.encoded") and result.get("steps"):
+        words.append(f"{counter(result, 'records.encoded') / result['steps']:.0f} tensors a step")
+    if hook_ns(result) is not None:
+        words.append(f"{hook_ns(result):.0f} ns a hook call")
+    if codec_share(result) is not None:
+        words.append(f"codec {codec_share(result) * 100:.1f} % of the steps' time")
+    return ", ".join(words)

@@ -1,0 +1,325 @@
+#include "doctor.h"
+
+#include <fmt/color.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "installation.h"
+#include "python_torch.h"
+#include "torch_bridge/options.h"
+
+namespace pleat::cli {
+namespace fs = std::filesystem;
+namespace {
+
+enum class Status {
+  kGood,
+  kNote,    // worth knowing, works all the same
+  kBroken,  // `pleat run` would run the program without Pleat, or not at all
+};
+
+struct Check {
+  Status status;
+  std::string name;
+  std::string finding;
+  std::string remedy;  // for anything not good
+};
+
+struct Diagnosis {
+  Installation installation;
+  PythonTorch torch;
+  bridge::Options options;
+  std::vector<Check> checks;
+  std::string verdict;
+  bool works = true;
+
+  void add(Status status, std::string name, std::string finding, std::string remedy = {}) {
+    works = works && status != Status::kBroken;
+    checks.push_back({status, std::move(name), std::move(finding), std::move(remedy)});
+  }
+};
+
+// --- the checks, in the order they are printed ------------------------------------------------
+
+void check_library(Diagnosis& diagnosis) {
+  const fs::path& library = diagnosis.installation.library;
+  if (library.empty())
+    diagnosis.add(Status::kBroken, "library", missing_library_message(diagnosis.installation));
+  else if (!fits_preload(library))
+    diagnosis.add(Status::kBroken, "library", library.string(),
+                  "LD_PRELOAD cannot hold a path with a space or a colon; set PLEAT_LIB_DIR to a "
+                  "link without one");
+  else
+    diagnosis.add(Status::kGood, "library", library.string());
+}
+
+void check_bridges(Diagnosis& diagnosis) {
+  const Installation& installation = diagnosis.installation;
+  if (installation.library.empty()) return;
+  if (installation.bridges.empty()) {
+    diagnosis.add(Status::kBroken, "bridges", missing_bridges_message(installation));
+    return;
+  }
+  std::vector<std::string> releases;
+  for (const TorchRelease release : installation.bridges) releases.push_back(to_string(release));
+  diagnosis.add(Status::kGood, "bridges", fmt::format("for torch {}", fmt::join(releases, ", ")));
+}
+
+void check_torch(Diagnosis& diagnosis) {
+  const PythonTorch& torch = diagnosis.torch;
+  if (!torch.python_runs) {
+    diagnosis.add(Status::kBroken, "python", torch.python + " does not run",
+                  "name an interpreter with --python, or activate the environment that has torch");
+    return;
+  }
+  diagnosis.add(Status::kGood, "python", torch.python + " " + torch.python_version);
+  if (torch.folder.empty()) {
+    diagnosis.add(Status::kBroken, "torch", torch.python + " has no torch",
+                  "name the interpreter that has it with --python");
+    return;
+  }
+  const std::optional<TorchRelease> release = parse_release(torch.version);
+  if (!release) {
+    diagnosis.add(Status::kBroken, "torch", torch.folder.string(),
+                  "its version.py names no version; a torch built in place is not supported");
+    return;
+  }
+  diagnosis.add(Status::kGood, "torch",
+                fmt::format("{} in {}", torch.version, torch.folder.string()));
+  const std::vector<TorchRelease>& bridges = diagnosis.installation.bridges;
+  if (bridges.empty()) return;
+  if (std::find(bridges.begin(), bridges.end(), *release) != bridges.end())
+    diagnosis.add(Status::kGood, "fit", bridge_file_name(*release));
+  else
+    diagnosis.add(Status::kBroken, "fit",
+                  fmt::format("no bridge for torch {}", to_string(*release)),
+                  "run `pip install --no-build-isolation .` in Pleat's sources with this "
+                  "interpreter, or use a torch that a bridge fits");
+}
+
+void check_switches(Diagnosis& diagnosis) {
+  const std::string disable = variable("PLEAT_DISABLE");
+  if (!disable.empty() && disable != "0")
+    diagnosis.add(Status::kBroken, "switch", "PLEAT_DISABLE=" + disable, "unset PLEAT_DISABLE");
+  if (const std::string named = variable("PLEAT_BRIDGE"); !named.empty()) {
+    std::error_code error;
+    const bool there = fs::exists(named, error);
+    diagnosis.add(there ? Status::kNote : Status::kBroken, "switch", "PLEAT_BRIDGE=" + named,
+                  there ? "this bridge is used whatever torch is loaded; meant for development"
+                        : "no such file; unset PLEAT_BRIDGE");
+  }
+}
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::ifstream stream(path);
+  std::getline(stream, line);
+  return line;
+}
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+std::string huge_pages() {
+  const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  const std::size_t open = line.find('[');
+  const std::size_t close = line.find(']');
+  return open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1)
+                                                    : "unknown";
+}
+
+// 0: no limit.
+std::uint64_t address_space_limit() {
+  rlimit limit{};
+  const bool limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? limit.rlim_cur : 0;
+}
+
+void check_machine(Diagnosis& diagnosis) {
+  if (has_avx512() || has_avx2())
+    diagnosis.add(Status::kGood, "processor", has_avx512() ? "AVX-512" : "AVX2");
+  else
+    diagnosis.add(Status::kNote, "processor", "neither AVX2 nor AVX-512",
+                  "works, but compression takes a larger share of each step");
+  const std::string pages = huge_pages();
+  if (pages == "never")
+    diagnosis.add(Status::kNote, "huge pages", pages,
+                  "works; `madvise` would save page faults on large blocks");
+  else
+    diagnosis.add(Status::kGood, "huge pages", pages);
+  if (const std::uint64_t limit = address_space_limit(); limit == 0)
+    diagnosis.add(Status::kGood, "address space", "no limit");
+  else
+    diagnosis.add(Status::kNote, "address space", fmt::format("limited to {} MiB", limit >> 20),
+                  "the limit (ulimit -v) is respected, and counts reserved memory too");
+}
+
+void check_preload(Diagnosis& diagnosis) {
+  const std::vector<std::string> entries = preload_entries(variable("LD_PRELOAD"));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string& entry = entries[i];
+    const std::string name = fs::path(entry).filename().string();
+    std::error_code error;
+    if (name == "libpleat.so") {
+      const fs::path& ours = diagnosis.installation.library;
+      const bool same = fs::equivalent(entry, ours, error) && !error;
+      diagnosis.add(same ? Status::kGood : Status::kNote, "LD_PRELOAD", entry,
+                    same ? "" : "another libpleat.so; `pleat run` puts its own in its place");
+    } else if (is_sanitizer_runtime(entry)) {
+      diagnosis.add(i == 0 ? Status::kGood : Status::kNote, "LD_PRELOAD", entry,
+                    i == 0 ? "" : "must come first; `pleat run` puts it there");
+    } else if (entry.find('/') != std::string::npos && !fs::exists(entry, error)) {
+      diagnosis.add(Status::kNote, "LD_PRELOAD", entry, "no such file; the loader will complain");
+    } else {
+      diagnosis.add(Status::kGood, "LD_PRELOAD",
+                    entry + (name.find("malloc") != std::string::npos
+                                 ? " (serves what Pleat's pool leaves to malloc)"
+                                 : " (kept)"));
+    }
+  }
+}
+
+void check_library_path(Diagnosis& diagnosis) {
+  std::string folders = variable("LD_LIBRARY_PATH");
+  std::replace(folders.begin(), folders.end(), ':', '\n');
+  std::istringstream lines(folders);
+  for (std::string folder; std::getline(lines, folder);) {
+    std::error_code error;
+    const fs::path path = fs::path(folder).lexically_normal();
+    const fs::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
+    if (last == "stubs" &&
+        (fs::exists(path / "libcuda.so", error) || fs::exists(path / "libcuda.so.1", error)))
+      diagnosis.add(Status::kNote, "LD_LIBRARY_PATH", folder,
+                    "holds the stub libcuda, which answers error 34 to every call; take it out");
+  }
+}
+
+void check_options(Diagnosis& diagnosis, const Settings& settings) {
+  std::vector<std::string> problems;
+  bridge::parse_options(merge_conf(variable("PLEAT_CONF"), settings), diagnosis.options, problems);
+  for (std::string& problem : problems) {
+    constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
+    if (problem.starts_with(kPrefix)) problem.erase(0, kPrefix.size());
+    diagnosis.add(Status::kNote, "PLEAT_CONF", problem);
+  }
+}
+
+std::string verdict(const Diagnosis& diagnosis) {
+  if (!diagnosis.works) {
+    const bool starts =
+        !diagnosis.installation.library.empty() && fits_preload(diagnosis.installation.library);
+    return starts ? "`pleat run` would start the program, but without Pleat"
+                  : "`pleat run` would refuse to start";
+  }
+  const std::string bits = bridge::option_value(diagnosis.options, "bits");
+  const std::string effect = diagnosis.options.mode == bridge::Mode::kOff
+                                 ? "compress nothing (bits:off)"
+                             : diagnosis.options.mode == bridge::Mode::kLossless
+                                 ? "compress saved tensors without loss"
+                                 : "compress saved tensors to " + bits + " bits an element";
+  return fmt::format("`pleat run -- {} ...` would {} (torch {})", diagnosis.torch.python, effect,
+                     diagnosis.torch.version);
+}
+
+Diagnosis diagnose(const std::string& python, const Settings& settings) {
+  Diagnosis diagnosis;
+  diagnosis.installation = find_installation();
+  diagnosis.torch = find_python_torch(python);
+  check_library(diagnosis);
+  check_bridges(diagnosis);
+  check_torch(diagnosis);
+  check_switches(diagnosis);
+  check_machine(diagnosis);
+  check_preload(diagnosis);
+  check_library_path(diagnosis);
+  check_options(diagnosis, settings);
+  diagnosis.verdict = verdict(diagnosis);
+  return diagnosis;
+}
+
+// --- output -----------------------------------------------------------------------------------
+
+constexpr const char* name_of(Status status) {
+  switch (status) {
+    case Status::kGood:
+      return "ok";
+    case Status::kNote:
+      return "note";
+    case Status::kBroken:
+      return "broken";
+  }
+  return "";
+}
+
+void print_text(const Diagnosis& diagnosis) {
+  fmt::print("pleat {}\n\n", PLEAT_VERSION);
+  for (const Check& check : diagnosis.checks) {
+    fmt::print("  {:<7} {:<15} {}\n", name_of(check.status), check.name, check.finding);
+    if (!check.remedy.empty()) fmt::print("  {:<7} {:<15} -> {}\n", "", "", check.remedy);
+  }
+  fmt::print("\n  {:<10} {:<12} {:<12} {}\n", "option", "in force", "default", "allowed");
+  for (const bridge::OptionRow& row : bridge::option_table())
+    fmt::print("  {:<10} {:<12} {:<12} {}\n  {:<10} {}\n", row.key,
+               bridge::option_value(diagnosis.options, row.key), row.default_value, row.allowed, "",
+               row.help);
+  fmt::print("\n{}\n", diagnosis.verdict);
+}
+
+void print_json(const Diagnosis& diagnosis) {
+  using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Json json;
+  json["ok"] = diagnosis.works;
+  json["verdict"] = diagnosis.verdict;
+  json["version"] = PLEAT_VERSION;
+  json["library"] = or_null(diagnosis.installation.library.string());
+  json["bridges"] = Json::array();
+  for (const TorchRelease release : diagnosis.installation.bridges)
+    json["bridges"].push_back(to_string(release));
+  json["python"] = or_null(diagnosis.torch.python_runs ? diagnosis.torch.python : "");
+  json["torch"] = or_null(diagnosis.torch.version);
+  json["torch_folder"] = or_null(diagnosis.torch.folder.string());
+  json["cpu"] = {{"avx2", has_avx2()}, {"avx512", has_avx512()}};
+  json["transparent_huge_pages"] = huge_pages();
+  const std::uint64_t limit = address_space_limit();
+  json["address_space_limit_bytes"] = limit == 0 ? Json() : Json(limit);
+  json["checks"] = Json::array();
+  for (const Check& check : diagnosis.checks)
+    json["checks"].push_back({{"status", name_of(check.status)},
+                              {"name", check.name},
+                              {"finding", check.finding},
+                              {"remedy", or_null(check.remedy)}});
+  json["options"] = Json::array();
+  for (const bridge::OptionRow& row : bridge::option_table())
+    json["options"].push_back({{"key", row.key},
+                               {"value", bridge::option_value(diagnosis.options, row.key)},
+                               {"default", row.default_value},
+                               {"allowed", row.allowed},
+                               {"help", row.help}});
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int doctor(const std::string& python, const Settings& settings, bool as_json) {
+  const Diagnosis diagnosis = diagnose(python, settings);
+  if (as_json)
+    print_json(diagnosis);
+  else
+    print_text(diagnosis);
+  return diagnosis.works ? 0 : 1;
+}
+
+}  // namespace pleat::cli

@@ -1,0 +1,15 @@
+// `pleat doctor`: says whether `pleat run` would work here and now, and if not, what to do.
+#pragma once
+
+#include <string>
+
+#include "environment.h"
+
+namespace pleat::cli {
+
+// Prints to stdout; 0: it would work, 1: it would not.
+//   python    the interpreter to look at; empty: the one in PATH
+//   settings  options given as flags, on top of PLEAT_CONF
+int doctor(const std::string& python, const Settings& settings, bool as_json);
+
+}  // namespace pleat::cli

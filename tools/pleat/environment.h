@@ -1,0 +1,37 @@
+// The environment a program is started with: LD_PRELOAD and PLEAT_CONF, merged with what is there.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pleat::cli {
+
+// Options given as flags: key of the option table and value, in the order given.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// The value of a variable, or "" if there is none.
+[[nodiscard]] std::string variable(const char* name);
+
+// Entries of an LD_PRELOAD value (spaces and colons separate), in order.
+[[nodiscard]] std::vector<std::string> preload_entries(std::string_view value);
+
+// Runtimes that refuse to start unless they come first.
+[[nodiscard]] bool is_sanitizer_runtime(std::string_view entry);
+
+// `existing` with `library` in front (behind sanitizer runtimes) and without second mentions.
+[[nodiscard]] std::string merge_preload(std::string_view existing,
+                                        const std::filesystem::path& library);
+
+// False for a path that LD_PRELOAD cannot hold, because a separator is part of it.
+[[nodiscard]] bool fits_preload(const std::filesystem::path& library);
+
+// `existing` (PLEAT_CONF) with `settings` in place of its own values for the same keys.
+[[nodiscard]] std::string merge_conf(std::string_view existing, const Settings& settings);
+
+// `text` as one word of a POSIX shell.
+[[nodiscard]] std::string shell_quoted(std::string_view text);
+
+}  // namespace pleat::cli

@@ -1,0 +1,180 @@
+// The `pleat` command: starts programs under libpleat.so and says whether that would work.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "doctor.h"
+#include "environment.h"
+#include "installation.h"
+#include "torch_bridge/options.h"
+
+namespace pleat::cli {
+namespace {
+
+// Exit codes of env(1) and its kin; everything else is the program's own.
+constexpr int kTrouble = 1;
+constexpr int kUsage = 2;
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
+constexpr const char* kRunExamples = R"text(Examples:
+  pleat run -- python train.py
+  pleat run --bits 2.5 --verbose 1 -- python train.py --epochs 3
+  pleat run -- torchrun --nproc-per-node 8 train.py
+  PLEAT_CONF=bits:lossless pleat run -- ./libtorch_program)text";
+constexpr const char* kEnvExamples = R"text(Examples:
+  eval "$(pleat env)"                     in a job script, before the program starts
+  srun --export=ALL bash -c 'eval "$(pleat env --bits 4)"; exec python train.py')text";
+constexpr const char* kDoctorExamples = R"text(Examples:
+  pleat doctor
+  pleat doctor --python ./venv/bin/python --json)text";
+
+template <typename... Arguments>
+int complain(int exit_code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fmt::print(stderr, "pleat: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
+  return exit_code;
+}
+
+// --- options as flags -------------------------------------------------------------------------
+
+std::string flag_name(std::string_view key) {
+  std::string name = "--" + std::string(key);
+  std::replace(name.begin() + 2, name.end(), '_', '-');
+  return name;
+}
+
+// One flag per row of the option table, each checked by the parser of PLEAT_CONF.
+void add_option_flags(CLI::App& command, Settings& settings) {
+  for (const bridge::OptionRow& row : bridge::option_table()) {
+    const auto take = [&settings, &row](const std::string& value) {
+      bridge::Options options;
+      std::vector<std::string> problems;
+      bridge::parse_options(std::string(row.key) + ":" + value, options, problems);
+      if (!problems.empty() || value.find(',') != std::string::npos)
+        throw CLI::ValidationError(flag_name(row.key),
+                                   fmt::format("'{}': allowed are {}", value, row.allowed));
+      settings.emplace_back(row.key, value);
+    };
+    command
+        .add_option_function<std::string>(flag_name(row.key), take,
+                                          fmt::format("{} [{}]", row.help, row.default_value))
+        ->type_name(std::string(row.allowed))
+        ->trigger_on_parse();
+  }
+}
+
+// --- run, env ---------------------------------------------------------------------------------
+
+struct Launch {
+  std::string preload;
+  std::string conf;  // empty: none set
+};
+
+// Fills `launch`; an exit code other than 0 is final, and the reason is on stderr.
+int prepare(const Settings& settings, Launch& launch) {
+  const Installation installation = find_installation();
+  if (installation.library.empty())
+    return complain(kTrouble, "{}", missing_library_message(installation));
+  if (!fits_preload(installation.library))
+    return complain(kTrouble,
+                    "LD_PRELOAD cannot hold {}, which has a space or a colon; set "
+                    "PLEAT_LIB_DIR to a link without one",
+                    installation.library.string());
+  if (installation.bridges.empty() && variable("PLEAT_BRIDGE").empty())
+    complain(0, "{}; the program runs without Pleat", missing_bridges_message(installation));
+  launch.preload = merge_preload(variable("LD_PRELOAD"), installation.library);
+  launch.conf = merge_conf(variable("PLEAT_CONF"), settings);
+  return 0;
+}
+
+int run(const Settings& settings, char** command) {
+  Launch launch;
+  if (const int code = prepare(settings, launch); code != 0) return code;
+  ::setenv("LD_PRELOAD", launch.preload.c_str(), 1);
+  if (!launch.conf.empty()) ::setenv("PLEAT_CONF", launch.conf.c_str(), 1);
+  ::execvp(command[0], command);
+  const int error = errno;
+  return complain(error == ENOENT ? kNotFound : kNotExecutable, "{}: {}", command[0],
+                  std::strerror(error));
+}
+
+int print_env(const Settings& settings) {
+  Launch launch;
+  if (const int code = prepare(settings, launch); code != 0) return code;
+  fmt::print("export LD_PRELOAD={}\n", shell_quoted(launch.preload));
+  if (!launch.conf.empty()) fmt::print("export PLEAT_CONF={}\n", shell_quoted(launch.conf));
+  return 0;
+}
+
+// --- command line -----------------------------------------------------------------------------
+
+// Where the program to run begins in `pleat run [options] [--] CMD ...`: everything from there on
+// is the program's, "--" and flags of our names included. `argc` if there is none.
+int command_start(const CLI::App& run, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--" || !word.starts_with('-')) return i;
+    const CLI::Option* const option = run.get_option_no_throw(std::string(word));
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;  // its value
+  }
+  return argc;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains PyTorch programs in a fraction of their memory, with no change to them.",
+               "pleat");
+  app.set_version_flag("--version", "pleat " PLEAT_VERSION);
+  app.require_subcommand(1);
+  app.footer(kRunExamples);
+
+  Settings settings;
+  CLI::App& run_command = *app.add_subcommand(
+      "run", "Run a program under Pleat, in this very process: pleat run [OPTIONS] [--] CMD ...");
+  add_option_flags(run_command, settings);
+  run_command.footer(kRunExamples);
+
+  CLI::App& env_command = *app.add_subcommand("env", "Print the variables `run` would set");
+  add_option_flags(env_command, settings);
+  env_command.footer(kEnvExamples);
+
+  std::string python;
+  bool as_json = false;
+  CLI::App& doctor_command = *app.add_subcommand("doctor", "Say whether `run` would work, and why");
+  doctor_command.add_option("--python", python, "interpreter to look at [python in PATH]");
+  doctor_command.add_flag("--json", as_json, "machine-readable");
+  add_option_flags(doctor_command, settings);
+  doctor_command.footer(kDoctorExamples);
+
+  const bool is_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
+  const int own_words = is_run ? command_start(run_command, argc, argv) : argc;
+  try {
+    app.parse(own_words, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return complain(kUsage, "{}; see `pleat --help`", error.what());
+  }
+  if (env_command.parsed()) return print_env(settings);
+  if (doctor_command.parsed()) return doctor(python, settings, as_json);
+
+  char** command = argv + own_words;
+  if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;
+  if (*command == nullptr) {
+    complain(kUsage, "run: no program given");
+    std::fputs(run_command.help("pleat").c_str(), stderr);
+    return kUsage;
+  }
+  return run(settings, command);
+}
+
+}  // namespace
+}  // namespace pleat::cli
+
+int main(int argc, char** argv) {
+  return pleat::cli::main(argc, argv);
+}

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian or Ubuntu machine ready and builds Pleat: system packages where missing,
+# build/venv with PyTorch, build/bin/pleat, build/lib/libpleat.so and the bridges beside it.
+# A second run finds nothing to do and says so within seconds.
+#
+#   tools/setup.sh [demo] [test] [bench] [next]
+#
+#   demo   and what the demo draws with
+#   test   and what the tests need
+#   bench  and the models of the benchmarks
+#   next   and build/venv-next with the newest PyTorch, and a bridge for it
+#
+#   PLEAT_TORCH_VERSION  MAJOR.MINOR of the PyTorch in build/venv (default 2.11)
+#   PLEAT_BUILD_DIR      build folder (default build/ of the repository)
+#   PLEAT_CMAKE_ARGS     more arguments for CMake
+set -euo pipefail
+
+readonly root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly build=${PLEAT_BUILD_DIR:-$root/build}
+readonly torch_version=${PLEAT_TORCH_VERSION:-2.11}
+readonly next_torch_version=2.15
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+# --- system packages ------------------------------------------------------------------------------
+
+# Asks for what is used, not for package names: a compiler or CMake of the user's own is as good.
+missing_packages() {
+  local package probe
+  while read -r package probe; do
+    case $probe in
+      /*) [ -e "$probe" ] ;;
+      python:*) python3 -c "${probe#python:}" ;;
+      *) command -v "$probe" ;;
+    esac >/dev/null 2>&1 || printf '%s ' "$package"
+  done <<'LIST'
+g++ g++
+cmake cmake
+ninja-build ninja
+ccache ccache
+python3 python3
+python3-venv python:import ensurepip, venv
+python3-dev python:import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")
+libgtest-dev /usr/include/gtest/gtest.h
+libbenchmark-dev /usr/include/benchmark/benchmark.h
+libcli11-dev /usr/include/CLI/CLI.hpp
+libfmt-dev /usr/include/fmt/format.h
+nlohmann-json3-dev /usr/include/nlohmann/json.hpp
+libsimde-dev /usr/include/simde/simde-common.h
+LIST
+}
+
+install_system_packages() {
+  local missing as_root=()
+  missing=$(missing_packages)
+  [ -n "$missing" ] || return 0
+  command -v apt-get >/dev/null || fail "please install: $missing"
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || fail "no sudo here; as root: apt-get install $missing"
+    as_root=(sudo)
+  fi
+  say "installing $missing"
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -q
+  # shellcheck disable=SC2086
+  "${as_root[@]}" apt-get install -q -y --no-install-recommends $missing
+}
+
+# --- Python environments --------------------------------------------------------------------------
+
+# The requirements of a group, one a line, for torch $2.
+requirements() {
+  local group=$1 torch=$2
+  case $group in
+    core) printf '%s\n' "torch==$torch.*" numpy ;;
+    demo) printf '%s\n' matplotlib plotly ;;
+    test) printf '%s\n' numpy pytest expecttest psutil ;;
+    # torchvision 0.(15+n) is the one for torch 2.n
+    bench) printf '%s\n' transformers "torchvision==0.$((${torch#*.} + 15)).*" torch_geometric \
+             matplotlib scikit-learn psutil ;;
+    next) printf '%s\n' "torch==$torch.*" numpy expecttest pytest psutil ;;
+    *) fail "unknown group '$group': demo, test, bench or next" ;;
+  esac
+}
+
+# Brings environment $1 to torch $2 and the groups $3... A stamp per group says what pip has done.
+install_python_packages() {
+  local environment=$1 torch=$2 group wanted stamp new=() changed=()
+  shift 2
+  if [ ! -x "$environment/bin/python" ] || ! "$environment/bin/python" -c '' 2>/dev/null; then
+    say "creating $environment"
+    python3 -m venv --clear "$environment"
+  fi
+  for group in "$@"; do
+    wanted=$(requirements "$group" "$torch")
+    stamp=$environment/.pleat-$group
+    [ -e "$stamp" ] && [ "$(<"$stamp")" = "$wanted" ] && continue
+    changed+=("$group")
+    mapfile -t -O "${#new[@]}" new <<<"$wanted"
+  done
+  [ ${#new[@]} -gt 0 ] || return 0
+  # Always with torch among them, so that no other package moves it to another version.
+  say "installing into $environment: ${new[*]}"
+  "$environment/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+    "torch==$torch.*" "${new[@]}"
+  for group in "${changed[@]}"; do
+    requirements "$group" "$torch" >"$environment/.pleat-$group"
+  done
+}
+
+# --- build ----------------------------------------------------------------------------------------
+
+# A cache that another checkout, build folder or generator has left is of no use.
+drop_foreign_cache() {
+  local cache=$build/CMakeCache.txt generator=$1 value
+  [ -e "$cache" ] || return 0
+  for value in "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "CMAKE_CACHEFILE_DIR:INTERNAL=$build" \
+               "CMAKE_GENERATOR:INTERNAL=$generator"; do
+    grep -qxF "$value" "$cache" && continue
+    say "starting a fresh CMake cache in $build"
+    rm -rf "$cache" "$build/CMakeFiles" "$build/.pleat-configured"
+    return 0
+  done
+}
+
+build_pleat() {
+  local generator="Unix Makefiles" arguments stamp=$build/.pleat-configured
+  command -v ninja >/dev/null && generator=Ninja
+  mkdir -p "$build"
+  drop_foreign_cache "$generator"
+  arguments=(-G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPLEAT_PYTHON=$build/venv/bin/python")
+  [ -e "$build/venv-next/.pleat-next" ] &&
+    arguments+=("-DPLEAT_EXTRA_TORCH_PYTHONS=$build/venv-next/bin/python")
+  # shellcheck disable=SC2206
+  arguments+=(${PLEAT_CMAKE_ARGS:-})
+  # What the configuration depends on besides CMake's own files: its arguments, and which torch.
+  local wanted
+  wanted=$(printf '%s\n' "${arguments[@]}"; cat "$build"/venv*/.pleat-core "$build"/venv*/.pleat-next 2>/dev/null || true)
+  if [ ! -e "$stamp" ] || [ "$(<"$stamp")" != "$wanted" ]; then
+    rm -f "$stamp"
+    say "configuring $build"
+    cmake -S "$root" -B "$build" "${arguments[@]}"
+    printf '%s\n' "$wanted" >"$stamp"
+  fi
+  cmake --build "$build" --parallel "$(nproc)"
+}
+
+main() {
+  local group groups=(core) with_next=false
+  for group in "$@"; do
+    case $group in
+      -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; return ;;
+    esac
+    requirements "$group" "$torch_version" >/dev/null
+    if [ "$group" = next ]; then with_next=true; else groups+=("$group"); fi
+  done
+  install_system_packages
+  mkdir -p "$build"
+  install_python_packages "$build/venv" "$torch_version" "${groups[@]}"
+  $with_next && install_python_packages "$build/venv-next" "$next_torch_version" next
+  build_pleat
+  say "ready: $build/bin/pleat, $build/lib/libpleat.so, $build/venv/bin/python"
+}
+
+main "$@"

@@ -1,0 +1,291 @@
+#include "torch_bridge/codec_adapter.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::ByteRange;
+using allocator::CodecStatus;
+using allocator::EncodeRequest;
+using compress::CodecSpec;
+using compress::ElementType;
+using compress::Span;
+using compress::Status;
+
+// Front of a payload that holds several spans. One span that covers the whole block has none.
+struct TableHeader {
+  std::uint64_t magic;
+  std::uint64_t count;
+};
+struct TableEntry {
+  std::uint64_t begin, end;            // bytes of the block
+  std::uint64_t offset, payload_bytes; // within the payload
+};
+constexpr std::uint64_t kTableMagic = 0x3153'4e41'5053'4c50ULL;  // not a span payload's magic
+constexpr std::size_t kAlign = 64;
+constexpr std::uint64_t kMostSpans = 1u << 20;
+
+constexpr std::size_t align_up(std::size_t n) noexcept { return (n + kAlign - 1) & ~(kAlign - 1); }
+
+constexpr std::size_t table_bytes(std::size_t count) noexcept {
+  return align_up(sizeof(TableHeader) + count * sizeof(TableEntry));
+}
+
+bool covers_all(const EncodeRequest& r) noexcept {
+  return r.range_count == 1 && r.ranges[0].begin == 0 && r.ranges[0].end == r.source_bytes;
+}
+
+Span span_of(const EncodeRequest& r, const ByteRange& range, ElementType type) noexcept {
+  return {static_cast<const std::byte*>(r.source) + range.begin,
+          (range.end - range.begin) / compress::element_size(type), type};
+}
+
+// True if a handful of groups spread over the span hold at most two bit patterns each: worth trying
+// the exact one-bit form. Wrong guesses cost time or memory, never exactness.
+template <class Word>
+bool looks_two_valued(const Word* data, std::size_t elements) noexcept {
+  constexpr std::size_t kProbes = 8;
+  constexpr std::size_t kProbeElements = 64;
+  for (std::size_t probe = 0; probe < kProbes; ++probe) {
+    const std::size_t begin = elements / kProbes * probe;
+    const std::size_t end = std::min(elements, begin + kProbeElements);
+    Word a = data[begin];
+    Word b = a;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (data[i] == a || data[i] == b) {
+        continue;
+      }
+      if (a != b) {
+        return false;
+      }
+      b = data[i];
+    }
+  }
+  return true;
+}
+
+bool looks_two_valued(const Span& span) noexcept {
+  if (span.elements == 0) {
+    return false;
+  }
+  if (span.type == ElementType::kFloat32) {
+    return looks_two_valued(static_cast<const std::uint32_t*>(span.data), span.elements);
+  }
+  return looks_two_valued(static_cast<const std::uint16_t*>(span.data), span.elements);
+}
+
+// Room for the exact form of a span if it has a short one; 0 if there is no hope.
+std::size_t exact_room(const Span& span) noexcept {
+  switch (span.type) {
+    case ElementType::kBool:
+      return align_up(span.elements / 8 + 2 * kAlign);
+    case ElementType::kInt64:
+    case ElementType::kInt32:
+      return align_up(span.bytes() / 2 + 2 * kAlign);
+    case ElementType::kFloat32:
+    case ElementType::kBFloat16:
+    case ElementType::kFloat16:
+      // 1 bit per element, 4 to 8 bytes per 256, and the offsets: 1.6 bits of 16 in the worst case.
+      return looks_two_valued(span) ? align_up(span.elements / 4 + 4 * kAlign) : 0;
+    case ElementType::kBytes:
+      return 0;
+  }
+  return 0;
+}
+
+std::size_t span_room(const Span& span, CodecChoice choice, bool copy_raw) noexcept {
+  const CodecSpec spec{choice.bits, false};
+  if (choice.bits != 0 || copy_raw) {
+    return align_up(compress::payload_bound(spec, span.type, span.elements));
+  }
+  return exact_room(span);
+}
+
+void add(compress::SpanStatistics& into, const compress::SpanStatistics& from) noexcept {
+  into.elements += from.elements;
+  into.groups += from.groups;
+  into.constant_groups += from.constant_groups;
+  into.two_valued_groups += from.two_valued_groups;
+  into.escaped_groups += from.escaped_groups;
+  into.elements_at_minimum += from.elements_at_minimum;
+  into.sum_squared_range += from.sum_squared_range;
+  into.energy += from.energy;
+}
+
+void report(const compress::SpanStatistics& from, allocator::CodecStatistics* to) noexcept {
+  if (to == nullptr) {
+    return;
+  }
+  to->elements = from.elements;
+  to->groups = from.groups;
+  to->two_valued_groups = from.two_valued_groups;
+  to->escaped_groups = from.escaped_groups;
+  to->elements_at_minimum = from.elements_at_minimum;
+  to->sum_squared_range = from.sum_squared_range;
+  to->energy = from.energy;
+}
+
+}  // namespace
+
+CodecChoice merge(CodecChoice a, CodecChoice b) noexcept {
+  if (a.type != b.type) {
+    return {ElementType::kBytes, 0};
+  }
+  if (a.bits == 0 || b.bits == 0) {
+    return {a.type, 0};
+  }
+  return {a.type, std::max(a.bits, b.bits)};
+}
+
+std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
+  const CodecChoice choice = CodecChoice::unpack(request.choice);
+  const bool copy_raw = copy_raw_.load(std::memory_order_relaxed);
+  std::size_t total = covers_all(request) ? 0 : table_bytes(request.range_count);
+  for (std::size_t i = 0; i < request.range_count; ++i) {
+    const std::size_t room =
+        span_room(span_of(request, request.ranges[i], choice.type), choice, copy_raw);
+    if (room == 0) {
+      total = 0;
+      break;
+    }
+    total += room;
+  }
+  if (total == 0 || (!copy_raw && total > request.source_bytes - request.source_bytes / 16)) {
+    totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
+    totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
+    return 0;
+  }
+  return total;
+}
+
+CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, std::size_t capacity,
+                                 std::size_t* payload_bytes,
+                                 allocator::CodecStatistics* statistics) noexcept {
+  const CodecChoice choice = CodecChoice::unpack(request.choice);
+  const CodecSpec spec{choice.bits, false};
+  const bool single = covers_all(request);
+  auto* const out = static_cast<std::byte*>(payload);
+  std::size_t used = single ? 0 : table_bytes(request.range_count);
+  compress::SpanStatistics sum;
+  if (!single) {
+    const TableHeader header{kTableMagic, request.range_count};
+    std::memcpy(out, &header, sizeof header);
+  }
+  for (std::size_t i = 0; i < request.range_count; ++i) {
+    const ByteRange& range = request.ranges[i];
+    compress::SpanStatistics seen;
+    const compress::EncodeResult result =
+        compress::encode(span_of(request, range, choice.type), spec, request.nonce + i, out + used,
+                         capacity - used, executor_, &seen);
+    if (result.status != Status::kOk) {
+      totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
+      totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
+      return CodecStatus::kKeepRaw;
+    }
+    if (!single) {
+      const TableEntry entry{range.begin, range.end, used, result.payload_bytes};
+      std::memcpy(out + sizeof(TableHeader) + i * sizeof entry, &entry, sizeof entry);
+    }
+    add(sum, seen);
+    used += i + 1 < request.range_count ? align_up(result.payload_bytes) : result.payload_bytes;
+  }
+  *payload_bytes = used;
+  report(sum, statistics);
+  account(request, choice, used, sum);
+  return CodecStatus::kOk;
+}
+
+CodecStatus CodecAdapter::encode_in_place(const EncodeRequest& request, std::size_t* payload_bytes,
+                                          allocator::CodecStatistics* statistics) noexcept {
+  if (!covers_all(request)) {
+    return CodecStatus::kKeepRaw;  // a table in front would overwrite what is still to be read
+  }
+  const CodecChoice choice = CodecChoice::unpack(request.choice);
+  compress::SpanStatistics seen;
+  const compress::EncodeResult result = compress::encode_in_place(
+      request.source, request.source_bytes,
+      request.source_bytes / compress::element_size(choice.type), choice.type,
+      CodecSpec{choice.bits, false}, request.nonce, executor_, &seen);
+  if (result.status != Status::kOk) {
+    totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
+    totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
+    return CodecStatus::kKeepRaw;
+  }
+  *payload_bytes = result.payload_bytes;
+  report(seen, statistics);
+  account(request, choice, result.payload_bytes, seen);
+  return CodecStatus::kOk;
+}
+
+CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes, void* target,
+                                 std::size_t target_bytes, allocator::StreamId) noexcept {
+  const auto* const in = static_cast<const std::byte*>(payload);
+  auto* const out = static_cast<std::byte*>(target);
+  std::uint64_t magic = 0;
+  if (payload_bytes >= sizeof magic) {
+    std::memcpy(&magic, in, sizeof magic);
+  }
+  if (magic != kTableMagic) {
+    return compress::decode(payload, payload_bytes, target, target_bytes, executor_) == Status::kOk
+               ? CodecStatus::kOk
+               : CodecStatus::kFailed;
+  }
+  TableHeader header{};
+  if (payload_bytes < sizeof header) {
+    return CodecStatus::kFailed;
+  }
+  std::memcpy(&header, in, sizeof header);
+  if (header.count > kMostSpans || table_bytes(header.count) > payload_bytes) {
+    return CodecStatus::kFailed;
+  }
+  std::size_t filled = 0;
+  for (std::size_t i = 0; i < header.count; ++i) {
+    TableEntry e{};
+    std::memcpy(&e, in + sizeof header + i * sizeof e, sizeof e);
+    if (e.begin < filled || e.end < e.begin || e.end > target_bytes || e.offset > payload_bytes ||
+        e.payload_bytes > payload_bytes - e.offset) {
+      return CodecStatus::kFailed;
+    }
+    std::memset(out + filled, 0, e.begin - filled);
+    if (compress::decode(in + e.offset, e.payload_bytes, out + e.begin, e.end - e.begin,
+                         executor_) != Status::kOk) {
+      return CodecStatus::kFailed;
+    }
+    filled = e.end;
+  }
+  std::memset(out + filled, 0, target_bytes - filled);
+  return CodecStatus::kOk;
+}
+
+void CodecAdapter::account(const EncodeRequest& request, CodecChoice choice,
+                           std::size_t payload_bytes,
+                           const compress::SpanStatistics& statistics) noexcept {
+  const auto relaxed = std::memory_order_relaxed;
+  std::size_t covered = 0;
+  for (std::size_t i = 0; i < request.range_count; ++i) {
+    covered += request.ranges[i].end - request.ranges[i].begin;
+  }
+  const std::uint64_t elements = covered / compress::element_size(choice.type);
+  CodecTotals::Class* into = &totals_.raw;
+  if (choice.bits != 0) {
+    into = choice.type == ElementType::kFloat32 ? &totals_.lossy_fp32 : &totals_.lossy_16bit;
+    totals_.bits_weighted_elements.fetch_add(elements * choice.bits, relaxed);
+  } else if (compress::is_floating(choice.type)) {
+    into = &totals_.lossless_float;
+  } else if (choice.type == ElementType::kBool) {
+    into = &totals_.boolean;
+  } else if (choice.type != ElementType::kBytes) {
+    into = &totals_.integer;
+  }
+  into->payloads.fetch_add(1, relaxed);
+  into->source_bytes.fetch_add(covered, relaxed);
+  into->payload_bytes.fetch_add(payload_bytes, relaxed);
+  into->elements.fetch_add(elements, relaxed);
+  totals_.groups.fetch_add(statistics.groups, relaxed);
+  totals_.two_valued_groups.fetch_add(statistics.two_valued_groups, relaxed);
+  totals_.escaped_groups.fetch_add(statistics.escaped_groups, relaxed);
+}
+
+}  // namespace pleat::bridge

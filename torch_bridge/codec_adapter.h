@@ -1,0 +1,73 @@
+// Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
+// choice of codec is packed into 64 bits, and a payload of several spans gets a small table in front.
+// Torch-free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "allocator/block_codec.h"
+#include "compress/compress.h"
+
+namespace pleat::bridge {
+
+// What a record carries as its opaque `choice`.
+struct CodecChoice {
+  compress::ElementType type = compress::ElementType::kBytes;
+  std::uint8_t bits = 0;  // 0: lossless
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(type) << 8 | bits;
+  }
+  [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
+    return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
+            static_cast<std::uint8_t>(packed & 0xff)};
+  }
+  [[nodiscard]] bool operator==(const CodecChoice&) const = default;
+};
+
+// Two saves of one storage: the more careful of the two; different types on one storage: exact bytes.
+[[nodiscard]] CodecChoice merge(CodecChoice a, CodecChoice b) noexcept;
+
+// What went through the codec, by class, for the report. Relaxed atomics.
+struct CodecTotals {
+  struct Class {
+    std::atomic<std::uint64_t> payloads{0}, source_bytes{0}, payload_bytes{0}, elements{0};
+  };
+  Class lossy_fp32, lossy_16bit, lossless_float, boolean, integer, raw;
+  std::atomic<std::uint64_t> two_valued_groups{0}, escaped_groups{0}, groups{0};
+  std::atomic<std::uint64_t> kept_raw{0}, kept_raw_bytes{0};
+  std::atomic<std::uint64_t> bits_weighted_elements{0};  // sum of width * elements over lossy spans
+};
+
+class CodecAdapter final : public allocator::BlockCodec {
+ public:
+  // copy_raw: what has no shorter form is stored as a raw payload instead of being held.
+  CodecAdapter(compress::Executor executor, bool copy_raw)
+      : executor_(std::move(executor)), copy_raw_(copy_raw) {}
+
+  std::size_t payload_bytes(const allocator::EncodeRequest& request) noexcept override;
+  allocator::CodecStatus encode(const allocator::EncodeRequest& request, void* payload,
+                                std::size_t capacity, std::size_t* payload_bytes,
+                                allocator::CodecStatistics* statistics) noexcept override;
+  allocator::CodecStatus encode_in_place(const allocator::EncodeRequest& request,
+                                         std::size_t* payload_bytes,
+                                         allocator::CodecStatistics* statistics) noexcept override;
+  allocator::CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
+                                std::size_t target_bytes,
+                                allocator::StreamId stream) noexcept override;
+
+  void set_copy_raw(bool copy_raw) noexcept { copy_raw_ = copy_raw; }
+  [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
+
+ private:
+  void account(const allocator::EncodeRequest& request, CodecChoice choice, std::size_t payload_bytes,
+               const compress::SpanStatistics& statistics) noexcept;
+
+  compress::Executor executor_;
+  std::atomic<bool> copy_raw_;
+  CodecTotals totals_;
+};
+
+}  // namespace pleat::bridge

@@ -1,0 +1,25 @@
+// The c10::Allocator for CPU tensors: small requests go to the allocator that was there before, the
+// rest are blocks of our pool. One deleter for all of them.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+
+#include "torch_bridge/runtime.h"
+
+namespace pleat::bridge {
+
+// The uniform deleter: a block of ours is released through residency, any other pointer goes to the
+// previous allocator's deleter unchanged. Any thread, never throws.
+void cpu_deleter(void* pointer);
+
+// A DataPtr over a block that residency restored; its free is cpu_deleter.
+[[nodiscard]] c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes);
+
+[[nodiscard]] c10::Allocator* cpu_allocator() noexcept;
+
+// Puts the allocator in force with the highest priority. Once per process.
+void install_cpu_allocator(Runtime& runtime);
+
+}  // namespace pleat::bridge

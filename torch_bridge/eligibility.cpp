@@ -1,0 +1,154 @@
+#include "torch_bridge/eligibility.h"
+
+#include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include "sensitivity/sensitivity.h"
+#include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/node_class.h"
+#include "torch_bridge/torch_version.h"
+
+namespace pleat::bridge {
+namespace {
+
+using compress::ElementType;
+using torch::autograd::Node;
+
+// A plain strided CPU tensor: nothing in its key set but what every such tensor has, plus lazy
+// conjugation and negation, which the view layout carries.
+bool plain_key_set(const c10::DispatchKeySet& keys) noexcept {
+  constexpr c10::DispatchKeySet plain{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+                                      c10::DispatchKey::Conjugate,
+                                      c10::DispatchKey::Negative};
+  return (keys.raw_repr() & ~plain.raw_repr() & ~c10::full_backend_mask) == 0;
+}
+
+ElementType element_type(at::ScalarType type) noexcept {
+  switch (type) {
+    case at::kFloat: return ElementType::kFloat32;
+    case at::kBFloat16: return ElementType::kBFloat16;
+    case at::kHalf: return ElementType::kFloat16;
+    case at::kBool: return ElementType::kBool;
+    case at::kLong: return ElementType::kInt64;
+    case at::kInt: return ElementType::kInt32;
+    default: return ElementType::kBytes;
+  }
+}
+
+// Casts, transposes and views of a parameter: following single inputs leads to its AccumulateGrad.
+bool hides_parameter(const Node* node) noexcept {
+  for (int steps = 0; node != nullptr && steps < 5; ++steps) {
+    const NodeClass& c = class_of(*node);
+    if (c.accumulate_grad) {
+      return true;
+    }
+    if (!c.passes_parameter || node->num_outputs() == 0) {
+      return false;
+    }
+    node = node->next_edge(0).function.get();
+  }
+  return false;
+}
+
+std::uint64_t ancestors_hash(const Node& node) noexcept {
+  std::uint64_t h = 0;
+  const std::size_t most = std::min<std::size_t>(node.num_outputs(), 3);
+  for (std::size_t i = 0; i < most; ++i) {
+    const Node* const input = node.next_edge(i).function.get();
+    h = sensitivity::mix(h ^ (input != nullptr ? class_of(*input).hash : 0));
+  }
+  return h;
+}
+
+}  // namespace
+
+Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
+  Decision d;
+  if (!tensor.defined()) {
+    d.reason = Reason::kUndefined;
+    return d;
+  }
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  const c10::DispatchKeySet keys = impl->key_set();
+  if (!plain_key_set(keys) || !impl->has_storage() || impl->layout() != at::kStrided ||
+      impl->is_python_dispatch()) {
+    d.reason = Reason::kNotPlainStrided;
+    return d;
+  }
+  if (!impl->device().is_cpu()) {
+    d.reason = Reason::kOtherDevice;
+    return d;
+  }
+  const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  const std::size_t bytes = storage->nbytes();
+  if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) || impl->numel() == 0) {
+    d.reason = Reason::kTooSmall;
+    return d;
+  }
+  const Node* const producer = tensor.grad_fn().get();
+  const bool requires_grad = impl->requires_grad();
+  if (requires_grad && producer == nullptr) {
+    d.reason = Reason::kLeaf;
+    return d;
+  }
+  if (torch::jit::tracer::isTracing()) {
+    d.reason = Reason::kTracing;
+    return d;
+  }
+  const at::DataPtr& data = storage->data_ptr();
+  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
+      !runtime.pool.owns(data.get()) ||
+      (d.block = runtime.pool.find(data.get())) == nullptr || bytes > d.block->requested) {
+    d.reason = Reason::kForeignStorage;
+    return d;
+  }
+  if (tensor.is_view()) {
+    const at::TensorBase& base = tensor._base();
+    if (base.is_leaf() && base.requires_grad()) {
+      d.reason = Reason::kViewOfLeaf;
+      return d;
+    }
+  }
+  if (producer != nullptr && hides_parameter(producer)) {
+    d.reason = Reason::kCastOfParameter;
+    return d;
+  }
+
+  d.choice.type = element_type(tensor.scalar_type());
+  sensitivity::KeyParts key;
+  key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
+  key.rank = static_cast<std::uint32_t>(impl->dim());
+  key.last_dimension = impl->dim() > 0 ? impl->size(impl->dim() - 1) : 0;
+  key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
+  key.is_output = context.is_output;
+  Care care = Care::kNone;
+  if (producer != nullptr) {
+    const NodeClass& c = class_of(*producer);
+    key.producer = c.hash;
+    key.ancestors = ancestors_hash(*producer);
+    care = c.as_producer;
+  }
+  d.family = sensitivity::family_key(key);
+  // A call site of the constructor is one operand of one operator: it names the consumer better than
+  // the tensor's own looks do.
+  d.lesson = d.family;
+  if (context.call_site != nullptr) {
+    d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
+    care = std::max(care, care_of_call_site(context.call_site));
+  }
+  care = std::max(care, static_cast<Care>(runtime.learned(d.lesson)));
+
+  const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
+  if (compress::is_floating(d.choice.type) && requires_grad && care != Care::kExact && width != 0) {
+    d.choice.bits = care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
+    d.reason = Reason::kEligibleLossy;
+    return d;
+  }
+  d.reason = d.choice.type == ElementType::kBytes && !runtime.copy_raw.load(std::memory_order_relaxed)
+                 ? Reason::kNoShorterForm
+                 : Reason::kEligibleLossless;
+  return d;
+}
+
+}  // namespace pleat::bridge

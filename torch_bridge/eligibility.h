@@ -1,0 +1,36 @@
+// The one place that decides whether a saved tensor gets a record, with which codec choice and key.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "torch_bridge/codec_adapter.h"
+#include "torch_bridge/runtime.h"
+
+namespace pleat::bridge {
+
+// What the constructor of SavedVariable was called with; absent without the preload library.
+struct SaveContext {
+  bool known = false;       // the three below mean something
+  bool is_output = false;
+  const void* call_site = nullptr;
+};
+
+struct Decision {
+  Reason reason = Reason::kDisabled;
+  CodecChoice choice{};
+  std::uint64_t family = 0;            // key without ordinal; 0 until eligible
+  std::uint64_t lesson = 0;            // under which name the first unpack teaches the consumer
+  allocator::Block* block = nullptr;   // where the storage lies
+
+  [[nodiscard]] bool eligible() const noexcept {
+    return reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless;
+  }
+};
+
+// Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
+[[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
+                             const SaveContext& context) noexcept;
+
+}  // namespace pleat::bridge

@@ -1,0 +1,200 @@
+#include "torch_bridge/engine.h"
+
+#include <ATen/SavedTensorHooks.h>
+
+#include <atomic>
+
+#include "torch_bridge/node_class.h"
+#include "torch_bridge/saved_tensor_hooks.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::EngineStub;
+using torch::autograd::GraphTask;
+using torch::autograd::InputBuffer;
+using torch::autograd::SavedVariable;
+using torch::autograd::SavedVariableHooks;
+using torch::autograd::variable_list;
+
+using ExecuteFunction = variable_list (*)(Engine*, const edge_list&, const variable_list&, bool, bool,
+                                          bool, const edge_list&);
+using ConstructorFunction = void (*)(SavedVariable*, const at::Tensor&, bool, bool);
+using RegisterHooksFunction = void (*)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
+
+EngineStub wrapped_stub = nullptr;
+ExecuteFunction real_execute = nullptr;
+ConstructorFunction real_constructor = nullptr;
+RegisterHooksFunction real_register_hooks = nullptr;
+
+// Call sites of careful operators are learned before the first tensor is judged.
+std::atomic<bool> call_sites_learned{false};
+
+void learn_call_sites_once() {
+  static const bool done = [] {
+    ConstructionScope* const outer = current_construction();
+    current_construction() = nullptr;
+    learn_call_sites();
+    current_construction() = outer;
+    return true;
+  }();
+  call_sites_learned.store(done, std::memory_order_release);
+}
+
+// Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members work
+// on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this object.
+class WrappingEngine final : public Engine {
+ public:
+  explicit WrappingEngine(Engine& inner) : inner_(inner) {}
+
+  variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
+                        bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
+    return inner_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<GraphTask>& graph_task, NodePtr graph_root,
+      InputBuffer&& input_buffer) override {
+    return inner_.execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
+  }
+  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return inner_.make_anomaly_metadata();
+  }
+  void thread_on_exception(const std::shared_ptr<GraphTask>& graph_task, const NodePtr& node,
+                           std::exception& error) override {
+    inner_.thread_on_exception(graph_task, node, error);
+  }
+#if PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS
+  decltype(std::declval<Engine&>().get_node_creation_hooks()) get_node_creation_hooks() override {
+    return inner_.get_node_creation_hooks();
+  }
+#endif
+
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (learning_call_sites()) {
+      return nullptr;
+    }
+    if (auto hooks = inner_.get_default_saved_variable_hooks()) {
+      return hooks;  // Python's own hooks win
+    }
+    Runtime* const runtime = Runtime::get();
+    if (runtime == nullptr) {
+      return nullptr;
+    }
+    if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed) {
+      learn_call_sites_once();
+    }
+    return make_saved_tensor_hooks(*runtime);
+  }
+
+ private:
+  Engine& inner_;
+};
+
+Engine& wrapping_engine() {
+  static auto* const engine = new WrappingEngine(wrapped_stub());  // leaked, as torch leaks its own
+  return *engine;
+}
+
+thread_local int backward_depth = 0;
+
+// ---- what the preload library jumps to ----
+
+variable_list execute_hook(Engine* self, const edge_list& roots, const variable_list& inputs,
+                           bool keep_graph, bool create_graph, bool accumulate_grad,
+                           const edge_list& outputs) {
+  struct Scope {
+    Scope() noexcept { backward_enter(); }
+    ~Scope() { backward_exit(); }
+  } const scope;
+  return real_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+}
+
+void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_output,
+                      bool is_inplace_on_view) {
+  const void* const call_site = __builtin_return_address(0);
+  if (learning_call_sites()) [[unlikely]] {
+    note_call_site(call_site);
+    real_constructor(self, variable, is_output, is_inplace_on_view);
+    return;
+  }
+  ConstructionScope scope{&variable, {true, is_output, call_site}};
+  ConstructionScope*& current = current_construction();
+  struct Restore {
+    ConstructionScope*& slot;
+    ConstructionScope* outer;
+    ~Restore() { slot = outer; }
+  } const restore{current, current};
+  current = &scope;
+  real_constructor(self, variable, is_output, is_inplace_on_view);
+}
+
+// Reaches the two private members that decide whether a SavedVariable can take new hooks.
+template <auto Data, auto Hooks>
+struct PrivateMembers {
+  friend at::Tensor& saved_data(SavedVariable& saved) { return saved.*Data; }
+  friend std::unique_ptr<SavedVariableHooks>& saved_hooks(SavedVariable& saved) {
+    return saved.*Hooks;
+  }
+};
+at::Tensor& saved_data(SavedVariable& saved);
+std::unique_ptr<SavedVariableHooks>& saved_hooks(SavedVariable& saved);
+}  // namespace
+
+}  // namespace pleat::bridge
+
+namespace pleat::bridge {
+namespace {
+template struct PrivateMembers<&SavedVariable::data_, &SavedVariable::hooks_>;
+
+// A user's own hooks on a tensor of ours replace ours instead of raising.
+void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks>&& hooks) {
+  std::unique_ptr<SavedVariableHooks>& present = saved_hooks(*self);
+  if (is_saved_tensor_hooks(present.get())) {
+    at::Tensor value = present->call_unpack_hook();
+    present.reset();
+    saved_data(*self) = std::move(value);
+  }
+  real_register_hooks(self, std::move(hooks));
+}
+
+}  // namespace
+
+void backward_enter() noexcept {
+  if (backward_depth++ == 0) {
+    if (Runtime* const runtime = Runtime::get()) {
+      runtime->begin_backward();
+    }
+  }
+}
+
+void backward_exit() noexcept {
+  if (--backward_depth == 0) {
+    drop_recent_storage();
+  }
+}
+
+void install_engine(Runtime& runtime, const PleatHostFunctions& host,
+                    PleatBridgeFunctions& functions) {
+  if (host.engine_stub != nullptr) {
+    wrapped_stub = reinterpret_cast<EngineStub>(host.engine_stub);
+  } else {
+    static Engine* const present = &Engine::get_default_engine();
+    wrapped_stub = []() -> Engine& { return *present; };
+  }
+  real_execute = reinterpret_cast<ExecuteFunction>(host.engine_execute);
+  real_constructor = reinterpret_cast<ConstructorFunction>(host.saved_variable_constructor);
+  real_register_hooks = reinterpret_cast<RegisterHooksFunction>(host.saved_variable_register_hooks);
+  runtime.interposed = host.interposed != 0 && real_constructor != nullptr;
+  functions.abi_version = PLEAT_ABI_VERSION;
+  functions.struct_size = sizeof functions;
+  functions.engine_stub = reinterpret_cast<void*>(&wrapping_engine);
+  functions.engine_execute = real_execute != nullptr ? reinterpret_cast<void*>(&execute_hook) : nullptr;
+  functions.saved_variable_constructor =
+      real_constructor != nullptr ? reinterpret_cast<void*>(&constructor_hook) : nullptr;
+  functions.saved_variable_register_hooks =
+      real_register_hooks != nullptr ? reinterpret_cast<void*>(&register_hooks_hook) : nullptr;
+}
+
+}  // namespace pleat::bridge

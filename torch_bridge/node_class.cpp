@@ -1,0 +1,304 @@
+#include "torch_bridge/node_class.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Type.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
+#include <typeinfo>
+#include <unordered_map>
+
+#include "sensitivity/key.h"
+
+namespace pleat::bridge {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Family {
+  std::string_view prefix;
+  Care as_producer;
+  Care as_consumer;
+};
+
+// First match wins. Names are those of torch's derivatives.yaml; a trailing "Backward0" is implied.
+constexpr Family kFamilies[] = {
+    // exponentials: exp(x) enters again, an error of e in the exponent is a factor of 1 + e
+    {"ExpBackward"sv, Care::kEight, Care::kEight},
+    {"Exp2Backward"sv, Care::kEight, Care::kEight},
+    {"Expm1Backward"sv, Care::kEight, Care::kEight},
+    {"Softmax"sv, Care::kEight, Care::kEight},
+    {"LogSoftmax"sv, Care::kEight, Care::kEight},
+    {"SafeSoftmax"sv, Care::kEight, Care::kEight},
+    {"Logsumexp"sv, Care::kEight, Care::kEight},
+    {"Logaddexp"sv, Care::kEight, Care::kEight},
+    {"Logcumsumexp"sv, Care::kEight, Care::kEight},
+    {"ScaledDotProduct"sv, Care::kEight, Care::kEight},
+    {"EfficientAttention"sv, Care::kEight, Care::kEight},
+    {"FlashAttention"sv, Care::kEight, Care::kEight},
+    {"BinaryCrossEntropy"sv, Care::kEight, Care::kEight},
+    {"CtcLoss"sv, Care::kExact, Care::kExact},
+    {"NllLoss"sv, Care::kNone, Care::kEight},
+    {"SoftMarginLoss"sv, Care::kEight, Care::kEight},
+    {"MultilabelMarginLoss"sv, Care::kEight, Care::kEight},
+    {"Softplus"sv, Care::kEight, Care::kEight},
+    // factors and solutions of linear algebra
+    {"Linalg"sv, Care::kExact, Care::kExact},
+    {"Cholesky"sv, Care::kExact, Care::kExact},
+    {"TriangularSolve"sv, Care::kExact, Care::kExact},
+    {"Lu"sv, Care::kExact, Care::kExact},
+    {"Geqrf"sv, Care::kExact, Care::kExact},
+    {"Ormqr"sv, Care::kExact, Care::kExact},
+    {"HouseholderProduct"sv, Care::kExact, Care::kExact},
+    {"Svd"sv, Care::kExact, Care::kExact},
+    {"Matrix"sv, Care::kExact, Care::kExact},
+    {"Pinverse"sv, Care::kExact, Care::kExact},
+    // poles and branch points: a value restored a little closer to them is a gradient far off
+    {"DivBackward"sv, Care::kExact, Care::kExact},
+    {"Sqrt"sv, Care::kExact, Care::kExact},
+    {"Rsqrt"sv, Care::kExact, Care::kExact},
+    {"Reciprocal"sv, Care::kExact, Care::kExact},
+    {"LogSigmoid"sv, Care::kNone, Care::kNone},
+    {"Log"sv, Care::kExact, Care::kExact},  // Log, Log2, Log10, Log1P, LogNdtr, Logit
+    {"Xlogy"sv, Care::kExact, Care::kExact},
+    // x^n with a number n: polynomials in practice (gelu, rms norm), and a group of one sign never
+    // decodes to zero. With a tensor of exponents (PowBackward1): exact.
+    {"PowBackward0"sv, Care::kNone, Care::kNone},
+    {"Pow"sv, Care::kExact, Care::kExact},
+    {"FloatPower"sv, Care::kExact, Care::kExact},
+    {"Norm"sv, Care::kExact, Care::kExact},
+    {"Dist"sv, Care::kExact, Care::kExact},
+    {"Cdist"sv, Care::kExact, Care::kExact},
+    {"Pdist"sv, Care::kExact, Care::kExact},
+    {"Renorm"sv, Care::kExact, Care::kExact},
+    {"WeightNorm"sv, Care::kExact, Care::kExact},
+    {"Prod"sv, Care::kExact, Care::kExact},
+    {"Cumprod"sv, Care::kExact, Care::kExact},
+    {"Atan2"sv, Care::kExact, Care::kExact},
+    {"Hypot"sv, Care::kExact, Care::kExact},
+    {"Acos"sv, Care::kExact, Care::kExact},  // Acos, Acosh
+    {"Asin"sv, Care::kExact, Care::kExact},
+    {"Atanh"sv, Care::kExact, Care::kExact},
+    {"Tan"sv, Care::kNone, Care::kNone},     // Tan, Tanh: polynomials of their result
+    {"Erfinv"sv, Care::kExact, Care::kExact},
+    {"Lgamma"sv, Care::kExact, Care::kExact},
+    {"Digamma"sv, Care::kExact, Care::kExact},
+    {"Polygamma"sv, Care::kExact, Care::kExact},
+    {"Mvlgamma"sv, Care::kExact, Care::kExact},
+    {"Igamma"sv, Care::kExact, Care::kExact},
+    {"Special"sv, Care::kExact, Care::kExact},
+    {"I0"sv, Care::kExact, Care::kExact},
+    {"Sinc"sv, Care::kExact, Care::kExact},
+    {"StandardGamma"sv, Care::kExact, Care::kExact},
+    {"DirichletGrad"sv, Care::kExact, Care::kExact},
+    {"StdBackward"sv, Care::kExact, Care::kExact},
+    {"StdMean"sv, Care::kExact, Care::kExact},
+    {"PoissonNllLoss"sv, Care::kEight, Care::kEight},
+    {"KlDiv"sv, Care::kEight, Care::kEight},
+    {"Ldexp"sv, Care::kExact, Care::kExact},
+    {"Fmod"sv, Care::kExact, Care::kExact},
+    {"Remainder"sv, Care::kExact, Care::kExact},
+};
+
+constexpr std::string_view kPassesParameter[] = {
+    "TBackward"sv,       "TransposeBackward"sv, "ViewBackward"sv,      "UnsafeViewBackward"sv,
+    "ToCopyBackward"sv,  "PermuteBackward"sv,   "ExpandBackward"sv,    "SliceBackward"sv,
+    "SelectBackward"sv,  "UnsqueezeBackward"sv, "SqueezeBackward"sv,   "AsStridedBackward"sv,
+    "ReshapeAlias"sv,    "AliasBackward"sv,     "CloneBackward"sv,     "SplitBackward"sv,
+    "SplitWithSizes"sv,  "UnbindBackward"sv,    "DetachBackward"sv,    "ConjBackward"sv,
+    "NumpyTBackward"sv,  "NarrowBackward"sv,    "MovedimBackward"sv,   "SwapdimsBackward"sv,
+};
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>> classes;
+};
+
+Registry& registry() {
+  static auto* const r = new Registry;  // leaked: nodes are looked up until the process ends
+  return *r;
+}
+
+// ---- call sites ----
+
+struct CallSites {
+  std::shared_mutex mutex;
+  std::unordered_map<const void*, Care> care;
+};
+
+CallSites& call_sites() {
+  static auto* const c = new CallSites;
+  return *c;
+}
+
+thread_local const Care* learning = nullptr;
+
+}  // namespace
+
+NodeClass classify(const std::string& name) {
+  NodeClass c;
+  c.name = name;
+  c.hash = sensitivity::hash_text(name.c_str());
+  c.accumulate_grad = name == "AccumulateGrad";
+  for (const Family& family : kFamilies) {
+    if (std::string_view(name).starts_with(family.prefix)) {
+      c.as_producer = family.as_producer;
+      c.as_consumer = family.as_consumer;
+      break;
+    }
+  }
+  for (const std::string_view prefix : kPassesParameter) {
+    c.passes_parameter = c.passes_parameter || std::string_view(name).starts_with(prefix);
+  }
+  return c;
+}
+
+const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
+  static const NodeClass unknown{};
+  const std::type_info* const type = &typeid(node);
+  thread_local std::array<std::pair<const std::type_info*, const NodeClass*>, 64> cache{};
+  auto& cached = cache[(reinterpret_cast<std::uintptr_t>(type) >> 4) % cache.size()];
+  if (cached.first == type) {
+    return *cached.second;
+  }
+  try {
+    Registry& r = registry();
+    const NodeClass* found = nullptr;
+    {
+      const std::shared_lock<std::shared_mutex> guard(r.mutex);
+      if (const auto it = r.classes.find(type); it != r.classes.end()) {
+        found = it->second.get();
+      }
+    }
+    if (found == nullptr) {
+      std::string name = c10::demangle(type->name());
+      if (const auto colon = name.rfind("::"); colon != std::string::npos) {
+        name.erase(0, colon + 2);
+      }
+      auto made = std::make_unique<NodeClass>(classify(name));
+      const std::unique_lock<std::shared_mutex> guard(r.mutex);
+      auto& slot = r.classes[type];
+      if (slot == nullptr) {
+        slot = std::move(made);
+      }
+      found = slot.get();
+    }
+    cached = {type, found};
+    return *found;
+  } catch (...) {
+    return unknown;
+  }
+}
+
+Care care_of_call_site(const void* return_address) noexcept {
+  CallSites& sites = call_sites();
+  const std::shared_lock<std::shared_mutex> guard(sites.mutex);
+  const auto it = sites.care.find(return_address);
+  return it == sites.care.end() ? Care::kNone : it->second;
+}
+
+bool learning_call_sites() noexcept { return learning != nullptr; }
+
+void note_call_site(const void* return_address) noexcept {
+  try {
+    CallSites& sites = call_sites();
+    const std::unique_lock<std::shared_mutex> guard(sites.mutex);
+    Care& care = sites.care[return_address];
+    care = std::max(care, *learning);
+  } catch (...) {
+  }
+}
+
+void learn_call_sites() {
+  // Each of these saves its arguments, so that the consumer is known when the tensor is packed and
+  // not only at its first unpack.
+  const c10::AutoGradMode grad_on(true);
+  const at::Tensor x = at::full({2, 2}, 0.5, at::kFloat).requires_grad_(true);
+  const at::Tensor y = at::full({2, 2}, 0.25, at::kFloat).requires_grad_(true);
+  const auto run = [](Care care, auto&& body) {
+    learning = &care;
+    try {
+      body();
+    } catch (...) {  // an operator this build lacks
+    }
+    learning = nullptr;
+  };
+  run(Care::kExact, [&] { (void)at::div(x, y); });
+  run(Care::kExact, [&] { (void)at::div(x, y, "floor"); });
+  run(Care::kExact, [&] { (void)at::log(x); });
+  run(Care::kExact, [&] { (void)at::log2(x); });
+  run(Care::kExact, [&] { (void)at::log10(x); });
+  run(Care::kExact, [&] { (void)at::log1p(x); });
+  run(Care::kExact, [&] { (void)at::logit(x); });
+  run(Care::kExact, [&] { (void)at::logit(x, 1e-3); });
+  run(Care::kExact, [&] { (void)at::xlogy(x, y); });
+  run(Care::kExact, [&] { (void)at::special_xlog1py(x, y); });
+  run(Care::kExact, [&] { (void)at::pow(x, y); });
+  run(Care::kExact, [&] { (void)at::pow(at::Scalar(2.0), y); });
+  run(Care::kExact, [&] { (void)at::norm(x, 2); });
+  run(Care::kExact, [&] { (void)at::norm(x, 2, at::IntArrayRef{0}, false); });
+  run(Care::kExact, [&] { (void)at::dist(x, y); });
+  run(Care::kExact, [&] { (void)at::linalg_vector_norm(x, 2); });
+  run(Care::kExact, [&] { (void)at::cdist(x, y); });
+  run(Care::kExact, [&] { (void)at::pdist(x); });
+  run(Care::kExact, [&] { (void)at::renorm(x, 2, 0, 1); });
+  run(Care::kExact, [&] { (void)at::prod(x); });
+  run(Care::kExact, [&] { (void)at::prod(x, 0); });
+  run(Care::kExact, [&] { (void)at::cumprod(x, 0); });
+  run(Care::kExact, [&] { (void)at::atan2(x, y); });
+  run(Care::kExact, [&] { (void)at::hypot(x, y); });
+  run(Care::kExact, [&] { (void)at::acos(x); });
+  run(Care::kExact, [&] { (void)at::acosh(at::add(x, 1)); });
+  run(Care::kExact, [&] { (void)at::asin(x); });
+  run(Care::kExact, [&] { (void)at::atanh(x); });
+  run(Care::kExact, [&] { (void)at::erfinv(x); });
+  run(Care::kExact, [&] { (void)at::lgamma(x); });
+  run(Care::kExact, [&] { (void)at::digamma(x); });
+  run(Care::kExact, [&] { (void)at::polygamma(1, x); });
+  run(Care::kExact, [&] { (void)at::mvlgamma(at::add(x, 3), 2); });
+  run(Care::kExact, [&] { (void)at::sinc(x); });
+  run(Care::kExact, [&] { (void)at::i0(x); });
+  run(Care::kExact, [&] { (void)at::special_i0e(x); });
+  run(Care::kExact, [&] { (void)at::special_i1(x); });
+  run(Care::kExact, [&] { (void)at::special_i1e(x); });
+  run(Care::kExact, [&] { (void)at::special_ndtri(x); });
+  run(Care::kExact, [&] { (void)at::special_log_ndtr(x); });
+  run(Care::kExact, [&] { (void)at::special_entr(x); });
+  run(Care::kExact, [&] { (void)at::special_erfcx(x); });
+  run(Care::kExact, [&] { (void)at::special_zeta(at::Scalar(2.0), y); });
+  run(Care::kExact, [&] { (void)at::std(x, false); });
+  run(Care::kExact, [&] { (void)at::std_mean(x, false); });
+  run(Care::kExact, [&] { (void)at::remainder(x, y); });
+  run(Care::kExact, [&] { (void)at::fmod(x, y); });
+  run(Care::kExact, [&] { (void)at::_standard_gamma(x); });
+  run(Care::kExact, [&] { (void)at::linalg_inv_ex(at::add(at::eye(2), x)); });
+  run(Care::kExact, [&] { (void)at::linalg_solve(at::add(at::eye(2), x), y); });
+  run(Care::kExact, [&] { (void)at::linalg_eigh(x); });
+  run(Care::kExact, [&] { (void)at::linalg_matrix_exp(x); });
+  run(Care::kExact, [&] { (void)at::linalg_det(at::add(at::eye(2), x)); });
+  run(Care::kExact, [&] { (void)at::linalg_slogdet(at::add(at::eye(2), x)); });
+  run(Care::kExact, [&] { (void)at::linalg_solve_triangular(at::add(at::eye(2), x), y, true); });
+  run(Care::kExact, [&] { (void)at::linalg_lstsq(at::add(at::eye(2), x), y); });
+  run(Care::kExact, [&] { (void)at::cholesky_solve(y, at::add(at::eye(2), x)); });
+  run(Care::kExact, [&] { (void)at::cholesky_inverse(at::add(at::eye(2), x)); });
+  run(Care::kEight, [&] { (void)at::logsumexp(x, at::IntArrayRef{0}, false); });
+  run(Care::kEight, [&] { (void)at::logaddexp(x, y); });
+  run(Care::kEight, [&] { (void)at::logaddexp2(x, y); });
+  run(Care::kEight, [&] { (void)at::logcumsumexp(x, 0); });
+  run(Care::kEight, [&] { (void)at::softplus(x); });
+  run(Care::kEight, [&] { (void)at::binary_cross_entropy_with_logits(x, y.detach()); });
+  run(Care::kExact, [&] { (void)at::binary_cross_entropy(x, y.detach()); });
+  run(Care::kEight, [&] { (void)at::soft_margin_loss(x, y.detach()); });
+  run(Care::kEight, [&] { (void)at::kl_div(x, y); });
+  run(Care::kEight, [&] { (void)at::poisson_nll_loss(x, y, true, false, 1e-8, 1); });
+  run(Care::kEight, [&] {
+    const at::Tensor q = at::full({1, 1, 2, 8}, 0.5, at::kFloat).requires_grad_(true);
+    (void)at::scaled_dot_product_attention(q, q, q);
+  });
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,53 @@
+// The option table: the one place where keys of PLEAT_CONF, their ranges, defaults and help stand.
+// Torch-free, so that the `pleat` command prints the same table that the bridge obeys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pleat::bridge {
+
+enum class When : std::uint8_t { kRelease, kForwardEnd };
+enum class Place : std::uint8_t { kArena, kInPlace };
+enum class Mode : std::uint8_t {
+  kOff,       // hooks and pool active, nothing compressed
+  kLossless,  // only exact forms
+  kLossy,     // `bits` per lossy element
+};
+
+struct Options {
+  Mode mode = Mode::kLossy;
+  double bits = 4.0;                     // 1..8, with kLossy
+  When when = When::kRelease;
+  Place place = Place::kArena;
+  std::size_t min_bytes = 64u << 10;     // threshold of pool and eligibility; 0: everything
+  std::uint64_t seed = 0;                // run seed of the dither
+  int verbose = 0;                       // 0..2
+  bool copy_raw = false;                 // debug: raw blocks go through a payload instead of being held
+};
+
+struct OptionRow {
+  std::string_view key;
+  std::string_view default_value;
+  std::string_view allowed;  // "off | lossless | 1..8"
+  std::string_view help;
+};
+
+// Every key there is, in the order of the documentation.
+[[nodiscard]] std::span<const OptionRow> option_table() noexcept;
+
+// The value in force, as PLEAT_CONF would spell it.
+[[nodiscard]] std::string option_value(const Options& options, std::string_view key);
+
+// Parses "key:value,key:value" on top of `options`. Spaces around keys and values are ignored, empty
+// items are allowed, the last of two equal keys wins. A key or value that does not parse leaves its
+// option as it was and adds one line to `problems`, naming key, value, what is allowed and what is
+// used instead (values are cut to 64 characters, control characters shown as '?'). Never throws on
+// bad input; handles 64 kB values.
+void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems);
+
+}  // namespace pleat::bridge

@@ -1,0 +1,460 @@
+#include "torch_bridge/saved_tensor_hooks.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <ctime>
+#include <mutex>
+#include <sstream>
+#include <utility>
+
+#include "sensitivity/sensitivity.h"
+#include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/node_class.h"
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::ByteRange;
+using torch::autograd::Node;
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+WeakStorage weak_to(c10::StorageImpl* storage) {
+  return WeakStorage(StoragePtr::reclaim_copy(storage));
+}
+
+std::uint64_t now_ns() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+// Times one in 64 calls, so that the cost of a hook is known and the knowing costs nothing.
+class SampledTimer {
+ public:
+  explicit SampledTimer(Runtime& runtime) noexcept : runtime_(runtime) {
+    thread_local unsigned turn = 0;
+    start_ = (++turn & 63u) == 0 ? now_ns() : 0;
+  }
+  ~SampledTimer() {
+    if (start_ != 0) {
+      runtime_.hook_ns_sampled.fetch_add(now_ns() - start_, std::memory_order_relaxed);
+      runtime_.hook_samples.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  SampledTimer(const SampledTimer&) = delete;
+  SampledTimer& operator=(const SampledTimer&) = delete;
+
+ private:
+  Runtime& runtime_;
+  std::uint64_t start_;
+};
+
+class TorchRecord final : public allocator::Record {
+ public:
+  explicit TorchRecord(c10::StorageImpl* storage) : identity(storage), weak(weak_to(storage)) {}
+
+  bool storage_alive() const noexcept override { return !weak.expired(); }
+  bool keep_storage() noexcept override {
+    kept = weak.lock();
+    return static_cast<bool>(kept);
+  }
+
+  const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
+  WeakStorage weak;
+  StoragePtr kept;
+  // The restored storage while it lives, and the version counter all tensors on it share: a consumer
+  // that writes to it is seen there. Guarded by mutex.
+  std::optional<WeakStorage> restored_storage;
+  std::optional<c10::VariableVersion> restored_version;
+};
+
+// A restored storage is kept here while other hooks of its record remain and the next restore has
+// not come. One slot: it bounds the extra memory by one tensor.
+struct RecentSlot {
+  std::mutex mutex;
+  c10::Storage storage;
+  const TorchRecord* record = nullptr;
+};
+RecentSlot& recent_slot() {
+  static auto* const slot = new RecentSlot;  // leaked: used until the process ends
+  return *slot;
+}
+
+void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
+  RecentSlot& slot = recent_slot();
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  std::swap(slot.storage, storage);
+  slot.record = record;
+  // The previous storage dies after the lock is gone: `storage` was declared before `guard`.
+}
+
+void forget_recent(const TorchRecord* record) noexcept {
+  c10::Storage old;
+  RecentSlot& slot = recent_slot();
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  if (record == nullptr || slot.record == record) {
+    std::swap(slot.storage, old);
+    slot.record = nullptr;
+  }
+}
+
+// The byte ranges of the storage that a view touches: exact while they are few, else the one range
+// from its first to its last byte.
+void for_each_range(const c10::TensorImpl& view, std::size_t storage_bytes,
+                    std::vector<ByteRange>& ranges) {
+  constexpr std::size_t kMostRuns = 64;
+  const std::size_t item = view.itemsize();
+  const auto sizes = view.sizes();
+  const auto strides = view.strides();
+  const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
+  if (ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == storage_bytes) {
+    return;
+  }
+  // Length of the contiguous run of the innermost dimensions, and how many such runs there are.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
+  }
+  const ByteRange hull{first, std::min(storage_bytes, first + (last + 1) * item)};
+  std::size_t touched = 1;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
+  }
+  if (touched == last + 1 || view.is_contiguous()) {
+    allocator::add_range(ranges, hull);
+    return;
+  }
+  // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
+  std::size_t widest = 0;
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    if (sizes[i] > 1 && strides[i] * (sizes[i] - 1) > strides[widest] * (sizes[widest] - 1)) {
+      widest = i;
+    }
+  }
+  const auto runs = static_cast<std::size_t>(sizes[widest]);
+  const auto step = static_cast<std::size_t>(strides[widest]);
+  const std::size_t run = last - (runs - 1) * step + 1;
+  if (runs > kMostRuns || run >= step) {
+    allocator::add_range(ranges, hull);
+    return;
+  }
+  for (std::size_t i = 0; i < runs; ++i) {
+    const std::size_t begin = first + i * step * item;
+    allocator::add_range(ranges, {begin, std::min(storage_bytes, begin + run * item)});
+  }
+}
+
+class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  SavedTensorHooks(Runtime& runtime, std::optional<Decision> decision, SaveContext context)
+      : runtime_(runtime), decision_(decision), context_(context) {}
+
+  ~SavedTensorHooks() override {
+    if (record_ != nullptr) {
+      // The last hook of a record: what was kept for the others has no user left.
+      if (!runtime_.residency.shared(*record_)) {
+        forget_recent(record_);
+      }
+      runtime_.residency.drop(record_);
+    }
+  }
+  SavedTensorHooks(const SavedTensorHooks&) = delete;
+  SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
+
+  // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
+  void call_pack_hook(const at::Tensor& tensor) override {
+    const SampledTimer timer(runtime_);
+    if (!decision_) {
+      decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
+      runtime_.count(decision_->reason, tensor.defined() && tensor.has_storage()
+                                            ? tensor.storage().nbytes() : 0);
+    }
+    remember_layout(tensor);
+    bool tagged = false;
+    if (decision_->eligible()) {
+      try {
+        tagged = tag(tensor);
+      } catch (...) {
+        tagged = false;
+      }
+    }
+    if (!tagged) {
+      strong_ = tensor.detach();
+    }
+  }
+
+  at::Tensor call_unpack_hook() override {
+    const SampledTimer timer(runtime_);
+    runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
+    check_version();
+    if (record_ == nullptr) {
+      return strong_.detach();
+    }
+    if (!context_.is_output) {
+      // Stock saves the variable itself: if its .data was swapped since, backward sees the new data.
+      if (const auto original = original_.lock();
+          original && original->has_storage() &&
+          original->unsafe_storage().unsafeGetStorageImpl() != record_->identity) {
+        runtime_.swapped.fetch_add(1, std::memory_order_relaxed);
+        return at::Tensor(original->shallow_copy_and_detach(version_, false));
+      }
+    }
+    if (StoragePtr live = record_->weak.lock()) {
+      runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
+      return view_on(c10::Storage(std::move(live)), version_);
+    }
+    learn_consumer();
+    return restore();
+  }
+
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
+      const override {
+    return std::nullopt;
+  }
+#if PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK
+  std::optional<c10::SafePyObject> retrieve_unpack_hook() const override { return std::nullopt; }
+#endif
+
+ private:
+  void remember_layout(const at::Tensor& tensor) {
+    const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+    version_ = impl->version_counter();
+    saved_version_ = version_.enabled() ? version_.current_version() : 0;
+    if (!decision_->eligible()) {
+      return;
+    }
+    sizes_ = c10::DimVector(impl->sizes());
+    strides_ = c10::DimVector(impl->strides());
+    offset_ = impl->storage_offset();
+    dtype_ = impl->dtype();
+    keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
+                                                   c10::DispatchKey::Negative});
+    producer_ = tensor.grad_fn().get();
+    output_number_ = tensor.output_nr();
+  }
+
+  bool tag(const at::Tensor& tensor) {
+    c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+    c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    const Decision& d = *decision_;
+    allocator::Record* const linked =
+        runtime_.residency.with_linked(d.block, [&](allocator::Record* present) -> allocator::Record* {
+          auto* const known = static_cast<TorchRecord*>(present);
+          if (known == nullptr) {
+            return make_record(*impl, storage);
+          }
+          if (known->identity == storage && known->restored == nullptr) {
+            const CodecChoice merged = merge(CodecChoice::unpack(known->choice), d.choice);
+            known->choice = merged.pack();
+            for_each_range(*impl, known->bytes, known->ranges);
+            runtime_.residency.add_reference(*known);
+            return known;
+          }
+          if (known->restored == d.block && same_restored(*known, storage)) {
+            // Double backward saves what we restored: the payload already stands for it.
+            runtime_.residency.add_reference(*known);
+            runtime_.reused.fetch_add(1, std::memory_order_relaxed);
+            return known;
+          }
+          return nullptr;
+        });
+    if (linked == nullptr) {
+      return false;
+    }
+    record_ = static_cast<TorchRecord*>(linked);
+    runtime_.packs.fetch_add(1, std::memory_order_relaxed);
+    if (!context_.is_output) {
+      original_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+    }
+    return true;
+  }
+
+  TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {
+    auto record = std::make_unique<TorchRecord>(storage);
+    record->bytes = storage->nbytes();
+    for_each_range(impl, record->bytes, record->ranges);
+    record->choice = decision_->choice.pack();
+    record->key.value =
+        sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
+    record->nonce = runtime_.next_nonce();
+    return record.release();
+  }
+
+  // The block holds a restored storage of `record`, untouched since it was restored.
+  static bool same_restored(const TorchRecord& record, const c10::StorageImpl* storage) {
+    return record.restored_storage && !record.restored_storage->expired() &&
+           record.restored_storage->_unsafe_get_target() == storage && record.restored_version &&
+           record.restored_version->current_version() == 0;
+  }
+
+  // Autograd leaves the version check to whoever has hooks; the text is its own.
+  void check_version() const {
+    if (!version_.enabled()) {
+      return;
+    }
+    const auto current = version_.current_version();
+    if (current == saved_version_) {
+      return;
+    }
+    std::ostringstream message;
+    message << "one of the variables needed for gradient computation has been modified by an "
+               "inplace operation: [";
+    if (record_ != nullptr) {
+      message << at::empty({0}, at::TensorOptions().dtype(dtype_)).toString() << " "
+              << at::IntArrayRef(sizes_);
+    } else {
+      message << strong_.toString() << " " << strong_.sizes();
+    }
+    message << "]";
+    if (producer_ != nullptr) {
+      message << ", which is output " << output_number_ << " of " << producer_->name() << ",";
+    }
+    message << " is at version " << current << "; expected version " << saved_version_ << " instead.";
+    if (!torch::autograd::AnomalyMode::is_enabled()) {
+      message << " Hint: enable anomaly detection to find the operation that failed to compute its "
+                 "gradient, with torch.autograd.set_detect_anomaly(True).";
+    } else {
+      message << " Hint: the backtrace further above shows the operation that failed to compute its "
+                 "gradient. The variable in question was changed in there or anywhere later. Good "
+                 "luck!";
+    }
+    TORCH_CHECK(false, message.str());
+  }
+
+  void learn_consumer() noexcept {
+    if (learned_) {
+      return;
+    }
+    learned_ = true;
+    try {
+      if (const auto node = torch::autograd::get_current_node()) {
+        const Care care = class_of(*node).as_consumer;
+        if (care != Care::kNone) {
+          runtime_.learn(decision_->lesson, static_cast<std::uint8_t>(care));
+        }
+      }
+    } catch (...) {
+    }
+  }
+
+  at::Tensor restore() {
+    c10::Storage storage;
+    c10::VariableVersion version(0);
+    {
+      const std::lock_guard<std::mutex> guard(record_->mutex);  // waits for a running encode
+      if (StoragePtr again = restored_alive()) {
+        storage = c10::Storage(std::move(again));
+      } else {
+        storage = restore_locked();
+      }
+      version = *record_->restored_version;
+    }
+    if (runtime_.residency.shared(*record_)) {
+      keep_recent(record_, storage);
+    } else {
+      forget_recent(nullptr);
+    }
+    return view_on(std::move(storage), version);
+  }
+
+  // The restored storage if it lives and nobody wrote to it.
+  StoragePtr restored_alive() {
+    if (!record_->restored_storage) {
+      return {};
+    }
+    const bool written = record_->restored_version->current_version() != 0;
+    if (written && record_->payload_bytes == 0) {
+      TORCH_CHECK(false,
+                  "one of the variables needed for gradient computation has been modified by an "
+                  "inplace operation: a saved tensor was written to after an earlier backward pass "
+                  "had unpacked it, and is needed again");
+    }
+    return written ? StoragePtr{} : record_->restored_storage->lock();
+  }
+
+  c10::Storage restore_locked() {
+    allocator::Residency::RestoreStatus status{};
+    allocator::Block* const block =
+        runtime_.residency.restore_locked(*record_, allocator::StreamId{}, &status);
+    if (block == nullptr) {
+      if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
+        c10::profiledCPUMemoryReporter().OutOfMemory(record_->bytes);
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "Pleat: out of memory while restoring a saved tensor of ",
+                         record_->bytes, " bytes");
+      }
+      TORCH_CHECK(false, "Pleat: a saved tensor of ", record_->bytes,
+                  " bytes cannot be restored (record is ",
+                  allocator::record_state_name(record_->state), ", status ",
+                  static_cast<int>(status), "); please report this as a bug of Pleat");
+    }
+    auto impl = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), record_->bytes, adopt_block(block, record_->bytes),
+        cpu_allocator(), /*resizable=*/true);
+    record_->restored_storage = WeakStorage(impl);
+    record_->restored_version = c10::VariableVersion(0);
+    return c10::Storage(std::move(impl));
+  }
+
+  at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version) const {
+    at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
+    c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+    impl->set_sizes_and_strides(sizes_, strides_, offset_);
+    impl->set_version_counter(version);
+    return tensor;
+  }
+
+  Runtime& runtime_;
+  std::optional<Decision> decision_;
+  SaveContext context_;
+  bool learned_ = false;
+  TorchRecord* record_ = nullptr;   // one reference of ours
+  at::Tensor strong_;               // ineligible without a construction scope, or not tagged
+  c10::weak_intrusive_ptr<c10::TensorImpl> original_{
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  c10::VariableVersion version_;
+  std::uint32_t saved_version_ = 0;
+  c10::DimVector sizes_, strides_;
+  std::int64_t offset_ = 0;
+  caffe2::TypeMeta dtype_;
+  c10::DispatchKeySet keys_;
+  // Alive as long as the SavedVariable that owns us: it holds its grad_fn, or is held by it.
+  const Node* producer_ = nullptr;
+  std::int64_t output_number_ = 0;
+};
+
+}  // namespace
+
+ConstructionScope*& current_construction() noexcept {
+  thread_local ConstructionScope* scope = nullptr;
+  return scope;
+}
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
+  const ConstructionScope* const scope = current_construction();
+  if (scope == nullptr || scope->variable == nullptr) {
+    return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime, std::nullopt, SaveContext{})
+                             : nullptr;
+  }
+  const at::Tensor& variable = *scope->variable;
+  const Decision decision = runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
+  runtime.count(decision.reason,
+                variable.defined() && variable.unsafeGetTensorImpl()->has_storage()
+                    ? variable.storage().nbytes()
+                    : 0);
+  if (!decision.eligible()) {
+    return nullptr;
+  }
+  return std::make_unique<SavedTensorHooks>(runtime, decision, scope->context);
+}
+
+bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept {
+  return dynamic_cast<const SavedTensorHooks*>(hooks) != nullptr;
+}
+
+void drop_recent_storage() noexcept { forget_recent(nullptr); }
+
+}  // namespace pleat::bridge

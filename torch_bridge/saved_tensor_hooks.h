@@ -1,0 +1,31 @@
+// The saved-tensor hooks: pack keeps a weak reference and tags the block, unpack hands out the very
+// storage if it lives and a restored one if it does not. The way of a tensor from here on:
+// allocator/record.h -> allocator/residency.h -> BlockCodec -> compress/codec.h.
+#pragma once
+
+#include <memory>
+
+#include "torch_bridge/eligibility.h"
+#include "torch_bridge/torch_version.h"
+
+namespace pleat::bridge {
+
+// What the SavedVariable constructor was called with, published by the interposed constructor.
+struct ConstructionScope {
+  const at::Tensor* variable = nullptr;
+  SaveContext context;
+};
+[[nodiscard]] ConstructionScope*& current_construction() noexcept;
+
+// Hooks for the tensor under construction: null if it is ineligible (stock's own path is kept, object
+// identity and all). Without a construction scope (no preload library) the decision falls in pack.
+[[nodiscard]] std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(
+    Runtime& runtime);
+
+// True for hooks made here.
+[[nodiscard]] bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept;
+
+// Lets go of the restored storage kept for further hooks of its record.
+void drop_recent_storage() noexcept;
+
+}  // namespace pleat::bridge
