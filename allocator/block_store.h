@@ -24,7 +24,8 @@ class BlockStore {
 
   // nullptr if there is no memory.
   [[nodiscard]] Block* get() noexcept {
-    if (free_ == nullptr && !refill()) [[unlikely]] return nullptr;
+    if (free_ == nullptr && !refill()) [[unlikely]]
+      return nullptr;
     Node* node = free_;
     free_ = node->next;
     return &node->block;

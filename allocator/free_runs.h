@@ -1,15 +1,15 @@
 // The free runs of a row of granules: address-ordered first fit with coalescing.
 //
-// A run is a maximal stretch of free granules. Runs lie sorted by address in leaves of up to 32, begins
-// and lengths in arrays of their own; over the leaves lie arrays of each leaf's first begin and largest
-// length. First fit is a scan of `largest_` and of one leaf; freeing is a binary search, after which the
-// neighbours to coalesce with are simply the entries beside it, so that most operations change one entry
-// in place. A thousand runs fit the first-level cache, whatever addresses they span: measured several
-// times faster than both search trees over nodes and a tournament tree over granules, whose misses
-// dominate.
+// A run is a maximal stretch of free granules. Runs lie sorted by address in leaves of up to 32,
+// begins and lengths in arrays of their own; over the leaves lie arrays of each leaf's first begin
+// and largest length. First fit is a scan of `largest_` and of one leaf; freeing is a binary
+// search, after which the neighbours to coalesce with are simply the entries beside it, so that
+// most operations change one entry in place. A thousand runs fit the first-level cache, whatever
+// addresses they span: measured several times faster than both search trees over nodes and a
+// tournament tree over granules, whose misses dominate.
 //
-// Memory is handed in once, large enough for the worst case, so nothing here can fail; only what is used
-// of it is ever touched. Knows nothing of blocks; not thread-safe.
+// Memory is handed in once, large enough for the worst case, so nothing here can fail; only what is
+// used of it is ever touched. Knows nothing of blocks; not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -72,8 +72,8 @@ class FreeRuns {
     return static_cast<std::size_t>(leaf.length[k - 1]);
   }
 
-  // Takes `need` (> 0) granules from the head of the lowest run that has as many and returns the first
-  // of them; kNone if no run has.
+  // Takes `need` (> 0) granules from the head of the lowest run that has as many and returns the
+  // first of them; kNone if no run has.
   [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
     if (need > granules_) return kNone;
     const auto n = static_cast<std::int32_t>(need);
@@ -124,8 +124,8 @@ class FreeRuns {
     }
   }
 
-  // Calls function(begin, length) for the runs of at least `least` granules, highest first, until it
-  // returns false. The function must not change the runs.
+  // Calls function(begin, length) for the runs of at least `least` granules, highest first, until
+  // it returns false. The function must not change the runs.
   template <typename Function>
   void visit_down(std::size_t least, Function&& function) const noexcept {
     for (std::size_t i = leaf_count_; i-- > 0;) {
@@ -156,8 +156,8 @@ class FreeRuns {
     }
   };
 
-  // At most every other granule begins a run, and two neighbouring leaves together hold more than half
-  // a leaf (see erase).
+  // At most every other granule begins a run, and two neighbouring leaves together hold more than
+  // half a leaf (see erase).
   static constexpr std::size_t max_leaves(std::size_t granules) noexcept {
     const std::size_t leaves = ((granules + 1) / 2) / (kLeafRuns / 4) + 3;
     return (leaves + kLeafRuns - 1) / kLeafRuns * kLeafRuns;
@@ -202,10 +202,11 @@ class FreeRuns {
   std::int32_t spare_ = -1;       // list of leaves not in use, linked through begin[0]
 };
 
-// ---- Leaves --------------------------------------------------------------------------------------
+// ---- Leaves
+// --------------------------------------------------------------------------------------
 
 inline void FreeRuns::insert(std::size_t i, std::size_t k, std::size_t begin,
-                      std::size_t length) noexcept {
+                             std::size_t length) noexcept {
   if (leaf_count_ == 0) add_leaf(0);
   if (count_[i] == static_cast<std::int32_t>(kLeafRuns)) {
     constexpr std::size_t kHalf = kLeafRuns / 2;

@@ -76,8 +76,8 @@ void* HostDevice::reserve_segment(std::size_t bytes) noexcept {
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t base = (start + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
-  // Unmapping the overhang matters under ulimit -v. The tail is cut to whole kernel pages; `bytes` is
-  // a multiple of page_bytes, so it is one already.
+  // Unmapping the overhang matters under ulimit -v. The tail is cut to whole kernel pages; `bytes`
+  // is a multiple of page_bytes, so it is one already.
   if (base > start) ::munmap(raw, base - start);
   const std::size_t tail = start + mapped - (base + bytes);
   if (tail > 0) ::munmap(reinterpret_cast<void*>(base + bytes), tail);

@@ -1,6 +1,6 @@
-// The host as a device: segments are anonymous private mappings, pages come on first touch and go with
-// MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling is page
-// faults. Nothing here is asynchronous: events are always complete.
+// The host as a device: segments are anonymous private mappings, pages come on first touch and go
+// with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
+// is page faults. Nothing here is asynchronous: events are always complete.
 #pragma once
 
 #include "allocator/device.h"

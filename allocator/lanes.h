@@ -57,8 +57,8 @@ inline std::int32_t maximum(const std::int32_t* values) noexcept {
 #endif
 }
 
-// Index of the first of `n` values that is >= bound (> 0), n if none is. The array is readable up to
-// the next multiple of kCount and 0 from n on.
+// Index of the first of `n` values that is >= bound (> 0), n if none is. The array is readable up
+// to the next multiple of kCount and 0 from n on.
 inline std::size_t first_at_least(const std::int32_t* values, std::size_t n,
                                   std::int32_t bound) noexcept {
   for (std::size_t i = 0; i < n; i += kCount) {

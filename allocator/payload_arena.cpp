@@ -23,7 +23,8 @@ struct Chunk {
   ZeroedMapping metadata;
 };
 
-// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set if the payload is a block of its own.
+// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set if the payload is a block of its
+// own.
 constexpr std::uintptr_t kOwnBlock = 1;
 
 void* own_block_tag(Block* block) noexcept {
@@ -60,7 +61,7 @@ struct PayloadArena::Impl {
   void count(std::size_t before, std::size_t after) noexcept {
     const auto change = static_cast<std::int64_t>(after) - static_cast<std::int64_t>(before);
     payload_bytes += after - before;
-    pool.statistics().add(StatKind::kLive, change);
+    if (change != 0) pool.count_live(change);
   }
 
   [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes) noexcept {
@@ -69,9 +70,9 @@ struct PayloadArena::Impl {
     return {block->begin, bytes, own_block_tag(block)};
   }
 
-  // Metadata of chunks that are gone, all granules free: a few are kept, as chunks come and go within
-  // every step while a mapping costs microseconds.
-  static constexpr std::size_t kMaxSpare = 16;
+  // Metadata of chunks that are gone, all granules free: a few are kept, as chunks come and go
+  // within every step while a mapping costs microseconds.
+  static constexpr std::size_t kMaxSpare = 64;
   Chunk* spare[kMaxSpare] = {};
   std::size_t spare_count = 0;
 
@@ -105,10 +106,9 @@ struct PayloadArena::Impl {
       put_metadata(chunk);
       return nullptr;
     }
-    const auto place =
-        std::upper_bound(chunks.begin(), chunks.end(), chunk, [](const Chunk* a, const Chunk* b) {
-          return a->block->begin < b->block->begin;
-        });
+    const auto place = std::upper_bound(
+        chunks.begin(), chunks.end(), chunk,
+        [](const Chunk* a, const Chunk* b) { return a->block->begin < b->block->begin; });
     const std::size_t rank = static_cast<std::size_t>(place - chunks.begin());
     chunks.insert(place, chunk);  // there is room: does not throw
     largest.insert(largest.begin() + static_cast<std::ptrdiff_t>(rank),
@@ -173,10 +173,9 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes) noexcept {
 
   const std::lock_guard<std::mutex> lock(a.mutex);
   Chunk* chunk = nullptr;
-  const auto fits = std::find_if(a.largest.begin(), a.largest.end(),
-                                 [need = static_cast<std::int32_t>(need)](std::int32_t length) {
-                                   return length >= need;
-                                 });
+  const auto fits = std::find_if(
+      a.largest.begin(), a.largest.end(),
+      [need = static_cast<std::int32_t>(need)](std::int32_t length) { return length >= need; });
   if (fits != a.largest.end()) {
     chunk = a.chunks[static_cast<std::size_t>(fits - a.largest.begin())];
   } else if ((chunk = a.add_chunk()) == nullptr) {
@@ -202,7 +201,8 @@ void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
   const std::size_t had = a.granules(slot.bytes);
   const std::size_t keep = a.granules(bytes);
   if (keep < had) {
-    const auto granule = static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
+    const auto granule =
+        static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
     chunk->runs.give(granule + keep, had - keep);
     chunk->payload_granules -= had - keep;
     a.note_largest(*chunk);
@@ -234,9 +234,13 @@ void PayloadArena::free(PayloadSlot& slot) noexcept {
   slot = {};
 }
 
-void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }
+void PayloadArena::lock_for_fork() noexcept {
+  impl_->mutex.lock();
+}
 
-void PayloadArena::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
+void PayloadArena::unlock_after_fork() noexcept {
+  impl_->mutex.unlock();
+}
 
 const char* PayloadArena::check_invariants() const {
   const Impl& a = *impl_;
@@ -250,7 +254,8 @@ const char* PayloadArena::check_invariants() const {
     if (chunk.block->begin < previous_end) return "arena: chunks out of order";
     previous_end = chunk.block->begin + chunk.block->bytes;
     if (a.pool.find(chunk.block->begin) != chunk.block) return "arena: chunk is not a block in use";
-    if (a.largest[i] != static_cast<std::int32_t>(chunk.runs.largest())) return "arena: wrong largest run";
+    if (a.largest[i] != static_cast<std::int32_t>(chunk.runs.largest()))
+      return "arena: wrong largest run";
     if (const char* error = chunk.runs.check()) return error;
     std::size_t free = 0;
     chunk.runs.visit_down(1, [&free](std::size_t, std::size_t length) {

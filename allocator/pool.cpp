@@ -62,8 +62,8 @@ struct Pool::Impl {
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
 
-  // What the statistics were last told; cached is resident - reserved, because a block in use lies on
-  // touched pages only.
+  // What the statistics were last told; cached is resident - reserved, because a block in use lies
+  // on touched pages only.
   std::size_t requested = 0;
   std::size_t reserved = 0;
   std::size_t resident = 0;
@@ -80,7 +80,8 @@ struct Pool::Impl {
 
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
             StreamId stream = {}) noexcept {
-    if (sink == nullptr) [[likely]] return;
+    if (sink == nullptr) [[likely]]
+      return;
     Event event;
     event.device = device.index();
     event.kind = kind;
@@ -103,10 +104,14 @@ struct Pool::Impl {
     publish(StatKind::kCached, published_cached, resident - reserved);
   }
 
+  void count_live(std::int64_t bytes) noexcept {
+    if (bytes != 0) statistics.add_exclusive(StatKind::kLive, bytes);
+  }
+
   [[nodiscard]] std::size_t resident_limit() const noexcept {
     const std::size_t high = window.high();
-    return high + static_cast<std::size_t>(static_cast<double>(high) *
-                                           options.resident_slack_fraction) +
+    return high +
+           static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
            options.resident_slack_bytes;
   }
 
@@ -115,7 +120,8 @@ struct Pool::Impl {
   void shrink(Block* block, std::size_t bytes) noexcept;
 
   void tick() noexcept {
-    if (++operations % kOperationsPerClockCheck == 0) [[unlikely]] check_age();
+    if (++operations % kOperationsPerClockCheck == 0) [[unlikely]]
+      check_age();
   }
   void check_age() noexcept;
   void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
@@ -134,7 +140,8 @@ struct Pool::Impl {
                     std::size_t* reserved_bytes) const;
 };
 
-// ---- Blocks --------------------------------------------------------------------------------------
+// ---- Blocks
+// --------------------------------------------------------------------------------------
 
 // Takes granules from the lowest run that has `need` of them.
 Segment* Pool::Impl::take(std::size_t need, std::size_t* granule) noexcept {
@@ -153,7 +160,10 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const std::lock_guard<std::mutex> lock(mutex);
   tick();
   Block* block = blocks.get();
-  if (block == nullptr) [[unlikely]] return nullptr;
+  if (block == nullptr) [[unlikely]] {
+    publish_all();
+    return nullptr;
+  }
   std::size_t granule = 0;
   Segment* segment = take(need, &granule);
   if (segment == nullptr) [[unlikely]] {
@@ -184,18 +194,19 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     want_pages(*segment, first_page, end_page);
   }
 
-  if (counted > 0) statistics.add(StatKind::kLive, static_cast<std::int64_t>(counted));
+  count_live(static_cast<std::int64_t>(counted));
   publish_all();
   emit(EventKind::kAllocate, block->begin, bytes, block->id, stream);
   return block;
 }
 
 void Pool::Impl::free(Block* block) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex);
   const SegmentTable::Location found = segments.locate(block->begin);
   assert(found.slot != SegmentTable::kNone);
   Segment& segment = segments.at_slot(found.slot);
   const std::size_t granule = found.offset >> granule_shift;
+  __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
+  const std::lock_guard<std::mutex> lock(mutex);
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   emit(EventKind::kFree, block->begin, block->requested, block->id, block->stream);
 
@@ -204,9 +215,7 @@ void Pool::Impl::free(Block* block) noexcept {
   --blocks_in_use;
   requested -= block->requested;
   reserved -= block->bytes;
-  if (block->requested > 0) {
-    statistics.add(StatKind::kLive, -static_cast<std::int64_t>(block->requested));
-  }
+  count_live(-static_cast<std::int64_t>(block->requested));
   blocks.put(block);
   tick();
   publish_all();
@@ -220,7 +229,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t less = block->requested - bytes;
   requested -= less;
   block->requested = bytes;
-  if (less > 0) statistics.add(StatKind::kLive, -static_cast<std::int64_t>(less));
+  count_live(-static_cast<std::int64_t>(less));
   if (keep < had) {
     const SegmentTable::Location found = segments.locate(block->begin);
     assert(found.slot != SegmentTable::kNone);
@@ -232,11 +241,13 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   publish_all();
 }
 
-// ---- Pages ---------------------------------------------------------------------------------------
+// ---- Pages
+// ---------------------------------------------------------------------------------------
 
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them.
 // Before that, free pages elsewhere go back as far as the limit asks for it.
-[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept {
+[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin,
+                                              std::size_t end) noexcept {
   const std::size_t more = segment.touched.untouched(begin, end) << page_shift;
   const std::size_t limit = resident_limit();
   if (resident + more > limit) purge(limit > more ? limit - more : 0);
@@ -307,10 +318,11 @@ bool Pool::Impl::purge_run(Segment& segment, std::size_t begin, std::size_t leng
   return true;
 }
 
-// ---- Segments ------------------------------------------------------------------------------------
+// ---- Segments
+// ------------------------------------------------------------------------------------
 
-// Makes room for a block of `bytes` (a multiple of the granule). One range for everything where that
-// is free; else pieces, larger as there are more of them, down to just what is asked for.
+// Makes room for a block of `bytes` (a multiple of the granule). One range for everything where
+// that is free; else pieces, larger as there are more of them, down to just what is asked for.
 [[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes) noexcept {
   const std::size_t unit = std::max(page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
@@ -325,7 +337,7 @@ bool Pool::Impl::purge_run(Segment& segment, std::size_t begin, std::size_t leng
   if (segments.pristine() && capabilities.reserves_freely) {
     std::size_t wanted = options.reserve_bytes;
     if (wanted == 0) wanted = 4 * capabilities.memory_bytes;
-    for (; wanted > growth; wanted /= 2) {
+    for (; wanted > 0; wanted = wanted / 2 > growth ? wanted / 2 : 0) {
       if (add_segment(size(wanted))) return true;
     }
   }
@@ -374,14 +386,15 @@ void Pool::Impl::forget_segment(std::size_t rank) noexcept {
   segments.remove(device, rank);
 }
 
-// ---- The interface -------------------------------------------------------------------------------
+// ---- The interface
+// -------------------------------------------------------------------------------
 
 Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics, EventSink* sink)
     : impl_(std::make_unique<Impl>(device, options, statistics, sink)) {}
 
 Pool::~Pool() {
   Impl& p = *impl_;
-  p.statistics.add(StatKind::kLive, -static_cast<std::int64_t>(p.requested));
+  p.count_live(-static_cast<std::int64_t>(p.requested));
   p.reserved = 0;
   while (p.segments.count() > 0) p.forget_segment(p.segments.count() - 1);
   p.publish_all();
@@ -395,9 +408,18 @@ Block* Pool::allocate_container(std::size_t bytes) noexcept {
   return impl_->allocate(bytes, 0, {});
 }
 
-void Pool::free(Block* block) noexcept { impl_->free(block); }
+void Pool::count_live(std::int64_t bytes) noexcept {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->count_live(bytes);
+}
 
-void Pool::shrink(Block* block, std::size_t bytes) noexcept { impl_->shrink(block, bytes); }
+void Pool::free(Block* block) noexcept {
+  impl_->free(block);
+}
+
+void Pool::shrink(Block* block, std::size_t bytes) noexcept {
+  impl_->shrink(block, bytes);
+}
 
 bool Pool::owns(const void* address) const noexcept {
   return impl_->segments.locate(address).slot != SegmentTable::kNone;
@@ -406,9 +428,11 @@ bool Pool::owns(const void* address) const noexcept {
 Block* Pool::find(const void* address) const noexcept {
   const Impl& p = *impl_;
   const SegmentTable::Location found = p.segments.locate(address);
-  if (found.slot == SegmentTable::kNone || (found.offset & (p.granule_bytes - 1)) != 0) return nullptr;
-  return p.segments.at_slot(found.slot).in_use[found.offset >> p.granule_shift].load(
-      std::memory_order_acquire);
+  if (found.slot == SegmentTable::kNone || (found.offset & (p.granule_bytes - 1)) != 0)
+    return nullptr;
+  return p.segments.at_slot(found.slot)
+      .in_use[found.offset >> p.granule_shift]
+      .load(std::memory_order_acquire);
 }
 
 std::size_t Pool::trim() noexcept {
@@ -423,13 +447,21 @@ std::size_t Pool::trim() noexcept {
   return before - p.resident;
 }
 
-void Pool::lock_for_fork() noexcept { impl_->mutex.lock(); }
+void Pool::lock_for_fork() noexcept {
+  impl_->mutex.lock();
+}
 
-void Pool::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
+void Pool::unlock_after_fork() noexcept {
+  impl_->mutex.unlock();
+}
 
-Device& Pool::device() const noexcept { return impl_->device; }
+Device& Pool::device() const noexcept {
+  return impl_->device;
+}
 
-Statistics& Pool::statistics() const noexcept { return impl_->statistics; }
+Statistics& Pool::statistics() const noexcept {
+  return impl_->statistics;
+}
 
 void Pool::visit_blocks(Visitor visitor, void* context) const {
   const Impl& p = *impl_;
@@ -449,8 +481,8 @@ void Pool::visit_blocks(Visitor visitor, void* context) const {
         view.saved = block->record.load(std::memory_order_relaxed) != nullptr;
       } else {
         // The last run may be terabytes; only what of it is resident is worth a line.
-        view.bytes = std::min(segment.runs.length_at(granule) << p.granule_shift,
-                              resident_end - offset);
+        view.bytes =
+            std::min(segment.runs.length_at(granule) << p.granule_shift, resident_end - offset);
       }
       visitor(context, view);
       offset += view.bytes;
@@ -458,7 +490,8 @@ void Pool::visit_blocks(Visitor visitor, void* context) const {
   }
 }
 
-// ---- Invariants ----------------------------------------------------------------------------------
+// ---- Invariants
+// ----------------------------------------------------------------------------------
 
 const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
                               std::size_t* requested_bytes, std::size_t* reserved_bytes) const {
@@ -479,7 +512,8 @@ const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
     }
     previous_free = false;
     if (block == nullptr) return "blocks do not tile their segment";
-    if (block->begin != segment.base + (granule << granule_shift)) return "block at a wrong address";
+    if (block->begin != segment.base + (granule << granule_shift))
+      return "block at a wrong address";
     if (block->bytes == 0 || block->bytes % granule_bytes != 0) return "block of a wrong size";
     if (block->requested > block->bytes) return "block smaller than requested";
     const std::size_t offset = granule << granule_shift;

@@ -97,6 +97,8 @@ class Pool {
   friend class PayloadArena;
   // A block whose contents its owner counts into kLive piece by piece: requested == 0.
   [[nodiscard]] Block* allocate_container(std::size_t bytes) noexcept;
+  // Changes kLive by what came and went inside containers.
+  void count_live(std::int64_t bytes) noexcept;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,5 +1,5 @@
-// Address ranges of a pool and what is known of their parts: free runs, blocks in use, touched pages.
-// All of it out of band. The pool's lock guards everything but SegmentTable::locate and
+// Address ranges of a pool and what is known of their parts: free runs, blocks in use, touched
+// pages. All of it out of band. The pool's lock guards everything but SegmentTable::locate and
 // Segment::in_use, which owns() and find() read without it.
 #pragma once
 
@@ -18,7 +18,8 @@
 namespace pleat::allocator {
 
 struct Segment {
-  std::byte* base = nullptr;  // nullptr: given back, the metadata wait for a segment of the same size
+  std::byte* base =
+      nullptr;  // nullptr: given back, the metadata wait for a segment of the same size
   std::size_t bytes = 0;
   FreeRuns runs;
   TouchedPages touched;
@@ -59,9 +60,9 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Lock-free. A slot's size and metadata are written once; only its base moves, when the segment is
-  // given back and a later one of the same size takes the slot. One load of the base is therefore
-  // consistent with all the rest, whatever this races with.
+  // Lock-free. A slot's size and metadata are written once; only its base moves, when the segment
+  // is given back and a later one of the same size takes the slot. One load of the base is
+  // therefore consistent with all the rest, whatever this races with.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     const std::size_t count = slots_.load(std::memory_order_acquire);
@@ -83,8 +84,8 @@ class SegmentTable {
     return slots_.load(std::memory_order_relaxed) == 0;
   }
 
-  // Reserves a segment of `bytes`. nullptr if the device or metadata memory will not have it, or there
-  // are too many.
+  // Reserves a segment of `bytes`. nullptr if the device or metadata memory will not have it, or
+  // there are too many.
   [[nodiscard]] Segment* add(Device& device, std::size_t bytes,
                              std::size_t granule_bytes) noexcept {
     const std::size_t count = slots_.load(std::memory_order_relaxed);

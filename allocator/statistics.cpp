@@ -4,14 +4,22 @@ namespace pleat::allocator {
 
 const char* stat_name(StatKind kind) noexcept {
   switch (kind) {
-    case StatKind::kLive: return "live";
-    case StatKind::kReserved: return "reserved";
-    case StatKind::kSavedRaw: return "saved_raw";
-    case StatKind::kPayload: return "payload";
-    case StatKind::kRestored: return "restored";
-    case StatKind::kCached: return "cached";
-    case StatKind::kResident: return "resident";
-    case StatKind::kCount: break;
+    case StatKind::kLive:
+      return "live";
+    case StatKind::kReserved:
+      return "reserved";
+    case StatKind::kSavedRaw:
+      return "saved_raw";
+    case StatKind::kPayload:
+      return "payload";
+    case StatKind::kRestored:
+      return "restored";
+    case StatKind::kCached:
+      return "cached";
+    case StatKind::kResident:
+      return "resident";
+    case StatKind::kCount:
+      break;
   }
   return "unknown";
 }

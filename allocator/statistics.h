@@ -45,7 +45,7 @@ class Statistics {
     }
   }
   // As add() without the price of atomic read-modify-write: every writer of this kind must hold one
-  // and the same lock. The pool's own kinds (kReserved, kCached, kResident) are written so; hence one
+  // and the same lock. The pool's own kinds (kLive, kReserved, kCached, kResident) are written so; hence one
   // Statistics per pool.
   void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];

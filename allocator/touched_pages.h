@@ -47,13 +47,11 @@ class TouchedPages {
   void touch(std::size_t begin, std::size_t end) noexcept {
     count_ += untouched(begin, end);
     if (end > high_) high_ = end;
-    for_each_word(begin, end,
-                  [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
+    for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
   }
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= end - begin - untouched(begin, end);
-    for_each_word(begin, end,
-                  [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
+    for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
   }
 
   // The highest touched page of [begin, end), kNone if there is none.
@@ -81,8 +79,8 @@ class TouchedPages {
       const std::size_t low = begin % 64;
       const std::size_t stop = end < (word + 1) * 64 ? end : (word + 1) * 64;
       const std::size_t bits = stop - begin;
-      const std::uint64_t mask =
-          (bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1) << low;
+      const std::uint64_t mask = (bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1)
+                                 << low;
       function(word, mask);
       begin = stop;
     }

@@ -1,5 +1,5 @@
-// Zero-filled memory for metadata, straight from the kernel: pages cost nothing until touched, go back
-// at once, and malloc (which may be calling us) is not involved. Never throws.
+// Zero-filled memory for metadata, straight from the kernel: pages cost nothing until touched, go
+// back at once, and malloc (which may be calling us) is not involved. Never throws.
 #pragma once
 
 #include <sys/mman.h>

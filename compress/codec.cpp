@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "compress/float_environment.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
@@ -112,7 +113,6 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, st
   std::uint8_t* table = nullptr;
   const std::size_t bytes = finish_grouped(request, layout, *totals, payload, &table);
   if (escapes.load() != 0) {
-    // Found again through the slots' numbers would need the source's metadata; the flags still stand.
     const std::size_t size = layout.source_bytes_per_group;
     for (std::size_t g = 0; g < layout.groups; ++g) {
       if (!is_escaped(request.span.type, payload + kHeaderBytes, g)) continue;
@@ -290,6 +290,7 @@ std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t e
 EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,
                     std::size_t capacity, const Executor& executor,
                     SpanStatistics* statistics) noexcept {
+  const FloatEnvironment environment;
   const Request request(source, spec, nonce);
   auto* const bytes = static_cast<std::uint8_t*>(payload);
   if (payload == nullptr || capacity < payload_bound(spec, source.type, source.elements))

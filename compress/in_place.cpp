@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "compress/codec.h"
+#include "compress/float_environment.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
@@ -215,6 +216,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
 EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t elements,
                              ElementType type, const CodecSpec& spec, std::uint64_t nonce,
                              const Executor& executor, SpanStatistics* statistics) noexcept {
+  const FloatEnvironment environment;
   const Request request({buffer, elements, type}, spec, nonce);
   const Buffer whole{static_cast<std::uint8_t*>(buffer), capacity};
   if (buffer == nullptr || capacity < request.span.bytes() || capacity < kHeaderBytes)

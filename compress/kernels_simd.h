@@ -32,23 +32,24 @@ class Philox {
   static constexpr size_t kVectors = 16 / Simd::kCalls;
 
   Philox(uint64_t nonce, uint32_t group_high) {
+    const auto key_low = static_cast<uint32_t>(nonce), key_high = static_cast<uint32_t>(nonce >> 32);
     for (unsigned r = 0; r < 7; ++r) {
-      key0_[r] = static_cast<uint32_t>(nonce) + r * kPhiloxW0;
-      key1_[r] = static_cast<uint32_t>(nonce >> 32) + r * kPhiloxW1;
+      key0_[r] = Simd::splat64(static_cast<uint32_t>(key_low + r * kPhiloxW0));
+      key1_[r] = Simd::splat64(static_cast<uint32_t>(key_high + r * kPhiloxW1));
     }
     const uint64_t high = uint64_t{kPhiloxM1} * group_high;
-    scalar0_ = static_cast<uint32_t>(high >> 32) ^ key0_[0];
+    scalar0_ = static_cast<uint32_t>(high >> 32) ^ key_low;
     const I m0 = Simd::splat64(kPhiloxM0), m1 = Simd::splat64(kPhiloxM1);
     for (size_t v = 0; v < kVectors; ++v) {
       const I p0 = Simd::multiply(Simd::first_calls(v * Simd::kCalls), m0);
-      const I c2 = Simd::bit_xor(Simd::high_word(p0), Simd::splat64(key1_[0]));
-      a_[v] = Simd::bit_xor(p0, Simd::splat64(key1_[1]));  // to be xored with high(M0 * c0)
+      const I c2 = Simd::bit_xor(Simd::high_word(p0), key1_[0]);
+      a_[v] = Simd::bit_xor(p0, key1_[1]);  // to be xored with high(M0 * c0)
       const I p1 = Simd::multiply(c2, m1);
       const I c0 = Simd::xor3(Simd::high_word(p1), Simd::splat64(static_cast<uint32_t>(high)),
-                              Simd::splat64(key0_[1]));
-      b_[v] = Simd::bit_xor(p1, Simd::splat64(key0_[2]));
+                              key0_[1]);
+      b_[v] = Simd::bit_xor(p1, key0_[2]);
       const I q0 = Simd::multiply(c0, m0);
-      c_[v] = Simd::bit_xor(Simd::high_word(q0), Simd::splat64(key1_[2]));
+      c_[v] = Simd::bit_xor(Simd::high_word(q0), key1_[2]);
       d_[v] = q0;
     }
   }
@@ -69,9 +70,9 @@ class Philox {
       for (unsigned r = 3; r < 7; ++r) {
         const I q0 = Simd::multiply(c0, m0);
         const I q1 = Simd::multiply(c2, m1);
-        c0 = Simd::xor3(Simd::high_word(q1), c1, Simd::splat64(key0_[r]));
+        c0 = Simd::xor3(Simd::high_word(q1), c1, key0_[r]);
         c1 = q1;
-        c2 = Simd::xor3(Simd::high_word(q0), c3, Simd::splat64(key1_[r]));
+        c2 = Simd::xor3(Simd::high_word(q0), c3, key1_[r]);
         c3 = q0;
       }
       const size_t call = v * Simd::kCalls;
@@ -83,7 +84,7 @@ class Philox {
 
  private:
   I a_[kVectors], b_[kVectors], c_[kVectors], d_[kVectors];
-  uint32_t key0_[7], key1_[7];
+  I key0_[7], key1_[7];
   uint32_t scalar0_;
 };
 

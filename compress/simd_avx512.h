@@ -141,9 +141,8 @@ struct Simd {
   // The integer part of sums with that base, as bytes in element order.
   template <unsigned kBits>
   static I integer_parts(const F* sums) {
-    // Byte 2 of each element, to the place of vector j within every lane.
-    const I spread = _mm512_setr_epi32(0x0E0A0602, 0, 0, 0, 0x0E0A0602, 0, 0, 0, 0x0E0A0602, 0, 0, 0,
-                                       0x0E0A0602, 0, 0, 0);
+    // Byte 2 of each element of a lane; the mask says where vector j's four go.
+    const I pick = _mm512_set1_epi32(0x0E0A0602);
     I parts[4];
     for (int j = 0; j < 4; ++j) {
       I v = _mm512_castps_si512(sums[j]);
@@ -151,13 +150,10 @@ struct Simd {
       parts[j] = v;
     }
     const I all = _mm512_or_si512(
-        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x000F000F000F000Full, parts[0], spread),
-                        _mm512_maskz_shuffle_epi8(0x00F000F000F000F0ull, parts[1],
-                                                  _mm512_bslli_epi128(spread, 4))),
-        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x0F000F000F000F00ull, parts[2],
-                                                  _mm512_bslli_epi128(spread, 8)),
-                        _mm512_maskz_shuffle_epi8(0xF000F000F000F000ull, parts[3],
-                                                  _mm512_bslli_epi128(spread, 12))));
+        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x000F000F000F000Full, parts[0], pick),
+                        _mm512_maskz_shuffle_epi8(0x00F000F000F000F0ull, parts[1], pick)),
+        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x0F000F000F000F00ull, parts[2], pick),
+                        _mm512_maskz_shuffle_epi8(0xF000F000F000F000ull, parts[3], pick)));
     return transpose(all);
   }
   // (256 q + 255 - noise - 127.5) * kLevelScale, exact.

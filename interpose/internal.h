@@ -18,8 +18,7 @@ enum pleat_slot { PLEAT_SLOT_EXECUTE, PLEAT_SLOT_SAVED_VARIABLE, PLEAT_SLOT_REGI
 /* Points a slot at `target`, for this and every later call on any thread. */
 void pleat_set_slot(enum pleat_slot slot, void* target);
 
-/* --- modules.c: what is loaded, and where ------------------------------------------------------
- */
+/* --- modules.c: what is loaded, and where --- */
 
 /* Copies the path of the first loaded object (ourselves excluded) whose file name starts with
  * `name`, as the loader spells it, into `path`. */
@@ -35,8 +34,7 @@ bool pleat_absolute_path(const void* address, const char* name, char path[PATH_M
 /* MAJOR.MINOR of the loaded torch, read from torch/version.py or LibTorch's build-version. */
 bool pleat_torch_version(unsigned* major, unsigned* minor);
 
-/* --- preload.c ---------------------------------------------------------------------------------
- */
+/* --- preload.c --- */
 
 /* One line on stderr, "pleat: ..." with a newline added; a newline inside becomes a space. */
 void pleat_say(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -45,8 +45,7 @@ static bool switched_off(void) {
   return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
-/* --- the bridge --------------------------------------------------------------------------------
- */
+/* --- the bridge --- */
 
 /* The path of `file` beside libpleat.so: where the loader found us, or where that link points. */
 static bool beside_us(const char* file, char path[PATH_MAX]) {
@@ -163,8 +162,7 @@ static set_engine_stub_fn real_set_engine_stub(void) {
   return real;
 }
 
-/* --- the two ways in ---------------------------------------------------------------------------
- */
+/* --- the two ways in --- */
 
 /* Python: libtorch_python calls this near the end of `import torch`, all else being loaded. */
 PLEAT_EXPORT void set_engine_stub(void* stub) __asm__(PLEAT_SYMBOL_SET_ENGINE_STUB);

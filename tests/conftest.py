@@ -127,7 +127,7 @@ class Result:
         assert self.stats is not None, f"the bridge was not loaded\n{self.stderr[-2000:]}"
         records = self.stats.get("records", {})
         assert records.get("released", 0) >= released, f"nothing released: {self.stats}"
-        if "bits:off" not in self.conf:
+        if "bits:off" not in (self.conf or ""):
             assert records.get("encoded", 0) >= encoded, f"nothing encoded: {self.stats}"
         return self
 
@@ -159,7 +159,8 @@ class Runner:
         env["PYTHONHASHSEED"] = "0"
         if preload and not STOCK_ONLY:
             env["LD_PRELOAD"] = str(self.library_of())
-            env["PLEAT_CONF"] = conf
+            if conf is not None:
+                env["PLEAT_CONF"] = conf
         env.update(extra or {})
         return env
 

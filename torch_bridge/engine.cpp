@@ -47,27 +47,28 @@ void learn_call_sites_once() {
 // on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this object.
 class WrappingEngine final : public Engine {
  public:
-  explicit WrappingEngine(Engine& inner) : inner_(inner) {}
+  explicit WrappingEngine(Engine& inner) : inner_(&inner) {}
+  void wrap(Engine& inner) noexcept { inner_.store(&inner, std::memory_order_release); }
 
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
-    return inner_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<GraphTask>& graph_task, NodePtr graph_root,
       InputBuffer&& input_buffer) override {
-    return inner_.execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
+    return inner().execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
   }
   std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
-    return inner_.make_anomaly_metadata();
+    return inner().make_anomaly_metadata();
   }
   void thread_on_exception(const std::shared_ptr<GraphTask>& graph_task, const NodePtr& node,
                            std::exception& error) override {
-    inner_.thread_on_exception(graph_task, node, error);
+    inner().thread_on_exception(graph_task, node, error);
   }
 #if PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS
   decltype(std::declval<Engine&>().get_node_creation_hooks()) get_node_creation_hooks() override {
-    return inner_.get_node_creation_hooks();
+    return inner().get_node_creation_hooks();
   }
 #endif
 
@@ -75,7 +76,7 @@ class WrappingEngine final : public Engine {
     if (learning_call_sites()) {
       return nullptr;
     }
-    if (auto hooks = inner_.get_default_saved_variable_hooks()) {
+    if (auto hooks = inner().get_default_saved_variable_hooks()) {
       return hooks;  // Python's own hooks win
     }
     Runtime* const runtime = Runtime::get();
@@ -89,13 +90,16 @@ class WrappingEngine final : public Engine {
   }
 
  private:
-  Engine& inner_;
+  [[nodiscard]] Engine& inner() const noexcept { return *inner_.load(std::memory_order_acquire); }
+  std::atomic<Engine*> inner_;
 };
 
-Engine& wrapping_engine() {
+WrappingEngine& the_engine() {
   static auto* const engine = new WrappingEngine(wrapped_stub());  // leaked, as torch leaks its own
   return *engine;
 }
+
+Engine& wrapping_engine() { return the_engine(); }
 
 thread_local int backward_depth = 0;
 
@@ -195,6 +199,14 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
       real_constructor != nullptr ? reinterpret_cast<void*>(&constructor_hook) : nullptr;
   functions.saved_variable_register_hooks =
       real_register_hooks != nullptr ? reinterpret_cast<void*>(&register_hooks_hook) : nullptr;
+}
+
+void rewrap_engine(void* engine_stub) {
+  const auto stub = reinterpret_cast<EngineStub>(engine_stub);
+  if (stub != nullptr && stub != &wrapping_engine && stub != wrapped_stub) {
+    wrapped_stub = stub;
+    the_engine().wrap(stub());
+  }
 }
 
 }  // namespace pleat::bridge

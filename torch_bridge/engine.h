@@ -13,6 +13,10 @@ namespace pleat::bridge {
 void install_engine(Runtime& runtime, const PleatHostFunctions& host,
                     PleatBridgeFunctions& functions);
 
+// A C++ program that was served before main and embeds Python later: Python's engine replaces the one
+// wrapped first.
+void rewrap_engine(void* engine_stub);
+
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;
 void backward_exit() noexcept;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "torch_bridge/c_abi.h"
@@ -125,6 +126,7 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
       return 1;
     }
     if (Runtime::get() != nullptr) {
+      rewrap_engine(host->engine_stub);
       *functions = installed;
       return 0;
     }
@@ -168,7 +170,9 @@ PLEAT_EXPORT int pleat_enable(const char* conf, char* error, size_t error_bytes)
     std::vector<std::string> problems;
     parse_options(conf != nullptr ? conf : "", options, problems);
     if (!problems.empty()) {
-      copy_out(problems.front(), error, error_bytes);
+      constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
+      std::string& first = problems.front();
+      copy_out(first.starts_with(kPrefix) ? first.substr(kPrefix.size()) : first, error, error_bytes);
       return 1;
     }
     runtime->set_options(options);

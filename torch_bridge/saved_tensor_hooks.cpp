@@ -32,17 +32,20 @@ std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-// Times one in 64 calls, so that the cost of a hook is known and the knowing costs nothing.
+// Times one in 64 decisions, packs and unpacks (without the codec), so that the cost of a hook is
+// known and the knowing costs nothing.
 class SampledTimer {
  public:
   explicit SampledTimer(Runtime& runtime) noexcept : runtime_(runtime) {
     thread_local unsigned turn = 0;
     start_ = (++turn & 63u) == 0 ? now_ns() : 0;
   }
-  ~SampledTimer() {
+  ~SampledTimer() { stop(); }
+  void stop() noexcept {
     if (start_ != 0) {
       runtime_.hook_ns_sampled.fetch_add(now_ns() - start_, std::memory_order_relaxed);
       runtime_.hook_samples.fetch_add(1, std::memory_order_relaxed);
+      start_ = 0;
     }
   }
   SampledTimer(const SampledTimer&) = delete;
@@ -188,7 +191,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
-    const SampledTimer timer(runtime_);
+    SampledTimer timer(runtime_);
     runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
     check_version();
     if (record_ == nullptr) {
@@ -208,6 +211,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return view_on(c10::Storage(std::move(live)), version_);
     }
     learn_consumer();
+    timer.stop();
     return restore();
   }
 
@@ -439,6 +443,7 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
     return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime, std::nullopt, SaveContext{})
                              : nullptr;
   }
+  const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;
   const Decision decision = runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
   runtime.count(decision.reason,

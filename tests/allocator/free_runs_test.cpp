@@ -65,7 +65,8 @@ TEST(FreeRuns, AgreesWithANaiveMap) {
     for (int step = 0; step < scaled(40000); ++step) {
       const bool filling = step / 2000 % 2 == 0;
       if (used.empty() || random() % 8 < (filling ? 5u : 3u)) {
-        const std::size_t need = 1 + random() % (1 + random() % std::max<std::size_t>(granules / 50, 8));
+        const std::size_t need =
+            1 + random() % (1 + random() % std::max<std::size_t>(granules / 50, 8));
         auto fit = free.begin();
         while (fit != free.end() && fit->second < need) ++fit;
         const std::size_t got = row.runs.take_first_fit(need);

@@ -155,6 +155,15 @@ TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
   EXPECT_EQ(small.reserved, 16_MiB);
 }
 
+TEST_F(PoolTest, AReserveBelowTheGrowthIsHonoured) {
+  device.caps.reserves_freely = true;
+  PoolOptions options;
+  options.reserve_bytes = 16_MiB;
+  Pool pool(device, options, statistics);
+  ASSERT_NE(pool.allocate(1_MiB), nullptr);
+  EXPECT_EQ(device.reserved, 16_MiB);
+}
+
 TEST_F(PoolTest, SegmentsGoBackWithTrimAndWithThePool) {
   {
     Pool pool(device, small_options(), statistics);
@@ -234,10 +243,12 @@ TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
   EXPECT_FALSE(views[3].in_use);
 }
 
-// ---- Pages ---------------------------------------------------------------------------------------
+// ---- Pages
+// ---------------------------------------------------------------------------------------
 
 std::size_t limit_for(std::size_t high, const PoolOptions& options) {
-  return high + static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
+  return high +
+         static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
          options.resident_slack_bytes;
 }
 
@@ -265,7 +276,8 @@ TEST_F(PoolTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
   }
-  EXPECT_GE(statistics.read(StatKind::kLive).peak, statistics.read(StatKind::kResident).peak * 9 / 10);
+  EXPECT_GE(statistics.read(StatKind::kLive).peak,
+            statistics.read(StatKind::kResident).peak * 9 / 10);
 }
 
 TEST_F(PoolTest, ARepeatedStepPurgesNothing) {
@@ -273,7 +285,8 @@ TEST_F(PoolTest, ARepeatedStepPurgesNothing) {
   Pool pool(device, small_options(), statistics);
   const auto step = [&] {
     std::vector<Block*> blocks;
-    for (std::size_t i = 0; i < 40; ++i) blocks.push_back(pool.allocate(100_KiB + 37_KiB * (i % 7)));
+    for (std::size_t i = 0; i < 40; ++i)
+      blocks.push_back(pool.allocate(100_KiB + 37_KiB * (i % 7)));
     for (std::size_t i = 0; i < 40; i += 2) pool.free(blocks[i]);
     for (std::size_t i = 39; i < 40; i -= 2) pool.free(blocks[i]);
   };
@@ -295,8 +308,8 @@ TEST_F(PoolTest, HighPagesGoFirstAndNoMoreThanNeeded) {
   pool.free(blocks[2]);
   pool.free(blocks[4]);
   pool.free(blocks[14]);
-  // Two pages in a row are free nowhere below, so two are touched anew; 16 were live at most, so two of
-  // the three free ones must go: the 14th and the 4th.
+  // Two pages in a row are free nowhere below, so two are touched anew; 16 were live at most, so
+  // two of the three free ones must go: the 14th and the 4th.
   Block* wide = pool.allocate(128_KiB);
   ASSERT_NE(wide, nullptr);
   EXPECT_EQ(device.released_pages_bytes, 128_KiB);
@@ -355,7 +368,8 @@ TEST_F(PoolTest, PagesTheDeviceKeepsStayCounted) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// ---- Against a model -----------------------------------------------------------------------------
+// ---- Against a model
+// -----------------------------------------------------------------------------
 
 // The model is a byte-address map of what is in use, searched naively for the lowest hole.
 class Model {
@@ -435,7 +449,7 @@ TEST_F(PoolTest, AgreesWithANaiveModel) {
 TEST_F(PoolTest, ManySmallSegmentsKeepTheInvariants) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
-  FakeDevice tight(40_MiB);
+  FakeDevice tight(12_MiB);
   PoolOptions options = small_options();
   options.growth_bytes = 512_KiB;
   Pool pool(tight, options, statistics);

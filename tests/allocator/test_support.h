@@ -16,17 +16,24 @@
 
 namespace pleat::allocator::testing {
 
-constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
-constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
-constexpr std::size_t operator""_GiB(unsigned long long n) { return n << 30; }
+constexpr std::size_t operator""_KiB(unsigned long long n) {
+  return n << 10;
+}
+constexpr std::size_t operator""_MiB(unsigned long long n) {
+  return n << 20;
+}
+constexpr std::size_t operator""_GiB(unsigned long long n) {
+  return n << 30;
+}
 
-// PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope through PLEAT_SEED.
+// PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope through
+// PLEAT_SEED.
 inline std::uint64_t test_seed() {
   const char* given = std::getenv("PLEAT_TEST_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260517;
 }
-#define PLEAT_SEED(name)                                                \
-  const std::uint64_t name = ::pleat::allocator::testing::test_seed();  \
+#define PLEAT_SEED(name)                                               \
+  const std::uint64_t name = ::pleat::allocator::testing::test_seed(); \
   SCOPED_TRACE("PLEAT_TEST_SEED=" + std::to_string(name))
 
 inline int scaled(int n) {
@@ -37,8 +44,8 @@ inline int scaled(int n) {
 #endif
 }
 
-// Addresses without memory behind them: for the structure alone, and for running out. Blocks must not
-// be written.
+// Addresses without memory behind them: for the structure alone, and for running out. Blocks must
+// not be written.
 class FakeDevice final : public Device {
  public:
   explicit FakeDevice(std::size_t budget_bytes) : budget_(budget_bytes) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "tests/compress/support.h"
@@ -163,13 +164,15 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
         mean_square += squares[e] / trials / 256;
         mean_sum += sum[e] / trials;
         variance_sum += squares[e] / trials / trials;
-        // 8-bit noise: up to D/512 of bias per element; the type's rounding adds its own.
-        const double x = std::fabs(value_at(type, source.data(), e));
+        // 8-bit noise: up to D/512 of bias per element. Rounding to the type adds its own: at most
+        // half an ulp where codes are decoded plainly, far less under dither.
+        const double x = std::fabs(value_at(type, source.data(), e)) + step;
         const double ulp = type == ElementType::kFloat32    ? x * 1e-7
                            : type == ElementType::kBFloat16 ? x / 256
                                                             : x / 2048;
         const double allowed =
-            5 * std::sqrt(squares[e] / trials / trials) + step / 256 + 0.15 * std::min(ulp, step);
+            5 * std::sqrt(squares[e] / trials / trials) + step / 256 +
+            (data == Data::kNormal ? 0.15 * std::min(ulp, step) : ulp);
         EXPECT_LE(std::fabs(sum[e] / trials), allowed) << int(data) << " element " << e;
       }
       EXPECT_LE(std::fabs(mean_sum),
@@ -318,9 +321,13 @@ TEST(Lossy, StatisticsEqualNaiveSums) {
       ++expected.groups;
       for (std::size_t e = from; e < to; ++e)
         expected.energy += std::pow(value_at(type, source.data(), e), 2);
-      if (from / 256 == 7) {
+      std::set<std::string> patterns;  // a coarse type may round a group to very few values
+      const std::size_t size = element_size(type);
+      for (std::size_t e = from; e < to; ++e)
+        patterns.emplace(reinterpret_cast<const char*>(source.data() + e * size), size);
+      if (patterns.size() == 1) {
         ++expected.constant_groups;
-      } else if (from / 256 == 9) {
+      } else if (patterns.size() == 2) {
         ++expected.two_valued_groups;
       } else {
         expected.sum_squared_range += double(to - from) * std::pow(range.high - range.low, 2);

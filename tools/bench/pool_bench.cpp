@@ -2,8 +2,8 @@
 //
 //   pair      ns of one free and one allocate of random size in a steady population
 //   step      a training step replayed: forward saves, transients, payloads, backward; reports
-//             live_over_resident = peak requested live bytes / peak resident bytes (want >= 0.90) and
-//             faulted = bytes of pages touched anew per step once warm, as a share of the peak
+//             live_over_resident = peak requested live bytes / peak resident bytes (want >= 0.90)
+//             and faulted = bytes of pages touched anew per step once warm, as a share of the peak
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -32,7 +32,8 @@ class Sizes {
 
  private:
   std::size_t fresh() {
-    const double u = std::uniform_real_distribution<double>(std::log(low_), std::log(high_))(random_);
+    const double u =
+        std::uniform_real_distribution<double>(std::log(low_), std::log(high_))(random_);
     return static_cast<std::size_t>(std::exp(u));
   }
   std::mt19937_64 random_;
@@ -121,8 +122,9 @@ void payload_pair(benchmark::State& state) {
 }
 BENCHMARK(payload_pair)->Arg(100)->Arg(1000);
 
-// A step of a deep network: per layer an activation and transients, the activation released two layers
-// later and turned into a payload of an eighth; backward restores it, makes two gradients, frees all.
+// A step of a deep network: per layer an activation and transients, the activation released two
+// layers later and turned into a payload of an eighth; backward restores it, makes two gradients,
+// frees all.
 struct Layer {
   std::size_t activation, transient;
 };

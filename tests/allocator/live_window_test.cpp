@@ -1,0 +1,62 @@
+#include "allocator/live_window.h"
+
+#include <gtest/gtest.h>
+
+#include "allocator/touched_pages.h"
+
+namespace pleat::allocator {
+namespace {
+
+TEST(LiveWindow, RisesAtOnceAndForgetsAfterFourEpochs) {
+  LiveWindow window(100);
+  EXPECT_FALSE(window.advance(1000, 0));  // time begins here
+  window.raise(500);
+  window.raise(50);
+  EXPECT_EQ(window.high(), 500u);
+  for (const std::uint64_t now : {1100u, 1200u, 1300u}) {
+    EXPECT_TRUE(window.advance(now, 50));
+    EXPECT_EQ(window.high(), 500u) << now;
+  }
+  EXPECT_FALSE(window.advance(1399, 50));
+  EXPECT_TRUE(window.advance(1400, 50));
+  EXPECT_EQ(window.high(), 50u);
+}
+
+TEST(LiveWindow, ALongPauseForgetsEverything) {
+  LiveWindow window(100);
+  window.advance(1000, 0);
+  window.raise(500);
+  EXPECT_TRUE(window.advance(1'000'000, 7));
+  EXPECT_EQ(window.high(), 7u);
+}
+
+TEST(LiveWindow, LengtheningIsBoundedAndUndoneByARestart) {
+  LiveWindow window(100);
+  for (int i = 0; i < 10; ++i) window.lengthen();
+  EXPECT_EQ(window.epoch_ns(), 100 * LiveWindow::kMaxLengthening);
+  window.raise(500);
+  window.restart(3);
+  EXPECT_EQ(window.epoch_ns(), 100u);
+  EXPECT_EQ(window.high(), 3u);
+}
+
+TEST(TouchedPages, CountsAcrossWords) {
+  alignas(8) std::byte memory[64] = {};
+  TouchedPages pages;
+  pages.attach(memory, 300);
+  pages.touch(60, 200);
+  pages.touch(100, 210);
+  EXPECT_EQ(pages.count(), 150u);
+  EXPECT_TRUE(pages.all_touched(60, 210));
+  EXPECT_FALSE(pages.all_touched(59, 210));
+  EXPECT_EQ(pages.untouched(0, 300), 150u);
+  EXPECT_EQ(pages.last_touched(0, 300), 209u);
+  EXPECT_EQ(pages.last_touched(0, 128), 127u);
+  EXPECT_EQ(pages.last_touched(0, 60), TouchedPages::kNone);
+  pages.clear(64, 256);
+  EXPECT_EQ(pages.count(), 4u);
+  EXPECT_EQ(pages.last_touched(0, 300), 63u);
+}
+
+}  // namespace
+}  // namespace pleat::allocator

@@ -1,0 +1,454 @@
+// Residency and records against a codec that keeps every second byte's complement: the tests know
+// what must come back without asking the code under test.
+#include "allocator/residency.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "allocator/host_device.h"
+
+namespace pleat::allocator {
+namespace {
+
+// Stands in for a StorageImpl: alive until told otherwise.
+struct FakeStorage {
+  std::atomic<bool> alive{true};
+};
+
+class FakeRecord final : public Record {
+ public:
+  explicit FakeRecord(FakeStorage& storage, std::atomic<int>* destroyed = nullptr)
+      : storage_(storage), destroyed_(destroyed) {}
+  ~FakeRecord() override {
+    if (destroyed_ != nullptr) {
+      ++*destroyed_;
+    }
+  }
+  bool storage_alive() const noexcept override { return storage_.alive; }
+  bool keep_storage() noexcept override { return storage_.alive; }
+
+ private:
+  FakeStorage& storage_;
+  std::atomic<int>* destroyed_;
+};
+
+// Payload = the bytes inverted, so that a raw copy is never mistaken for a decoded one.
+class InvertingCodec final : public BlockCodec {
+ public:
+  std::size_t payload_bytes(const EncodeRequest& r) noexcept override {
+    return refuse ? 0 : r.source_bytes;
+  }
+  CodecStatus encode(const EncodeRequest& r, void* payload, std::size_t capacity, std::size_t* used,
+                     CodecStatistics*) noexcept override {
+    if (fail || capacity < r.source_bytes) {
+      return CodecStatus::kKeepRaw;
+    }
+    ++encodes;
+    std::this_thread::sleep_for(delay);
+    const auto* const in = static_cast<const unsigned char*>(r.source);
+    auto* const out = static_cast<unsigned char*>(payload);
+    for (std::size_t i = 0; i < r.source_bytes; ++i) {
+      out[i] = static_cast<unsigned char>(~in[i]);
+    }
+    *used = r.source_bytes;
+    return CodecStatus::kOk;
+  }
+  CodecStatus encode_in_place(const EncodeRequest& r, std::size_t* used,
+                              CodecStatistics*) noexcept override {
+    if (fail) {
+      return CodecStatus::kKeepRaw;
+    }
+    ++encodes;
+    auto* const bytes = static_cast<unsigned char*>(r.source);
+    for (std::size_t i = 0; i < r.source_bytes; ++i) {
+      bytes[i] = static_cast<unsigned char>(~bytes[i]);
+    }
+    *used = r.source_bytes;
+    return CodecStatus::kOk;
+  }
+  CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target, std::size_t bytes,
+                     StreamId) noexcept override {
+    if (damaged || payload_bytes != bytes) {
+      return CodecStatus::kFailed;
+    }
+    ++decodes;
+    const auto* const in = static_cast<const unsigned char*>(payload);
+    auto* const out = static_cast<unsigned char*>(target);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out[i] = static_cast<unsigned char>(~in[i]);
+    }
+    return CodecStatus::kOk;
+  }
+  std::atomic<int> encodes{0}, decodes{0};
+  std::atomic<bool> refuse{false}, fail{false}, damaged{false};
+  std::chrono::microseconds delay{0};
+};
+
+class ResidencyTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = 64 << 10;
+
+  void build(const ResidencyOptions& options = {}) {
+    PoolOptions pool_options;
+    pool_options.reserve_bytes = std::size_t{1} << 30;
+    pool = std::make_unique<Pool>(device, pool_options, statistics);
+    arena = std::make_unique<PayloadArena>(*pool);
+    residency = std::make_unique<Residency>(*pool, *arena, codec, options);
+  }
+  void SetUp() override { build(); }
+
+  Block* filled_block(unsigned char value) {
+    Block* const block = pool->allocate(kBytes);
+    std::memset(block->begin, value, kBytes);
+    return block;
+  }
+  FakeRecord* tag(Block* block, FakeStorage& storage, std::atomic<int>* destroyed = nullptr) {
+    return static_cast<FakeRecord*>(residency->with_linked(block, [&](Record* present) -> Record* {
+      if (present != nullptr) {
+        residency->add_reference(*present);
+        return present;
+      }
+      auto* const record = new FakeRecord(storage, destroyed);
+      record->bytes = kBytes;
+      add_range(record->ranges, {0, kBytes});
+      return record;
+    }));
+  }
+  Block* restore(Record& record) {
+    const std::lock_guard<std::mutex> guard(record.mutex);
+    Residency::RestoreStatus status{};
+    Block* const block = residency->restore_locked(record, {}, &status);
+    EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
+    return block;
+  }
+  static bool holds(const Block* block, unsigned char value) {
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      if (static_cast<unsigned char>(block->begin[i]) != value) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void expect_empty() {
+    EXPECT_EQ(statistics.current(StatKind::kLive), 0);
+    EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
+    EXPECT_EQ(statistics.current(StatKind::kPayload), 0);
+    EXPECT_EQ(statistics.current(StatKind::kRestored), 0);
+    EXPECT_STREQ(pool->check_invariants(), "");
+  }
+
+  HostDevice device;
+  Statistics statistics;
+  InvertingCodec codec;
+  std::unique_ptr<Pool> pool;
+  std::unique_ptr<PayloadArena> arena;
+  std::unique_ptr<Residency> residency;
+};
+
+TEST_F(ResidencyTest, ReleaseOfUntaggedBlockReturnsItAtOnce) {
+  Block* const block = filled_block(1);
+  residency->release(block);
+  EXPECT_EQ(codec.encodes, 0);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
+  FakeStorage storage;
+  Block* const block = filled_block(7);
+  const void* const address = block->begin;
+  FakeRecord* const record = tag(block, storage);
+  EXPECT_EQ(statistics.current(StatKind::kSavedRaw), static_cast<std::int64_t>(kBytes));
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kPacked);
+  EXPECT_EQ(pool->find(address), nullptr);
+  EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
+  EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
+
+  Block* const again = restore(*record);
+  EXPECT_TRUE(holds(again, 7));
+  EXPECT_EQ(record->state, RecordState::kRestored);
+  EXPECT_EQ(statistics.current(StatKind::kRestored), static_cast<std::int64_t>(kBytes));
+  residency->release(again);
+  EXPECT_EQ(record->state, RecordState::kPacked);
+  EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, HooksDroppedBeforeReleaseLeaveAnOrdinaryBlock) {
+  FakeStorage storage;
+  std::atomic<int> destroyed{0};
+  Block* const block = filled_block(1);
+  FakeRecord* const record = tag(block, storage, &destroyed);
+  EXPECT_EQ(tag(block, storage), record);  // a second hook
+  residency->drop(record);
+  EXPECT_EQ(destroyed, 0);
+  residency->drop(record);
+  EXPECT_EQ(destroyed, 1);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(codec.encodes, 0);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, FreeWhileTheStorageLivesKeepsTheStorageAndEncodesNothing) {
+  FakeStorage storage;  // alive: resize_(0) or a swapped data pointer
+  Block* const block = filled_block(1);
+  FakeRecord* const record = tag(block, storage);
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kKept);
+  EXPECT_EQ(codec.encodes, 0);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, RefusedByTheCodecTheBlockIsHeldRawAndAdoptedAtRestore) {
+  codec.refuse = true;
+  FakeStorage storage;
+  Block* const block = filled_block(9);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kHeld);
+  EXPECT_EQ(restore(*record), block) << "no copy: the raw block itself is handed out";
+  EXPECT_TRUE(holds(block, 9));
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kHeld);
+  EXPECT_EQ(restore(*record), block);
+  residency->drop(record);  // the graph goes first, the user still holds the restored storage
+  EXPECT_EQ(statistics.current(StatKind::kLive), static_cast<std::int64_t>(kBytes));
+  residency->release(block);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, FailedEncodeLosesNothing) {
+  codec.fail = true;
+  FakeStorage storage;
+  Block* const block = filled_block(5);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kHeld);
+  EXPECT_TRUE(holds(restore(*record), 5));
+  residency->release(block);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
+  FakeStorage storage;
+  Block* const block = filled_block(5);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  codec.damaged = true;
+  {
+    const std::lock_guard<std::mutex> guard(record->mutex);
+    Residency::RestoreStatus status{};
+    EXPECT_EQ(residency->restore_locked(*record, {}, &status), nullptr);
+    EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
+  }
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, BlockThatNeverCameToFreeIsCopiedWhileItExists) {
+  FakeStorage storage;
+  Block* const block = filled_block(3);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;  // gone, but its data pointer was moved elsewhere
+  Block* const copy = restore(*record);
+  ASSERT_NE(copy, block);
+  EXPECT_TRUE(holds(copy, 3));
+  std::memset(block->begin, 4, kBytes);  // its new owner writes
+  residency->release(copy);
+  residency->release(block);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
+  build({true, true, false});
+  FakeStorage storage;
+  std::vector<FakeRecord*> records;
+  for (unsigned char i = 0; i < 8; ++i) {
+    Block* const block = filled_block(i);
+    records.push_back(tag(block, storage));
+    if (i == 7) {
+      storage.alive = false;
+    }
+  }
+  // Release in order: all at once here, since the fake storage is one flag.
+  for (FakeRecord* record : records) {
+    residency->release(record->block);
+    EXPECT_EQ(record->state, RecordState::kHeld);
+  }
+  EXPECT_EQ(codec.encodes, 0);
+  residency->drop(records[3]);  // its graph is gone before the forward ends
+  residency->forward_end();
+  residency->forward_end();
+  EXPECT_EQ(codec.encodes, 7);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (i == 3) {
+      continue;
+    }
+    EXPECT_EQ(records[i]->state, RecordState::kPacked);
+    Block* const block = restore(*records[i]);
+    EXPECT_TRUE(holds(block, static_cast<unsigned char>(i)));
+    residency->release(block);
+    residency->drop(records[i]);
+  }
+  EXPECT_EQ(residency->counters().double_encodes, 0u);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
+  build({true, true, false});
+  FakeStorage storage;
+  Block* const block = filled_block(2);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(restore(*record), block);
+  residency->forward_end();
+  EXPECT_EQ(codec.encodes, 0);
+  residency->release(block);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, InPlacePayloadStaysAtTheHeadOfItsBlock) {
+  build({true, false, true});
+  FakeStorage storage;
+  Block* const block = filled_block(6);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kPacked);
+  EXPECT_TRUE(record->payload_in_block);
+  EXPECT_EQ(record->block, block);
+  Block* const copy = restore(*record);
+  EXPECT_TRUE(holds(copy, 6));
+  residency->release(copy);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, StoppedEncodingHoldsRaw) {
+  residency->stop_encoding();
+  FakeStorage storage;
+  Block* const block = filled_block(6);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(record->state, RecordState::kHeld);
+  EXPECT_EQ(codec.encodes, 0);
+  residency->drop(record);
+  expect_empty();
+}
+
+// A release in one thread races the unpack and the drop of two hooks in others.
+TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
+  codec.delay = std::chrono::microseconds(50);
+  for (int round = 0; round < 200; ++round) {
+    FakeStorage storage;
+    const auto value = static_cast<unsigned char>(round);
+    Block* const block = filled_block(value);
+    FakeRecord* const record = tag(block, storage);
+    tag(block, storage);
+    std::atomic<int> ready{0};
+    std::atomic<bool> good{true};
+    const auto unpack = [&] {
+      ++ready;
+      while (ready < 3) {
+      }
+      while (storage.alive) {
+      }
+      Block* mine = nullptr;
+      {
+        const std::lock_guard<std::mutex> guard(record->mutex);
+        Residency::RestoreStatus status{};
+        mine = residency->restore_locked(*record, {}, &status);
+        good = good && mine != nullptr && holds(mine, value);
+      }
+      residency->release(mine);
+      residency->drop(record);
+    };
+    const auto drop_only = [&] {
+      ++ready;
+      while (ready < 3) {
+      }
+      while (storage.alive) {
+      }
+      residency->drop(record);
+    };
+    std::thread first(unpack);
+    std::thread second(drop_only);
+    ++ready;
+    while (ready < 3) {
+    }
+    storage.alive = false;
+    residency->release(block);
+    first.join();
+    second.join();
+    ASSERT_TRUE(good) << "round " << round;
+  }
+  expect_empty();
+}
+
+TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
+  using S = RecordState;
+  using A = RecordAction;
+  S s = S::kTagged;
+  EXPECT_FALSE(apply(s, A::kEncode));
+  EXPECT_EQ(s, S::kTagged);
+  EXPECT_TRUE(apply(s, A::kRelease));
+  EXPECT_TRUE(apply(s, A::kEncode));
+  EXPECT_FALSE(apply(s, A::kRelease));
+  EXPECT_TRUE(apply(s, A::kEncoded));
+  EXPECT_FALSE(apply(s, A::kEncode)) << "a payload is never encoded again";
+  EXPECT_TRUE(apply(s, A::kRestore));
+  EXPECT_TRUE(apply(s, A::kRestoredFreed));
+  EXPECT_EQ(s, S::kPacked);
+  EXPECT_TRUE(apply(s, A::kDrop));
+  EXPECT_FALSE(apply(s, A::kDrop));
+}
+
+TEST(AddRangeTest, RangesStayDisjointAscendingAndEqualToTheUnion) {
+  std::mt19937 random(20260101);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<ByteRange> ranges;
+    std::vector<bool> covered(256, false);
+    for (int i = 0; i < 12; ++i) {
+      const std::size_t a = random() % 256;
+      const std::size_t b = a + random() % (257 - a);
+      add_range(ranges, {a, b});
+      for (std::size_t k = a; k < b; ++k) {
+        covered[k] = true;
+      }
+      std::vector<bool> seen(256, false);
+      std::size_t last = 0;
+      for (std::size_t r = 0; r < ranges.size(); ++r) {
+        ASSERT_LT(ranges[r].begin, ranges[r].end);
+        if (r > 0) {
+          ASSERT_GT(ranges[r].begin, last);
+        }
+        last = ranges[r].end;
+        for (std::size_t k = ranges[r].begin; k < ranges[r].end; ++k) {
+          seen[k] = true;
+        }
+      }
+      ASSERT_EQ(seen, covered);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::allocator

@@ -1,0 +1,155 @@
+"""PLEAT_CONF, and what a process that is none of our business notices of us: nothing."""
+
+import os
+import statistics
+import subprocess
+import time
+
+import pytest
+
+from conftest import LOSSY, STOCK_ONLY
+
+TINY = """
+    import torch, pleat_test_support as t
+    a = t.noise(256, 512, seed=1).requires_grad_()
+    ((a * 1.5).sigmoid() * a.tanh()).sum().backward()
+    t.emit(finite=bool(a.grad.isfinite().all()))
+"""
+
+BAD = {
+    "unknown key": ("bitz:4", ["bitz"], 1),
+    "bits too large": ("bits:99", ["bits", "99"], 1),
+    "bits too small": ("bits:0", ["bits", "0"], 1),
+    "bits negative": ("bits:-4", ["bits", "-4"], 1),
+    "bits not finite": ("bits:nan", ["bits", "nan"], 1),
+    "bits no number": ("bits:banana", ["bits", "banana", "lossless"], 1),
+    "bits with tail": ("bits:4x", ["bits", "4x"], 1),
+    "bits empty": ("bits:", ["bits"], 1),
+    "no colon": ("bits", ["bits"], 1),
+    "negative size": ("min_bytes:-5", ["min_bytes", "-5"], 1),
+    "size too large": ("min_bytes:99999999999999999999999", ["min_bytes"], 1),
+    "when": ("when:never", ["when", "never", "release", "forward_end"], 1),
+    "place": ("place:mars", ["place", "mars", "arena", "inplace"], 1),
+    "seed": ("seed:abc", ["seed", "abc"], 1),
+    "verbose": ("verbose:77", ["verbose", "77"], 1),
+    "two problems": ("bits:99,when:never", ["bits", "when"], 2),
+    "a good one among them": ("min_bytes:0,bitz:4", ["bitz"], 1),
+    "64 kB key": ("x" * 65536, [], 1),
+    "64 kB value": ("bits:" + "9" * 65536, ["bits"], 1),
+    "control characters": ("bits:\x1b[31m\x07", ["bits"], 1),
+}
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_option_is_one_line_and_the_job_runs(run_script, case):
+    conf, words, lines = BAD[case]
+    result = run_script(TINY, conf=conf).check()
+    assert result.json["finite"]
+    printed = result.stderr.splitlines()
+    assert len(printed) == lines, result.stderr[:3000]
+    assert all(len(line) < 400 for line in printed)
+    assert "\x1b" not in result.stderr and "\x07" not in result.stderr
+    for word in words:
+        assert word in result.stderr, f"{word!r} missing in: {result.stderr}"
+    assert "pleat" in printed[0].lower()
+    assert result.stats["enabled"]
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+@pytest.mark.parametrize("conf", [None, "", " bits : 4 , min_bytes : 0 ,", "bits:8,bits:4", ",,,"])
+def test_good_options_say_nothing(run_script, conf):
+    result = run_script(TINY, conf=conf).active()
+    assert result.stderr == ""
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_a_bad_value_leaves_the_default_and_the_other_options_in_force(run_script):
+    options = run_script(TINY, conf="min_bytes:0,bits:99,seed:7").check().stats["options"]
+    assert (options["min_bytes"], options["bits"], options["seed"]) == ("0", "4", "7")
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_verbose_prints_one_report_at_exit(run_script):
+    result = run_script(TINY, conf="bits:4,min_bytes:0,verbose:1").active()
+    assert "payload" in result.stderr and result.stderr.count("\n") > 3
+    assert result.stdout.splitlines()[-1].startswith("@json"), "standard output is the script's own"
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_below_min_bytes_nothing_is_touched(run_script):
+    result = run_script(TINY, conf="bits:4,min_bytes:10000000").check()
+    assert result.records("tagged") == 0
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_disable_and_enable_through_the_c_abi(run_script):
+    source = """
+        import torch, pleat_test_support as t
+        a = t.noise(256, 512, seed=1).requires_grad_()
+        def step():
+            ((a * 1.5).sigmoid() * a.tanh()).sum().backward()
+            return t.count("tagged")
+        counts = [step()]
+        t.bridge().disable(); counts.append(step())
+        t.bridge().enable(""); counts.append(step())
+        t.bridge().library.pleat_exempt_enter(); counts.append(step())
+        t.bridge().library.pleat_exempt_exit(); counts.append(step())
+        try:
+            t.bridge().enable("bits:99")
+            refused = False
+        except RuntimeError as error:
+            refused = "99" in str(error)
+        t.emit(counts=counts, refused=refused)
+    """
+    got = run_script(source, conf=LOSSY).active().json
+    a, b, c, d, e = got["counts"]
+    assert 0 < a == b < c == d < e and got["refused"]
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_torch_is_imported_without_a_thread_or_a_file_of_ours(run_pair):
+    source = """
+        import os, torch, pleat_test_support as t
+        links = []
+        for fd in os.listdir("/proc/self/fd"):
+            try: links.append(os.readlink(f"/proc/self/fd/{fd}"))
+            except OSError: pass
+        links = sorted(l.split("[")[0] if l.startswith(("pipe", "socket")) else l for l in links if "/proc/" not in l)
+        t.emit(threads=t.status_kib("Threads"), links=links)
+    """
+    pair = run_pair(source, conf=LOSSY)
+    assert pair.pleat.json["threads"] == pair.stock.json["threads"]
+    assert pair.pleat.json["links"] == pair.stock.json["links"]
+
+
+PROGRAMS = {
+    "true": ["/bin/true"],
+    "bash": ["/bin/bash", "-c", "echo $BASH_VERSION; (exit 3)"],
+    "python": ["python", "-c", "pass"],
+    "status": ["/bin/grep", "-E", "^(Threads|FDSize):", "/proc/self/status"],
+    "descriptors": ["/bin/ls", "/proc/self/fd"],
+    "failing": ["/bin/cat", "/nonexistent"],
+}
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_process_without_torch_notices_nothing(name, preload_library, test_python, tmp_path):
+    """200 runs each way, alternating: same output, same exit code, no file, under 1 ms more (median)."""
+    command = [str(test_python) if word == "python" else word for word in PROGRAMS[name]]
+    repeats = {"python": 60}.get(name, 200)
+    plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF")}
+    preloaded = {**plain, "LD_PRELOAD": str(preload_library), "PLEAT_CONF": LOSSY + ",verbose:2"}
+    times, outputs = ([], []), (set(), set())
+    for _ in range(repeats):
+        for which, environment in enumerate((plain, preloaded)):
+            begin = time.perf_counter()
+            result = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+            times[which].append(time.perf_counter() - begin)
+            outputs[which].add((result.returncode, result.stdout, result.stderr))
+    assert outputs[0] == outputs[1] and len(outputs[0]) == 1
+    assert not list(tmp_path.iterdir())
+    extra = statistics.median(times[1]) - statistics.median(times[0])
+    assert extra < 1e-3, f"{extra * 1e3:.2f} ms more at start"

@@ -1,0 +1,286 @@
+"""Children, ends of processes, limits."""
+
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY, STOCK_ONLY
+
+LOADER = """
+    import torch, pleat_test_support as t
+    class Data(torch.utils.data.Dataset):
+        def __len__(self): return 96
+        def __getitem__(self, i):
+            x = t.noise(64, seed=i)
+            scale = torch.ones(64, requires_grad=True)       # autograd inside the worker
+            (x * scale).sigmoid().square().sum().backward()
+            return x + 0 * scale.grad, x.mean(), t.count("tagged")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    (model(t.noise(8, 64, seed=500)).sum() * 0).backward()      # the parent is active before the fork
+    losses, tagged_by_workers = [], []
+    for epoch in range(2):
+        generator = torch.Generator().manual_seed(epoch)
+        loader = torch.utils.data.DataLoader(Data(), 16, shuffle=True, num_workers=2, generator=generator)
+        for x, y, tagged in loader:
+            optimizer.zero_grad()
+            loss = (model(x)[:, 0] - y).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            tagged_by_workers.append(int(tagged.max() - tagged.min()))
+    t.emit(losses=losses, tagged_by_workers=max(tagged_by_workers))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_data_loader_workers_by_fork(run_pair, close, identical, conf):
+    pair = run_pair(LOADER, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=20).json
+    assert pleat["tagged_by_workers"] == 0, "a forked child must not tag"
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        assert abs(pleat["losses"][-1] - stock["losses"][-1]) < 0.2 * stock["losses"][0]
+
+
+FORK = """
+    import os, sys, torch, pleat_test_support as t
+    a = t.noise(256, 256, seed=1).requires_grad_()
+    def graph():
+        h = a
+        for _ in range(4):
+            h = (h * 1.01).tanh() * h.sigmoid()
+        return h.square().sum()
+    torch.autograd.grad(graph(), a)
+    pending = graph()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        before = t.count("tagged")
+        inherited, = torch.autograd.grad(pending, a)         # payloads made by the parent
+        own, = torch.autograd.grad(graph(), a)               # the child's own graph
+        text = f"{t.digest(inherited)} {t.digest(own)} {t.count('tagged') - before}"
+        os.write(write, text.encode())
+        if sys.argv[1] == "hard":
+            os._exit(7)
+        sys.exit(7)
+    status = os.waitpid(child, 0)[1]
+    inherited, own, tagged = os.read(read, 1000).decode().split()
+    mine, = torch.autograd.grad(pending, a)
+    with_nothing_lossy, = torch.autograd.grad(graph(), a)
+    t.emit(status=os.waitstatus_to_exitcode(status), tagged=int(tagged), inherited_as_parent=inherited == t.digest(mine),
+           own=own, inherited=inherited, mine=t.digest(mine))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("end", ["hard", "soft"])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_forked_child_finishes_the_inherited_graph_and_runs_its_own(run_pair, conf, end):
+    pair = run_pair(FORK, conf=conf, args=(end,))
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
+    assert pleat["status"] == stock["status"] == 7
+    assert pleat["inherited_as_parent"]
+    assert pleat["tagged"] == 0
+    assert pleat["own"] == stock["own"], "nothing is lossy in a forked child"
+    if conf == LOSSLESS:
+        assert pleat["inherited"] == stock["inherited"]
+
+
+SPAWN = """
+    import multiprocessing, subprocess, sys, torch, pleat_test_support as t
+    def work(queue, n):
+        torch.manual_seed(n)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 4))
+        model(t.noise(64, 64, seed=n)).square().mean().backward()
+        queue.put((n, t.digest(*t.gradients(model)), t.count("encoded")))
+    if __name__ == "__main__":
+        out = {}
+        for method in ("spawn", "forkserver"):
+            context = multiprocessing.get_context(method)
+            queue = context.Queue()
+            children = [context.Process(target=work, args=(queue, n)) for n in range(2)]
+            for child in children: child.start()
+            results = sorted(queue.get(timeout=60) for _ in children)
+            for child in children: child.join()
+            out[method] = [[c.exitcode for c in children], [r[1] for r in results], [r[2] for r in results]]
+        plain = subprocess.run([sys.executable, "-c", "print('hello')"], capture_output=True, text=True)
+        shell = subprocess.run("echo $((1+1)); exit 4", shell=True, capture_output=True, text=True)
+        out["plain"] = [plain.stdout, plain.stderr, plain.returncode, shell.stdout, shell.stderr, shell.returncode]
+        t.emit(out=out)
+"""
+
+
+@pytest.mark.slow
+def test_spawned_children_are_pleated_and_other_programs_run_untouched(run_pair):
+    pair = run_pair(SPAWN, conf=LOSSLESS)
+    stock, pleat = pair.stock.check().json["out"], pair.pleat.check().json["out"]
+    assert pleat["plain"] == stock["plain"]
+    for method in ("spawn", "forkserver"):
+        assert pleat[method][:2] == stock[method][:2]
+        if pair.pleat.stats is not None and method == "spawn":
+            assert min(pleat[method][2]) > 0, "the child was not pleated"
+
+
+ENDS = """
+    import atexit, os, sys, threading, torch, pleat_test_support as t
+    a = t.noise(256, 256, seed=1).requires_grad_()
+    def graph():
+        h = a
+        for _ in range(4):
+            h = (h * 1.01).tanh() * h.sigmoid()
+        return h.square().sum()
+    graph().backward()
+    kept_graph, kept_tensor = graph(), (a * 2).exp()
+    kept_graph_2 = graph()
+    sys.kept = [graph(), kept_graph]                     # outlives this module's dictionary
+    class Late:
+        def __init__(self): self.graph = graph()
+        def __del__(self): self.graph.backward()          # backward while the interpreter winds up
+    t.emit(ok=True)
+    how = sys.argv[1]
+    if how == "code": sys.exit(3)
+    if how == "hard": os._exit(4)
+    if how == "raise": raise ValueError("the script's own mistake")
+    if how == "abort": os.abort()
+    if how == "atexit": atexit.register(lambda: (graph().backward(), print("late", flush=True)))
+    if how == "late": late = Late()
+    if how == "thread": threading.Thread(target=lambda: [graph().backward() for _ in range(20)]).start()
+    if how == "cycle":
+        class Node: pass
+        node = Node(); node.me, node.graph = node, graph(); del node
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "how", ["end", "code", "hard", "raise", "abort", "atexit", "late", "thread", "cycle"]
+)
+def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
+    pair = run_pair(ENDS, conf=LOSSY, args=(how,))
+    assert pair.pleat.returncode == pair.stock.returncode
+    assert pair.pleat.stderr == pair.stock.stderr
+    assert pair.stock.json["ok"]
+    strip = [line for line in pair.pleat.stdout.splitlines() if not line.startswith("@json")]
+    assert strip == [line for line in pair.stock.stdout.splitlines() if not line.startswith("@json")]
+    assert STOCK_ONLY or pair.pleat.records("encoded") > 0
+
+
+INTERRUPT = """
+    import os, signal, sys, torch, pleat_test_support as t
+    a = t.noise(256, 256, seed=1).requires_grad_()
+    where = sys.argv[1]
+    def interrupt(*unused):
+        signal.raise_signal(signal.SIGINT)
+    def step(strike):
+        h = a
+        for _ in range(4):
+            h = (h * 1.01).tanh() * h.sigmoid()
+        if strike and where == "backward":
+            h.register_hook(interrupt)
+        if strike and where == "forward":
+            interrupt()
+        h.square().sum().backward()
+    step(False)
+    if where == "caught":
+        where = "backward"
+        try:
+            step(True)
+        except KeyboardInterrupt:
+            a.grad = None
+            step(False)
+            t.emit(grad=t.digest(a.grad), alive=t.count("alive"))
+            sys.exit(0)
+    step(True)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_keyboard_interrupt_ends_with_stocks_traceback_and_exit_code(run_pair, where):
+    pair = run_pair(INTERRUPT, conf=LOSSY, args=(where,))
+    assert "KeyboardInterrupt" in pair.stock.stderr
+    assert pair.pleat.returncode == pair.stock.returncode == -2
+    assert pair.pleat.stderr == pair.stock.stderr
+
+
+def test_training_goes_on_after_a_caught_keyboard_interrupt(run_pair):
+    pair = run_pair(INTERRUPT, conf=LOSSLESS, args=("caught",))
+    pair.stock.check(), pair.pleat.active(encoded=5)
+    assert pair.pleat.json["grad"] == pair.stock.json["grad"]
+    assert pair.pleat.json["alive"] == 0
+
+
+TERMINATED = """
+    import os, signal, threading, time, torch, pleat_test_support as t
+    a = t.noise(512, 512, seed=1).requires_grad_()
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    t.emit(ok=True)
+    while True:
+        h = a
+        for _ in range(4):
+            h = (h * 1.01).tanh() * h.sigmoid()
+        h.square().sum().backward()
+"""
+
+
+def test_sigterm_in_mid_training_ends_the_process_by_the_signal(run_pair):
+    pair = run_pair(TERMINATED, conf=LOSSY, timeout=60)
+    assert pair.pleat.returncode == pair.stock.returncode == -15
+    assert pair.pleat.stderr == pair.stock.stderr
+
+
+LIMITED = """
+    import os, resource, sys, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    layers = []
+    for _ in range(12):
+        layers += [torch.nn.Linear(512, 512), torch.nn.GELU()]
+    model = torch.nn.Sequential(*layers)
+    limit = int(sys.argv[1])
+    if limit:
+        resource.setrlimit(resource.RLIMIT_AS, (limit << 10, limit << 10))
+    x = t.noise(2048, 512, seed=1)
+    for step in range(3):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+    loss_value = loss.item()
+    del loss
+    refused = None
+    if limit:
+        try:
+            torch.empty(limit << 10, dtype=torch.uint8)
+        except RuntimeError as error:
+            refused = type(error).__name__ + ": " + ("memory" if "memory" in str(error) else str(error)[:300])
+        h = x.clone().requires_grad_()
+        graph, count = h, 0
+        try:
+            while count < 100000:                       # save until nothing is left
+                graph = (graph * 1.001).tanh()
+                held = graph * h
+                count += 1
+                sys.kept = getattr(sys, "kept", []) + [held]
+        except RuntimeError as error:
+            refused += " / " + ("memory" if "memory" in str(error) else str(error)[:300])
+        sys.kept = graph = held = None
+        model.zero_grad()
+        model(x).square().mean().backward()             # and the job goes on
+    t.emit(loss=loss_value, peak=t.status_kib("VmPeak"), refused=refused, gradients=t.digest(*t.gradients(model)))
+"""
+
+
+def test_address_space_limits_are_respected(run_script):
+    """What fits under `ulimit -v` in stock (plus 160 MB) runs; what does not fit raises as in stock."""
+    free = run_script(LIMITED, preload=False, args=(0,)).check()
+    limit = free.json["peak"] + (160 << 10)
+    stock = run_script(LIMITED, preload=False, args=(limit,)).check()
+    assert stock.json["refused"] == "RuntimeError: memory / memory"
+    for conf in (LOSSLESS, LOSSY):
+        pleat = run_script(LIMITED, conf=conf, args=(limit,)).active(encoded=20)
+        assert pleat.json["loss"] == stock.json["loss"]
+        assert pleat.json["refused"] == stock.json["refused"]
+        if conf == LOSSLESS:
+            assert pleat.json["gradients"] == stock.json["gradients"]

@@ -1,0 +1,130 @@
+"""Many steps: no leak, repeatable, the user's random numbers untouched, memory seen by the profiler."""
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY, STOCK_ONLY
+
+STEPS = """
+    import gc, sys, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Dropout(0.1),
+        torch.nn.Linear(256, 256), torch.nn.SiLU(), torch.nn.Linear(256, 8))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x, y = t.noise(256, 64, seed=1), t.noise(256, 8, seed=2)
+    resident, alive, losses = {{}}, set(), []
+    for step in range({steps}):
+        optimizer.zero_grad()
+        rows = 256 - step % 7                                  # sizes vary
+        loss = (model(x[:rows]) - y[:rows]).square().mean()
+        if step % 50 != 49:
+            loss.backward()                                    # now and then a graph is dropped unused
+            optimizer.step()
+        losses.append(loss.item())
+        del loss
+        alive.add(t.count("alive"))
+        if step in (20, 100, {steps} // 2, {steps} - 1):
+            gc.collect()
+            resident[str(step)] = t.status_kib("VmRSS")
+    now = t.stats() or {{}}
+    payload = now.get("bytes", {{}}).get("payload", {{}}).get("current", 0)
+    restored = now.get("bytes", {{}}).get("restored", {{}}).get("current", 0)
+    t.emit(resident=resident, alive=sorted(alive), losses=losses, payload=payload, restored=restored,
+           random=t.digest(torch.rand(100)), state=t.digest(torch.get_rng_state()))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSY, LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"])
+def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
+    result = run_script(STEPS.format(steps=1000), conf=conf).active(released=1000, encoded=1000)
+    got = result.json
+    growth = got["resident"]["999"] - got["resident"]["20"]
+    assert growth <= 2048, f"resident memory grew by {growth} KiB: {got['resident']}"
+    assert got["alive"] == [0], "records are alive after their graph is gone"
+    assert got["payload"] == 0 and got["restored"] == 0
+
+
+@pytest.mark.smoke
+def test_one_seed_repeats_and_another_does_not(run_script):
+    runs = {
+        name: run_script(STEPS.format(steps=60), conf=conf).active(encoded=100).json["losses"]
+        for name, conf in {
+            "first": LOSSY,
+            "again": LOSSY,
+            "seed 1": LOSSY + ",seed:1",
+            "seed 1 again": LOSSY + ",seed:1",
+        }.items()
+    }
+    assert runs["first"] == runs["again"]
+    assert runs["seed 1"] == runs["seed 1 again"]
+    if not STOCK_ONLY:
+        assert runs["first"] != runs["seed 1"]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSY, LOSSLESS])
+def test_the_users_random_numbers_are_untouched(run_pair, conf):
+    pair = run_pair(STEPS.format(steps=60), conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=100).json
+    assert pleat["random"] == stock["random"] and pleat["state"] == stock["state"]
+    if conf == LOSSLESS:
+        assert pleat["losses"] == stock["losses"]
+
+
+PROFILED = """
+    import torch, pleat_test_support as t
+    from torch.profiler import profile, ProfilerActivity
+    a = t.noise(1024, 1024, seed=1).requires_grad_()
+    def step():
+        h = torch.mul(a, 2.0)
+        y = torch.sigmoid(h)
+        del h
+        (y * y).sum().backward()
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as profiler:
+        step()
+    seen = {}
+    for event in profiler.key_averages():
+        for field in ("self_cpu_memory_usage", "cpu_memory_usage"):
+            if hasattr(event, field):
+                seen.setdefault(event.key, {})[field] = getattr(event, field)
+    t.emit(seen=seen)
+"""
+
+
+def test_the_profiler_still_sees_cpu_memory(run_pair):
+    pair = run_pair(PROFILED, conf=LOSSY)
+    stock, pleat = pair.stock.check().json["seen"], pair.pleat.active(encoded=1).json["seen"]
+    for operator in ("aten::mul", "aten::sigmoid"):
+        expected = stock[operator]["self_cpu_memory_usage"]
+        assert expected >= 4 << 20
+        assert abs(pleat[operator]["self_cpu_memory_usage"] - expected) <= 0.01 * expected
+
+
+PEAK = """
+    import torch, pleat_test_support as t
+    torch.manual_seed(0)
+    layers = []
+    for _ in range(16):
+        layers += [torch.nn.Linear(256, 256), torch.nn.GELU()]
+    model = torch.nn.Sequential(*layers)
+    x = t.noise(8192, 256, seed=1)                           # 8 MiB per activation
+    model(x[:64]).square().mean().backward()
+    base = t.status_kib("VmRSS")
+    for step in range(3):
+        model.zero_grad()
+        model(x).square().mean().backward()
+    t.emit(above=t.status_kib("VmHWM") - base)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", ["bits:4", "bits:4,place:inplace,when:forward_end"])
+def test_peak_resident_memory_really_falls(run_pair, conf):
+    """The reason to exist: 32 saved activations of 8 MiB. A gate against regressions, not a figure."""
+    pair = run_pair(PEAK, conf=conf)
+    stock, pleat = pair.stock.check().json["above"], pair.pleat.active(encoded=50).json["above"]
+    assert stock > 240 << 10
+    if not STOCK_ONLY:
+        assert pleat < stock / (3 if "release" in conf or conf == "bits:4" else 1), (pleat, stock)

@@ -1,0 +1,162 @@
+"""Any thread may save, free, restore and run backward, at the same time as any other."""
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY
+
+RACE = """
+    import queue, sys, threading, torch, pleat_test_support as t
+    sys.setswitchinterval(1e-5)
+    basket = queue.SimpleQueue()
+    def drop():
+        while basket.get() is not None:
+            pass
+    threads = [threading.Thread(target=drop) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    a = t.noise(256, 512, seed=1).requires_grad_()
+    b = t.noise(256, 512, seed=2).requires_grad_()
+    worst, digests = 0.0, set()
+    for step in range(150):
+        x, w = a + 1, b + 1
+        y = x * w
+        z = x * x
+        # x and w die in another thread while this one starts backward
+        basket.put([x]); basket.put([w])
+        del x, w
+        ga, gb = torch.autograd.grad([y.sum(), z.sum()], [a, b])
+        del y, z
+        expected_a, expected_b = (b + 1 + 2 * (a + 1)).detach(), (a + 1).detach()
+        worst = max(worst, (ga - expected_a).abs().max().item(), (gb - expected_b).abs().max().item())
+        digests.add(t.digest(ga, gb))
+    for _ in threads:
+        basket.put(None)
+    for thread in threads:
+        thread.join()
+    t.emit(worst=worst, different=len(digests))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, LOSSY + ",place:inplace", LOSSY + ",when:forward_end"])
+def test_a_release_racing_the_unpack_of_the_same_tensor(run_pair, conf):
+    pair = run_pair(RACE, conf=conf, threads=2)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(released=0, encoded=0).json
+    assert pair.pleat.stats is None or pair.pleat.records("tagged") >= 300
+    assert stock["different"] == 1 and stock["worst"] == 0
+    if "lossless" in conf:
+        assert pleat["different"] == 1 and pleat["worst"] == 0
+    else:
+        assert pleat["worst"] <= 3 * 10.5 / 15  # three steps of a group of normal numbers
+
+
+MANY = """
+    import threading, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    def build():
+        return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128),
+                                   torch.nn.Linear(128, 128), torch.nn.SiLU(), torch.nn.Linear(128, 16))
+    models = [build() for _ in range(4)]
+    first, final, errors = [None] * 4, [None] * 4, []
+    def train(n):
+        try:
+            model = models[n]
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+            x, y = t.noise(64, 64, seed=n), t.noise(64, 16, seed=100 + n)
+            for step in range(15):
+                optimizer.zero_grad()
+                (model(x) - y).square().mean().backward()
+                first[n] = first[n] or t.gradients(model)
+                optimizer.step()
+            final[n] = [p.detach().clone() for p in model.parameters()]
+        except Exception as error:
+            errors.append(repr(error))
+    threads = [threading.Thread(target=train, args=(n,)) for n in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    t.emit(first=first, final=final, errors=errors, alive=t.count("alive"))
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_four_threads_train_their_own_models(run_pair, identical, close, conf):
+    pair = run_pair(MANY, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=100).json
+    assert not pleat["errors"]
+    if conf == LOSSLESS:
+        identical(pleat, {**stock, "alive": 0})
+    else:
+        close(pleat["first"], stock["first"], relative=0.4)
+    assert pleat["alive"] == 0
+
+
+HANDED_OVER = """
+    import gc, threading, torch, pleat_test_support as t
+    def elsewhere(f):
+        result = []
+        thread = threading.Thread(target=lambda: result.append(f()))
+        thread.start(); thread.join()
+        return result[0]
+    a = t.noise(256, 256, seed=1).requires_grad_()
+    def graph():
+        h = a
+        for _ in range(5):
+            h = (h * 1.01).tanh() * h.sigmoid()
+        return h.square().sum()
+    here = graph()
+    g1, = torch.autograd.grad(elsewhere(graph), a)                   # built there, used here
+    g2, = elsewhere(lambda: torch.autograd.grad(here, a))            # built here, used there
+    box = [graph()]
+    elsewhere(lambda: box.clear())                                   # built here, freed there
+    never = elsewhere(graph)                                         # built there, freed here
+    del never, here
+    thread_local_graph = elsewhere(lambda: [graph() for _ in range(3)] and 1)
+    gc.collect()
+    t.emit(g1=g1, g2=g2, alive=t.count("alive"))
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_graphs_are_handed_from_thread_to_thread(run_pair, identical, close, conf):
+    pair = run_pair(HANDED_OVER, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=20).json
+    assert pleat["alive"] == 0
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        close([pleat["g1"], pleat["g2"]], [stock["g1"], stock["g2"]], relative=0.4)
+
+
+PARALLEL = """
+    import threading, torch, pleat_test_support as t
+    a = t.noise(256, 256, seed=1).requires_grad_()
+    h = a
+    for _ in range(4):
+        h = (h * 1.01).tanh() * h.sigmoid()
+    losses = [(h * t.noise(256, 256, seed=s)).sum() for s in range(4)]
+    del h
+    grads = [None] * 4
+    def run(n):
+        grads[n], = torch.autograd.grad(losses[n], a, retain_graph=True)
+    for _ in range(5):
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    alone = []
+    for n in range(4):
+        alone.append(torch.equal(torch.autograd.grad(losses[n], a, retain_graph=True)[0], grads[n]))
+    t.emit(grads=grads, alone=alone)
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_several_threads_run_backward_over_one_retained_graph(run_pair, identical, close, conf):
+    """They unpack the same payloads at the same time; everyone must see the same values."""
+    pair = run_pair(PARALLEL, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=4).json
+    assert pleat["alone"] == stock["alone"] == [True] * 4
+    if conf == LOSSLESS:
+        identical(pleat["grads"], stock["grads"])
+    else:
+        close(pleat["grads"], stock["grads"], relative=0.4)

@@ -1,0 +1,212 @@
+"""Pleat: PyTorch training in a fraction of its memory, with no change to the script.
+
+The usual way needs none of this: ``pleat run -- python train.py``. This package is for scripts and
+notebooks that switch Pleat on by hand::
+
+    import torch, pleat
+    pleat.enable(bits=4)      # from here on; tensors that exist already are left alone
+    ...
+    print(pleat.report())
+
+Everything here is thin: the work is done by the bridge library of the torch that is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import re
+import sys
+from typing import Any, Iterator
+
+__all__ = ["enable", "disable", "is_enabled", "stats", "report", "reset_peaks", "exempt", "PleatError"]
+__version__ = "0.1.0"
+
+_bridge: ctypes.CDLL | None = None
+
+
+class PleatError(RuntimeError):
+    """Pleat cannot be switched on: the message says why and what to do."""
+
+
+def _library_directories() -> Iterator[pathlib.Path]:
+    here = pathlib.Path(__file__).resolve().parent
+    if "PLEAT_LIB_DIR" in os.environ:
+        yield pathlib.Path(os.environ["PLEAT_LIB_DIR"])
+    yield here / "lib"
+    # A checkout: torch_bridge/python/pleat beside build/lib.
+    yield here.parents[2] / "build" / "lib"
+
+
+def _mapped_bridge() -> str | None:
+    """The bridge that the preload library has already put into this process."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            for line in maps:
+                path = line.rstrip("\n").split(None, 5)[-1]
+                if "/libpleat_bridge_torch" in path:
+                    return path
+    except OSError:
+        pass
+    return None
+
+
+def _find_bridge() -> str:
+    import torch
+
+    match = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    name = f"libpleat_bridge_torch{match[1]}.{match[2]}.so" if match else "libpleat_bridge_torch?.so"
+    looked = []
+    for directory in _library_directories():
+        looked.append(str(directory))
+        if (directory / name).is_file():
+            return str(directory / name)
+    raise PleatError(
+        f"no bridge for torch {torch.__version__}: {name} is not in {' or '.join(looked)}; "
+        "build Pleat with this interpreter (-DPLEAT_PYTHON=...) or set PLEAT_LIB_DIR"
+    )
+
+
+def _load() -> ctypes.CDLL:
+    global _bridge
+    if _bridge is not None:
+        return _bridge
+    path = _mapped_bridge()
+    if path is None:
+        import torch  # noqa: F401  the bridge resolves against the torch that is loaded
+
+        path = _find_bridge()
+    library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    library.pleat_stats_json.restype = ctypes.c_size_t
+    library.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_report_text.restype = ctypes.c_size_t
+    library.pleat_report_text.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    _bridge = library
+    return library
+
+
+def _install(library: ctypes.CDLL) -> None:
+    if library.pleat_is_installed():
+        return
+    if library.pleat_install_late() != 0:
+        raise PleatError("the bridge refused to install; its reason is on stderr")
+    _watch_backward(library)
+
+
+def _watch_backward(library: ctypes.CDLL) -> None:
+    """Without LD_PRELOAD, the start of a backward pass is seen here."""
+    import torch.autograd
+    import torch.autograd.graph
+
+    run = torch.autograd.graph._engine_run_backward
+
+    def engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        library.pleat_backward_enter()
+        try:
+            return run(*args, **kwargs)
+        finally:
+            library.pleat_backward_exit()
+
+    torch.autograd._engine_run_backward = engine_run_backward
+    torch.autograd.graph._engine_run_backward = engine_run_backward
+
+
+def _spell(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        value = int(value)
+    text = str(value)
+    if "," in text or ":" in text:
+        raise PleatError(f"{key}={value!r}: a value may not hold ',' or ':'")
+    return f"{key}:{text}"
+
+
+def enable(**options: Any) -> None:
+    """Switches Pleat on, or changes its options: ``enable(bits=4, when="forward_end")``.
+
+    Keys and values are those of ``PLEAT_CONF`` (``pleat doctor`` prints them). Saved tensors from here
+    on are compressed; memory allocated before is left alone. Raises PleatError on a bad option (nothing
+    changes then) or if no bridge fits the torch in use. Any thread.
+    """
+    library = _load()
+    _install(library)
+    conf = ",".join(_spell(key, value) for key, value in options.items())
+    error = ctypes.create_string_buffer(512)
+    if library.pleat_enable(conf.encode(), error, len(error)) != 0:
+        raise PleatError(error.value.decode(errors="replace"))
+
+
+def disable() -> None:
+    """No further tensor is compressed. What is compressed already stays readable."""
+    if _bridge is not None or _mapped_bridge() is not None:
+        _load().pleat_disable()
+
+
+def is_enabled() -> bool:
+    """True if saved tensors of this process are being compressed."""
+    return (_bridge is not None or _mapped_bridge() is not None) and bool(_load().pleat_is_enabled())
+
+
+def _text(function: Any) -> str:
+    size = function(None, 0) + 1
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        needed = function(buffer, size)
+        if needed < size:
+            return buffer.value.decode()
+        size = needed + 1
+
+
+def stats() -> dict[str, Any]:
+    """All counters: bytes by kind (current, peak, allocated, freed), records, eligibility, codec, time.
+
+    Bytes are bytes, times nanoseconds. Empty where Pleat is not installed.
+    """
+    if _bridge is None and _mapped_bridge() is None:
+        return {}
+    return json.loads(_text(_load().pleat_stats_json))
+
+
+def report() -> str:
+    """The text that ``verbose:1`` prints at exit."""
+    if _bridge is None and _mapped_bridge() is None:
+        return "pleat: not installed in this process\n"
+    return _text(_load().pleat_report_text)
+
+
+def reset_peaks() -> None:
+    """Restarts every peak of stats() from the present."""
+    if _bridge is not None or _mapped_bridge() is not None:
+        _load().pleat_reset_peaks()
+
+
+@contextlib.contextmanager
+def exempt() -> Iterator[None]:
+    """Tensors saved inside, by this thread, are left alone."""
+    library = _load() if (_bridge is not None or _mapped_bridge() is not None) else None
+    if library is not None:
+        library.pleat_exempt_enter()
+    try:
+        yield
+    finally:
+        if library is not None:
+            library.pleat_exempt_exit()
+
+
+def _autoload() -> None:
+    """Entry point of the group ``torch.backends``: torch calls it at the end of ``import torch``.
+
+    Does nothing unless PLEAT_CONF is set, and never raises: a job under Pleat must not fail where it
+    would have run without it.
+    """
+    if "PLEAT_CONF" not in os.environ or os.environ.get("PLEAT_DISABLE") == "1":
+        return
+    if _mapped_bridge() is not None:
+        return  # the preload library was here first
+    try:
+        _install(_load())
+    except Exception as error:  # noqa: BLE001
+        print(f"pleat: {error}; running without Pleat", file=sys.stderr)
