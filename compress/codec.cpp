@@ -53,19 +53,19 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor,
   const auto* const source = static_cast<const std::uint8_t*>(request.span.data);
   const std::size_t elements = request.span.elements;
   std::atomic<bool> boolean{true};
-  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
-            [&](std::size_t begin, std::size_t end) {
-              for (std::size_t block = begin; block < end; ++block) {
-                const std::size_t first = block * kBlockElements;
-                const std::size_t count =
-                    elements - first < kBlockElements ? elements - first : kBlockElements;
-                if (!kernels().pack_booleans(source + first, count,
-                                             payload + kHeaderBytes + first / 8)) {
-                  boolean.store(false, std::memory_order_relaxed);
-                  return;
-                }
-              }
-            });
+  run_parts(
+      executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
+      [&](std::size_t begin, std::size_t end) {
+        for (std::size_t block = begin; block < end; ++block) {
+          const std::size_t first = block * kBlockElements;
+          const std::size_t count =
+              elements - first < kBlockElements ? elements - first : kBlockElements;
+          if (!kernels().pack_booleans(source + first, count, payload + kHeaderBytes + first / 8)) {
+            boolean.store(false, std::memory_order_relaxed);
+            return;
+          }
+        }
+      });
   if (!boolean.load()) return encode_raw(request, executor, payload);
   return finish_header(request.header(PayloadKind::kBoolean),
                        kHeaderBytes + packed_bytes(elements, 1), payload);
@@ -104,8 +104,8 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, st
   std::atomic<std::size_t> escapes{0};
   encode_blocks(request, executor, 0, layout.groups, payload + kHeaderBytes,
                 payload + layout.codes_offset, results, &escapes, limit);
-  if (request.bits == 0 && (escapes.load() > limit || request.grouped_bytes(layout, escapes.load()) >=
-                                                          request.raw_bytes()))
+  if (request.bits == 0 && (escapes.load() > limit ||
+                            request.grouped_bytes(layout, escapes.load()) >= request.raw_bytes()))
     return encode_raw(request, executor, payload);
   if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
   for (std::size_t block = 0; block < layout.blocks; ++block) totals->add(results[block]);
@@ -117,8 +117,8 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, st
     for (std::size_t g = 0; g < layout.groups; ++g) {
       if (!is_escaped(request.span.type, payload + kHeaderBytes, g)) continue;
       const std::size_t from = g * size;
-      const std::size_t length = request.span.bytes() - from < size ? request.span.bytes() - from
-                                                                    : size;
+      const std::size_t length =
+          request.span.bytes() - from < size ? request.span.bytes() - from : size;
       std::memcpy(table, static_cast<const std::uint8_t*>(request.span.data) + from, length);
       std::memset(table + length, 0, size - length);
       table += size;
@@ -179,7 +179,8 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
                 const std::size_t to =
                     from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
                 std::uint64_t offset = from * layout.slot_bytes;
-                if (compacted) std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
+                if (compacted)
+                  std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
                 if (offset > header.code_bytes) {
                   intact.store(false, std::memory_order_relaxed);
                   return;
@@ -239,8 +240,8 @@ Status decode_integers(const Header& header, const std::uint8_t* payload, Target
   run_parts(executor, ceil_divide(header.elements, kBlockElements),
             kGrainBytes / kBlockElements / size, [&](std::size_t begin, std::size_t end) {
               const std::size_t first = begin * kBlockElements;
-              const std::size_t last = end * kBlockElements < header.elements ? end * kBlockElements
-                                                                              : header.elements;
+              const std::size_t last =
+                  end * kBlockElements < header.elements ? end * kBlockElements : header.elements;
               kernels().unpack_integers[which](
                   payload + kHeaderBytes + first / 8 * width, last - first,
                   static_cast<std::int64_t>(header.value), width,
@@ -255,9 +256,9 @@ Status decode_constant(const Header& header, Target target, const Executor& exec
   run_parts(executor, ceil_divide(target.bytes, kCopyBytes), 1,
             [&](std::size_t begin, std::size_t end) {
               auto* const bytes = static_cast<std::uint8_t*>(target.data) + begin * kCopyBytes;
-              const std::size_t length = (end * kCopyBytes < target.bytes ? end * kCopyBytes
-                                                                          : target.bytes) -
-                                         begin * kCopyBytes;
+              const std::size_t length =
+                  (end * kCopyBytes < target.bytes ? end * kCopyBytes : target.bytes) -
+                  begin * kCopyBytes;
               bool one_byte = true;  // repeats: memset
               for (std::size_t i = 1; i < size; ++i)
                 one_byte = one_byte && (header.value >> (8 * i) & 0xFF) == (header.value & 0xFF);
@@ -318,8 +319,8 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
   return result;
 }
 
-Status decode(const void* payload, std::size_t payload_bytes, void* target, std::size_t target_bytes,
-              const Executor& executor) noexcept {
+Status decode(const void* payload, std::size_t payload_bytes, void* target,
+              std::size_t target_bytes, const Executor& executor) noexcept {
   Header header;
   if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
     return status;
@@ -333,10 +334,14 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target, std:
       if (header.payload_bytes - kHeaderBytes != target_bytes) return Status::kCorrupt;
       copy(executor, target, bytes + kHeaderBytes, target_bytes);
       return Status::kOk;
-    case PayloadKind::kGrouped: return decode_grouped(header, bytes, whole, executor);
-    case PayloadKind::kBoolean: return decode_booleans(header, bytes, whole, executor);
-    case PayloadKind::kInteger: return decode_integers(header, bytes, whole, executor);
-    case PayloadKind::kConstant: return decode_constant(header, whole, executor);
+    case PayloadKind::kGrouped:
+      return decode_grouped(header, bytes, whole, executor);
+    case PayloadKind::kBoolean:
+      return decode_booleans(header, bytes, whole, executor);
+    case PayloadKind::kInteger:
+      return decode_integers(header, bytes, whole, executor);
+    case PayloadKind::kConstant:
+      return decode_constant(header, whole, executor);
   }
   return Status::kCorrupt;
 }

@@ -10,15 +10,18 @@ namespace {
 bool cpu_has(Isa isa) noexcept {
   switch (isa) {
     case Isa::kAuto:
-    case Isa::kScalar: return true;
+    case Isa::kScalar:
+      return true;
 #if defined(__x86_64__)
-    case Isa::kAvx2: return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
     case Isa::kAvx512:
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0;
 #else
-    default: return false;
+    default:
+      return false;
 #endif
   }
   return false;
@@ -63,7 +66,9 @@ void use_kernels(const Kernels* replacement) noexcept {
   table.store(replacement, std::memory_order_relaxed);
 }
 
-bool isa_supported(Isa isa) noexcept { return cpu_has(isa); }
+bool isa_supported(Isa isa) noexcept {
+  return cpu_has(isa);
+}
 
 void set_isa(Isa isa) noexcept {
   chosen.store(cpu_has(isa) ? isa : Isa::kAuto, std::memory_order_relaxed);
@@ -72,10 +77,14 @@ void set_isa(Isa isa) noexcept {
 
 const char* isa_name(Isa isa) noexcept {
   switch (isa) {
-    case Isa::kAuto: return "auto";
-    case Isa::kScalar: return "scalar";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kAuto:
+      return "auto";
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "unknown";
 }

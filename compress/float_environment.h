@@ -1,5 +1,5 @@
-// Round to nearest, subnormals kept, nothing trapped: whatever the calling thread had set, and put back
-// afterwards. PyTorch's set_flush_denormal() and threads of other libraries change these bits.
+// Round to nearest, subnormals kept, nothing trapped: whatever the calling thread had set, and put
+// back afterwards. PyTorch's set_flush_denormal() and threads of other libraries change these bits.
 #pragma once
 
 #if defined(__x86_64__)
@@ -11,8 +11,12 @@ namespace pleat::compress {
 class FloatEnvironment {
  public:
 #if defined(__x86_64__)
-  FloatEnvironment() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(kDefault); }
-  ~FloatEnvironment() { _mm_setcsr(saved_); }
+  FloatEnvironment() noexcept : saved_(_mm_getcsr()) {
+    _mm_setcsr(kDefault);
+  }
+  ~FloatEnvironment() {
+    _mm_setcsr(saved_);
+  }
 #else
   FloatEnvironment() noexcept = default;
 #endif

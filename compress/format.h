@@ -1,5 +1,6 @@
 // The payload's layout as numbers: header, section sizes, offsets. Internal to compress/; what the
-// bytes mean is in docs/payload_format.md. Little endian; sizes are bytes unless the name says else.
+// bytes mean is in docs/payload_format.md. Little endian; sizes are bytes unless the name says
+// else.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ struct Header {
   std::uint16_t version = kFormatVersion;
   std::uint8_t kind = 0;
   std::uint8_t type = 0;
-  std::uint8_t bits = 0;   // of the request; 0 lossless
+  std::uint8_t bits = 0;  // of the request; 0 lossless
   std::uint8_t flags = 0;
   std::uint8_t width = 0;  // kInteger: 1, 2, 4, 8, 16 or 32
   std::uint8_t reserved = 0;

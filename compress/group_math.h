@@ -1,5 +1,6 @@
-// What one group's two metadata words mean, and the arithmetic every path must do in the same order.
-// Included by each instruction set's file; anonymous, so that no copy is shared between them.
+// What one group's two metadata words mean, and the arithmetic every path must do in the same
+// order. Included by each instruction set's file; anonymous, so that no copy is shared between
+// them.
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +20,9 @@ inline float float_of(uint32_t bits) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline float magnitude(float value) { return float_of(bits_of(value) & 0x7FFF'FFFFu); }
+inline float magnitude(float value) {
+  return float_of(bits_of(value) & 0x7FFF'FFFFu);
+}
 
 // IEEE binary16, round to nearest even; subnormals kept.
 inline uint16_t half_of(float value) {
@@ -84,8 +87,9 @@ struct Float16 {
 };
 
 template <class T>
-constexpr typename T::Word kSignBit =
-    static_cast<typename T::Word>(1u << (8 * sizeof(typename T::Word) - 1));
+constexpr
+    typename T::Word kSignBit = static_cast<typename T::Word>(1u << (8 * sizeof(typename T::Word) -
+                                                                     1));
 template <class T>
 constexpr typename T::Word kEscapeWord = kSignBit<T>;
 
@@ -95,8 +99,9 @@ struct Metadata {
   typename T::Word second;
 };
 
-// How a regular group is quantised. Both signed for mirrored groups (all elements <= 0), which count
-// their codes from the maximum downwards: one-signed groups then never change sign by rounding.
+// How a regular group is quantised. Both signed for mirrored groups (all elements <= 0), which
+// count their codes from the maximum downwards: one-signed groups then never change sign by
+// rounding.
 struct Quantiser {
   float anchor;   // code 0
   float step;     // value of one code; negative when mirrored
@@ -110,8 +115,7 @@ template <class T>
 inline bool plan_group(float minimum, float maximum, float largest_code, Quantiser* quantiser,
                        Metadata<T>* metadata) {
   const float range = maximum - minimum;
-  const uint32_t step_bits =
-      (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
+  const uint32_t step_bits = (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
   if (step_bits < bits_of(kSmallestStep) || step_bits >= 0x7F80'0000u) return false;
   const bool mirrored = maximum <= 0.0f;
   const float step = float_of(step_bits);
@@ -126,7 +130,8 @@ inline bool plan_group(float minimum, float maximum, float largest_code, Quantis
 }
 
 // Two distinct bit patterns in two words: the sign bit of the second marks the group, the order of
-// the words says the sign when both share it. Returns in *one the pattern that a set bit stands for.
+// the words says the sign when both share it. Returns in *one the pattern that a set bit stands
+// for.
 template <class T>
 inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
                                        typename T::Word* one) {
@@ -154,13 +159,12 @@ inline GroupKind kind_of(const Metadata<T>& metadata) {
   if ((metadata.second & kSignBit<T>) != 0)
     return metadata.first == metadata.second ? GroupKind::kEscaped : GroupKind::kTwoValued;
   return static_cast<Word>(metadata.second & ~Word{1}) == 0 ? GroupKind::kConstant
-                                                             : GroupKind::kRegular;
+                                                            : GroupKind::kRegular;
 }
 
 // The patterns of a two-valued group: clear bit, set bit.
 template <class T>
-inline void two_values(const Metadata<T>& metadata, typename T::Word* zero,
-                       typename T::Word* one) {
+inline void two_values(const Metadata<T>& metadata, typename T::Word* zero, typename T::Word* one) {
   using Word = typename T::Word;
   const bool nonnegative = (metadata.first & kSignBit<T>) != 0 && metadata.first < metadata.second;
   const Word keep = nonnegative ? static_cast<Word>(~kSignBit<T>) : static_cast<Word>(~Word{0});
@@ -193,9 +197,12 @@ inline Dequantiser read_group(const Metadata<T>& metadata, float codes) {  // co
 template <class T>
 inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular) {
   switch (kind_of<T>(metadata)) {
-    case GroupKind::kRegular: return regular;
-    case GroupKind::kConstant: return 0;
-    default: return 32;
+    case GroupKind::kRegular:
+      return regular;
+    case GroupKind::kConstant:
+      return 0;
+    default:
+      return 32;
   }
 }
 

@@ -1,6 +1,6 @@
-// Encoding over the head of the source. A payload is smaller than its source, so writing never catches
-// up with reading once the header and the metadata, which come first, have been overtaken: the first
-// tile goes through a bounce buffer, later ones mostly straight to their place.
+// Encoding over the head of the source. A payload is smaller than its source, so writing never
+// catches up with reading once the header and the metadata, which come first, have been overtaken:
+// the first tile goes through a bounce buffer, later ones mostly straight to their place.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -50,15 +50,16 @@ EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
   return write_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer);
 }
 
-// Booleans and integers: `pack(first, count, codes)` packs elements [first, first + count) at `width`
-// bits. The caller has checked that the packed form is smaller than the source.
+// Booleans and integers: `pack(first, count, codes)` packs elements [first, first + count) at
+// `width` bits. The caller has checked that the packed form is smaller than the source.
 template <class Pack>
 EncodeResult pack_tiles(const Request& request, Header header, unsigned width, Buffer buffer,
                         const Executor& executor, const Pack& pack) noexcept {
   const std::size_t elements = request.span.elements;
   const std::size_t total = kHeaderBytes + packed_bytes(elements, width);
   if (total > buffer.capacity) return kRefused;
-  // Whole blocks, so that every tile's codes begin on a byte; after the first the header is overtaken.
+  // Whole blocks, so that every tile's codes begin on a byte; after the first the header is
+  // overtaken.
   const std::size_t tile =
       ceil_divide(kLeastBounceBytes * 8 / width, kBlockElements) * kBlockElements;
   const Scratch bounce(packed_bytes(tile < elements ? tile : elements, width) + 64);
@@ -81,14 +82,13 @@ EncodeResult booleans_in_place(const Request& request, Buffer buffer,
                                const Executor& executor) noexcept {
   const std::size_t elements = request.span.elements;
   std::atomic<bool> boolean{true};
-  run_parts(executor, ceil_divide(elements, kBlockElements), 32,
-            [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < elements ? end * kBlockElements : elements;
-              if (!kernels().are_booleans(buffer.bytes + first, last - first))
-                boolean.store(false, std::memory_order_relaxed);
-            });
+  run_parts(
+      executor, ceil_divide(elements, kBlockElements), 32, [&](std::size_t begin, std::size_t end) {
+        const std::size_t first = begin * kBlockElements;
+        const std::size_t last = end * kBlockElements < elements ? end * kBlockElements : elements;
+        if (!kernels().are_booleans(buffer.bytes + first, last - first))
+          boolean.store(false, std::memory_order_relaxed);
+      });
   if (!boolean.load()) return keep_raw(request, buffer);
   return pack_tiles(request, request.header(PayloadKind::kBoolean), 1, buffer, executor,
                     [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
@@ -112,8 +112,8 @@ EncodeResult integers_in_place(const Request& request, Buffer buffer,
                     });
 }
 
-std::size_t count_escapes(const Request& request, const GroupedLayout& layout,
-                          std::size_t limit, const Executor& executor) noexcept {
+std::size_t count_escapes(const Request& request, const GroupedLayout& layout, std::size_t limit,
+                          const Executor& executor) noexcept {
   std::atomic<std::size_t> escapes{0};
   const std::size_t whole = request.span.elements / kGroupElements;
   run_parts(executor, layout.blocks, 16, [&](std::size_t begin, std::size_t end) {
@@ -127,7 +127,8 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout,
       job.groups = (to > whole ? whole : to) - from;
       job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
       job.bits = request.bits;
-      const std::size_t found = kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
+      const std::size_t found =
+          kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
       if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
       if (escapes.load(std::memory_order_relaxed) > limit) return;
     }

@@ -1,5 +1,5 @@
-// Integer packing as plain loops that each instruction set's compiler flags vectorise; anonymous, for
-// the reason given in kernels.h. All arithmetic is modulo 2^64, so no difference can overflow.
+// Integer packing as plain loops that each instruction set's compiler flags vectorise; anonymous,
+// for the reason given in kernels.h. All arithmetic is modulo 2^64, so no difference can overflow.
 #pragma once
 
 #include <stddef.h>
@@ -51,7 +51,8 @@ void pack_bits(const Integer* source, size_t elements, int64_t minimum, uint8_t*
     const size_t packed = (count + kPerByte - 1) / kPerByte;
     for (size_t b = 0; b < packed; ++b) {
       unsigned byte = 0;
-      for (unsigned i = 0; i < kPerByte; ++i) byte |= unsigned{bytes[b * kPerByte + i]} << (i * kWidth);
+      for (unsigned i = 0; i < kPerByte; ++i)
+        byte |= unsigned{bytes[b * kPerByte + i]} << (i * kWidth);
       codes[b] = static_cast<uint8_t>(byte);
     }
     source += count;
@@ -83,12 +84,18 @@ void pack_integers(const void* source, size_t elements, int64_t minimum, unsigne
                    uint8_t* codes) {
   const Integer* const values = static_cast<const Integer*>(source);
   switch (width) {
-    case 1: return pack_bits<Integer, 1>(values, elements, minimum, codes);
-    case 2: return pack_bits<Integer, 2>(values, elements, minimum, codes);
-    case 4: return pack_bits<Integer, 4>(values, elements, minimum, codes);
-    case 8: return narrow<Integer, uint8_t>(values, elements, minimum, codes);
-    case 16: return narrow(values, elements, minimum, reinterpret_cast<Packed16*>(codes));
-    default: return narrow(values, elements, minimum, reinterpret_cast<Packed32*>(codes));
+    case 1:
+      return pack_bits<Integer, 1>(values, elements, minimum, codes);
+    case 2:
+      return pack_bits<Integer, 2>(values, elements, minimum, codes);
+    case 4:
+      return pack_bits<Integer, 4>(values, elements, minimum, codes);
+    case 8:
+      return narrow<Integer, uint8_t>(values, elements, minimum, codes);
+    case 16:
+      return narrow(values, elements, minimum, reinterpret_cast<Packed16*>(codes));
+    default:
+      return narrow(values, elements, minimum, reinterpret_cast<Packed32*>(codes));
   }
 }
 template <class Integer>
@@ -96,13 +103,18 @@ void unpack_integers(const uint8_t* codes, size_t elements, int64_t minimum, uns
                      void* target, bool /*stream*/) {
   Integer* const values = static_cast<Integer*>(target);
   switch (width) {
-    case 1: return unpack_bits<Integer, 1>(codes, elements, minimum, values);
-    case 2: return unpack_bits<Integer, 2>(codes, elements, minimum, values);
-    case 4: return unpack_bits<Integer, 4>(codes, elements, minimum, values);
-    case 8: return widen<Integer, uint8_t>(codes, elements, minimum, values);
+    case 1:
+      return unpack_bits<Integer, 1>(codes, elements, minimum, values);
+    case 2:
+      return unpack_bits<Integer, 2>(codes, elements, minimum, values);
+    case 4:
+      return unpack_bits<Integer, 4>(codes, elements, minimum, values);
+    case 8:
+      return widen<Integer, uint8_t>(codes, elements, minimum, values);
     case 16:
       return widen(reinterpret_cast<const Packed16*>(codes), elements, minimum, values);
-    default: return widen(reinterpret_cast<const Packed32*>(codes), elements, minimum, values);
+    default:
+      return widen(reinterpret_cast<const Packed32*>(codes), elements, minimum, values);
   }
 }
 

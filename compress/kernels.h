@@ -1,6 +1,6 @@
-// The inner loops as a table of functions, one table per instruction set. Plain structs and pointers
-// only: these headers are compiled with -mavx512f, where an inline function of the standard library
-// would be emitted as AVX-512 code and could replace everybody else's copy.
+// The inner loops as a table of functions, one table per instruction set. Plain structs and
+// pointers only: these headers are compiled with -mavx512f, where an inline function of the
+// standard library would be emitted as AVX-512 code and could replace everybody else's copy.
 #pragma once
 
 #include <stddef.h>
@@ -59,7 +59,8 @@ struct Kernels {
 
   // Booleans. `elements` need not be a multiple of 8 in the last part only.
   bool (*are_booleans)(const uint8_t* source, size_t elements);  // every byte 0 or 1
-  bool (*pack_booleans)(const uint8_t* source, size_t elements, uint8_t* bits);  // false: not all were
+  bool (*pack_booleans)(const uint8_t* source, size_t elements,
+                        uint8_t* bits);  // false: not all were
   void (*unpack_booleans)(const uint8_t* bits, size_t elements, uint8_t* target, bool stream);
 
   // Integers: [0] int64, [1] int32. Widths 1, 2, 4, 8, 16, 32 bits, below the type's own.

@@ -1,5 +1,5 @@
-// The reference path: one element after the other, as docs/payload_format.md describes it. The vector
-// paths must agree with it bit for bit, and use it for the last, shorter group of a span.
+// The reference path: one element after the other, as docs/payload_format.md describes it. The
+// vector paths must agree with it bit for bit, and use it for the last, shorter group of a span.
 #include "compress/kernels.h"
 
 #include "compress/group_math.h"
@@ -124,9 +124,9 @@ void encode_group(const EncodeGroups& job, size_t elements) {
     const float a = T::to_float(one);
     const float b = T::to_float(words[0] == one ? other : words[0]);
     if (magnitude(a) < float_of(0x7F80'0000u) && magnitude(b) < float_of(0x7F80'0000u))
-      result.energy += static_cast<double>(ones) * (static_cast<double>(a) * static_cast<double>(a)) +
-                       static_cast<double>(elements - ones) *
-                           (static_cast<double>(b) * static_cast<double>(b));
+      result.energy +=
+          static_cast<double>(ones) * (static_cast<double>(a) * static_cast<double>(a)) +
+          static_cast<double>(elements - ones) * (static_cast<double>(b) * static_cast<double>(b));
     ++result.two_valued_groups;
   } else if (job.bits == 0) {
     ++result.escaped_groups;
@@ -145,8 +145,8 @@ void encode_group(const EncodeGroups& job, size_t elements) {
     if (finite) result.energy += energy;
     const unsigned largest_code = (1u << job.bits) - 1;
     Quantiser quantiser;
-    if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
-                                  &metadata)) {
+    if (!finite ||
+        !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser, &metadata)) {
       metadata = {kEscapeWord<T>, kEscapeWord<T>};
       ++result.escaped_groups;
     } else {
@@ -201,7 +201,8 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
       memcpy(words, job.escapes + index * (kGroup * sizeof(Word)), elements * sizeof(Word));
       return true;
     }
-    case GroupKind::kRegular: break;
+    case GroupKind::kRegular:
+      break;
   }
   if (job.bits == 0) return false;
   const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << job.bits));
@@ -216,8 +217,7 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
     }
   } else {
     for (size_t e = 0; e < elements; ++e) {
-      float value =
-          group.anchor + group.step * static_cast<float>(code_at(codes, job.bits, e));
+      float value = group.anchor + group.step * static_cast<float>(code_at(codes, job.bits, e));
       value = value < T::kLargest ? value : T::kLargest;
       value = value > -T::kLargest ? value : -T::kLargest;
       words[e] = T::from_float(value);
@@ -320,24 +320,33 @@ void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool
 
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements) {
   switch (type) {
-    case 0: return encode_group<Float32>(job, elements);
-    case 1: return encode_group<BFloat16>(job, elements);
-    default: return encode_group<Float16>(job, elements);
+    case 0:
+      return encode_group<Float32>(job, elements);
+    case 1:
+      return encode_group<BFloat16>(job, elements);
+    default:
+      return encode_group<Float16>(job, elements);
   }
 }
 bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
                       void* target) {
   switch (type) {
-    case 0: return decode_group<Float32>(job, elements, codes, target);
-    case 1: return decode_group<BFloat16>(job, elements, codes, target);
-    default: return decode_group<Float16>(job, elements, codes, target);
+    case 0:
+      return decode_group<Float32>(job, elements, codes, target);
+    case 1:
+      return decode_group<BFloat16>(job, elements, codes, target);
+    default:
+      return decode_group<Float16>(job, elements, codes, target);
   }
 }
 bool careful_energy(unsigned type, const void* source, size_t elements, double* energy) {
   switch (type) {
-    case 0: return energy_of<Float32>(static_cast<const uint32_t*>(source), elements, energy);
-    case 1: return energy_of<BFloat16>(static_cast<const uint16_t*>(source), elements, energy);
-    default: return energy_of<Float16>(static_cast<const uint16_t*>(source), elements, energy);
+    case 0:
+      return energy_of<Float32>(static_cast<const uint32_t*>(source), elements, energy);
+    case 1:
+      return energy_of<BFloat16>(static_cast<const uint16_t*>(source), elements, energy);
+    default:
+      return energy_of<Float16>(static_cast<const uint16_t*>(source), elements, energy);
   }
 }
 

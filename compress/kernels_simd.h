@@ -1,6 +1,6 @@
 // The vector kernels, written once for every width over the operations in simd_*.h. Work goes in
-// batches of 8 groups: first a pass that finds patterns, ranges and energy, then the metadata (so that
-// the divisions overlap), then the codes, from data that is by now in the first-level cache.
+// batches of 8 groups: first a pass that finds patterns, ranges and energy, then the metadata (so
+// that the divisions overlap), then the codes, from data that is by now in the first-level cache.
 // Included by one file per instruction set, after its simd_*.h. Anonymous: see kernels.h.
 #pragma once
 
@@ -25,14 +25,15 @@ constexpr size_t kCodePrefetchBytes = 1024;  // ahead of decoding
 
 // ---- dither ----
 
-// Philox4x32-7 of counters (call, group, 0 or a constant, 0): what rounds 1 to 3 compute from the call
-// number alone is kept, so that a group costs about five rounds.
+// Philox4x32-7 of counters (call, group, 0 or a constant, 0): what rounds 1 to 3 compute from the
+// call number alone is kept, so that a group costs about five rounds.
 class Philox {
  public:
   static constexpr size_t kVectors = 16 / Simd::kCalls;
 
   Philox(uint64_t nonce, uint32_t group_high) {
-    const auto key_low = static_cast<uint32_t>(nonce), key_high = static_cast<uint32_t>(nonce >> 32);
+    const auto key_low = static_cast<uint32_t>(nonce),
+               key_high = static_cast<uint32_t>(nonce >> 32);
     for (unsigned r = 0; r < 7; ++r) {
       key0_[r] = Simd::splat64(static_cast<uint32_t>(key_low + r * kPhiloxW0));
       key1_[r] = Simd::splat64(static_cast<uint32_t>(key_high + r * kPhiloxW1));
@@ -45,8 +46,8 @@ class Philox {
       const I c2 = Simd::bit_xor(Simd::high_word(p0), key1_[0]);
       a_[v] = Simd::bit_xor(p0, key1_[1]);  // to be xored with high(M0 * c0)
       const I p1 = Simd::multiply(c2, m1);
-      const I c0 = Simd::xor3(Simd::high_word(p1), Simd::splat64(static_cast<uint32_t>(high)),
-                              key0_[1]);
+      const I c0 =
+          Simd::xor3(Simd::high_word(p1), Simd::splat64(static_cast<uint32_t>(high)), key0_[1]);
       b_[v] = Simd::bit_xor(p1, key0_[2]);
       const I q0 = Simd::multiply(c0, m0);
       c_[v] = Simd::bit_xor(Simd::high_word(q0), key1_[2]);
@@ -159,8 +160,12 @@ void prefetch_group(const typename T::Word* words) {
     Simd::prefetch(p + line);
 }
 
-bool is_finite(float value) { return magnitude(value) < float_of(0x7F80'0000u); }
-double square(float value) { return static_cast<double>(value) * static_cast<double>(value); }
+bool is_finite(float value) {
+  return magnitude(value) < float_of(0x7F80'0000u);
+}
+double square(float value) {
+  return static_cast<double>(value) * static_cast<double>(value);
+}
 
 // Constant and two-valued groups, in full; the words of the metadata are returned.
 template <class T>
@@ -256,9 +261,8 @@ void encode_whole_groups(const EncodeGroups& job) {
       uint8_t* const slot = job.codes + (base + g) * kSlot;
       memset(slot, 0, kSlot);
       BlockResult one{};  // energies are added in group order below
-      metadata[g] = pattern == Pattern::kConstant
-                        ? encode_constant<T>(words, &one)
-                        : encode_two_valued<T>(words, other, slot, &one);
+      metadata[g] = pattern == Pattern::kConstant ? encode_constant<T>(words, &one)
+                                                  : encode_two_valued<T>(words, other, slot, &one);
       energies[g] = one.energy;
       result.constant_groups += one.constant_groups;
       result.two_valued_groups += one.two_valued_groups;
@@ -284,8 +288,8 @@ void encode_whole_groups(const EncodeGroups& job) {
         const Summary& summary = summaries[g];
         bool finite = true;
         double energy = summary.energy;
-        if (__builtin_expect(
-                !(summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling), 0))
+        if (__builtin_expect(!(summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling),
+                             0))
           finite = careful_energy(T::kType, source + (base + g) * kGroup, kGroup, &energy);
         if (finite) result.energy += energy;
         if (__builtin_expect(finite && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
@@ -317,12 +321,24 @@ void encode_whole_groups(const EncodeGroups& job) {
 template <class T>
 void encode_groups(const EncodeGroups& job) {
   switch (job.bits) {
-    case 0: encode_whole_groups<T, 0>(job); break;
-    case 1: encode_whole_groups<T, 1>(job); break;
-    case 2: encode_whole_groups<T, 2>(job); break;
-    case 3: encode_whole_groups<T, 3>(job); break;
-    case 4: encode_whole_groups<T, 4>(job); break;
-    default: encode_whole_groups<T, 8>(job); break;
+    case 0:
+      encode_whole_groups<T, 0>(job);
+      break;
+    case 1:
+      encode_whole_groups<T, 1>(job);
+      break;
+    case 2:
+      encode_whole_groups<T, 2>(job);
+      break;
+    case 3:
+      encode_whole_groups<T, 3>(job);
+      break;
+    case 4:
+      encode_whole_groups<T, 4>(job);
+      break;
+    default:
+      encode_whole_groups<T, 8>(job);
+      break;
   }
   if (job.tail_elements != 0) {
     EncodeGroups tail = job;
@@ -362,9 +378,8 @@ size_t count_escapes(const EncodeGroups& job) {
     Quantiser quantiser;
     Metadata<T> metadata;
     double energy;
-    const bool finite =
-        (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
-        careful_energy(T::kType, words, kGroup, &energy);
+    const bool finite = (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
+                        careful_energy(T::kType, words, kGroup, &energy);
     if (!finite ||
         !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser, &metadata))
       ++escapes;
@@ -409,15 +424,13 @@ void decode_plain(const Dequantiser& group, const uint8_t* slot, typename T::Wor
     Simd::levels(unpack_codes<kBits>(slot, e), out);
 #pragma GCC unroll 4
     for (size_t j = 0; j < 4; ++j)
-      out[j] =
-          Simd::max(Simd::min(Simd::add(anchor, Simd::mul(step, out[j])), most), least);
+      out[j] = Simd::max(Simd::min(Simd::add(anchor, Simd::mul(step, out[j])), most), least);
     Simd::store_chunk<kStream>(T{}, target + e, out);
   }
 }
 
 template <class T, bool kStream>
-void decode_two_valued(const Metadata<T>& metadata, const uint8_t* slot,
-                       typename T::Word* target) {
+void decode_two_valued(const Metadata<T>& metadata, const uint8_t* slot, typename T::Word* target) {
   using Word = typename T::Word;
   constexpr size_t kWords = Simd::kWordsPerVector<Word>;
   Word zero, one;
@@ -468,7 +481,9 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
           Simd::write<kStream>(target + w, pattern);
         break;
       }
-      case GroupKind::kTwoValued: decode_two_valued<T, kStream>(metadata, codes, target); break;
+      case GroupKind::kTwoValued:
+        decode_two_valued<T, kStream>(metadata, codes, target);
+        break;
       case GroupKind::kEscaped: {
         uint64_t index;
         memcpy(&index, codes, sizeof index);
@@ -495,12 +510,24 @@ bool decode_groups(const DecodeGroups& job) {
   const uint8_t* end = job.codes;
   bool intact = false;
   switch (job.bits) {
-    case 0: intact = decode_with_bits<T, 0>(job, &end); break;
-    case 1: intact = decode_with_bits<T, 1>(job, &end); break;
-    case 2: intact = decode_with_bits<T, 2>(job, &end); break;
-    case 3: intact = decode_with_bits<T, 3>(job, &end); break;
-    case 4: intact = decode_with_bits<T, 4>(job, &end); break;
-    default: intact = decode_with_bits<T, 8>(job, &end); break;
+    case 0:
+      intact = decode_with_bits<T, 0>(job, &end);
+      break;
+    case 1:
+      intact = decode_with_bits<T, 1>(job, &end);
+      break;
+    case 2:
+      intact = decode_with_bits<T, 2>(job, &end);
+      break;
+    case 3:
+      intact = decode_with_bits<T, 3>(job, &end);
+      break;
+    case 4:
+      intact = decode_with_bits<T, 4>(job, &end);
+      break;
+    default:
+      intact = decode_with_bits<T, 8>(job, &end);
+      break;
   }
   if (!intact || job.tail_elements == 0) return intact;
   DecodeGroups tail = job;

@@ -56,7 +56,8 @@ void number_escapes(const GroupedLayout& layout, std::uint8_t* payload) noexcept
   }
 }
 
-// Moves the slots together, towards lower addresses, and writes the offset of each block behind them.
+// Moves the slots together, towards lower addresses, and writes the offset of each block behind
+// them.
 template <class Word>
 std::size_t compact(const GroupedLayout& layout, std::uint8_t* payload,
                     std::size_t code_bytes) noexcept {
@@ -104,8 +105,7 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
     std::memcpy(payload, &header, sizeof header);
     return header.payload_bytes;
   }
-  const std::size_t metadata_end =
-      kHeaderBytes + layout.groups * layout.metadata_bytes_per_group;
+  const std::size_t metadata_end = kHeaderBytes + layout.groups * layout.metadata_bytes_per_group;
   std::memset(payload + metadata_end, 0, layout.codes_offset - metadata_end);
   if (seen.escaped_groups != 0) number_escapes<Word>(layout, payload);
 
@@ -133,8 +133,9 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
 
 const Executor& serial_executor() noexcept {
   // Leaked: payloads may be decoded while the process is being torn down.
-  static const Executor* const serial = new Executor(
-      [](std::size_t items, std::size_t, const std::function<void(std::size_t, std::size_t)>& body) {
+  static const Executor* const serial =
+      new Executor([](std::size_t items, std::size_t,
+                      const std::function<void(std::size_t, std::size_t)>& body) {
         if (items != 0) body(0, items);
       });
   return *serial;
@@ -218,8 +219,8 @@ IntegerRange find_integer_range(const Span& span, const Executor& executor) noex
   run_parts(executor, ceil_divide(span.elements, kBlockElements), grain_blocks(span.type),
             [&](std::size_t begin, std::size_t end) {
               const std::size_t first = begin * kBlockElements;
-              const std::size_t last = end * kBlockElements < span.elements ? end * kBlockElements
-                                                                            : span.elements;
+              const std::size_t last =
+                  end * kBlockElements < span.elements ? end * kBlockElements : span.elements;
               std::int64_t minimum = 0, maximum = 0;
               kernels().integer_range[which](bytes + first * element_size(span.type), last - first,
                                              &minimum, &maximum);
@@ -264,8 +265,8 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 job.tail_elements = has_tail ? request.span.elements % kGroupElements : 0;
                 job.bits = request.bits;
                 job.nonce = request.nonce;
-                job.metadata = static_cast<std::uint8_t*>(metadata) +
-                               from * layout.metadata_bytes_per_group;
+                job.metadata =
+                    static_cast<std::uint8_t*>(metadata) + from * layout.metadata_bytes_per_group;
                 job.codes = codes + from * layout.slot_bytes;
                 job.result = &results[block];
                 kernels().encode[type](job);

@@ -57,8 +57,8 @@ struct IntegerRange {
   return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
 }
 
-// Groups [first, first + count) of the span, the last one short if the span ends in it. Metadata and
-// codes are those of group `first`. Stops early once `escapes` passes `escape_limit`.
+// Groups [first, first + count) of the span, the last one short if the span ends in it. Metadata
+// and codes are those of group `first`. Stops early once `escapes` passes `escape_limit`.
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
                    std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept;
@@ -66,9 +66,9 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
 // True where group `g` is marked escaped; `metadata` is that of group 0.
 [[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
 
-// Turns the fixed layout into the final payload: fills the escape slots, compacts when that saves an
-// eighth, appends offsets, leaves room for the escape table and writes the header. The caller copies
-// the table to `*escape_table`. Returns the payload's bytes.
+// Turns the fixed layout into the final payload: fills the escape slots, compacts when that saves
+// an eighth, appends offsets, leaves room for the escape table and writes the header. The caller
+// copies the table to `*escape_table`. Returns the payload's bytes.
 [[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
                                          const Totals& totals, std::uint8_t* payload,
                                          std::uint8_t** escape_table) noexcept;

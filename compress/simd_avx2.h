@@ -88,10 +88,10 @@ struct Simd {
     return (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(v, 7));
   }
   static I bytes_of_mask(ByteMask mask) {  // 0 or 1
-    const I spread = _mm256_shuffle_epi8(
-        _mm256_set1_epi32((int)mask),
-        _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
-                         3, 3, 3, 3, 3, 3));
+    const I spread =
+        _mm256_shuffle_epi8(_mm256_set1_epi32((int)mask),
+                            _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2,
+                                             2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3));
     const I bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
     const I hit = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
     return _mm256_and_si256(hit, _mm256_set1_epi8(1));
@@ -276,7 +276,8 @@ struct Simd {
     }
   }
 
-  // ---- Philox: a call per 64-bit lane, its words in the low halves (the high halves hold rubbish) ----
+  // ---- Philox: a call per 64-bit lane, its words in the low halves (the high halves hold rubbish)
+  // ----
   static constexpr size_t kCalls = 4;
   static I splat64(uint64_t value) { return _mm256_set1_epi64x((long long)value); }
   static I first_calls(uint64_t from) {

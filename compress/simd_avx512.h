@@ -255,7 +255,8 @@ struct Simd {
     }
   }
 
-  // ---- Philox: a call per 64-bit lane, its words in the low halves (the high halves hold rubbish) ----
+  // ---- Philox: a call per 64-bit lane, its words in the low halves (the high halves hold rubbish)
+  // ----
   static constexpr size_t kCalls = 8;
   static I splat64(uint64_t value) { return _mm512_set1_epi64((long long)value); }
   static I first_calls(uint64_t from) {

@@ -1,5 +1,5 @@
-// The AVX-512 intrinsics of compress/simd_avx512.h on CPUs that lack them, through SIMDe. Only so that
-// tests can run kernels_avx512.cpp everywhere; never part of the product.
+// The AVX-512 intrinsics of compress/simd_avx512.h on CPUs that lack them, through SIMDe. Only so
+// that tests can run kernels_avx512.cpp everywhere; never part of the product.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wignored-attributes"
@@ -33,16 +33,27 @@ inline To convert(const From& from) {
   return cast<To>(out);
 }
 
-inline __m512i cvtepu16_epi32(__m256i v) { return convert<uint32_t, uint16_t, 16, __m512i>(v); }
-inline __m512i cvtepu8_epi16(__m256i v) { return convert<uint16_t, uint8_t, 32, __m512i>(v); }
-inline __m512i cvtepu8_epi32(__m128i v) { return convert<uint32_t, uint8_t, 16, __m512i>(v); }
-inline __m256i cvtepi32_epi16(__m512i v) { return convert<uint16_t, uint32_t, 16, __m256i>(v); }
-inline __m128i cvtepi32_epi8(__m512i v) { return convert<uint8_t, uint32_t, 16, __m128i>(v); }
+inline __m512i cvtepu16_epi32(__m256i v) {
+  return convert<uint32_t, uint16_t, 16, __m512i>(v);
+}
+inline __m512i cvtepu8_epi16(__m256i v) {
+  return convert<uint16_t, uint8_t, 32, __m512i>(v);
+}
+inline __m512i cvtepu8_epi32(__m128i v) {
+  return convert<uint32_t, uint8_t, 16, __m512i>(v);
+}
+inline __m256i cvtepi32_epi16(__m512i v) {
+  return convert<uint16_t, uint32_t, 16, __m256i>(v);
+}
+inline __m128i cvtepi32_epi8(__m512i v) {
+  return convert<uint8_t, uint32_t, 16, __m128i>(v);
+}
 
 inline simde__mmask32 cmpeq_epi16_mask(__m512i a, __m512i b) {
   const auto x = cast<Lanes<uint16_t, 32>>(a), y = cast<Lanes<uint16_t, 32>>(b);
   simde__mmask32 mask = 0;
-  for (unsigned i = 0; i < 32; ++i) mask |= static_cast<simde__mmask32>(x.lane[i] == y.lane[i]) << i;
+  for (unsigned i = 0; i < 32; ++i)
+    mask |= static_cast<simde__mmask32>(x.lane[i] == y.lane[i]) << i;
   return mask;
 }
 inline __m256 extractf32x8_ps(__m512 v, int which) {
@@ -50,7 +61,8 @@ inline __m256 extractf32x8_ps(__m512 v, int which) {
 }
 inline __m512 cvtph_ps(__m256i v) {
   const auto halves = cast<Lanes<__m128i, 2>>(v);
-  return cast<__m512>(Lanes<__m256, 2>{{_mm256_cvtph_ps(halves.lane[0]), _mm256_cvtph_ps(halves.lane[1])}});
+  return cast<__m512>(
+      Lanes<__m256, 2>{{_mm256_cvtph_ps(halves.lane[0]), _mm256_cvtph_ps(halves.lane[1])}});
 }
 inline __m256i cvtps_ph(__m512 v) {
   const auto halves = cast<Lanes<__m256, 2>>(v);

@@ -47,14 +47,15 @@ std::vector<Sample> samples() {
 }
 
 // In a buffer of exactly the payload's bytes, so that the sanitizer sees the first byte beyond.
-Status decode_exactly(const std::vector<unsigned char>& payload, std::size_t bytes,
-                      bool* guarded) {
-  auto* const copy = static_cast<unsigned char*>(std::malloc(std::max<std::size_t>(payload.size(), 1)));
+Status decode_exactly(const std::vector<unsigned char>& payload, std::size_t bytes, bool* guarded) {
+  auto* const copy =
+      static_cast<unsigned char*>(std::malloc(std::max<std::size_t>(payload.size(), 1)));
   if (!payload.empty()) std::memcpy(copy, payload.data(), payload.size());
   auto* const target = static_cast<unsigned char*>(std::malloc(bytes + 64));
   std::memset(target + bytes, 0x5A, 64);
   const Status status = decode(copy, payload.size(), target, bytes, serial_executor());
-  *guarded = std::all_of(target + bytes, target + bytes + 64, [](unsigned char c) { return c == 0x5A; });
+  *guarded =
+      std::all_of(target + bytes, target + bytes + 64, [](unsigned char c) { return c == 0x5A; });
   std::free(copy);
   std::free(target);
   return status;
@@ -99,10 +100,12 @@ TEST(Hostile, MutatedPayloadsNeverReachOutside) {
         for (int c = 0; c < changes; ++c) {
           // Half of the changes hit the header, a quarter the metadata.
           const std::size_t where = random() % 4 < 2 ? random() % 64
-                                    : random() % 2   ? random() % std::min<std::size_t>(payload.size(), 1200)
-                                                     : random() % payload.size();
-          payload[where] = random() % 2 ? static_cast<unsigned char>(random())
-                                        : static_cast<unsigned char>(payload[where] ^ (1 << random() % 8));
+                                    : random() % 2
+                                        ? random() % std::min<std::size_t>(payload.size(), 1200)
+                                        : random() % payload.size();
+          payload[where] = random() % 2
+                               ? static_cast<unsigned char>(random())
+                               : static_cast<unsigned char>(payload[where] ^ (1 << random() % 8));
         }
         bool guarded = true;
         (void)decode_exactly(payload, sample.bytes, &guarded);

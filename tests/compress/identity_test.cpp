@@ -17,17 +17,39 @@ Bytes mixed(ElementType type, std::size_t elements, std::uint64_t stream, bool e
     const std::size_t g = e / 256;
     double x = normal(random);
     switch (g % 11) {
-      case 0: x = std::max(x, 0.0); break;
-      case 1: x = -std::exp(x); break;
-      case 2: x = std::min(x, 0.0); break;
-      case 3: x = 0.25 * double(g % 9); break;
-      case 4: x = e % 3 == 0 ? -0.0 : 1.25; break;
-      case 5: x = 100 + x; break;
-      case 6: x = e % 2 == 0 ? 0.0 : e % 3 == 0 ? -0.0 : x; break;
-      case 7: x *= half ? 2e4 : 1e37; x = std::max(-6e37, std::min(6e37, x)); break;
-      case 8: x *= half ? 1e-6 : 1e-30; break;
-      case 9: x = (half ? 65504 : 3.3e38) * double(random() % 1000) / 999; break;
-      default: break;
+      case 0:
+        x = std::max(x, 0.0);
+        break;
+      case 1:
+        x = -std::exp(x);
+        break;
+      case 2:
+        x = std::min(x, 0.0);
+        break;
+      case 3:
+        x = 0.25 * double(g % 9);
+        break;
+      case 4:
+        x = e % 3 == 0 ? -0.0 : 1.25;
+        break;
+      case 5:
+        x = 100 + x;
+        break;
+      case 6:
+        x = e % 2 == 0 ? 0.0 : e % 3 == 0 ? -0.0 : x;
+        break;
+      case 7:
+        x *= half ? 2e4 : 1e37;
+        x = std::max(-6e37, std::min(6e37, x));
+        break;
+      case 8:
+        x *= half ? 1e-6 : 1e-30;
+        break;
+      case 9:
+        x = (half ? 65504 : 3.3e38) * double(random() % 1000) / 999;
+        break;
+      default:
+        break;
     }
     if (half) x = std::max(-65504.0, std::min(65504.0, x));
     set_value(type, source.data(), e, x);
@@ -65,7 +87,8 @@ TEST(Identity, EveryInstructionSetGivesTheSameBytes) {
       for (const std::size_t elements : kSizes) {
         const Bytes source = mixed(type, elements, bits);
         use_kernels(&kScalarKernels);
-        const Encoded reference = encode_span(source.data(), elements, type, bits, 0xABCDEF0123456789);
+        const Encoded reference =
+            encode_span(source.data(), elements, type, bits, 0xABCDEF0123456789);
         ASSERT_EQ(reference.status, Status::kOk);
         const auto restored = decode_span(reference.payload, source.size());
         for (const Path& path : paths()) {
@@ -96,9 +119,9 @@ TEST(Identity, UnalignedSourcesGiveTheSameBytes) {
       Bytes target(source.size(), size);
       Bytes payload(a.payload.size(), 1);  // a payload may lie anywhere
       std::memcpy(payload.data(), a.payload.data(), a.payload.size());
-      ASSERT_EQ(decode(payload.data(), payload.size(), target.data(), target.size(),
-                       serial_executor()),
-                Status::kOk);
+      ASSERT_EQ(
+          decode(payload.data(), payload.size(), target.data(), target.size(), serial_executor()),
+          Status::kOk);
       EXPECT_EQ(std::memcmp(target.data(), restored.data(), restored.size()), 0);
       EXPECT_TRUE(target.guard_intact());
     }
@@ -114,7 +137,8 @@ TEST(Identity, AnySplitGivesTheSameBytesAndStatistics) {
       const auto restored = decode_span(reference.payload, source.size());
       for (const Executor& executor :
            {thread_executor(1), thread_executor(3), thread_executor(40), backwards_executor()}) {
-        expect_same(reference, encode_span(source.data(), elements, type, bits, 3, executor), "split");
+        expect_same(reference, encode_span(source.data(), elements, type, bits, 3, executor),
+                    "split");
         EXPECT_TRUE(restored == decode_span(reference.payload, source.size(), executor));
       }
     }
@@ -126,13 +150,16 @@ TEST(Identity, AnySplitGivesTheSameBytesAndStatistics) {
   for (auto& flag : flags) flag = random() & 1;
   for (const Executor& executor : {thread_executor(1), thread_executor(5), backwards_executor()}) {
     const auto a = encode_span(numbers.data(), numbers.size(), ElementType::kInt64, 0);
-    EXPECT_TRUE(a.payload ==
-                encode_span(numbers.data(), numbers.size(), ElementType::kInt64, 0, 1, executor).payload);
-    EXPECT_EQ(std::memcmp(decode_span(a.payload, numbers.size() * 8, executor).data(), numbers.data(),
-                          numbers.size() * 8), 0);
+    EXPECT_TRUE(
+        a.payload ==
+        encode_span(numbers.data(), numbers.size(), ElementType::kInt64, 0, 1, executor).payload);
+    EXPECT_EQ(std::memcmp(decode_span(a.payload, numbers.size() * 8, executor).data(),
+                          numbers.data(), numbers.size() * 8),
+              0);
     const auto b = encode_span(flags.data(), flags.size(), ElementType::kBool, 0);
-    EXPECT_TRUE(b.payload ==
-                encode_span(flags.data(), flags.size(), ElementType::kBool, 0, 1, executor).payload);
+    EXPECT_TRUE(
+        b.payload ==
+        encode_span(flags.data(), flags.size(), ElementType::kBool, 0, 1, executor).payload);
     EXPECT_TRUE(decode_span(b.payload, flags.size(), executor) == flags);
   }
 }
@@ -185,13 +212,14 @@ TEST(InPlace, GivesTheBytesOfEncode) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
       for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
-        for (const std::size_t elements : {std::size_t{256}, std::size_t{1000}, std::size_t{65539},
-                                           std::size_t{4000001}}) {
+        for (const std::size_t elements :
+             {std::size_t{256}, std::size_t{1000}, std::size_t{65539}, std::size_t{4000001}}) {
           if (path.name == "avx512 emulated" && elements > 70000) continue;  // slow
           if (path.name == "scalar" && elements > 70000 && bits != 4) continue;
           for (const bool plain : {true, false}) {
             if (elements > 70000 && !plain && bits % 4 != 0) continue;
-            Bytes source = plain ? mixed(type, elements, bits, elements > 70000) : Bytes(elements * element_size(type));
+            Bytes source = plain ? mixed(type, elements, bits, elements > 70000)
+                                 : Bytes(elements * element_size(type));
             if (!plain)
               for (std::size_t e = 0; e < elements; ++e)
                 set_value(type, source.data(), e, double(random() % 2));
@@ -248,8 +276,8 @@ TEST(InPlace, IntegersAndBooleansToo) {
     Bytes flags(elements);
     for (std::size_t e = 0; e < elements; ++e) flags.data()[e] = random() & 1;
     const Encoded reference = encode_span(flags.data(), elements, ElementType::kBool, 0);
-    const EncodeResult result = encode_in_place(flags.data(), elements, elements, ElementType::kBool,
-                                                {}, 1, thread_executor(5), nullptr);
+    const EncodeResult result = encode_in_place(
+        flags.data(), elements, elements, ElementType::kBool, {}, 1, thread_executor(5), nullptr);
     ASSERT_EQ(result.status, Status::kOk);
     EXPECT_EQ(std::memcmp(flags.data(), reference.payload.data(), result.payload_bytes), 0);
   }
@@ -265,12 +293,14 @@ TEST(InPlace, RefusalsLeaveTheSourceUntouched) {
   CodecSpec spec;
   spec.bits = 4;
   EXPECT_EQ(encode_in_place(source.data(), source.size(), elements, ElementType::kFloat32, spec, 1,
-                            serial_executor(), nullptr).status,
+                            serial_executor(), nullptr)
+                .status,
             Status::kTooManyEscapes);
   EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
   spec.force_raw = true;
   EXPECT_EQ(encode_in_place(source.data(), source.size(), elements, ElementType::kFloat32, spec, 1,
-                            serial_executor(), nullptr).status,
+                            serial_executor(), nullptr)
+                .status,
             Status::kNoRoom);
   EXPECT_EQ(std::memcmp(before.data(), source.data(), source.size()), 0);
 }

@@ -5,7 +5,8 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 16383, 16385, 65536 + 3};
+constexpr std::size_t kSizes[] = {0,  1,   7,   8,   9,     63,    64,
+                                  65, 255, 256, 257, 16383, 16385, 65536 + 3};
 
 void expect_exact(const void* data, std::size_t elements, ElementType type, unsigned bits = 0,
                   bool force_raw = false) {
@@ -80,26 +81,25 @@ TEST(Lossless, IntegersTakeTheNarrowestExactWidth) {
             // Values span exactly `width` bits, from the bottom of the type or to its top.
             std::vector<std::int64_t> wide(elements);
             const std::uint64_t span = (std::uint64_t{1} << width) - 1;
-            const std::int64_t low =
-                type == ElementType::kInt64 ? std::numeric_limits<std::int64_t>::min()
-                                            : std::numeric_limits<std::int32_t>::min();
-            const std::int64_t high =
-                type == ElementType::kInt64 ? std::numeric_limits<std::int64_t>::max()
-                                            : std::numeric_limits<std::int32_t>::max();
-            const std::uint64_t base =
-                low_end ? std::uint64_t(low) : std::uint64_t(high) - span;
+            const std::int64_t low = type == ElementType::kInt64
+                                         ? std::numeric_limits<std::int64_t>::min()
+                                         : std::numeric_limits<std::int32_t>::min();
+            const std::int64_t high = type == ElementType::kInt64
+                                          ? std::numeric_limits<std::int64_t>::max()
+                                          : std::numeric_limits<std::int32_t>::max();
+            const std::uint64_t base = low_end ? std::uint64_t(low) : std::uint64_t(high) - span;
             for (std::size_t e = 0; e < elements; ++e)
               wide[e] = static_cast<std::int64_t>(base + (random() & span));
             wide[0] = static_cast<std::int64_t>(base);
             wide[elements - 1] = static_cast<std::int64_t>(base + span);
             std::vector<std::int32_t> narrow(wide.begin(), wide.end());
-            const void* data = type == ElementType::kInt64 ? static_cast<const void*>(wide.data())
-                                                           : narrow.data();
+            const void* data =
+                type == ElementType::kInt64 ? static_cast<const void*>(wide.data()) : narrow.data();
             expect_exact(data, elements, type);
             unsigned taken = 1;
             while (taken < width) taken *= 2;
-            const std::size_t expected = taken >= own ? 64 + elements * own / 8
-                                                      : 64 + (elements * taken + 7) / 8;
+            const std::size_t expected =
+                taken >= own ? 64 + elements * own / 8 : 64 + (elements * taken + 7) / 8;
             EXPECT_EQ(payload_size(data, elements, type), expected) << width;
           }
         }
@@ -187,9 +187,9 @@ TEST(TwoValued, MixedTensorsCompactAndKeepMasksExact) {
       for (std::size_t e = 0; e < elements; ++e) {
         const std::size_t g = e / 256;
         set_value(type, source.data(), e,
-                  g % 20 == 3   ? std::normal_distribution<double>()(random)
+                  g % 20 == 3  ? std::normal_distribution<double>()(random)
                   : g % 7 == 1 ? 1.5
-                                : double(random() % 2));
+                               : double(random() % 2));
       }
       expect_exact(source.data(), elements, type, 0);
       EXPECT_LT(payload_size(source.data(), elements, type, 0), elements * size / 4);

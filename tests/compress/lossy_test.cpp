@@ -27,35 +27,55 @@ double step_of(ElementType type, const GroupRange& range, unsigned bits) {
          (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
 }
 
-enum class Data { kNormal, kShifted, kPositive, kRelu, kNegative, kHeavy, kTiny, kHuge, kAlternating };
-constexpr Data kAllData[] = {Data::kNormal, Data::kShifted, Data::kPositive, Data::kRelu,
-                             Data::kNegative, Data::kHeavy, Data::kTiny, Data::kHuge,
-                             Data::kAlternating};
+enum class Data {
+  kNormal,
+  kShifted,
+  kPositive,
+  kRelu,
+  kNegative,
+  kHeavy,
+  kTiny,
+  kHuge,
+  kAlternating
+};
+constexpr Data kAllData[] = {Data::kNormal, Data::kShifted,  Data::kPositive,
+                             Data::kRelu,   Data::kNegative, Data::kHeavy,
+                             Data::kTiny,   Data::kHuge,     Data::kAlternating};
 double draw(Data data, std::mt19937_64& random, ElementType type) {
   std::normal_distribution<double> normal;
   const double x = normal(random);
   const bool half = type == ElementType::kFloat16;
   switch (data) {
-    case Data::kNormal: return x;
-    case Data::kShifted: return (half ? 1000 : 1e4) + x;
-    case Data::kPositive: return std::exp(3 * x);
-    case Data::kRelu: return std::max(x, 0.0);
-    case Data::kNegative: return -std::exp(x);
-    case Data::kHeavy: return std::clamp(x * x * x * x * x, -6e4, 6e4);
-    case Data::kTiny: return x * (half ? 1e-6 : 1e-28);
-    case Data::kHuge: return std::clamp(x, -3.0, 3.0) * (half ? 2e4 : 1e37);
-    case Data::kAlternating: return random() % 2 ? -1.0 : 1.0 + 0.001 * x;
+    case Data::kNormal:
+      return x;
+    case Data::kShifted:
+      return (half ? 1000 : 1e4) + x;
+    case Data::kPositive:
+      return std::exp(3 * x);
+    case Data::kRelu:
+      return std::max(x, 0.0);
+    case Data::kNegative:
+      return -std::exp(x);
+    case Data::kHeavy:
+      return std::clamp(x * x * x * x * x, -6e4, 6e4);
+    case Data::kTiny:
+      return x * (half ? 1e-6 : 1e-28);
+    case Data::kHuge:
+      return std::clamp(x, -3.0, 3.0) * (half ? 2e4 : 1e37);
+    case Data::kAlternating:
+      return random() % 2 ? -1.0 : 1.0 + 0.001 * x;
   }
   return 0;
 }
 
 class EveryWidth : public testing::TestWithParam<std::tuple<ElementType, unsigned>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Lossy, EveryWidth, testing::Combine(testing::ValuesIn(kFloatTypes), testing::ValuesIn(kWidths)),
-    [](const auto& info) {
-      return std::string(name_of(std::get<0>(info.param))) + "_" +
-             std::to_string(std::get<1>(info.param)) + "bits";
-    });
+INSTANTIATE_TEST_SUITE_P(Lossy, EveryWidth,
+                         testing::Combine(testing::ValuesIn(kFloatTypes),
+                                          testing::ValuesIn(kWidths)),
+                         [](const auto& info) {
+                           return std::string(name_of(std::get<0>(info.param))) + "_" +
+                                  std::to_string(std::get<1>(info.param)) + "bits";
+                         });
 
 TEST_P(EveryWidth, EveryElementStaysWithinItsBoundAndSign) {
   const auto [type, bits] = GetParam();
@@ -80,10 +100,18 @@ TEST_P(EveryWidth, EveryElementStaysWithinItsBoundAndSign) {
             const double y = value_at(type, restored.data(), e);
             ASSERT_TRUE(std::isfinite(y));
             ASSERT_LE(std::fabs(x - y), bound) << int(data) << " element " << e << " x " << x;
-            if (range.low >= 0) { ASSERT_GE(y, 0); }
-            if (range.high <= 0) { ASSERT_LE(y, 0); }
-            if (range.low > 0) { ASSERT_GT(y, 0); }
-            if (range.high < 0) { ASSERT_LT(y, 0); }
+            if (range.low >= 0) {
+              ASSERT_GE(y, 0);
+            }
+            if (range.high <= 0) {
+              ASSERT_LE(y, 0);
+            }
+            if (range.low > 0) {
+              ASSERT_GT(y, 0);
+            }
+            if (range.high < 0) {
+              ASSERT_LT(y, 0);
+            }
           }
         }
       }
@@ -112,7 +140,7 @@ TEST_P(EveryWidth, ReluZerosComeBackAsZero) {
 TEST_P(EveryWidth, StrictlySignedGroupsNeverReachZero) {
   const auto [type, bits] = GetParam();
   std::mt19937_64 random(seed());
-  const double smallest = type == ElementType::kFloat16 ? std::ldexp(1, -24)
+  const double smallest = type == ElementType::kFloat16    ? std::ldexp(1, -24)
                           : type == ElementType::kBFloat16 ? std::ldexp(1, -133)
                                                            : std::ldexp(1, -149);
   for (const double sign : {1.0, -1.0}) {
@@ -150,8 +178,7 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
       const Encoded out = encode_span(source.data(), elements, type, bits, random());
       const auto restored = decode_span(out.payload, source.size());
       for (std::size_t e = 0; e < elements; ++e) {
-        const double error =
-            value_at(type, restored.data(), e) - value_at(type, source.data(), e);
+        const double error = value_at(type, restored.data(), e) - value_at(type, source.data(), e);
         sum[e] += error;
         squares[e] += error * error;
       }
@@ -170,13 +197,13 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
         const double ulp = type == ElementType::kFloat32    ? x * 1e-7
                            : type == ElementType::kBFloat16 ? x / 256
                                                             : x / 2048;
-        const double allowed =
-            5 * std::sqrt(squares[e] / trials / trials) + step / 256 +
-            (data == Data::kNormal ? 0.15 * std::min(ulp, step) : ulp);
+        const double allowed = 5 * std::sqrt(squares[e] / trials / trials) + step / 256 +
+                               (data == Data::kNormal ? 0.15 * std::min(ulp, step) : ulp);
         EXPECT_LE(std::fabs(sum[e] / trials), allowed) << int(data) << " element " << e;
       }
-      EXPECT_LE(std::fabs(mean_sum),
-                5 * std::sqrt(variance_sum) + 256 * step * (type == ElementType::kFloat32 ? 2e-4 : 4e-3));
+      EXPECT_LE(
+          std::fabs(mean_sum),
+          5 * std::sqrt(variance_sum) + 256 * step * (type == ElementType::kFloat32 ? 2e-4 : 4e-3));
       const double uniform = step * step / 12;
       if (data == Data::kNormal) {
         EXPECT_NEAR(mean_square / uniform, 1, type == ElementType::kFloat32 ? 0.02 : 0.08);
@@ -345,8 +372,7 @@ TEST(Lossy, StatisticsEqualNaiveSums) {
     EXPECT_NEAR(out.statistics.energy / expected.energy, 1, 1e-5);
     EXPECT_NEAR(out.statistics.sum_squared_range / expected.sum_squared_range, 1, 1e-9);
     EXPECT_NEAR(out.statistics.predicted_squared_error(4),
-                expected.sum_squared_range / (12 * 15 * 15),
-                1e-9 * expected.sum_squared_range);
+                expected.sum_squared_range / (12 * 15 * 15), 1e-9 * expected.sum_squared_range);
   }
 }
 

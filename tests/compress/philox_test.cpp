@@ -80,8 +80,7 @@ TEST(Format, PayloadFollowsTheDocument) {
           const unsigned char* slot = out.payload.data() + codes_at + g * 32 * bits;
           unsigned code;
           if (bits == 3)
-            code = ((slot[e / 4] >> (2 * (e % 4))) & 3) |
-                   ((slot[64 + e / 8] >> (e % 8)) & 1) << 2;
+            code = ((slot[e / 4] >> (2 * (e % 4))) & 3) | ((slot[64 + e / 8] >> (e % 8)) & 1) << 2;
           else
             code = (slot[e * bits / 8] >> (e * bits % 8)) & largest;
           const double expected = std::min(std::floor(t + u), double(largest));

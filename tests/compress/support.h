@@ -1,5 +1,5 @@
-// What the compress tests share: executors that split differently, data of every kind, float formats by
-// an independent route, and the list of instruction-set paths this machine can run.
+// What the compress tests share: executors that split differently, data of every kind, float
+// formats by an independent route, and the list of instruction-set paths this machine can run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ inline double value_of_half(std::uint16_t bits) {
   const double mantissa = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
   if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * INFINITY;
-  return sign * (exponent == 0 ? std::ldexp(mantissa, -24)
-                               : std::ldexp(1024 + mantissa, exponent - 25));
+  return sign *
+         (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
 }
 inline double value_of_bfloat(std::uint16_t bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
@@ -53,7 +53,8 @@ inline double value_of_bfloat(std::uint16_t bits) {
   std::memcpy(&value, &wide, 4);
   return value;
 }
-// Nearest representable, ties to even, for finite doubles in range: by bisection over the ordered bits.
+// Nearest representable, ties to even, for finite doubles in range: by bisection over the ordered
+// bits.
 template <class ValueOf>
 std::uint16_t nearest16(double x, std::uint16_t largest, ValueOf value_of) {
   const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
@@ -162,7 +163,8 @@ inline Executor thread_executor(std::size_t part) {
                 const std::function<void(std::size_t, std::size_t)>& body) {
     std::vector<std::thread> threads;
     for (std::size_t begin = 0; begin < items; begin += part)
-      threads.emplace_back([&body, begin, end = std::min(items, begin + part)] { body(begin, end); });
+      threads.emplace_back(
+          [&body, begin, end = std::min(items, begin + part)] { body(begin, end); });
     for (std::thread& thread : threads) thread.join();
   };
 }
@@ -232,8 +234,8 @@ inline Encoded encode_span(const void* data, std::size_t elements, ElementType t
   const std::size_t bound = payload_bound(spec, type, elements);
   Bytes buffer(bound);
   Encoded out;
-  const EncodeResult result = encode({data, elements, type}, spec, nonce, buffer.data(), bound,
-                                     executor, &out.statistics);
+  const EncodeResult result =
+      encode({data, elements, type}, spec, nonce, buffer.data(), bound, executor, &out.statistics);
   out.status = result.status;
   EXPECT_LE(result.payload_bytes, bound);
   EXPECT_TRUE(buffer.guard_intact());

@@ -1,5 +1,6 @@
 // Codec speed against memcpy and memset, in one process. Google Benchmark; bytes_per_second counts
-//   encode   bytes of the source        decode  bytes written        memcpy  bytes copied (n, not 2n)
+//   encode   bytes of the source        decode  bytes written        memcpy  bytes copied (n, not
+//   2n)
 // Options beyond Google Benchmark's: --isa=scalar|avx2|avx512, --mebibytes=256.
 #include <benchmark/benchmark.h>
 
@@ -104,21 +105,33 @@ void fill(ElementType type, unsigned char* data, std::size_t bytes) {
     std::uint32_t bits;
     std::memcpy(&bits, &x, 4);
     const std::int64_t number = static_cast<std::int64_t>(random() % 50000);
-    const std::uint16_t half = static_cast<std::uint16_t>((bits >> 16 & 0x8000) | (0x3000 + (bits >> 10 & 0xFFF)));
+    const std::uint16_t half =
+        static_cast<std::uint16_t>((bits >> 16 & 0x8000) | (0x3000 + (bits >> 10 & 0xFFF)));
     const std::uint16_t bfloat = static_cast<std::uint16_t>(bits >> 16);
     switch (type) {
-      case ElementType::kFloat32: std::memcpy(&tile[at], &bits, 4); break;
-      case ElementType::kBFloat16: std::memcpy(&tile[at], &bfloat, 2); break;
-      case ElementType::kFloat16: std::memcpy(&tile[at], &half, 2); break;
-      case ElementType::kInt64: std::memcpy(&tile[at], &number, 8); break;
-      default: tile[at] = static_cast<unsigned char>(number & 1); break;
+      case ElementType::kFloat32:
+        std::memcpy(&tile[at], &bits, 4);
+        break;
+      case ElementType::kBFloat16:
+        std::memcpy(&tile[at], &bfloat, 2);
+        break;
+      case ElementType::kFloat16:
+        std::memcpy(&tile[at], &half, 2);
+        break;
+      case ElementType::kInt64:
+        std::memcpy(&tile[at], &number, 8);
+        break;
+      default:
+        tile[at] = static_cast<unsigned char>(number & 1);
+        break;
     }
   }
   for (std::size_t at = 0; at < bytes; at += tile.size())
     std::memcpy(data + at, tile.data(), std::min(tile.size(), bytes - at));
 }
 
-void encode_bench(benchmark::State& state, ElementType type, unsigned bits, int threads, bool mask) {
+void encode_bench(benchmark::State& state, ElementType type, unsigned bits, int threads,
+                  bool mask) {
   const std::size_t bytes = buffer_bytes, elements = bytes / element_size(type);
   unsigned char* const source = buffer(0, bytes);
   fill(type, source, bytes);
@@ -232,20 +245,28 @@ int main(int argc, char** argv) {
       const char* name;
       ElementType type;
     };
-    for (const Case& c : {Case{"float32", ElementType::kFloat32}, Case{"bfloat16", ElementType::kBFloat16},
-                          Case{"float16", ElementType::kFloat16}}) {
+    for (const Case& c :
+         {Case{"float32", ElementType::kFloat32}, Case{"bfloat16", ElementType::kBFloat16},
+          Case{"float16", ElementType::kFloat16}}) {
       for (const unsigned bits : {4u, 2u, 8u}) {
         const std::string what = std::string(c.name) + "/bits:" + std::to_string(bits) + suffix;
-        add("encode/" + what, [=, type = c.type](benchmark::State& s) { encode_bench(s, type, bits, threads, false); });
-        add("decode/" + what, [=, type = c.type](benchmark::State& s) { decode_bench(s, type, bits, threads); });
+        add("encode/" + what, [=, type = c.type](benchmark::State& s) {
+          encode_bench(s, type, bits, threads, false);
+        });
+        add("decode/" + what,
+            [=, type = c.type](benchmark::State& s) { decode_bench(s, type, bits, threads); });
       }
     }
     for (const Case& c : {Case{"bool", ElementType::kBool}, Case{"int64", ElementType::kInt64}}) {
-      add(std::string("encode/") + c.name + suffix, [=, type = c.type](benchmark::State& s) { encode_bench(s, type, 0, threads, false); });
-      add(std::string("decode/") + c.name + suffix, [=, type = c.type](benchmark::State& s) { decode_bench(s, type, 0, threads); });
+      add(std::string("encode/") + c.name + suffix,
+          [=, type = c.type](benchmark::State& s) { encode_bench(s, type, 0, threads, false); });
+      add(std::string("decode/") + c.name + suffix,
+          [=, type = c.type](benchmark::State& s) { decode_bench(s, type, 0, threads); });
     }
-    add("encode/mask/bits:4" + suffix, [=](benchmark::State& s) { encode_bench(s, ElementType::kFloat32, 4, threads, true); });
-    add("encode_in_place/float32/bits:4" + suffix, [=](benchmark::State& s) { in_place_bench(s, ElementType::kFloat32, 4, threads); });
+    add("encode/mask/bits:4" + suffix,
+        [=](benchmark::State& s) { encode_bench(s, ElementType::kFloat32, 4, threads, true); });
+    add("encode_in_place/float32/bits:4" + suffix,
+        [=](benchmark::State& s) { in_place_bench(s, ElementType::kFloat32, 4, threads); });
   }
   benchmark::AddCustomContext("isa", isa_name(active_isa()));
   benchmark::Initialize(&argc, argv);

@@ -62,7 +62,10 @@ def pleat_counters() -> dict | None:
         path = line.split(maxsplit=5)[-1]
         if not os.path.basename(path).startswith("libpleat_bridge_torch"):
             continue
-        bridge = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        try:
+            bridge = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError as error:  # rebuilt while we ran: the loaded one has no name any more
+            return {"error": str(error)}
         bridge.pleat_stats_json.restype = ctypes.c_size_t
         bridge.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         size = 1 << 16

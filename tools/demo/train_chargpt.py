@@ -9,6 +9,7 @@ A plain PyTorch script: it knows nothing of Pleat. On its own, and then with its
 
 import argparse
 import json
+import math
 import pathlib
 import sys
 import sysconfig
@@ -46,9 +47,10 @@ class TextBatches:
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, dropout):
+    def __init__(self, width, heads, dropout, fused=False):
         super().__init__()
         self.heads = heads
+        self.fused = fused
         self.qkv = nn.Linear(width, 3 * width)
         self.project = nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)
@@ -56,15 +58,20 @@ class Attention(nn.Module):
     def forward(self, x):
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+            future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
         return self.dropout(self.project(mixed.transpose(1, 2).reshape(batch, length, width)))
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, dropout):
+    def __init__(self, width, heads, dropout, fused=False):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout)
+        self.attention = Attention(width, heads, dropout, fused)
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(
             nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout)
@@ -76,11 +83,11 @@ class Block(nn.Module):
 
 
 class CharGPT(nn.Module):
-    def __init__(self, vocabulary, length, width, layers, heads, dropout=0.0):
+    def __init__(self, vocabulary, length, width, layers, heads, dropout=0.0, fused=False):
         super().__init__()
         self.characters = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, dropout, fused) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary)
 
