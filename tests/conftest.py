@@ -12,8 +12,10 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
@@ -100,10 +102,12 @@ class Result:
     returncode: int
     preload: bool
     conf: str
+    results: pathlib.Path
 
     def __post_init__(self):
-        lines = [line for line in self.stdout.splitlines() if line.startswith("@json ")]
-        self.all_json = [_decode(json.loads(line[len("@json ") :])) for line in lines]
+        files = sorted(self.results.glob("*.json"))
+        self.all_json = [_decode(json.loads(file.read_text())) for file in files]
+        shutil.rmtree(self.results)
         self.json = self.all_json[-1] if self.all_json else None
 
     @property
@@ -116,7 +120,7 @@ class Result:
     def check(self):
         """The script ended well and printed its result."""
         assert self.returncode == 0, f"exit code {self.returncode}\n{self.stderr[-6000:]}"
-        assert self.json is not None, f"no result printed\n{self.stdout[-2000:]}\n{self.stderr[-2000:]}"
+        assert self.json is not None, f"no result reported\n{self.stdout[-2000:]}\n{self.stderr[-2000:]}"
         return self
 
     def active(self, *, released=1, encoded=1):
@@ -181,6 +185,8 @@ class Runner:
         if preload and not STOCK_ONLY:
             self.library_of()
         environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env)
+        results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
+        environment["PLEAT_TEST_RESULTS"] = str(results)
         command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
         process = subprocess.Popen(
             command,
@@ -199,7 +205,12 @@ class Runner:
             stdout, stderr = process.communicate()
             stderr += f"\n*** killed after {timeout} s ***".encode()
         return Result(
-            stdout.decode(errors="replace"), stderr.decode(errors="replace"), process.returncode, preload, conf
+            stdout.decode(errors="replace"),
+            stderr.decode(errors="replace"),
+            process.returncode,
+            preload,
+            conf,
+            results,
         )
 
     def pair(self, source, *, conf=LOSSY, **options):

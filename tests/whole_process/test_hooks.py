@@ -245,7 +245,7 @@ CPP_BUILD = """
         source.write_text(text)
     load("pleat_test_extension", [str(source)], build_directory=str(folder), is_python_module=False,
          extra_cflags=["-O0"])
-    print("@json {}")
+    import pleat_test_support; pleat_test_support.emit()
 """
 
 CPP_USE = """
