@@ -173,8 +173,21 @@ bool Residency::encode_locked(Record& record) noexcept {
                               record.key,             record.stream};
   transition(record, RecordAction::kEncode);
   const std::uint64_t start = now_ns();
-  const bool done = (!in_place_.load(std::memory_order_relaxed) && encode_to_arena(record, request)) ||
-                    (record.payload_bytes == 0 && encode_over_head(record, request));
+  const std::size_t bound = codec_.payload_bytes(request);
+  bool done = false;
+  if (bound != 0) {
+    // The head of the block itself by choice, or because the arena cannot grow; a codec that cannot
+    // work there gets a slot after all.
+    const bool in_place = in_place_.load(std::memory_order_relaxed);
+    done = in_place && encode_over_head(record, request);
+    if (!done) {
+      if (const PayloadSlot slot = arena_.allocate(bound)) {
+        done = encode_to_arena(record, request, slot);
+      } else {
+        done = !in_place && encode_over_head(record, request);
+      }
+    }
+  }
   count(counters_.encode_ns, now_ns() - start);
   if (!done) {
     transition(record, RecordAction::kHold);
@@ -198,22 +211,15 @@ bool Residency::encode_locked(Record& record) noexcept {
   return true;
 }
 
-bool Residency::encode_to_arena(Record& record, const EncodeRequest& request) noexcept {
-  const std::size_t bound = codec_.payload_bytes(request);
-  if (bound == 0) {
-    return false;
-  }
-  PayloadSlot slot = arena_.allocate(bound);
-  if (!slot) {
-    return false;  // the arena cannot grow: the caller tries the head of the block itself
-  }
+bool Residency::encode_to_arena(Record& record, const EncodeRequest& request,
+                                PayloadSlot slot) noexcept {
   std::size_t used = 0;
   CodecStatistics statistics;
-  if (codec_.encode(request, slot.data, bound, &used, &statistics) != CodecStatus::kOk) {
+  if (codec_.encode(request, slot.data, slot.bytes, &used, &statistics) != CodecStatus::kOk) {
     arena_.free(slot);
     return false;
   }
-  if (used < bound) {
+  if (used < slot.bytes) {
     arena_.shrink(slot, used);
   }
   record.payload = slot;
@@ -222,9 +228,6 @@ bool Residency::encode_to_arena(Record& record, const EncodeRequest& request) no
 }
 
 bool Residency::encode_over_head(Record& record, const EncodeRequest& request) noexcept {
-  if (codec_.payload_bytes(request) == 0) {
-    return false;
-  }
   std::size_t used = 0;
   CodecStatistics statistics;
   if (codec_.encode_in_place(request, &used, &statistics) != CodecStatus::kOk) {

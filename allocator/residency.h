@@ -112,7 +112,7 @@ class Residency {
   void release_original(Record& record, Block* block) noexcept;
   // Encodes record.block; true if the block is ours no more. record.mutex held.
   bool encode_locked(Record& record) noexcept;
-  bool encode_to_arena(Record& record, const EncodeRequest& request) noexcept;
+  bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
   void pending_add(Record& record) noexcept;
   void pending_remove(Record& record) noexcept;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kGrainBytes = 512 * 1024;
 constexpr std::size_t kCopyBytes = 1024 * 1024;  // unit of a parallel copy
+constexpr std::size_t kFewBlocks = 64;           // results on the stack: 4 KiB
 // Larger results go past the caches: the reader comes later, and a plain store would first read the
 // line it overwrites.
 constexpr std::size_t kStreamBytes = std::size_t{32} << 20;
@@ -30,16 +31,23 @@ void copy(const Executor& executor, void* target, const void* source, std::size_
   });
 }
 
+// Where a payload goes.
+struct Room {
+  std::uint8_t* bytes;
+  std::size_t capacity;
+};
+constexpr EncodeResult kDoesNotFit{Status::kNoRoom, 0};
+
 EncodeResult finish_header(Header header, std::size_t bytes, std::uint8_t* payload) noexcept {
   header.payload_bytes = bytes;
   std::memcpy(payload, &header, sizeof header);
   return {Status::kOk, bytes};
 }
 
-EncodeResult encode_raw(const Request& request, const Executor& executor,
-                        std::uint8_t* payload) noexcept {
-  copy(executor, payload + kHeaderBytes, request.span.data, request.span.bytes());
-  return finish_header(request.header(PayloadKind::kRaw), request.raw_bytes(), payload);
+EncodeResult encode_raw(const Request& request, const Executor& executor, Room room) noexcept {
+  if (request.raw_bytes() > room.capacity) return kDoesNotFit;
+  copy(executor, room.bytes + kHeaderBytes, request.span.data, request.span.bytes());
+  return finish_header(request.header(PayloadKind::kRaw), request.raw_bytes(), room.bytes);
 }
 
 EncodeResult encode_constant(const Request& request, std::uint8_t* payload) noexcept {
@@ -48,36 +56,37 @@ EncodeResult encode_constant(const Request& request, std::uint8_t* payload) noex
   return finish_header(header, kHeaderBytes, payload);
 }
 
-EncodeResult encode_booleans(const Request& request, const Executor& executor,
-                             std::uint8_t* payload) noexcept {
+EncodeResult encode_booleans(const Request& request, const Executor& executor, Room room) noexcept {
   const auto* const source = static_cast<const std::uint8_t*>(request.span.data);
   const std::size_t elements = request.span.elements;
+  const std::size_t bytes = kHeaderBytes + packed_bytes(elements, 1);
+  if (bytes > room.capacity) return kDoesNotFit;  // raw takes no less
+  std::uint8_t* const bits = room.bytes + kHeaderBytes;
   std::atomic<bool> boolean{true};
-  run_parts(
-      executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
-      [&](std::size_t begin, std::size_t end) {
-        for (std::size_t block = begin; block < end; ++block) {
-          const std::size_t first = block * kBlockElements;
-          const std::size_t count =
-              elements - first < kBlockElements ? elements - first : kBlockElements;
-          if (!kernels().pack_booleans(source + first, count, payload + kHeaderBytes + first / 8)) {
-            boolean.store(false, std::memory_order_relaxed);
-            return;
-          }
-        }
-      });
-  if (!boolean.load()) return encode_raw(request, executor, payload);
-  return finish_header(request.header(PayloadKind::kBoolean),
-                       kHeaderBytes + packed_bytes(elements, 1), payload);
+  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t first = block * kBlockElements;
+                const std::size_t count =
+                    elements - first < kBlockElements ? elements - first : kBlockElements;
+                if (!kernels().pack_booleans(source + first, count, bits + first / 8)) {
+                  boolean.store(false, std::memory_order_relaxed);
+                  return;
+                }
+              }
+            });
+  if (!boolean.load()) return encode_raw(request, executor, room);
+  return finish_header(request.header(PayloadKind::kBoolean), bytes, room.bytes);
 }
 
-EncodeResult encode_integers(const Request& request, const Executor& executor,
-                             std::uint8_t* payload) noexcept {
+EncodeResult encode_integers(const Request& request, const Executor& executor, Room room) noexcept {
   const std::size_t elements = request.span.elements;
   const std::size_t size = element_size(request.span.type);
   const unsigned which = request.span.type == ElementType::kInt64 ? 0 : 1;
   const IntegerRange range = find_integer_range(request.span, executor);
-  if (range.width >= 8 * size) return encode_raw(request, executor, payload);
+  if (range.width >= 8 * size) return encode_raw(request, executor, room);
+  const std::size_t bytes = kHeaderBytes + packed_bytes(elements, range.width);
+  if (bytes > room.capacity) return kDoesNotFit;
   run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements / size,
             [&](std::size_t begin, std::size_t end) {
               const std::size_t first = begin * kBlockElements;
@@ -85,33 +94,53 @@ EncodeResult encode_integers(const Request& request, const Executor& executor,
                   end * kBlockElements < elements ? end * kBlockElements : elements;
               kernels().pack_integers[which](
                   static_cast<const std::uint8_t*>(request.span.data) + first * size, last - first,
-                  range.minimum, range.width, payload + kHeaderBytes + first / 8 * range.width);
+                  range.minimum, range.width, room.bytes + kHeaderBytes + first / 8 * range.width);
             });
   Header header = request.header(PayloadKind::kInteger);
   header.width = static_cast<std::uint8_t>(range.width);
   header.value = static_cast<std::uint64_t>(range.minimum);
-  return finish_header(header, kHeaderBytes + packed_bytes(elements, range.width), payload);
+  return finish_header(header, bytes, room.bytes);
 }
 
-EncodeResult encode_grouped(const Request& request, const Executor& executor, std::uint8_t* payload,
+EncodeResult encode_grouped(const Request& request, const Executor& executor, Room room,
                             Totals* totals) noexcept {
   const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
-  if (!request.grouped_pays(layout)) return encode_raw(request, executor, payload);
-  // The blocks' results lie where the escape table or the rest of a raw copy would be.
-  auto* const results = reinterpret_cast<BlockResult*>(
-      payload + ceil_divide(layout.end_of_codes(), alignof(BlockResult)) * alignof(BlockResult));
+  if (!request.grouped_pays(layout)) return encode_raw(request, executor, room);
+  if (layout.end_of_codes() > room.capacity) return kDoesNotFit;  // so raw does not either
+  std::uint8_t* const payload = room.bytes;
+  // The blocks' results lie where the escape table or the rest of a raw copy would be. Without room
+  // for them, a few blocks at a time.
+  BlockResult few[kFewBlocks];
+  BlockResult* results = few;
+  std::size_t most = kFewBlocks;
+  const std::size_t behind =
+      ceil_divide(layout.end_of_codes(), alignof(BlockResult)) * alignof(BlockResult);
+  if (behind + layout.blocks * sizeof(BlockResult) <= room.capacity) {
+    results = reinterpret_cast<BlockResult*>(payload + behind);
+    most = layout.blocks;
+  }
   const std::size_t limit = layout.escape_limit(request.bits);
   std::atomic<std::size_t> escapes{0};
-  encode_blocks(request, executor, 0, layout.groups, payload + kHeaderBytes,
-                payload + layout.codes_offset, results, &escapes, limit);
+  for (std::size_t from = 0; from < layout.blocks && escapes.load() <= limit; from += most) {
+    const std::size_t group = from * kBlockGroups, left = layout.groups - group;
+    encode_blocks(request, executor, group, left < most * kBlockGroups ? left : most * kBlockGroups,
+                  payload + kHeaderBytes + group * layout.metadata_bytes_per_group,
+                  payload + layout.codes_offset + group * layout.slot_bytes, results, &escapes,
+                  limit);
+    if (escapes.load() > limit) break;  // not all results have been written
+    for (std::size_t block = from; block < layout.blocks && block < from + most; ++block)
+      totals->add(results[block - from]);
+  }
   if (request.bits == 0 && (escapes.load() > limit ||
-                            request.grouped_bytes(layout, escapes.load()) >= request.raw_bytes()))
-    return encode_raw(request, executor, payload);
+                            request.grouped_bytes(layout, escapes.load()) >= request.raw_bytes())) {
+    *totals = Totals{};
+    return encode_raw(request, executor, room);
+  }
   if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
-  for (std::size_t block = 0; block < layout.blocks; ++block) totals->add(results[block]);
 
-  std::uint8_t* table = nullptr;
+  std::uint8_t* table = nullptr;  // written only once it is known to fit
   const std::size_t bytes = finish_grouped(request, layout, *totals, payload, &table);
+  if (bytes > room.capacity) return kDoesNotFit;
   if (escapes.load() != 0) {
     const std::size_t size = layout.source_bytes_per_group;
     for (std::size_t g = 0; g < layout.groups; ++g) {
@@ -293,23 +322,25 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
                     SpanStatistics* statistics) noexcept {
   const FloatEnvironment environment;
   const Request request(source, spec, nonce);
-  auto* const bytes = static_cast<std::uint8_t*>(payload);
-  if (payload == nullptr || capacity < payload_bound(spec, source.type, source.elements))
-    return {Status::kNoRoom, 0};
+  const Room room{static_cast<std::uint8_t*>(payload), capacity};
+  const bool lossless = request.bits == 0 && !spec.force_raw;
+  if (payload == nullptr || capacity < kHeaderBytes ||
+      (!lossless && capacity < payload_bound(spec, source.type, source.elements)))
+    return kDoesNotFit;
   Totals totals;
   EncodeResult result;
   if (spec.force_raw || source.elements == 0) {
-    result = encode_raw(request, executor, bytes);
-  } else if (request.bits == 0 && is_constant(source)) {
-    result = encode_constant(request, bytes);
+    result = encode_raw(request, executor, room);
+  } else if (lossless && is_constant(source)) {
+    result = encode_constant(request, room.bytes);
   } else if (is_floating(source.type)) {
-    result = encode_grouped(request, executor, bytes, &totals);
+    result = encode_grouped(request, executor, room, &totals);
   } else if (source.type == ElementType::kBool) {
-    result = encode_booleans(request, executor, bytes);
+    result = encode_booleans(request, executor, room);
   } else if (source.type == ElementType::kInt64 || source.type == ElementType::kInt32) {
-    result = encode_integers(request, executor, bytes);
+    result = encode_integers(request, executor, room);
   } else {
-    result = encode_raw(request, executor, bytes);
+    result = encode_raw(request, executor, room);
   }
   if (statistics != nullptr) {
     *statistics = totals.statistics;

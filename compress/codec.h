@@ -1,5 +1,6 @@
 // Encode a span into a self-describing payload, and back. One format for every instruction set and,
-// later, for CUDA: identical bytes whichever path ran, however many threads. See docs/payload_format.md.
+// later, for CUDA: identical bytes whichever path ran, however many threads. See
+// docs/payload_format.md.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +10,24 @@
 
 namespace pleat::compress {
 
-// Largest payload, in bytes, that encode() can produce for this request (header, metadata, codes and
-// the bounded escape table; for lossless requests the raw size plus header). Closed form.
+// Largest payload, in bytes, that encode() can produce for this request (header, metadata, codes
+// and the bounded escape table; for lossless requests the raw size plus header). Closed form.
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
 
 struct EncodeResult {
   Status status = Status::kOk;
-  std::size_t payload_bytes = 0;  // bytes used, <= payload_bound()
+  std::size_t payload_bytes = 0;  // bytes used, <= payload_bound() and <= capacity
 };
 
 // Compresses `source` into `payload`.
 //   source    any alignment of its element size; must not change during the call
 //   nonce     64-bit number no other payload of the run shares: the Philox key of the dither
-//   payload   `capacity` bytes, 64-byte aligned; must not overlap the source
+//   payload   `capacity` bytes, 64-byte aligned; must not overlap the source. Nothing beyond them
+//   is
+//             written. Lossy requests and force_raw need payload_bound(). A lossless one needs only
+//             its payload, short or raw, and kNoRoom says that this does not fit; but floats need
+//             room for the form before compaction (32 bytes for a constant group too).
 // Each element is read once (twice when groups escape). Thread-safe, never throws. Deterministic:
 // same bytes for same (source, spec, nonce) on every path, whatever the caller's MXCSR says.
 // On a status other than kOk the payload's contents are undefined and the source is untouched.
@@ -61,7 +66,8 @@ struct PayloadInfo {
 [[nodiscard]] Status inspect(const void* payload, std::size_t payload_bytes,
                              PayloadInfo* info) noexcept;
 
-// The instruction-set paths. kAuto is the best the CPU has; PLEAT does not read the environment here.
+// The instruction-set paths. kAuto is the best the CPU has; PLEAT does not read the environment
+// here.
 enum class Isa : std::uint8_t { kAuto, kScalar, kAvx2, kAvx512 };
 [[nodiscard]] bool isa_supported(Isa isa) noexcept;
 [[nodiscard]] const char* isa_name(Isa isa) noexcept;

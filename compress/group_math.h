@@ -99,11 +99,11 @@ struct Metadata {
   typename T::Word second;
 };
 
-// How a regular group is quantised. Both signed for mirrored groups (all elements <= 0), which
-// count their codes from the maximum downwards: one-signed groups then never change sign by
-// rounding.
+// How a regular group is quantised. Step and inverse are signed for mirrored groups (all elements
+// <= 0), which count their codes from the maximum downwards: one-signed groups then never change
+// sign by rounding.
 struct Quantiser {
-  float anchor;   // code 0
+  float anchor;   // code 0; code 1 where code 0 is kept for zero
   float step;     // value of one code; negative when mirrored
   float inverse;  // 1 / step
 };
@@ -127,6 +127,25 @@ inline bool plan_group(float minimum, float maximum, float largest_code, Quantis
   metadata->second =
       static_cast<typename T::Word>((step_bits >> T::kStepShift) | (mirrored ? 1u : 0u));
   return true;
+}
+
+// Groups of zeros and positive values. Readers of such data (a ReLU's backward) ask which elements
+// are above zero, so code 0 is kept for zero itself and codes 1..K cover the others. For groups
+// that plan_group() accepted: it says which groups are escaped, and this has no refusal of its own.
+inline bool keeps_zero(float minimum, unsigned bits) {
+  return bits >= 2 && minimum == 0.0f;  // a group that is not two-valued reaches above zero then
+}
+// `smallest`: of the elements above zero.
+template <class T>
+inline void plan_zero_kept(float smallest, float maximum, float largest_code, Quantiser* quantiser,
+                           Metadata<T>* metadata) {
+  const float range = (maximum - smallest) / (largest_code - 1.0f);
+  uint32_t step_bits = (bits_of(range) + T::kStepRounding) & ~T::kStepRounding;
+  if (step_bits < bits_of(kSmallestStep)) step_bits = bits_of(kSmallestStep);
+  const float step = float_of(step_bits);
+  *quantiser = {smallest, step, 1.0f / step};
+  metadata->first = T::from_float(smallest);
+  metadata->second = static_cast<typename T::Word>((step_bits >> T::kStepShift) | 1u);
 }
 
 // Two distinct bit patterns in two words: the sign bit of the second marks the group, the order of
@@ -175,8 +194,9 @@ inline void two_values(const Metadata<T>& metadata, typename T::Word* zero, type
 // How a regular group is restored.
 struct Dequantiser {
   float anchor;
-  float step;   // signed
-  bool dither;  // subtract the noise again; else the codes are stochastic rounding
+  float step;      // signed
+  bool dither;     // subtract the noise again; else the codes are stochastic rounding
+  bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
 template <class T>
 inline Dequantiser read_group(const Metadata<T>& metadata, float codes) {  // codes = 2^bits
@@ -184,14 +204,16 @@ inline Dequantiser read_group(const Metadata<T>& metadata, float codes) {  // co
   const float anchor = T::to_float(metadata.first);
   const float size = float_of(static_cast<uint32_t>(metadata.second & static_cast<Word>(~Word{1}))
                               << T::kStepShift);
-  const bool mirrored = (metadata.second & 1) != 0;
+  const bool marked = (metadata.second & 1) != 0;
+  const bool keep_zero = marked && anchor > 0.0f;  // mirrored groups have none above zero
+  const bool mirrored = marked && !keep_zero;
   const float step = mirrored ? -size : size;
   const float near_end = magnitude(anchor) + size;
   const float far_end = magnitude(anchor + step * codes);
   const bool fits = near_end <= T::kLargest && far_end <= T::kLargest;
   const bool two_signed = anchor < 0.0f && !mirrored;
   const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
-  return {anchor, step, fits && clear_of_zero};
+  return {anchor, step, fits && clear_of_zero, keep_zero};
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 #include "compress/kernels_simd.h"
 
 namespace pleat::compress {
-#ifdef PLEAT_EMULATED_AVX512
+#ifdef PLEAT_AVX512_INTRINSICS  // emulated, for the tests
 extern const Kernels kEmulatedAvx512Kernels;
 const Kernels kEmulatedAvx512Kernels = kTable;
 #else

@@ -150,20 +150,30 @@ void encode_group(const EncodeGroups& job, size_t elements) {
       metadata = {kEscapeWord<T>, kEscapeWord<T>};
       ++result.escaped_groups;
     } else {
+      const bool keep_zero = keeps_zero(minimum, job.bits);
+      if (keep_zero) {
+        float smallest = maximum;
+        for (size_t e = 0; e < elements; ++e)
+          smallest = values[e] > 0.0f && values[e] < smallest ? values[e] : smallest;
+        plan_zero_kept<T>(smallest, maximum, static_cast<float>(largest_code), &quantiser,
+                          &metadata);
+      }
       uint8_t noise[kGroup];
       uint8_t codes[kGroup] = {};
       philox_noise(job.nonce, job.first_group, noise);
+      const float first_code = keep_zero ? 1.0f : 0.0f;
       size_t at_minimum = 0;
       for (size_t e = 0; e < elements; ++e) {
         at_minimum += values[e] == minimum ? 1 : 0;
+        if (keep_zero && values[e] == 0.0f) continue;
         const float t = (values[e] - quantiser.anchor) * quantiser.inverse;
         // 128 + u (256 + u for 8 bits): the sum's mantissa then holds floor(t + u) in plain sight.
         unsigned code;
         if (job.bits == 8) {
-          const float y = t + float_of(0x4380'0040u | uint32_t{noise[e]} << 7);
+          const float y = t + (float_of(0x4380'0040u | uint32_t{noise[e]} << 7) + first_code);
           code = (bits_of(y) >> 15) & 0xFF;
         } else {
-          const float y = t + float_of(0x4300'0080u | uint32_t{noise[e]} << 8);
+          const float y = t + (float_of(0x4300'0080u | uint32_t{noise[e]} << 8) + first_code);
           code = (bits_of(y) >> 16) & 0xFF;
         }
         codes[e] = static_cast<uint8_t>(code < largest_code ? code : largest_code);
@@ -206,18 +216,29 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
   }
   if (job.bits == 0) return false;
   const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << job.bits));
+  const unsigned first_code = group.keep_zero ? 1 : 0;
   if (group.dither) {
     uint8_t noise[kGroup];
     philox_noise(job.nonce, job.first_group, noise);
     const float step = group.step * (1.0f / 256.0f);
     for (size_t e = 0; e < elements; ++e) {
+      const unsigned code = code_at(codes, job.bits, e);
+      if (code < first_code) {
+        words[e] = 0;
+        continue;
+      }
       // 256 (q + 1/2 - u), exact
-      const unsigned level = code_at(codes, job.bits, e) << 8 | (noise[e] ^ 0xFFu);
+      const unsigned level = (code - first_code) << 8 | (noise[e] ^ 0xFFu);
       words[e] = T::from_float(group.anchor + step * (static_cast<float>(level) - 127.5f));
     }
   } else {
     for (size_t e = 0; e < elements; ++e) {
-      float value = group.anchor + group.step * static_cast<float>(code_at(codes, job.bits, e));
+      const unsigned code = code_at(codes, job.bits, e);
+      if (code < first_code) {
+        words[e] = 0;
+        continue;
+      }
+      float value = group.anchor + group.step * static_cast<float>(code - first_code);
       value = value < T::kLargest ? value : T::kLargest;
       value = value > -T::kLargest ? value : -T::kLargest;
       words[e] = T::from_float(value);

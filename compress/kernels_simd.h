@@ -152,6 +152,22 @@ Summary summarise(const typename T::Word* words) {
   return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(sums)};
 }
 
+// The smallest element above zero of a group that has one, and none below.
+template <class T>
+float smallest_positive(const typename T::Word* words, float maximum) {
+  constexpr size_t kVectors = 4;
+  const F zero = Simd::splat(0.0f), none = Simd::splat(maximum);
+  F low[kVectors] = {none, none, none, none};
+  for (size_t e = 0; e < kGroup; e += kVectors * Simd::kLanes) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kVectors; ++j) {
+      const F v = Simd::load(T{}, words + e + j * Simd::kLanes);
+      low[j] = Simd::min(low[j], Simd::choose_above(v, zero, v, none));
+    }
+  }
+  return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
+}
+
 template <class T>
 void prefetch_group(const typename T::Word* words) {
   const char* const p = reinterpret_cast<const char*>(words) + kPrefetchBytes;
@@ -201,12 +217,13 @@ Metadata<T> encode_two_valued(const typename T::Word* words, typename T::Word ot
 
 // ---- second pass ----
 
-template <class T, unsigned kBits>
+template <class T, unsigned kBits, bool kKeepZero>
 size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, float minimum,
                     const uint8_t* noise, uint8_t* slot) {
   const F anchor = Simd::splat(quantiser.anchor);
   const F inverse = Simd::splat(quantiser.inverse);
   const F least = Simd::splat(minimum);
+  const F zero = Simd::splat(0.0f), one = Simd::splat(1.0f);
   const I largest = Simd::splat8((1u << kBits) - 1);
   Simd::Count at_minimum = Simd::no_count();
 #pragma GCC unroll 2
@@ -217,7 +234,11 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, f
     for (size_t j = 0; j < 4; ++j) {
       const F v = Simd::load(T{}, words + e + j * Simd::kLanes);
       at_minimum = Simd::count_equal(at_minimum, v, least);
-      sums[j] = Simd::add(Simd::mul(Simd::sub(v, anchor), inverse), sums[j]);
+      const F t = Simd::mul(Simd::sub(v, anchor), inverse);
+      if constexpr (kKeepZero)  // all bits 0, and so the code, where the element is
+        sums[j] = Simd::choose_above(v, zero, Simd::add(t, Simd::add(sums[j], one)), zero);
+      else
+        sums[j] = Simd::add(t, sums[j]);
     }
     I codes = Simd::integer_parts<kBits>(sums);
     if constexpr (kBits != 8) codes = Simd::min_bytes(codes, largest);
@@ -279,7 +300,7 @@ void encode_whole_groups(const EncodeGroups& job) {
       }
     } else {
       constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
-      unsigned quantised = 0;
+      unsigned quantised = 0, zero_kept = 0;
       for (size_t g = 0; g < count; ++g) {
         if ((regular >> g & 1) == 0) {
           result.energy += energies[g];
@@ -296,6 +317,11 @@ void encode_whole_groups(const EncodeGroups& job) {
                                                      &quantisers[g], &metadata[g]),
                              1)) {
           quantised |= 1u << g;
+          if (keeps_zero(summary.minimum, kBits)) {
+            zero_kept |= 1u << g;
+            plan_zero_kept<T>(smallest_positive<T>(source + (base + g) * kGroup, summary.maximum),
+                              summary.maximum, kLargestCode, &quantisers[g], &metadata[g]);
+          }
           const double range =
               static_cast<double>(summary.maximum) - static_cast<double>(summary.minimum);
           result.sum_squared_range += 256.0 * (range * range);
@@ -309,9 +335,11 @@ void encode_whole_groups(const EncodeGroups& job) {
       for (size_t g = 0; g < count; ++g) {
         if ((quantised >> g & 1) == 0) continue;
         philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
+        const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>
+                                                      : encode_codes<T, kBits, false>;
         result.elements_at_minimum +=
-            encode_codes<T, kBits>(source + (base + g) * kGroup, quantisers[g],
-                                   summaries[g].minimum, noise, job.codes + (base + g) * kSlot);
+            encode(source + (base + g) * kGroup, quantisers[g], summaries[g].minimum, noise,
+                   job.codes + (base + g) * kSlot);
       }
     }
     memcpy(static_cast<Metadata<T>*>(job.metadata) + base, metadata, count * sizeof metadata[0]);
@@ -398,33 +426,46 @@ I unpack_codes(const uint8_t* slot, size_t e) {
     return Simd::unpack_chunk<kBits>(slot + e * kBits / 8);
 }
 
-template <class T, unsigned kBits, bool kStream>
+template <class T, unsigned kBits, bool kStream, bool kKeepZero>
 void decode_dithered(const Dequantiser& group, const uint8_t* slot, const uint8_t* noise,
                      typename T::Word* target) {
   const F anchor = Simd::splat(group.anchor);
-  const F step = Simd::splat(group.step * (1.0f / (256.0f * Simd::kLevelScale<kBits>)));
+  constexpr float kOne = 256.0f * Simd::kLevelScale<kBits>;
+  const F step = Simd::splat(group.step * (1.0f / kOne));
+  const F zero = Simd::splat(0.0f), one = Simd::splat(kOne), half = Simd::splat(-0.5f * kOne);
 #pragma GCC unroll 2
   for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
     F out[4];
     Simd::dithered_levels<kBits>(unpack_codes<kBits>(slot, e), Simd::load_bytes(noise + e), out);
 #pragma GCC unroll 4
-    for (size_t j = 0; j < 4; ++j) out[j] = Simd::add(anchor, Simd::mul(step, out[j]));
+    for (size_t j = 0; j < 4; ++j) {
+      if constexpr (kKeepZero) {  // one code down; what was code 0 is then below -1/2
+        const F level = Simd::sub(out[j], one);
+        out[j] = Simd::choose_above(level, half, Simd::add(anchor, Simd::mul(step, level)), zero);
+      } else {
+        out[j] = Simd::add(anchor, Simd::mul(step, out[j]));
+      }
+    }
     Simd::store_chunk<kStream>(T{}, target + e, out);
   }
 }
 
-template <class T, unsigned kBits, bool kStream>
+template <class T, unsigned kBits, bool kStream, bool kKeepZero>
 void decode_plain(const Dequantiser& group, const uint8_t* slot, typename T::Word* target) {
   const F anchor = Simd::splat(group.anchor);
   const F step = Simd::splat(group.step);
   const F most = Simd::splat(T::kLargest), least = Simd::splat(-T::kLargest);
+  const F zero = Simd::splat(0.0f), one = Simd::splat(1.0f);
 #pragma GCC unroll 2
   for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
     F out[4];
     Simd::levels(unpack_codes<kBits>(slot, e), out);
 #pragma GCC unroll 4
-    for (size_t j = 0; j < 4; ++j)
-      out[j] = Simd::max(Simd::min(Simd::add(anchor, Simd::mul(step, out[j])), most), least);
+    for (size_t j = 0; j < 4; ++j) {
+      const F level = kKeepZero ? Simd::sub(out[j], one) : out[j];
+      const F value = Simd::max(Simd::min(Simd::add(anchor, Simd::mul(step, level)), most), least);
+      out[j] = kKeepZero ? Simd::choose_above(out[j], zero, value, zero) : value;
+    }
     Simd::store_chunk<kStream>(T{}, target + e, out);
   }
 }
@@ -469,9 +510,13 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
           const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << kBits));
           if (group.dither) {
             philox.noise(static_cast<uint32_t>(job.first_group + g), noise);
-            decode_dithered<T, kBits, kStream>(group, codes, noise, target);
+            const auto decode = group.keep_zero ? decode_dithered<T, kBits, kStream, true>
+                                                : decode_dithered<T, kBits, kStream, false>;
+            decode(group, codes, noise, target);
           } else {
-            decode_plain<T, kBits, kStream>(group, codes, target);
+            const auto decode = group.keep_zero ? decode_plain<T, kBits, kStream, true>
+                                                : decode_plain<T, kBits, kStream, false>;
+            decode(group, codes, target);
           }
         }
         break;

@@ -184,9 +184,7 @@ std::size_t Request::grouped_bytes(const GroupedLayout& layout,
 }
 
 bool Request::grouped_pays(const GroupedLayout& layout) const noexcept {
-  // Lossless groups also need room for the blocks' results within the raw payload's size.
-  const std::size_t scratch = bits == 0 ? (layout.blocks + 1) * sizeof(BlockResult) : 0;
-  return layout.end_of_codes() + scratch < raw_bytes();
+  return layout.end_of_codes() < raw_bytes();
 }
 
 Header Request::header(PayloadKind kind) const noexcept {

@@ -32,6 +32,10 @@ struct Simd {
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F min(F a, F b) { return _mm256_min_ps(a, b); }
   static F max(F a, F b) { return _mm256_max_ps(a, b); }
+  // a > b ? above : otherwise
+  static F choose_above(F a, F b, F above, F otherwise) {
+    return _mm256_blendv_ps(otherwise, above, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+  }
 
   static float horizontal_min(F v) {
     __m128 r = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -2,8 +2,8 @@
 // and one vector of their bytes: 64 elements. Needs F, BW, VL, DQ. Anonymous: see kernels.h.
 #pragma once
 
-#ifdef PLEAT_EMULATED_AVX512  // tests run this file on CPUs without AVX-512, through SIMDe
-#include "tests/compress/emulated_avx512.h"
+#ifdef PLEAT_AVX512_INTRINSICS  // tests run this file on CPUs without AVX-512
+#include PLEAT_AVX512_INTRINSICS
 #else
 #include <immintrin.h>
 #endif
@@ -36,6 +36,10 @@ struct Simd {
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
+  // a > b ? above : otherwise
+  static F choose_above(F a, F b, F above, F otherwise) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), otherwise, above);
+  }
 
   static __m256 upper(F v) { return _mm512_extractf32x8_ps(v, 1); }
   static float horizontal_min(F v) {

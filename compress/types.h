@@ -66,9 +66,10 @@ struct Span {
 
 enum class Status : std::uint8_t {
   kOk = 0,
-  kTooManyEscapes,   // more than 1/64 of the groups hold NaN or Inf, or overflow: keep the tensor raw
-  kNoRoom,           // the payload buffer is smaller than payload_bound() says
-  kCorrupt,          // decode: the bytes are not a payload of this format, or lengths disagree
+  kTooManyEscapes,  // more than 1/64 of the groups hold NaN or Inf, or overflow: keep the tensor
+                    // raw
+  kNoRoom,          // the payload buffer is too small: see encode()
+  kCorrupt,         // decode: the bytes are not a payload of this format, or lengths disagree
 };
 
 // Runs `body(begin, end)` over [0, items), split as it likes, returns when all parts are done.
@@ -93,7 +94,8 @@ struct SpanStatistics {
   double energy = 0;                      // sum of x^2 over finite groups
 
   // Predicted squared error, summed over elements, had the span been coded with `bits`:
-  // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962).
+  // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962). An estimate
+  // for groups with zeros and positive values: see docs/payload_format.md, "Keeping zero".
   [[nodiscard]] double predicted_squared_error(unsigned bits) const noexcept {
     const double levels = static_cast<double>((1ULL << bits) - 1);
     return sum_squared_range / (12.0 * levels * levels);

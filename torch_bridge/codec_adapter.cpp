@@ -95,8 +95,48 @@ std::size_t exact_room(const Span& span) noexcept {
   return 0;
 }
 
+// With copy_raw (a debug option) tensors too small to gain from it go through the lossy codec all the
+// same: repeated until they fill a few groups, and cut again at decode. It lets PyTorch's operator
+// table, whose samples have a handful of elements, see real quantisation.
+constexpr std::size_t kTiledBelow = 1024;
+constexpr std::size_t kTiledElements = 2048;
+
+bool tiled(const Span& span, CodecChoice choice, bool copy_raw) noexcept {
+  return copy_raw && choice.bits != 0 && span.elements != 0 && span.elements < kTiledBelow;
+}
+
+class Tile {
+ public:
+  explicit Tile(const Span& span) noexcept : type_(span.type) {
+    const std::size_t bytes = span.bytes();
+    for (std::size_t at = 0; at < kTiledElements * compress::element_size(type_); at += bytes) {
+      std::memcpy(data_ + at, span.data,
+                  std::min(bytes, kTiledElements * compress::element_size(type_) - at));
+    }
+  }
+  [[nodiscard]] Span span() const noexcept { return {data_, kTiledElements, type_}; }
+
+ private:
+  ElementType type_;
+  alignas(64) std::byte data_[kTiledElements * sizeof(float)];
+};
+
+// exp(x) with an error of a quarter in x is off by a quarter: no more than that, root mean square.
+bool too_coarse(CodecChoice choice, const compress::SpanStatistics& s) noexcept {
+  constexpr double kLargestStep = 0.25;
+  if (!choice.exponent || s.elements == 0) {
+    return false;
+  }
+  const double levels = static_cast<double>((1u << choice.bits) - 1);
+  const double squared_step = s.sum_squared_range / static_cast<double>(s.elements) / (levels * levels);
+  return squared_step > kLargestStep * kLargestStep;
+}
+
 std::size_t span_room(const Span& span, CodecChoice choice, bool copy_raw) noexcept {
   const CodecSpec spec{choice.bits, false};
+  if (tiled(span, choice, copy_raw)) {
+    return align_up(compress::payload_bound(spec, span.type, kTiledElements));
+  }
   if (choice.bits != 0 || copy_raw) {
     return align_up(compress::payload_bound(spec, span.type, span.elements));
   }
@@ -131,12 +171,12 @@ void report(const compress::SpanStatistics& from, allocator::CodecStatistics* to
 
 CodecChoice merge(CodecChoice a, CodecChoice b) noexcept {
   if (a.type != b.type) {
-    return {ElementType::kBytes, 0};
+    return {ElementType::kBytes, 0, false};
   }
   if (a.bits == 0 || b.bits == 0) {
-    return {a.type, 0};
+    return {a.type, 0, false};
   }
-  return {a.type, std::max(a.bits, b.bits)};
+  return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent};
 }
 
 std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
@@ -176,10 +216,15 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
   for (std::size_t i = 0; i < request.range_count; ++i) {
     const ByteRange& range = request.ranges[i];
     compress::SpanStatistics seen;
+    const Span span = span_of(request, range, choice.type);
+    const auto encode_span = [&](const Span& source) {
+      return compress::encode(source, spec, request.nonce + i, out + used, capacity - used, executor_,
+                              &seen);
+    };
     const compress::EncodeResult result =
-        compress::encode(span_of(request, range, choice.type), spec, request.nonce + i, out + used,
-                         capacity - used, executor_, &seen);
-    if (result.status != Status::kOk) {
+        tiled(span, choice, copy_raw_.load(std::memory_order_relaxed)) ? encode_span(Tile(span).span())
+                                                                      : encode_span(span);
+    if (result.status != Status::kOk || too_coarse(choice, seen)) {
       totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
       totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
       return CodecStatus::kKeepRaw;
@@ -199,10 +244,12 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
 
 CodecStatus CodecAdapter::encode_in_place(const EncodeRequest& request, std::size_t* payload_bytes,
                                           allocator::CodecStatistics* statistics) noexcept {
-  if (!covers_all(request)) {
-    return CodecStatus::kKeepRaw;  // a table in front would overwrite what is still to be read
-  }
   const CodecChoice choice = CodecChoice::unpack(request.choice);
+  if (!covers_all(request) || choice.exponent) {
+    // A table in front would overwrite what is still to be read, and a payload that turns out too
+    // coarse could not be taken back.
+    return CodecStatus::kKeepRaw;
+  }
   compress::SpanStatistics seen;
   const compress::EncodeResult result = compress::encode_in_place(
       request.source, request.source_bytes,
@@ -227,10 +274,26 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
   if (payload_bytes >= sizeof magic) {
     std::memcpy(&magic, in, sizeof magic);
   }
+  const auto decode_span = [&](const void* from, std::size_t from_bytes, void* to,
+                               std::size_t to_bytes) {
+    compress::PayloadInfo info;
+    if (compress::inspect(from, from_bytes, &info) != Status::kOk) {
+      return false;
+    }
+    const std::size_t whole = info.elements * compress::element_size(info.type);
+    if (whole == to_bytes || info.elements != kTiledElements || to_bytes > whole) {
+      return compress::decode(from, from_bytes, to, to_bytes, executor_) == Status::kOk;
+    }
+    alignas(64) std::byte tile[kTiledElements * sizeof(float)];
+    if (compress::decode(from, from_bytes, tile, whole, executor_) != Status::kOk) {
+      return false;
+    }
+    std::memcpy(to, tile, to_bytes);
+    return true;
+  };
   if (magic != kTableMagic) {
-    return compress::decode(payload, payload_bytes, target, target_bytes, executor_) == Status::kOk
-               ? CodecStatus::kOk
-               : CodecStatus::kFailed;
+    return decode_span(payload, payload_bytes, target, target_bytes) ? CodecStatus::kOk
+                                                                     : CodecStatus::kFailed;
   }
   TableHeader header{};
   if (payload_bytes < sizeof header) {
@@ -249,8 +312,7 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
       return CodecStatus::kFailed;
     }
     std::memset(out + filled, 0, e.begin - filled);
-    if (compress::decode(in + e.offset, e.payload_bytes, out + e.begin, e.end - e.begin,
-                         executor_) != Status::kOk) {
+    if (!decode_span(in + e.offset, e.payload_bytes, out + e.begin, e.end - e.begin)) {
       return CodecStatus::kFailed;
     }
     filled = e.end;

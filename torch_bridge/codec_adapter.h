@@ -16,13 +16,16 @@ namespace pleat::bridge {
 struct CodecChoice {
   compress::ElementType type = compress::ElementType::kBytes;
   std::uint8_t bits = 0;  // 0: lossless
+  // The values enter an exponential again: their error counts in absolute terms, and a payload whose
+  // step is not small against 1 is given up for the raw bytes.
+  bool exponent = false;
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(type) << 8 | bits;
+    return static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 | bits;
   }
   [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
     return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
-            static_cast<std::uint8_t>(packed & 0xff)};
+            static_cast<std::uint8_t>(packed & 0xff), (packed >> 16 & 1) != 0};
   }
   [[nodiscard]] bool operator==(const CodecChoice&) const = default;
 };

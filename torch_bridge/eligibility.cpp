@@ -142,6 +142,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
   if (compress::is_floating(d.choice.type) && requires_grad && care != Care::kExact && width != 0) {
     d.choice.bits = care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
+    d.choice.exponent = care == Care::kEight;
     d.reason = Reason::kEligibleLossy;
     return d;
   }

@@ -155,7 +155,7 @@ constexpr std::array kEntries{
           },
           [](const Options& options) { return number_text(options.verbose); }},
     Entry{{"copy_raw", "0", "0 | 1",
-           "for debugging: a block that stays raw goes through a payload instead of being held"},
+           "for debugging: what would be held raw goes through a payload, tiny tensors are quantised too"},
           [](std::string_view text, Options& options) {
             if (text != "0" && text != "1") return false;
             options.copy_raw = text == "1";

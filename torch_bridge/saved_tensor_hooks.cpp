@@ -3,11 +3,12 @@
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <ctime>
 #include <mutex>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
@@ -21,6 +22,15 @@ using allocator::ByteRange;
 using torch::autograd::Node;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+// While it lives, tensors saved by this thread get no hooks of ours.
+class NoHooks {
+ public:
+  NoHooks() noexcept { Runtime::exempt_enter(); }
+  ~NoHooks() { Runtime::exempt_exit(); }
+  NoHooks(const NoHooks&) = delete;
+  NoHooks& operator=(const NoHooks&) = delete;
+};
 
 WeakStorage weak_to(c10::StorageImpl* storage) {
   return WeakStorage(StoragePtr::reclaim_copy(storage));
@@ -74,6 +84,25 @@ class TorchRecord final : public allocator::Record {
   std::optional<WeakStorage> restored_storage;
   std::optional<c10::VariableVersion> restored_version;
 };
+
+// What stock appends to its version error, taken from stock: the wording differs between releases and
+// with anomaly mode.
+std::string stock_hint() {
+  try {
+    const NoHooks no_hooks;
+    const at::Tensor probe = at::zeros({1});
+    const torch::autograd::SavedVariable saved(probe, false);
+    probe.add_(1);
+    (void)saved.unpack();
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    constexpr std::string_view kEnd = "instead.";
+    if (const auto at = text.find(kEnd); at != std::string::npos) {
+      return text.substr(at + kEnd.size());
+    }
+  }
+  return {};
+}
 
 // A restored storage is kept here while other hooks of its record remain and the next restore has
 // not come. One slot: it bounds the extra memory by one tensor.
@@ -304,6 +333,18 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (current == saved_version_) {
       return;
     }
+    // Stock holds the variable itself unless it is an output of the node that saves it: there the
+    // text names the variable's present grad_fn, and always output 0.
+    const Node* named = producer_;
+    std::int64_t output = output_number_;
+    at::Tensor original;
+    if (!context_.is_output) {
+      output = 0;
+      if (auto alive = original_.lock()) {
+        original = at::Tensor(std::move(alive));
+        named = original.grad_fn().get();
+      }
+    }
     std::ostringstream message;
     message << "one of the variables needed for gradient computation has been modified by an "
                "inplace operation: [";
@@ -314,18 +355,11 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       message << strong_.toString() << " " << strong_.sizes();
     }
     message << "]";
-    if (producer_ != nullptr) {
-      message << ", which is output " << output_number_ << " of " << producer_->name() << ",";
+    if (named != nullptr) {
+      message << ", which is output " << output << " of " << named->name() << ",";
     }
-    message << " is at version " << current << "; expected version " << saved_version_ << " instead.";
-    if (!torch::autograd::AnomalyMode::is_enabled()) {
-      message << " Hint: enable anomaly detection to find the operation that failed to compute its "
-                 "gradient, with torch.autograd.set_detect_anomaly(True).";
-    } else {
-      message << " Hint: the backtrace further above shows the operation that failed to compute its "
-                 "gradient. The variable in question was changed in there or anywhere later. Good "
-                 "luck!";
-    }
+    message << " is at version " << current << "; expected version " << saved_version_ << " instead."
+            << stock_hint();
     TORCH_CHECK(false, message.str());
   }
 

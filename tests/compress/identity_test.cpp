@@ -12,11 +12,12 @@ Bytes mixed(ElementType type, std::size_t elements, std::uint64_t stream, bool e
   std::mt19937_64 random(seed() + stream);
   std::normal_distribution<double> normal;
   const bool half = type == ElementType::kFloat16;
+  const double smallest = std::ldexp(1, half ? -24 : type == ElementType::kBFloat16 ? -133 : -149);
   Bytes source(elements * element_size(type));
   for (std::size_t e = 0; e < elements; ++e) {
     const std::size_t g = e / 256;
     double x = normal(random);
-    switch (g % 11) {
+    switch (g % 13) {
       case 0:
         x = std::max(x, 0.0);
         break;
@@ -47,6 +48,12 @@ Bytes mixed(ElementType type, std::size_t elements, std::uint64_t stream, bool e
         break;
       case 9:
         x = (half ? 65504 : 3.3e38) * double(random() % 1000) / 999;
+        break;
+      case 10:  // one zero far below the others
+        x = e % 256 == g % 256 ? 0 : 5000 + 100 * x;
+        break;
+      case 11:  // zeros of both signs, the smallest number, and a wide range
+        x = e % 3 == 0 ? (e % 2 == 0 ? -0.0 : 0.0) : e % 64 == 1 ? smallest : std::exp(3 * x);
         break;
       default:
         break;

@@ -208,12 +208,11 @@ TEST(TwoValued, MixedTensorsCompactAndKeepMasksExact) {
   }
 }
 
-TEST(Encode, SmallBufferIsRefused) {
+TEST(Encode, LossyAndForcedRawNeedTheirBound) {
   std::vector<float> x(1000, 1.0f);
   x[3] = 2;
-  for (const unsigned bits : {0u, 4u}) {
-    CodecSpec spec;
-    spec.bits = static_cast<std::uint8_t>(bits);
+  for (const bool force_raw : {true, false}) {
+    const CodecSpec spec{4, force_raw};
     const std::size_t bound = payload_bound(spec, ElementType::kFloat32, x.size());
     Bytes buffer(bound);
     const Span span{x.data(), x.size(), ElementType::kFloat32};

@@ -12,18 +12,24 @@ constexpr std::size_t kSizes[] = {1, 255, 256, 257, 65536 + 3};
 // Range of each group and the bound it promises, straight from the data.
 struct GroupRange {
   double low, high;
+  double smallest;  // above zero
 };
 GroupRange range_of(ElementType type, const void* data, std::size_t from, std::size_t to) {
-  GroupRange range{INFINITY, -INFINITY};
+  GroupRange range{INFINITY, -INFINITY, INFINITY};
   for (std::size_t e = from; e < to; ++e) {
-    range.low = std::min(range.low, value_at(type, data, e));
-    range.high = std::max(range.high, value_at(type, data, e));
+    const double x = value_at(type, data, e);
+    range.low = std::min(range.low, x);
+    range.high = std::max(range.high, x);
+    if (x > 0) range.smallest = std::min(range.smallest, x);
   }
   return range;
 }
-// The step is rounded up: by 2^-22 for float32, by 2^-6 for 16-bit metadata.
+// The step is rounded up: by 2^-22 for float32, by 2^-6 for 16-bit metadata. Groups of zeros and
+// positive values keep a code for zero.
 double step_of(ElementType type, const GroupRange& range, unsigned bits) {
-  return (range.high - range.low) / ((1 << bits) - 1) *
+  const bool zero_kept = bits >= 2 && range.low == 0 && range.high > range.smallest;
+  return (zero_kept ? (range.high - range.smallest) / ((1 << bits) - 2)
+                    : (range.high - range.low) / ((1 << bits) - 1)) *
          (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
 }
 
@@ -106,7 +112,7 @@ TEST_P(EveryWidth, EveryElementStaysWithinItsBoundAndSign) {
             if (range.high <= 0) {
               ASSERT_LE(y, 0);
             }
-            if (range.low > 0) {
+            if (range.low > 0 || (bits >= 2 && range.low == 0 && x > 0)) {
               ASSERT_GT(y, 0);
             }
             if (range.high < 0) {

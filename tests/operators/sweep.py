@@ -1,7 +1,7 @@
 """Runs PyTorch's own operator and module tables forward, backward and double backward, stock and
 under Pleat in one process, and compares.
 
-    LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0" \
+    LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0,copy_raw:1" \
         build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
 
 Every sample runs twice with tagging off (the reference; a sample that stock does not repeat bit for
@@ -259,14 +259,15 @@ class Bounds:
 
     def allowed(self, original, bits):
         """Per element of `original`: group range / (2^bits - 1). Groups are 256 elements in storage
-        order where this view covers its storage; else the range over all saved views of it."""
+        order where this view covers its storage; else the range over all saved views of it. So too
+        below 1024 elements: `copy_raw:1` fills groups by repeating those, and the last one wraps."""
         levels = float(2**bits - 1)
         views = self.by_storage[original.untyped_storage().data_ptr()]
         flat = original.detach().reshape(-1).double()
         flat = torch.where(flat.isfinite(), flat, 0.0)
         index = storage_elements(original)
         elements = original.untyped_storage().nbytes() // original.element_size()
-        if flat.numel() == elements and len(set(index.tolist()) if elements < 4096 else index.unique()) == elements:
+        if 1024 <= elements == flat.numel() == index.unique().numel():
             groups = index // GROUP
             count = int(groups.max()) + 1
             low = torch.full((count,), float("inf"), dtype=torch.float64)
@@ -413,6 +414,47 @@ class _Switch(Nothing):
 # The tables.
 
 
+LARGE = (70, 130)  # 35 groups of 256 and a rest
+
+
+def enlarged_samples(op, dtype):
+    """The table's own samples hold a few dozen elements: one large sample more, of many groups, for
+    the operators whose arguments are easily made."""
+    from torch.testing import make_tensor
+    from torch.testing._internal.common_methods_invocations import SampleInput
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, ReductionOpInfo, UnaryUfuncInfo
+
+    def make(low=None, high=None, shape=LARGE, **more):
+        return make_tensor(shape, device="cpu", dtype=dtype, low=low, high=high, requires_grad=True, **more)
+
+    name = op.name
+    if isinstance(op, UnaryUfuncInfo):
+        low, high = op.domain
+        low = low if low is None else low + 0.05
+        high = high if high is None else high - 0.05
+        kwargs = op.sample_kwargs("cpu", dtype, None)[0]
+        return [SampleInput(make(low, high), kwargs=kwargs)]
+    if isinstance(op, BinaryUfuncInfo):
+        left, right = op.lhs_make_tensor_kwargs, op.rhs_make_tensor_kwargs
+        return [SampleInput(make(**left), args=(make(**right),))]
+    if isinstance(op, ReductionOpInfo):
+        return [SampleInput(make(0.1, 2.0), kwargs={"dim": 1})]
+    if re.search(r"softmax|softmin|logsumexp|cumsum|cumprod|logcumsumexp", name):
+        return [SampleInput(make(), args=(1,))]
+    if name in ("matmul", "mm"):
+        return [SampleInput(make(), args=(make(shape=LARGE[::-1]),))]
+    if name in ("nn.functional.gelu", "nn.functional.softplus", "nn.functional.prelu"):
+        more = (make(shape=(1,)),) if name.endswith("prelu") else ()
+        return [SampleInput(make(), args=more)]
+    if name in ("nn.functional.layer_norm", "nn.functional.rms_norm"):
+        return [SampleInput(make(), args=((LARGE[1],),))]
+    if name in ("nn.functional.glu", "sort", "nn.functional.normalize"):
+        return [SampleInput(make())]
+    if name in ("nn.functional.mse_loss", "nn.functional.smooth_l1_loss", "nn.functional.huber_loss"):
+        return [SampleInput(make(), args=(make(),))]
+    return []
+
+
 def operator_cases(dtype, pattern, skipped):
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -427,6 +469,7 @@ def operator_cases(dtype, pattern, skipped):
         torch.manual_seed(seed)
         try:
             samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
+            samples += enlarged_samples(op, dtype)
         except Exception:  # noqa: BLE001
             skipped["sample_inputs raises"] += 1
             continue

@@ -79,8 +79,9 @@ PROFILED = """
     def step():
         h = torch.mul(a, 2.0)
         y = torch.sigmoid(h)
-        del h
-        (y * y).sum().backward()
+        loss = (y * h).sum()
+        del h, y
+        loss.backward()
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as profiler:
         step()

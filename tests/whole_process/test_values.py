@@ -122,10 +122,14 @@ EXACT_TYPES = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["float64", "complex64", "complex128"])
-def test_double_and_complex_tensors_are_exact_at_four_bits(run_pair, identical, dtype):
-    pair = run_pair(EXACT_TYPES.format(dtype=dtype), conf=LOSSY)
-    pair.stock.check()
-    identical(pair.pleat.active(encoded=1).json, pair.stock.json)
+@pytest.mark.parametrize("forced", [True, False])
+def test_double_and_complex_tensors_are_exact_at_four_bits(run_pair, identical, dtype, forced):
+    conf = LOSSY + ",copy_raw:1" if forced else LOSSY
+    pair = run_pair(EXACT_TYPES.format(dtype=dtype), conf=conf)
+    pair.stock.check(), pair.pleat.check()
+    if forced:
+        pair.pleat.active(encoded=3)
+    identical(pair.pleat.json, pair.stock.json)
 
 
 FACTORS = """
@@ -287,8 +291,8 @@ def test_masked_logits_with_minus_infinity(run_pair, identical, close, conf):
 
 INFINITY = """
     import torch, pleat_test_support as t
-    a, b = (t.noise(64, 512, seed=s).requires_grad_() for s in (1, 2))
-    poison = torch.zeros(64, 512)
+    a, b = (t.noise(512, 512, seed=s).requires_grad_() for s in (1, 2))
+    poison = torch.zeros(512, 512)
     poison[3, 5], poison[7, 300], poison[9, 11] = float("inf"), float("nan"), float("-inf")
     x, w = a + poison, b + 0
     original = x.detach().clone()
@@ -296,11 +300,11 @@ INFINITY = """
     del x, w
     restored = y.grad_fn._saved_self.detach().clone()
     y.sum().backward()
-    clean = torch.ones(64 * 512, dtype=torch.bool)
+    clean = torch.ones(512 * 512, dtype=torch.bool)
     for r, c in ((3, 5), (7, 300), (9, 11)):
         start = (r * 512 + c) // 256 * 256
         clean[start:start + 256] = False
-    whole = clean.reshape(64, 512)
+    whole = clean.reshape(512, 512)
     t.emit(b=b.grad, a=a.grad, poisoned_groups_exact=t.digest(original[~whole]) == t.digest(restored[~whole]),
            ratio=t.group_ratio(original[whole], restored[whole], 4))
 """

@@ -47,7 +47,7 @@ class TextBatches:
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, dropout, fused=False):
+    def __init__(self, width, heads, dropout, fused=True):
         super().__init__()
         self.heads = heads
         self.fused = fused
@@ -68,7 +68,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, dropout, fused=False):
+    def __init__(self, width, heads, dropout, fused=True):
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(width, heads, dropout, fused)
@@ -83,7 +83,7 @@ class Block(nn.Module):
 
 
 class CharGPT(nn.Module):
-    def __init__(self, vocabulary, length, width, layers, heads, dropout=0.0, fused=False):
+    def __init__(self, vocabulary, length, width, layers, heads, dropout=0.0, fused=True):
         super().__init__()
         self.characters = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(length, width)

@@ -33,7 +33,7 @@ MODELS: dict[str, Entry] = {
     "gat": Entry(15, "k nodes", "torch_geometric GAT, 3 layers, 4 heads of 32, 7 edges a node"),
     "lstm": Entry(32, "sequences", "LSTM language model, 2 layers, width 512, 64 tokens"),
     "chargpt": Entry(64, "sequences", "character GPT of the demo, 6 layers, width 128, 128 characters"),
-    "chargpt_fused": Entry(64, "sequences", "the same with torch's fused attention"),
+    "chargpt_eager": Entry(64, "sequences", "the same with its attention written out"),
     "llama": Entry(8, "sequences", "transformers Llama, 4 layers, width 256, 128 tokens, bf16 autocast"),
 }
 
