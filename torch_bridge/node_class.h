@@ -32,7 +32,8 @@ struct NodeClass {
 
 // Which call sites of the SavedVariable constructor belong to operators whose saved tensors need
 // care: learned by running each such operator once on a scalar and noting who called. Returns kNone
-// for an unknown site. `learn_call_sites` runs the operators; call it once, outside of any lock.
+// for an unknown site. `learn_call_sites` runs the operators (none of which draws a random number);
+// call it once, outside of any lock.
 [[nodiscard]] Care care_of_call_site(const void* return_address) noexcept;
 void learn_call_sites();
 // Called by the constructor hook while learn_call_sites() runs in this thread.

@@ -137,7 +137,7 @@ PROGRAMS = {
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_process_without_torch_notices_nothing(name, preload_library, test_python, tmp_path):
-    """200 runs each way, alternating: same output, same exit code, no file, under 1 ms more (median)."""
+    """200 runs each way, alternating: same output, same exit code, no file, under 1 ms more (lower quartile)."""
     command = [str(test_python) if word == "python" else word for word in PROGRAMS[name]]
     repeats = {"python": 60}.get(name, 200)
     plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF")}
@@ -151,5 +151,6 @@ def test_a_process_without_torch_notices_nothing(name, preload_library, test_pyt
             outputs[which].add((result.returncode, result.stdout, result.stderr))
     assert outputs[0] == outputs[1] and len(outputs[0]) == 1
     assert not list(tmp_path.iterdir())
-    extra = statistics.median(times[1]) - statistics.median(times[0])
+    # The lower quartile: the median of a busy machine measures its neighbours.
+    extra = statistics.quantiles(times[1], n=4)[0] - statistics.quantiles(times[0], n=4)[0]
     assert extra < 1e-3, f"{extra * 1e3:.2f} ms more at start"
