@@ -146,9 +146,9 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     d.reason = Reason::kEligibleLossy;
     return d;
   }
-  d.reason = d.choice.type == ElementType::kBytes && !runtime.copy_raw.load(std::memory_order_relaxed)
-                 ? Reason::kNoShorterForm
-                 : Reason::kEligibleLossless;
+  // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
+  // held as it is, and another view of the same storage learns that its bytes must stay exact.
+  d.reason = Reason::kEligibleLossless;
   return d;
 }
 

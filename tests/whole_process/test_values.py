@@ -8,9 +8,9 @@ BOUND = """
     import torch, pleat_test_support as t
     a, b = (t.noise({n}, seed=s).requires_grad_() for s in (1, 2))
     scale = torch.logspace(-3, 3, {n})
-    x, w = a * 1 + 0, b * 1 + 5
+    x, w = a * 1 + 0, b * 1 + 0.5      # both signs: dithered, never plain stochastic rounding
     with torch.no_grad():
-        x.mul_(scale); 
+        x.mul_(scale)
     y = x * w
     ox, ow = x.detach().clone(), w.detach().clone()
     del x, w
@@ -443,3 +443,22 @@ def test_these_checks_notice_damaged_saved_tensors_and_an_idle_pleat(run_script,
     if not conftest.STOCK_ONLY:
         with pytest.raises(AssertionError, match="not loaded"):
             sound.active()
+
+
+RELU = """
+    import torch, pleat_test_support as t
+    leaf = t.noise(256, 512, seed=1).requires_grad_()
+    h = torch.relu(leaf * 1.0)
+    loss = (h * t.noise(256, 512, seed=2)).sum()      # the factor needs no gradient: h is saved by relu only
+    del h
+    loss.backward()
+    t.emit(gradient=leaf.grad)
+"""
+
+
+@pytest.mark.smoke
+def test_the_gradient_of_relu_is_exact_at_four_bits(run_pair, identical):
+    """It asks only which results are above zero: zeros stay zeros, the others stay above."""
+    pair = run_pair(RELU, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    identical(pleat["gradient"], stock["gradient"])
