@@ -267,8 +267,9 @@ class Bounds:
         index = storage_elements(original)
         elements = original.untyped_storage().nbytes() // original.element_size()
         if 1024 <= elements == flat.numel() == index.unique().numel():
-            values, groups = flat, index // GROUP
+            values, groups, aligned = flat, index // GROUP, True
         else:
+            aligned = False
             values = torch.cat([v.detach().reshape(-1).double() for v in views])
             values = torch.cat([values[values.isfinite()], flat])
             groups = torch.zeros(values.numel(), dtype=torch.int64)
@@ -285,8 +286,10 @@ class Bounds:
         # as zeros and the others share a code less.
         above = reduce("amin", torch.where(values > 0, values, float("inf")), float("inf"))
         keeps_zero = (low == 0) & (above > 2.0**-100) & above.isfinite()
-        if bits >= 2:
+        if bits >= 2 and aligned:
             step = torch.where(keeps_zero, torch.maximum((high - above) / (2**bits - 2), step), step)
+        elif bits >= 2 and bool((values == 0).any()):  # some group of it may be such a one
+            step = (high - low) / (2**bits - 2)
         groups = groups[-flat.numel() :]
         allowed = (step + slack)[groups]
         if bits >= 2:
@@ -544,9 +547,9 @@ def first_difference(reference, other):
     return None
 
 
-def excluded(name, check):
-    for pattern, which, reason in EXCLUSIONS:
-        if which in ("both", check) and re.fullmatch(pattern, name):
+def excluded(name, check, problem):
+    for pattern, which, text, reason in EXCLUSIONS:
+        if which in ("both", check) and re.fullmatch(pattern, name) and re.search(text, problem):
             return reason
     return None
 
@@ -651,11 +654,12 @@ def main():
             except Exception:  # noqa: BLE001
                 problems = ["sweep: " + traceback.format_exc(limit=4)]
             seconds[case.name] += time.time() - begin
-            reason = excluded(case.name, options.check) if problems else None
             for problem in problems:
+                reason = excluded(case.name, options.check, problem)
                 entry = {"name": case.name, "sample": case.index, "seed": case.seed, "problem": problem}
                 if reason:
                     exclusions.append({**entry, "reason": reason})
+                    print(f"EXCLUDED {case.name} sample {case.index}: {problem}", flush=True)
                     continue
                 failures.append(entry)
                 print(f"FAIL {case.name} sample {case.index}: {problem}", flush=True)
