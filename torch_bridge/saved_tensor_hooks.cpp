@@ -85,6 +85,16 @@ class TorchRecord final : public allocator::Record {
   std::optional<c10::VariableVersion> restored_version;
 };
 
+// What stock calls a node in its version error: 2.15 names the operator, earlier releases the node.
+template <class AnyNode>
+std::string name_in_messages(const AnyNode& node) {
+  if constexpr (requires { node.forward_op_name(); }) {
+    return node.forward_op_name();
+  } else {
+    return node.name();
+  }
+}
+
 // What stock appends to its version error, taken from stock: the wording differs between releases and
 // with anomaly mode.
 std::string stock_hint() {
@@ -356,7 +366,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     message << "]";
     if (named != nullptr) {
-      message << ", which is output " << output << " of " << named->name() << ",";
+      message << ", which is output " << output << " of " << name_in_messages(*named) << ",";
     }
     message << " is at version " << current << "; expected version " << saved_version_ << " instead."
             << stock_hint();
