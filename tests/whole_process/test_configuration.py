@@ -1,9 +1,9 @@
 """PLEAT_CONF, and what a process that is none of our business notices of us: nothing."""
 
 import os
+import resource
 import statistics
 import subprocess
-import time
 
 import pytest
 
@@ -134,23 +134,36 @@ PROGRAMS = {
 }
 
 
+def cpu_seconds_of(command, environment, directory):
+    """CPU time of one run, with what it answered: a busy machine makes a run longer, not costlier."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run(command, capture_output=True, env=environment, cwd=directory)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, (result.returncode, result.stdout, result.stderr)
+
+
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_process_without_torch_notices_nothing(name, preload_library, test_python, tmp_path):
-    """200 runs each way, alternating: same output, same exit code, no file, under 1 ms more (lower quartile)."""
+    """200 runs each way, alternating: same output, same exit code, no file, under 1 ms more CPU time.
+
+    The cost of a round is the median of its paired differences; up to three rounds, for a neighbour
+    on the machine may spoil one, while a real millisecond would be in all of them.
+    """
     command = [str(test_python) if word == "python" else word for word in PROGRAMS[name]]
-    repeats = {"python": 60}.get(name, 200)
     plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF")}
     preloaded = {**plain, "LD_PRELOAD": str(preload_library), "PLEAT_CONF": LOSSY + ",verbose:2"}
-    times, outputs = ([], []), (set(), set())
-    for _ in range(repeats):
-        for which, environment in enumerate((plain, preloaded)):
-            begin = time.perf_counter()
-            result = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
-            times[which].append(time.perf_counter() - begin)
-            outputs[which].add((result.returncode, result.stdout, result.stderr))
+    outputs, rounds = (set(), set()), []
+    while len(rounds) < 3 and (not rounds or min(rounds) >= 1e-3):
+        differences = []
+        for _ in range(200):
+            without, answer = cpu_seconds_of(command, plain, tmp_path)
+            outputs[0].add(answer)
+            with_pleat, answer = cpu_seconds_of(command, preloaded, tmp_path)
+            outputs[1].add(answer)
+            differences.append(with_pleat - without)
+        rounds.append(statistics.median(differences))
     assert outputs[0] == outputs[1] and len(outputs[0]) == 1
     assert not list(tmp_path.iterdir())
-    # The lower quartile: the median of a busy machine measures its neighbours.
-    extra = statistics.quantiles(times[1], n=4)[0] - statistics.quantiles(times[0], n=4)[0]
-    assert extra < 1e-3, f"{extra * 1e3:.2f} ms more at start"
+    assert min(rounds) < 1e-3, f"{min(rounds) * 1e3:.2f} ms more at start"
