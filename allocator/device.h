@@ -19,6 +19,9 @@ struct DeviceCapabilities {
   // charge is limited (ulimit -v, vm.overcommit_memory=2): segments are then taken as they are needed.
   bool reserves_freely = false;
   std::size_t page_bytes = 4096;  // unit in which pages come and go; a power of two
+  // Where larger than page_bytes: an untouched range of this size, aligned to it, comes whole at its
+  // first touch, and giving back less than all of it costs the speed of a huge page. A power of two.
+  std::size_t huge_page_bytes = 0;
   std::size_t memory_bytes = 0;   // physical memory of the device; 0: not known
 };
 
@@ -34,7 +37,7 @@ class Device {
   [[nodiscard]] virtual DeviceIndex index() const noexcept = 0;
   [[nodiscard]] virtual const DeviceCapabilities& capabilities() const noexcept = 0;
 
-  // Gets an address range of `bytes` (a multiple of page_bytes), aligned to page_bytes. Pages arrive
+  // Gets an address range of `bytes`, a multiple of page_bytes and of huge_page_bytes, aligned so. Pages arrive
   // on first touch where returns_pages is set, at once elsewhere. nullptr if there is none to be had;
   // never throws, leaves errno as it was.
   [[nodiscard]] virtual void* reserve_segment(std::size_t bytes) noexcept = 0;

@@ -13,8 +13,8 @@ namespace pleat::allocator {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-// Without huge pages the kernel hands out 4 KiB, but counting those one by one buys nothing.
-constexpr std::size_t kSmallAccountingBytes = std::size_t{64} << 10;
+// The kernel hands out 4 KiB where there are no huge pages, but counting those one by one buys nothing.
+constexpr std::size_t kAccountingBytes = std::size_t{64} << 10;
 
 class ErrnoGuard {
  public:
@@ -59,7 +59,8 @@ HostDevice::HostDevice(DeviceIndex index) noexcept : index_(index) {
   capabilities_.returns_pages = true;
   capabilities_.asynchronous = false;
   capabilities_.reserves_freely = address_space_is_free();
-  capabilities_.page_bytes = huge_pages_on_request() ? kHugePageBytes : kSmallAccountingBytes;
+  capabilities_.page_bytes = kAccountingBytes;
+  if (huge_pages_on_request()) capabilities_.huge_page_bytes = kHugePageBytes;
   const long pages = ::sysconf(_SC_PHYS_PAGES);
   const long page = ::sysconf(_SC_PAGESIZE);
   if (pages > 0 && page > 0) {
@@ -82,7 +83,7 @@ void* HostDevice::reserve_segment(std::size_t bytes) noexcept {
   const std::size_t tail = start + mapped - (base + bytes);
   if (tail > 0) ::munmap(reinterpret_cast<void*>(base + bytes), tail);
   auto* segment = reinterpret_cast<void*>(base);
-  if (capabilities_.page_bytes == kHugePageBytes) ::madvise(segment, bytes, MADV_HUGEPAGE);
+  if (capabilities_.huge_page_bytes != 0) ::madvise(segment, bytes, MADV_HUGEPAGE);
   return segment;
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -56,6 +57,40 @@ enum class RecordAction : std::uint8_t {
 // The only place where states change. False (and no change) for a transition the table above lacks.
 [[nodiscard]] bool apply(RecordState& state, RecordAction action) noexcept;
 
+// Adds [begin, end) to an ascending list of disjoint ranges, joining what touches.
+void add_range(std::vector<ByteRange>& ranges, ByteRange range);
+
+// Disjoint ascending ranges. Nearly always there is one, which takes no memory of its own.
+class ByteRanges {
+ public:
+  [[nodiscard]] const ByteRange* data() const noexcept { return many_.empty() ? &one_ : many_.data(); }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return many_.empty() ? (one_.begin < one_.end ? 1 : 0) : many_.size();
+  }
+  [[nodiscard]] bool is_all_of(std::size_t bytes) const noexcept {
+    return many_.empty() && one_.begin == 0 && one_.end == bytes;
+  }
+  // Throws std::bad_alloc, and is then unchanged, if a second range finds no memory.
+  void add(ByteRange range) {
+    if (range.begin >= range.end) {
+      return;
+    }
+    if (size() == 0) {
+      one_ = range;
+    } else if (many_.empty() && range.begin <= one_.end && one_.begin <= range.end) {
+      one_ = {std::min(one_.begin, range.begin), std::max(one_.end, range.end)};
+    } else {
+      std::vector<ByteRange> all(data(), data() + size());
+      add_range(all, range);
+      many_.swap(all);
+    }
+  }
+
+ private:
+  ByteRange one_{};                // unless many_ holds any
+  std::vector<ByteRange> many_;
+};
+
 class Record {
  public:
   Record() = default;
@@ -78,14 +113,14 @@ class Record {
   PayloadSlot payload{};
   std::size_t payload_bytes = 0;
   bool payload_in_block = false;   // place:inplace: `block` holds the payload
-  bool pending_forward_end = false;
+  std::atomic<bool> pending_forward_end{false};  // in the list of the two below
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
 
   // Written while tagging (under the link lock), constant once released.
   std::size_t bytes = 0;           // of the storage
-  std::vector<ByteRange> ranges;   // what the views cover; disjoint, ascending
+  ByteRanges ranges;               // what the views cover
   std::uint64_t choice = 0;        // codec choice, see BlockCodec
   std::uint64_t nonce = 0;
   TensorKey key{};
@@ -95,8 +130,5 @@ class Record {
   friend class Residency;
   std::uint32_t references_ = 1;   // hooks, guarded by the link lock
 };
-
-// Adds [begin, end) to an ascending list of disjoint ranges, joining what touches.
-void add_range(std::vector<ByteRange>& ranges, ByteRange range);
 
 }  // namespace pleat::allocator

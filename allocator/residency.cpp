@@ -314,11 +314,11 @@ bool Residency::shared(const Record& record) noexcept {
 
 // ---- drop ---------------------------------------------------------------------------------------
 
-void Residency::drop(Record* record) noexcept {
+bool Residency::drop(Record* record) noexcept {
   {
     const std::lock_guard<std::mutex> guard(link_mutex_);
     if (--record->references_ != 0) {
-      return;
+      return false;
     }
     // Nobody else can reach the record once its blocks no longer point to it.
     for (Block* block : {record->block, record->restored}) {
@@ -355,13 +355,14 @@ void Residency::drop(Record* record) noexcept {
   }
   emit(EventKind::kDrop, *record, nullptr, record->payload_bytes);
   delete record;
+  return true;
 }
 
 // ---- forward end --------------------------------------------------------------------------------
 
 void Residency::pending_add(Record& record) noexcept {
   const std::lock_guard<std::mutex> guard(pending_mutex_);
-  record.pending_forward_end = true;
+  record.pending_forward_end.store(true, std::memory_order_relaxed);
   record.pending_previous = pending_last_;
   record.pending_next = nullptr;
   (pending_last_ != nullptr ? pending_last_->pending_next : pending_first_) = &record;
@@ -369,15 +370,20 @@ void Residency::pending_add(Record& record) noexcept {
 }
 
 void Residency::pending_remove(Record& record) noexcept {
-  const std::lock_guard<std::mutex> guard(pending_mutex_);
-  if (!record.pending_forward_end) {
+  // Who removes a record from the list clears the flag last: once it reads false, nobody else
+  // touches the links. Only a thread that holds a reference adds a record.
+  if (!record.pending_forward_end.load(std::memory_order_acquire)) {
     return;
   }
-  record.pending_forward_end = false;
+  const std::lock_guard<std::mutex> guard(pending_mutex_);
+  if (!record.pending_forward_end.load(std::memory_order_relaxed)) {
+    return;
+  }
   (record.pending_previous != nullptr ? record.pending_previous->pending_next : pending_first_) =
       record.pending_next;
   (record.pending_next != nullptr ? record.pending_next->pending_previous : pending_last_) =
       record.pending_previous;
+  record.pending_forward_end.store(false, std::memory_order_release);
 }
 
 void Residency::forward_end() noexcept {
@@ -392,9 +398,9 @@ void Residency::forward_end() noexcept {
       }
       if (record->references_ == 0) {
         // Being dropped by another thread, which waits for pending_mutex_ in pending_remove().
-        record->pending_forward_end = false;
         pending_first_ = record->pending_next;
         (pending_first_ != nullptr ? pending_first_->pending_previous : pending_last_) = nullptr;
+        record->pending_forward_end.store(false, std::memory_order_release);  // may be deleted now
         continue;
       }
       ++record->references_;

@@ -76,8 +76,9 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // Gives up one reference; the last one drops payload, held block and the record itself.
-  void drop(Record* record) noexcept;
+  // Gives up one reference; the last one drops payload, held block and the record itself. True if
+  // it was the last.
+  bool drop(Record* record) noexcept;
 
   // Makes the bytes of a released record available in a block of its own, which the caller wraps
   // into a storage whose free is release(). `record.mutex` must be held by the caller. nullptr if

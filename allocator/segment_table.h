@@ -28,9 +28,9 @@ struct Segment {
 
   // Gets the metadata of a segment that has no memory yet. False if there is none to be had.
   [[nodiscard]] bool prepare(std::size_t segment_bytes, std::size_t granule_bytes,
-                             std::size_t page_bytes) noexcept {
+                             const DeviceCapabilities& capabilities) noexcept {
     const std::size_t granules = segment_bytes / granule_bytes;
-    const std::size_t pages = segment_bytes / page_bytes;
+    const std::size_t pages = segment_bytes / capabilities.page_bytes;
     const std::size_t runs_bytes = FreeRuns::metadata_bytes(granules);
     const std::size_t map_bytes = granules * sizeof(std::atomic<Block*>);
     if (!metadata.map(runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages))) return false;
@@ -39,7 +39,9 @@ struct Segment {
     // Zero pages are null pointers already; constructing millions of them would touch every page.
     static_assert(std::atomic<Block*>::is_always_lock_free);
     in_use = reinterpret_cast<std::atomic<Block*>*>(metadata.data() + runs_bytes);
-    touched.attach(metadata.data() + runs_bytes + map_bytes, pages);
+    touched.attach(
+        metadata.data() + runs_bytes + map_bytes, pages,
+        std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1));
     return true;
   }
 };
@@ -98,8 +100,7 @@ class SegmentTable {
     if (fresh) {
       if (segments_[slot] == nullptr) segments_[slot] = new (std::nothrow) Segment;
       if (segments_[slot] == nullptr) return nullptr;
-      const std::size_t page_bytes = device.capabilities().page_bytes;
-      if (!segments_[slot]->prepare(bytes, granule_bytes, page_bytes)) return nullptr;
+      if (!segments_[slot]->prepare(bytes, granule_bytes, device.capabilities())) return nullptr;
     }
     Segment& segment = *segments_[slot];
     segment.base = static_cast<std::byte*>(device.reserve_segment(bytes));

@@ -1,5 +1,7 @@
-// Which pages of a segment have been touched since they were last given back: one bit a page.
-// Not thread-safe.
+// Which pages of a segment have been touched since they were last given back: one bit a page. Where
+// the kernel backs the segment with huge pages, also which of those have been split: a touch of an
+// untouched huge page brings all of it, but once a part was given back its pages come singly (until
+// the kernel joins them again on its own account, which nobody tells us). Not thread-safe.
 #pragma once
 
 #include <bit>
@@ -13,12 +15,15 @@ class TouchedPages {
   static constexpr std::size_t kNone = SIZE_MAX;
 
   [[nodiscard]] static std::size_t metadata_bytes(std::size_t pages) noexcept {
-    return (pages + 63) / 64 * sizeof(std::uint64_t);
+    return 2 * words_for(pages) * sizeof(std::uint64_t);
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
-  void attach(std::byte* memory, std::size_t pages) noexcept {
+  // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
+  void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
+    split_ = words_ + words_for(pages);
     pages_ = pages;
+    huge_ = pages_per_huge_page;
     count_ = 0;
     high_ = 0;
   }
@@ -44,14 +49,37 @@ class TouchedPages {
     });
     return end - begin - touched;
   }
+  // Pages [*begin, *end) widened to what a touch of them brings.
+  void widen(std::size_t* begin, std::size_t* end) const noexcept {
+    if (huge_ == 1) return;
+    const std::size_t low = *begin & ~(huge_ - 1);
+    const std::size_t high = (*end + huge_ - 1) & ~(huge_ - 1);
+    if (comes_whole(low)) *begin = low;
+    if (comes_whole(high - huge_)) *end = high;
+  }
+  [[nodiscard]] std::size_t pages_per_huge_page() const noexcept { return huge_; }
+  [[nodiscard]] bool is_split(std::size_t page) const noexcept {
+    const std::size_t huge = page / huge_;
+    return ((split_[huge / 64] >> (huge % 64)) & 1) != 0;
+  }
+
   void touch(std::size_t begin, std::size_t end) noexcept {
     count_ += untouched(begin, end);
     if (end > high_) high_ = end;
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
   }
+  // The pages were given back.
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= end - begin - untouched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
+    if (begin % huge_ != 0) split(begin);
+    if (end % huge_ != 0) split(end - 1);
+  }
+  // The whole segment was given back, or is new.
+  void reset() noexcept {
+    clear(0, (high_ + huge_ - 1) & ~(huge_ - 1));
+    for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) split_[i] = 0;
+    high_ = 0;
   }
 
   // The highest touched page of [begin, end), kNone if there is none.
@@ -72,6 +100,16 @@ class TouchedPages {
   }
 
  private:
+  static constexpr std::size_t words_for(std::size_t bits) noexcept { return (bits + 63) / 64; }
+
+  [[nodiscard]] bool comes_whole(std::size_t first) const noexcept {
+    return !is_split(first) && untouched(first, first + huge_) == huge_;
+  }
+  void split(std::size_t page) noexcept {
+    const std::size_t huge = page / huge_;
+    split_[huge / 64] |= std::uint64_t{1} << (huge % 64);
+  }
+
   template <typename Function>
   static void for_each_word(std::size_t begin, std::size_t end, Function&& function) noexcept {
     while (begin < end) {
@@ -87,7 +125,9 @@ class TouchedPages {
   }
 
   std::uint64_t* words_ = nullptr;
+  std::uint64_t* split_ = nullptr;  // one bit a huge page
   std::size_t pages_ = 0;
+  std::size_t huge_ = 1;  // pages in a huge page
   std::size_t count_ = 0;
   std::size_t high_ = 0;  // no page from here on was ever touched
 };

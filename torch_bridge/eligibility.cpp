@@ -3,6 +3,9 @@
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
+#include <algorithm>
+#include <array>
+
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/node_class.h"
@@ -59,6 +62,23 @@ std::uint64_t ancestors_hash(const Node& node) noexcept {
     h = sensitivity::mix(h ^ (input != nullptr ? class_of(*input).hash : 0));
   }
   return h;
+}
+
+// What is known of a call site, from the start or learned since. A program has a few dozen that save.
+Care care_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
+  struct Known {
+    const void* call_site;
+    std::uint64_t lessons;  // learned when this was written
+    Care care;
+  };
+  thread_local std::array<Known, 64> cache{};
+  Known& known = cache[lesson % cache.size()];
+  const std::uint64_t lessons = runtime.lessons.load(std::memory_order_acquire);
+  if (known.call_site != call_site || known.lessons != lessons) {
+    const auto learned = static_cast<Care>(runtime.learned(lesson));
+    known = {call_site, lessons, std::max(care_of_call_site(call_site), learned)};
+  }
+  return known.care;
 }
 
 }  // namespace
@@ -120,7 +140,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
   key.rank = static_cast<std::uint32_t>(impl->dim());
   key.last_dimension = impl->dim() > 0 ? impl->size(impl->dim() - 1) : 0;
-  key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
+  d.producer = producer;
+  d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
   key.is_output = context.is_output;
   Care care = Care::kNone;
   if (producer != nullptr) {
@@ -135,9 +156,10 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   d.lesson = d.family;
   if (context.call_site != nullptr) {
     d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    care = std::max(care, care_of_call_site(context.call_site));
+    care = std::max(care, care_at(runtime, context.call_site, d.lesson));
+  } else {
+    care = std::max(care, static_cast<Care>(runtime.learned(d.lesson)));
   }
-  care = std::max(care, static_cast<Care>(runtime.learned(d.lesson)));
 
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
   if (compress::is_floating(d.choice.type) && requires_grad && care != Care::kExact && width != 0) {

@@ -23,6 +23,8 @@ struct Decision {
   std::uint64_t family = 0;            // key without ordinal; 0 until eligible
   std::uint64_t lesson = 0;            // under which name the first unpack teaches the consumer
   allocator::Block* block = nullptr;   // where the storage lies
+  const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
+  std::uint32_t output_number = 0;
 
   [[nodiscard]] bool eligible() const noexcept {
     return reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless;

@@ -105,7 +105,10 @@ std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
 void Runtime::learn(std::uint64_t family, std::uint8_t care) {
   const std::lock_guard<std::mutex> guard(keys_mutex_);
   std::uint8_t& known = learned_[family];
-  known = std::max(known, care);
+  if (care > known) {
+    known = care;
+    lessons.fetch_add(1, std::memory_order_release);
+  }
 }
 
 std::uint8_t Runtime::learned(std::uint64_t family) {

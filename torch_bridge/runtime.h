@@ -89,6 +89,7 @@ class Runtime {
   [[nodiscard]] std::uint32_t next_ordinal(std::uint64_t family);
   // What the first unpack taught about a family: a Care as number (node_class.h), the highest wins.
   void learn(std::uint64_t family, std::uint8_t care);
+  std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
   [[nodiscard]] std::uint8_t learned(std::uint64_t family);
 
   // Outermost backward passes of any thread.

@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <ctime>
 #include <mutex>
 #include <sstream>
@@ -119,7 +120,7 @@ std::string stock_hint() {
 struct RecentSlot {
   std::mutex mutex;
   c10::Storage storage;
-  const TorchRecord* record = nullptr;
+  std::atomic<const TorchRecord*> record{nullptr};  // compare only
 };
 RecentSlot& recent_slot() {
   static auto* const slot = new RecentSlot;  // leaked: used until the process ends
@@ -137,6 +138,9 @@ void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
 void forget_recent(const TorchRecord* record) noexcept {
   c10::Storage old;
   RecentSlot& slot = recent_slot();
+  if (slot.record.load(std::memory_order_relaxed) == nullptr) {
+    return;  // who put something there for us has returned before we were called
+  }
   const std::lock_guard<std::mutex> guard(slot.mutex);
   if (record == nullptr || slot.record == record) {
     std::swap(slot.storage, old);
@@ -146,16 +150,20 @@ void forget_recent(const TorchRecord* record) noexcept {
 
 // The byte ranges of the storage that a view touches: exact while they are few, else the one range
 // from its first to its last byte.
-void for_each_range(const c10::TensorImpl& view, std::size_t storage_bytes,
-                    std::vector<ByteRange>& ranges) {
+void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
+                allocator::ByteRanges& ranges) {
   constexpr std::size_t kMostRuns = 64;
   const std::size_t item = view.itemsize();
+  if (ranges.is_all_of(storage_bytes)) {
+    return;
+  }
+  if (view.is_contiguous() && static_cast<std::size_t>(view.numel()) * item == storage_bytes) {
+    ranges.add({0, storage_bytes});
+    return;
+  }
   const auto sizes = view.sizes();
   const auto strides = view.strides();
   const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
-  if (ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == storage_bytes) {
-    return;
-  }
   // Length of the contiguous run of the innermost dimensions, and how many such runs there are.
   std::size_t last = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -167,7 +175,7 @@ void for_each_range(const c10::TensorImpl& view, std::size_t storage_bytes,
     touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
   }
   if (touched == last + 1 || view.is_contiguous()) {
-    allocator::add_range(ranges, hull);
+    ranges.add(hull);
     return;
   }
   // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
@@ -181,12 +189,12 @@ void for_each_range(const c10::TensorImpl& view, std::size_t storage_bytes,
   const auto step = static_cast<std::size_t>(strides[widest]);
   const std::size_t run = last - (runs - 1) * step + 1;
   if (runs > kMostRuns || run >= step) {
-    allocator::add_range(ranges, hull);
+    ranges.add(hull);
     return;
   }
   for (std::size_t i = 0; i < runs; ++i) {
     const std::size_t begin = first + i * step * item;
-    allocator::add_range(ranges, {begin, std::min(storage_bytes, begin + run * item)});
+    ranges.add({begin, std::min(storage_bytes, begin + run * item)});
   }
 }
 
@@ -196,12 +204,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       : runtime_(runtime), decision_(decision), context_(context) {}
 
   ~SavedTensorHooks() override {
-    if (record_ != nullptr) {
-      // The last hook of a record: what was kept for the others has no user left.
-      if (!runtime_.residency.shared(*record_)) {
-        forget_recent(record_);
-      }
-      runtime_.residency.drop(record_);
+    if (record_ != nullptr && runtime_.residency.drop(record_)) {
+      // The last hook of the record: what was kept for the others has no user left.
+      forget_recent(record_);
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
@@ -238,11 +243,14 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     if (!context_.is_output) {
       // Stock saves the variable itself: if its .data was swapped since, backward sees the new data.
-      if (const auto original = original_.lock();
-          original && original->has_storage() &&
-          original->unsafe_storage().unsafeGetStorageImpl() != record_->identity) {
-        runtime_.swapped.fetch_add(1, std::memory_order_relaxed);
-        return at::Tensor(original->shallow_copy_and_detach(version_, false));
+      if (auto original = original_.lock(); original && original->has_storage()) {
+        if (original->unsafe_storage().unsafeGetStorageImpl() != record_->identity) {
+          runtime_.swapped.fetch_add(1, std::memory_order_relaxed);
+          return at::Tensor(original->shallow_copy_and_detach(version_, false));
+        }
+        // Autograd makes a detached copy of whatever we return, so the variable itself will do.
+        runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
+        return at::Tensor(std::move(original));
       }
     }
     if (StoragePtr live = record_->weak.lock()) {
@@ -270,14 +278,16 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!decision_->eligible()) {
       return;
     }
-    sizes_ = c10::DimVector(impl->sizes());
-    strides_ = c10::DimVector(impl->strides());
+    const auto sizes = impl->sizes();
+    const auto strides = impl->strides();
+    sizes_.assign(sizes.begin(), sizes.end());
+    strides_.assign(strides.begin(), strides.end());
     offset_ = impl->storage_offset();
     dtype_ = impl->dtype();
     keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
                                                    c10::DispatchKey::Negative});
-    producer_ = tensor.grad_fn().get();
-    output_number_ = tensor.output_nr();
+    producer_ = decision_->producer;
+    output_number_ = decision_->output_number;
   }
 
   bool tag(const at::Tensor& tensor) {
@@ -293,7 +303,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
           if (known->identity == storage && known->restored == nullptr) {
             const CodecChoice merged = merge(CodecChoice::unpack(known->choice), d.choice);
             known->choice = merged.pack();
-            for_each_range(*impl, known->bytes, known->ranges);
+            add_ranges(*impl, known->bytes, known->ranges);
             runtime_.residency.add_reference(*known);
             return known;
           }
@@ -319,7 +329,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {
     auto record = std::make_unique<TorchRecord>(storage);
     record->bytes = storage->nbytes();
-    for_each_range(impl, record->bytes, record->ranges);
+    add_ranges(impl, record->bytes, record->ranges);
     record->choice = decision_->choice.pack();
     record->key.value =
         sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));

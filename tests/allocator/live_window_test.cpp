@@ -41,7 +41,8 @@ TEST(LiveWindow, LengtheningIsBoundedAndUndoneByARestart) {
 }
 
 TEST(TouchedPages, CountsAcrossWords) {
-  alignas(8) std::byte memory[64] = {};
+  alignas(8) std::byte memory[128] = {};
+  ASSERT_LE(TouchedPages::metadata_bytes(300), sizeof memory);
   TouchedPages pages;
   pages.attach(memory, 300);
   pages.touch(60, 200);

@@ -321,6 +321,117 @@ TEST_F(PoolTest, HighPagesGoFirstAndNoMoreThanNeeded) {
   EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
 }
 
+// What the kernel does with a segment advised to use huge pages of eight pages each.
+class HugePageKernel {
+ public:
+  static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
+
+  void touch(const std::byte* begin, std::size_t bytes) {
+    const std::uintptr_t first = page_of(begin), last = page_of(begin + bytes - 1);
+    for (std::uintptr_t page = first; page <= last; ++page) {
+      const std::uintptr_t huge = page / kPagesPerHuge;
+      if (present(huge) == 0 && split_.count(huge) == 0) {
+        for (std::uintptr_t i = 0; i < kPagesPerHuge; ++i) pages_.insert(huge * kPagesPerHuge + i);
+      }
+      pages_.insert(page);
+    }
+  }
+  void release(const std::byte* begin, std::size_t bytes) {
+    for (std::uintptr_t page = page_of(begin); page <= page_of(begin + bytes - 1); ++page) {
+      if (pages_.erase(page) != 0) touched_.insert(page / kPagesPerHuge);
+    }
+    for (const std::uintptr_t huge : touched_) {
+      if (present(huge) != 0) split_.insert(huge);
+    }
+    touched_.clear();
+  }
+  std::size_t resident() const { return pages_.size() * kPage; }
+  std::size_t split() const { return split_.size(); }
+
+ private:
+  static std::uintptr_t page_of(const std::byte* p) {
+    return reinterpret_cast<std::uintptr_t>(p) / kPage;
+  }
+  std::size_t present(std::uintptr_t huge) const {
+    return static_cast<std::size_t>(std::distance(
+        pages_.lower_bound(huge * kPagesPerHuge), pages_.lower_bound((huge + 1) * kPagesPerHuge)));
+  }
+  std::set<std::uintptr_t> pages_, split_, touched_;
+};
+
+TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  HugePageKernel kernel;
+  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  Pool pool(device, options, statistics);
+  const auto allocate = [&](std::size_t bytes) {
+    Block* block = pool.allocate(bytes);
+    kernel.touch(block->begin, bytes);
+    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
+    return block;
+  };
+  // Four huge pages, of which one half of the second and all of the fourth become free.
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(allocate(128_KiB));
+  EXPECT_EQ(kernel.resident(), 2_MiB);
+  const std::byte* const hole_begin = blocks[5]->begin;
+  pool.free(blocks[5]);
+  pool.free(blocks[6]);
+  for (int i = 12; i < 16; ++i) pool.free(blocks[static_cast<std::size_t>(i)]);
+  Block* wide = allocate(512_KiB);  // fits the fourth
+  EXPECT_EQ(kernel.split(), 0u);
+  // A fifth huge page is wanted, only the hole in the second is free: it goes, and one is split.
+  Block* wider = allocate(256_KiB + 4096);
+  EXPECT_EQ(kernel.split(), 1u);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB - 256_KiB);
+  // The hole comes back page by page; free pages at the end of the fifth go for it.
+  const std::byte* const hole = allocate(64_KiB)->begin;
+  EXPECT_EQ(hole, hole_begin);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 128_KiB);
+  EXPECT_EQ(kernel.split(), 2u);
+  pool.free(wide);
+  pool.free(wider);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, ResidentBytesFollowTheKernelWithHugePages) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  HugePageKernel kernel;
+  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
+  PoolOptions options = small_options();
+  options.reserve_bytes = 1_GiB;
+  options.resident_slack_bytes = 64_KiB;
+  options.resident_slack_fraction = 0.02;
+  options.epoch_ns = 10'000'000;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> live;
+  for (int step = 0; step < scaled(20000); ++step) {
+    if (random() % 2000 == 0) pool.trim();
+    const std::size_t most = step / 2000 % 2 == 0 ? 100 : 20;
+    if (live.empty() || (live.size() < most && random() % 100 < 55)) {
+      Block* block = pool.allocate(1 + (random() % 1_MiB >> (random() % 8)));
+      kernel.touch(block->begin, block->bytes);
+      live.push_back(block);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      pool.free(live.back());
+      live.pop_back();
+    }
+    ASSERT_EQ(current(statistics, StatKind::kResident), kernel.resident()) << step;
+    if (step % 64 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+    }
+  }
+  EXPECT_GT(kernel.split(), 0u);
+}
+
 TEST_F(PoolTest, MemoryFallsWhenTheJobNeedsLess) {
   device.caps.reserves_freely = true;
   PoolOptions options = small_options();

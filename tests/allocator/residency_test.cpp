@@ -116,7 +116,7 @@ class ResidencyTest : public ::testing::Test {
       }
       auto* const record = new FakeRecord(storage, destroyed);
       record->bytes = kBytes;
-      add_range(record->ranges, {0, kBytes});
+      record->ranges.add({0, kBytes});
       return record;
     }));
   }

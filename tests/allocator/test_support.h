@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -57,6 +58,7 @@ class FakeDevice final : public Device {
   std::size_t released_pages_bytes = 0;
   int segments = 0;
   bool release_works = true;
+  std::function<void(std::byte*, std::size_t)> on_release;
 
   DeviceIndex index() const noexcept override { return {7}; }
   const DeviceCapabilities& capabilities() const noexcept override { return caps; }
@@ -65,15 +67,16 @@ class FakeDevice final : public Device {
     reserved += bytes;
     ++segments;
     // Later segments lie lower, so that order of address and order of arrival differ.
-    next_ -= bytes + caps.page_bytes;
+    next_ -= bytes + std::max(caps.page_bytes, caps.huge_page_bytes);
     return reinterpret_cast<void*>(next_);
   }
   void release_segment(void*, std::size_t bytes) noexcept override {
     reserved -= bytes;
     --segments;
   }
-  bool release_pages(void*, std::size_t bytes) noexcept override {
+  bool release_pages(void* begin, std::size_t bytes) noexcept override {
     if (release_works) released_pages_bytes += bytes;
+    if (release_works && on_release) on_release(static_cast<std::byte*>(begin), bytes);
     return release_works;
   }
   EventHandle record_event(StreamId) noexcept override { return {}; }

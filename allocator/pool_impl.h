@@ -1,0 +1,139 @@
+// The inside of Pool, shared by pool.cpp (blocks, segments), pool_pages.cpp (what stays resident)
+// and pool_check.cpp (walks over everything).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <mutex>
+
+#include "allocator/block_store.h"
+#include "allocator/live_window.h"
+#include "allocator/pool.h"
+#include "allocator/segment_table.h"
+
+namespace pleat::allocator {
+
+// `unit`: a power of two.
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) & ~(unit - 1);
+}
+
+struct Pool::Impl {
+  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics,
+       EventSink* the_sink) noexcept
+      : device(the_device),
+        options(the_options),
+        statistics(the_statistics),
+        sink(the_sink),
+        returns_pages(the_device.capabilities().returns_pages),
+        granule_bytes(std::bit_ceil(std::max<std::size_t>(the_options.granule_bytes, 64))),
+        granule_shift(std::countr_zero(granule_bytes)),
+        page_bytes(the_device.capabilities().page_bytes),
+        page_shift(std::countr_zero(page_bytes)),
+        huge_page_bytes(std::max(the_device.capabilities().huge_page_bytes, page_bytes)),
+        window(std::max<std::uint64_t>(the_options.epoch_ns, 1)) {
+    assert(std::has_single_bit(page_bytes));
+  }
+
+  SegmentTable segments;  // locate() without the lock; all else below under it
+  mutable std::mutex mutex;
+  Device& device;
+  const PoolOptions options;
+  Statistics& statistics;
+  EventSink* const sink;
+  const bool returns_pages;
+  const std::size_t granule_bytes;
+  const int granule_shift;
+  const std::size_t page_bytes;
+  const int page_shift;
+  const std::size_t huge_page_bytes;  // page_bytes where there are none
+
+  std::size_t grown = 0;  // segments taken beyond the first large range
+  BlockStore blocks;
+  std::uint64_t last_id = 0;
+  std::size_t blocks_in_use = 0;
+
+  // What the statistics were last told; cached is resident - reserved, because a block in use lies
+  // on touched pages only.
+  std::size_t requested = 0;
+  std::size_t reserved = 0;
+  std::size_t resident = 0;
+  std::int64_t published_reserved = 0;
+  std::int64_t published_resident = 0;
+  std::int64_t published_cached = 0;
+
+  LiveWindow window;
+  std::uint64_t operations = 0;
+  // Pages given back only because of age, and how many were wanted again since (see want_pages).
+  std::size_t aged_out = 0;
+  std::size_t wanted_again = 0;
+  std::uint64_t aged_out_ns = 0;
+
+  void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
+            StreamId stream = {}) noexcept {
+    if (sink == nullptr) [[likely]]
+      return;
+    Event event;
+    event.device = device.index();
+    event.kind = kind;
+    event.block = id;
+    event.stream = stream;
+    event.address = reinterpret_cast<std::uint64_t>(address);
+    event.bytes = bytes;
+    sink->on_event(event);
+  }
+
+  void publish(StatKind kind, std::int64_t& published, std::size_t value) noexcept {
+    const auto now = static_cast<std::int64_t>(value);
+    if (now == published) return;
+    statistics.add_exclusive(kind, now - published);
+    published = now;
+  }
+  void publish_all() noexcept {
+    publish(StatKind::kReserved, published_reserved, reserved);
+    publish(StatKind::kResident, published_resident, resident);
+    publish(StatKind::kCached, published_cached, resident - reserved);
+  }
+
+  void count_live(std::int64_t bytes) noexcept {
+    if (bytes != 0) statistics.add_exclusive(StatKind::kLive, bytes);
+  }
+
+  [[nodiscard]] std::size_t resident_limit() const noexcept {
+    const std::size_t high = window.high();
+    return high +
+           static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
+           options.resident_slack_bytes;
+  }
+
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream) noexcept;
+  void free(Block* block) noexcept;
+  void shrink(Block* block, std::size_t bytes) noexcept;
+
+  void tick() noexcept {
+    constexpr std::uint64_t kOperationsPerClockCheck = 64;
+    if (++operations % kOperationsPerClockCheck == 0) [[unlikely]]
+      check_age();
+  }
+  void check_age() noexcept;
+  void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+
+  // What purge() may give back: whole huge pages; also parts of those that are split already; or
+  // any free page. Without huge pages all three are the same.
+  enum class Purge { kWholeHugePages, kSplitHugePages, kAllPages };
+  std::size_t purge(std::size_t target, Purge most) noexcept;
+  bool purge_run(Segment& segment, std::size_t begin, std::size_t length, std::size_t target,
+                 Purge kind) noexcept;
+
+  [[nodiscard]] Segment* take(std::size_t need, std::size_t* granule) noexcept;
+  bool grow(std::size_t bytes) noexcept;
+  bool add_segment(std::size_t bytes) noexcept;
+  std::size_t release_free_segments() noexcept;
+  void forget_segment(std::size_t rank) noexcept;
+
+  const char* check(const Segment& segment, std::size_t* in_use, std::size_t* requested_bytes,
+                    std::size_t* reserved_bytes) const;
+};
+
+}  // namespace pleat::allocator
