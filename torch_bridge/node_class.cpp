@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sensitivity/key.h"
+#include "torch_bridge/code_pages.h"
 
 namespace pleat::bridge {
 namespace {
@@ -294,6 +295,7 @@ void learn_call_sites() {
     void process(const c10::Warning&) override {}
   } silent;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  const TransientCodePages code_pages("libtorch_cpu.so");  // 9 MB of them else
   // Each of these saves its arguments, so that the consumer is known when the tensor is packed and
   // not only at its first unpack.
   const c10::AutoGradMode grad_on(true);

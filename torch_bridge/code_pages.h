@@ -1,0 +1,31 @@
+// Running an operator once maps the pages of its code; this gives back those that nobody had mapped
+// before. They are clean pages of a file: whoever runs into one later finds it in the page cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace pleat::bridge {
+
+// Notes which code pages of a loaded library are mapped; when it is destroyed, those that came since
+// are unmapped. Does nothing where /proc/self/pagemap cannot be read. Other threads may go on.
+class TransientCodePages {
+ public:
+  // `library`: the end of its path, "libtorch_cpu.so".
+  explicit TransientCodePages(const char* library) noexcept;
+  ~TransientCodePages();
+  TransientCodePages(const TransientCodePages&) = delete;
+  TransientCodePages& operator=(const TransientCodePages&) = delete;
+
+ private:
+  // One bit a page: mapped, and still the file's own (a debugger's breakpoint makes a copy).
+  [[nodiscard]] std::vector<bool> mapped() const;
+
+  std::uintptr_t begin_ = 0;
+  std::size_t pages_ = 0;
+  std::size_t page_bytes_ = 0;
+  std::vector<bool> before_;
+};
+
+}  // namespace pleat::bridge
