@@ -17,19 +17,19 @@ struct ByteRange {
 };
 
 struct EncodeRequest {
-  void* source = nullptr;         // first byte of the block
-  std::size_t source_bytes = 0;   // of the storage
+  void* source = nullptr;             // first byte of the block
+  std::size_t source_bytes = 0;       // of the storage
   const ByteRange* ranges = nullptr;  // disjoint, ascending; bytes outside restore as zero
   std::size_t range_count = 0;
-  std::uint64_t choice = 0;       // codec, bits, element type: the adapter's own encoding
-  std::uint64_t nonce = 0;        // unlike that of any other payload of the run
+  std::uint64_t choice = 0;  // codec, bits, element type: the adapter's own encoding
+  std::uint64_t nonce = 0;   // unlike that of any other payload of the run
   TensorKey key{};
   StreamId stream{};
 };
 
 // Squared error a candidate codec would make, summed over the block; for bit assignment.
 struct CodecStatistics {
-  std::uint64_t elements = 0;          // lossy elements
+  std::uint64_t elements = 0;  // lossy elements
   std::uint64_t groups = 0;
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;

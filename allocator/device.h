@@ -1,7 +1,8 @@
-// What the pool needs of a device: address ranges, pages, and ordered work. The host device lives in
-// host_device.h; the CUDA device will fill the same interface from a table of driver functions.
-// Every call here is on a slow path (segments, pages, cross-stream reuse), hence plain virtuals; the
-// pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use sites.
+// What the pool needs of a device: address ranges, pages, and ordered work. The host device lives
+// in host_device.h; the CUDA device will fill the same interface from a table of driver functions.
+// Every call here is on a slow path (segments, pages, cross-stream reuse), hence plain virtuals;
+// the pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use
+// sites.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,14 @@ struct DeviceCapabilities {
   bool returns_pages = false;    // release_pages() really gives memory back inside a segment
   bool asynchronous = false;     // work on streams completes later; events mean something
   // A range far larger than memory costs nothing until touched. False where address space or commit
-  // charge is limited (ulimit -v, vm.overcommit_memory=2): segments are then taken as they are needed.
+  // charge is limited (ulimit -v, vm.overcommit_memory=2): free segments are then given back, too.
   bool reserves_freely = false;
   std::size_t page_bytes = 4096;  // unit in which pages come and go; a power of two
-  // Where larger than page_bytes: an untouched range of this size, aligned to it, comes whole at its
-  // first touch, and giving back less than all of it costs the speed of a huge page. A power of two.
+  // Where larger than page_bytes: an untouched range of this size, aligned to it, comes whole at
+  // its first touch, and giving back less than all of it costs the speed of a huge page. A power of
+  // two.
   std::size_t huge_page_bytes = 0;
-  std::size_t memory_bytes = 0;   // physical memory of the device; 0: not known
+  std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
 };
 
 // A point in a stream's order. 0 is "already complete".
@@ -37,10 +39,15 @@ class Device {
   [[nodiscard]] virtual DeviceIndex index() const noexcept = 0;
   [[nodiscard]] virtual const DeviceCapabilities& capabilities() const noexcept = 0;
 
-  // Gets an address range of `bytes`, a multiple of page_bytes and of huge_page_bytes, aligned so. Pages arrive
-  // on first touch where returns_pages is set, at once elsewhere. nullptr if there is none to be had;
-  // never throws, leaves errno as it was.
-  [[nodiscard]] virtual void* reserve_segment(std::size_t bytes) noexcept = 0;
+  // Gets an address range of `bytes`, a multiple of page_bytes and of huge_page_bytes, aligned so.
+  // Pages arrive on first touch where returns_pages is set, at once elsewhere. nullptr if there is
+  // none to be had; never throws, leaves errno as it was. `room` (>= bytes, as aligned): how far it
+  // may want to grow; a hint for the choice of the address.
+  [[nodiscard]] virtual void* reserve_segment(std::size_t bytes, std::size_t room) noexcept = 0;
+  // Adds `more` bytes, aligned as above, at the end of a segment of `bytes`. False, and nothing has
+  // changed, if the addresses are taken or a limit is reached. Only asked for where reserves_freely
+  // and returns_pages are set.
+  virtual bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept = 0;
   virtual void release_segment(void* base, std::size_t bytes) noexcept = 0;
 
   // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.

@@ -15,16 +15,16 @@ enum class EventKind : std::uint8_t {
   kAllocate,
   kFree,
   kTag,
-  kRelease,   // a saved block's last forward use is over
-  kEncode,    // `bytes` is the payload
+  kRelease,  // a saved block's last forward use is over
+  kEncode,   // `bytes` is the payload
   kRestore,
-  kDrop,      // a payload or record is gone
+  kDrop,  // a payload or record is gone
   kOutOfMemory,
 };
 
 // Fixed layout; no pointers to strings: names are interned by whoever sets op and phase.
 struct Event {
-  std::uint64_t time_ns = 0;    // CLOCK_MONOTONIC; 0 until a sink asks for times
+  std::uint64_t time_ns = 0;  // CLOCK_MONOTONIC; 0 until a sink asks for times
   std::uint64_t thread = 0;
   DeviceIndex device{};
   StreamId stream{};

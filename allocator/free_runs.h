@@ -52,6 +52,29 @@ class FreeRuns {
     insert(0, 0, 0, granules);
   }
 
+  // Lengthens the row at its end, the new granules being free, or cuts free ones off it. At most
+  // the number that attach() was given.
+  void resize(std::size_t granules) noexcept {
+    const std::size_t before = granules_;
+    if (granules >= before) {
+      granules_ = granules;
+      if (granules > before) give(before, granules - before);
+      return;
+    }
+    const std::size_t i = leaf_count_ - 1;
+    const auto k = static_cast<std::size_t>(count_[i]) - 1;
+    Leaf& last = at(i);
+    assert(static_cast<std::size_t>(last.begin[k] + last.length[k]) == before &&
+           static_cast<std::size_t>(last.begin[k]) <= granules);
+    if (static_cast<std::size_t>(last.begin[k]) == granules) {
+      erase(i, k);
+    } else {
+      last.length[k] = static_cast<std::int32_t>(granules) - last.begin[k];
+      refresh(i);
+    }
+    granules_ = granules;
+  }
+
   [[nodiscard]] std::size_t granules() const noexcept { return granules_; }
   [[nodiscard]] std::size_t run_count() const noexcept { return run_count_; }
   [[nodiscard]] bool all_free() const noexcept { return length_at(0) == granules_; }

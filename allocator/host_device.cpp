@@ -13,7 +13,8 @@ namespace pleat::allocator {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-// The kernel hands out 4 KiB where there are no huge pages, but counting those one by one buys nothing.
+// The kernel hands out 4 KiB where there are no huge pages, but counting those one by one buys
+// nothing.
 constexpr std::size_t kAccountingBytes = std::size_t{64} << 10;
 
 class ErrnoGuard {
@@ -68,23 +69,39 @@ HostDevice::HostDevice(DeviceIndex index) noexcept : index_(index) {
   }
 }
 
-void* HostDevice::reserve_segment(std::size_t bytes) noexcept {
+// The kernel fills the highest gap it finds from above. So a segment lies at the low end of a gap
+// that was found for all of its room, and what is mapped later meets it only when the gap is full.
+// Holding the whole room instead would count against an RLIMIT_AS that the job sets itself later.
+void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept {
   const ErrnoGuard guard;
-  if (bytes == 0 || bytes > SIZE_MAX - kHugePageBytes) return nullptr;
-  const std::size_t mapped = bytes + kHugePageBytes;
+  if (bytes == 0 || room < bytes || room > SIZE_MAX - kHugePageBytes) return nullptr;
+  const std::size_t mapped = room + kHugePageBytes;
   void* raw = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t base = (start + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
-  // Unmapping the overhang matters under ulimit -v. The tail is cut to whole kernel pages; `bytes`
-  // is a multiple of page_bytes, so it is one already.
   if (base > start) ::munmap(raw, base - start);
   const std::size_t tail = start + mapped - (base + bytes);
   if (tail > 0) ::munmap(reinterpret_cast<void*>(base + bytes), tail);
   auto* segment = reinterpret_cast<void*>(base);
   if (capabilities_.huge_page_bytes != 0) ::madvise(segment, bytes, MADV_HUGEPAGE);
   return segment;
+}
+
+bool HostDevice::extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept {
+  const ErrnoGuard guard;
+  void* const end = static_cast<std::byte*>(base) + bytes;
+  void* const added =
+      ::mmap(end, more, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (added == MAP_FAILED) return false;
+  if (added != end) {  // a kernel before 4.17 takes the address as a hint
+    ::munmap(added, more);
+    return false;
+  }
+  if (capabilities_.huge_page_bytes != 0) ::madvise(end, more, MADV_HUGEPAGE);
+  return true;
 }
 
 void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {

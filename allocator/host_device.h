@@ -18,7 +18,8 @@ class HostDevice final : public Device {
   }
 
   // Aligned to 2 MiB whatever page_bytes is.
-  [[nodiscard]] void* reserve_segment(std::size_t bytes) noexcept override;
+  [[nodiscard]] void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override;
+  bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
   void release_segment(void* base, std::size_t bytes) noexcept override;
   bool release_pages(void* begin, std::size_t bytes) noexcept override;
 

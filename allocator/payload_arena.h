@@ -1,8 +1,9 @@
-// Dense storage for payloads: small payloads share chunks, chunks are blocks of the same pool, and a
-// chunk goes back to the pool when its last payload is dropped. Large payloads are blocks themselves.
+// Dense storage for payloads: small payloads share chunks, chunks are blocks of the same pool, and
+// a chunk goes back to the pool when its last payload is dropped. Large payloads are blocks
+// themselves.
 //
-// kLive counts the bytes of payloads, not of chunks; kReserved counts whole chunks, for they are in use.
-// Lock order: arena, then pool.
+// kLive counts the bytes of payloads, not of chunks; kReserved counts whole chunks, for they are in
+// use. Lock order: arena, then pool.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +14,18 @@
 namespace pleat::allocator {
 
 struct PayloadSlot {
-  std::byte* data = nullptr;      // 64-byte aligned
-  std::size_t bytes = 0;          // requested
-  void* chunk = nullptr;          // arena's own
+  std::byte* data = nullptr;  // 64-byte aligned
+  std::size_t bytes = 0;      // requested
+  void* chunk = nullptr;      // arena's own
   explicit operator bool() const noexcept { return data != nullptr; }
 };
 
 class PayloadArena {
  public:
   struct Options {
-    // Payloads above half of this are blocks. Small chunks fill holes that large ones leave: of 256 KiB
-    // to 4 MiB, half a MiB kept resident memory closest to live memory (tools/bench/pool_bench.cpp).
+    // Payloads above half of this are blocks. Small chunks fill holes that large ones leave: of 256
+    // KiB to 4 MiB, half a MiB kept resident memory closest to live memory
+    // (tools/bench/pool_bench.cpp).
     std::size_t chunk_bytes = 512u << 10;
     std::size_t granule_bytes = 256;
   };

@@ -3,14 +3,25 @@
 #include "allocator/pool_impl.h"
 
 namespace pleat::allocator {
+namespace {
+
+constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
+
+}  // namespace
 
 // ---- Blocks ----
 
 // Takes granules from the lowest run that has `need` of them.
 Segment* Pool::Impl::take(std::size_t need, std::size_t* granule) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
-    *granule = segments[rank].runs.take_first_fit(need);
-    if (*granule != FreeRuns::kNone) return &segments[rank];
+    Segment& segment = segments[rank];
+    *granule = segment.runs.take_first_fit(need);
+    if (*granule == FreeRuns::kNone) continue;
+    const std::size_t end = (*granule + need) << granule_shift;
+    if (end <= segment.bytes || reach(segment, end)) [[likely]]
+      return &segment;
+    segment.runs.give(*granule, need);
+    segment.runs.resize(segment.bytes >> granule_shift);  // it has met something
   }
   return nullptr;
 }
@@ -106,8 +117,9 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 
 // ---- Segments ----
 
-// Makes room for a block of `bytes` (a multiple of the granule). One range for everything where
-// that is free; else pieces, larger as there are more of them, down to just what is asked for.
+// Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free a segment
+// that grows in place as far as it can; else pieces, larger as there are more of them, down to just
+// what is asked for.
 [[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes) noexcept {
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
@@ -119,32 +131,51 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t growth = size(options.growth_bytes);
   const DeviceCapabilities& capabilities = device.capabilities();
 
-  if (segments.pristine() && capabilities.reserves_freely) {
-    std::size_t wanted = options.reserve_bytes;
-    if (wanted == 0) wanted = 4 * capabilities.memory_bytes;
-    for (; wanted > 0; wanted = wanted / 2 > growth ? wanted / 2 : 0) {
-      if (add_segment(size(wanted))) return true;
+  if (capabilities.reserves_freely && capabilities.returns_pages) {
+    const std::size_t first = options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom;
+    const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
+    std::size_t room = std::min(first << std::min<std::size_t>(rooms, 20), enough);
+    for (; room > 0; room = room / 2 > growth ? room / 2 : 0) {
+      const std::size_t step = std::min(size(options.extend_bytes), size(room));
+      if (add_segment(step, size(room))) {
+        ++rooms;
+        return true;
+      }
     }
   }
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
-  if ((larger > growth && add_segment(larger)) || add_segment(growth) ||
-      (need < growth && add_segment(need))) {
+  if ((larger > growth && add_segment(larger, larger)) || add_segment(growth, growth) ||
+      (need < growth && add_segment(need, need))) {
     ++grown;
     return true;
   }
   // Perhaps segments that lie idle stand in the way.
-  if (release_free_segments() > 0 && add_segment(need)) {
+  if (release_free_segments() > 0 && add_segment(need, need)) {
     ++grown;
     return true;
   }
   return false;
 }
 
-bool Pool::Impl::add_segment(std::size_t bytes) noexcept {
-  Segment* segment = segments.add(device, bytes, granule_bytes);
+// Lengthens a segment so that offset `end` lies in it.
+[[gnu::noinline]] bool Pool::Impl::reach(Segment& segment, std::size_t end) noexcept {
+  const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
+  const std::size_t least = round_up(end, unit);
+  const std::size_t wanted =
+      std::min(std::max(least, segment.bytes + round_up(options.extend_bytes, unit)), segment.room);
+  const std::size_t before = segment.bytes;
+  if (!segments.extend(device, segment, wanted) && !segments.extend(device, segment, least)) {
+    return false;
+  }
+  emit(EventKind::kSegmentReserve, segment.base + before, segment.bytes - before);
+  return true;
+}
+
+bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room) noexcept {
+  Segment* segment = segments.add(device, bytes, room, granule_bytes);
   if (segment == nullptr) return false;
   if (!returns_pages) {  // memory came with the range
-    segment->touched.touch(0, segment->touched.pages());
+    segment->touched.touch(0, bytes >> page_shift);
     resident += bytes;
   }
   emit(EventKind::kSegmentReserve, segment->base, bytes);

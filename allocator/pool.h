@@ -21,15 +21,18 @@ namespace pleat::allocator {
 class Record;
 
 struct PoolOptions {
-  std::size_t granule_bytes = 4096;   // blocks are multiples of this; a power of two
-  std::size_t reserve_bytes = 0;      // address range asked for first; 0: four times physical memory
-  std::size_t growth_bytes = 256u << 20;  // size of further segments when the range is limited
+  std::size_t granule_bytes = 4096;  // blocks are multiples of this; a power of two
+  // Where addresses are free: the first segment may grow in place to this size, in steps of
+  // extend_bytes, the next to twice as much and so on, up to four times physical memory. 0: 4 GiB.
+  std::size_t reserve_bytes = 0;
+  std::size_t extend_bytes = 64u << 20;
+  std::size_t growth_bytes = 256u << 20;  // size of segments where addresses are limited
   // Resident bytes may exceed the recent high-water mark of live bytes by this share plus this many
   // bytes before free pages are given back. See docs/design.md for the measurement behind it.
   double resident_slack_fraction = 0.02;
   std::size_t resident_slack_bytes = 4u << 20;
-  // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages given
-  // back because of age are soon wanted again, so that steps of many seconds do not refault.
+  // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
+  // given back because of age are soon wanted again, so that steps of many seconds do not refault.
   std::uint64_t epoch_ns = 1'000'000'000;
 };
 
@@ -47,7 +50,8 @@ struct Block {
 
 class Pool {
  public:
-  Pool(Device& device, const PoolOptions& options, Statistics& statistics, EventSink* sink = nullptr);
+  Pool(Device& device, const PoolOptions& options, Statistics& statistics,
+       EventSink* sink = nullptr);
   ~Pool();  // gives every segment back; blocks still in use become invalid
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -64,8 +68,8 @@ class Pool {
   // True if the address lies in one of our segments. Lock-free, a handful of instructions.
   [[nodiscard]] bool owns(const void* address) const noexcept;
 
-  // The block in use that begins at `address`, nullptr if none does. Lock-free; the caller must know
-  // that the block cannot be freed meanwhile.
+  // The block in use that begins at `address`, nullptr if none does. Lock-free; the caller must
+  // know that the block cannot be freed meanwhile.
   [[nodiscard]] Block* find(const void* address) const noexcept;
 
   // Gives back every whole free page. Returns the bytes given back.
@@ -76,7 +80,8 @@ class Pool {
   void unlock_after_fork() noexcept;
 
   // Walks the whole structure and checks: blocks tile segments, no two free neighbours, free index
-  // equals the set of free blocks, statistics equal recomputed sums. For tests. Empty string if well.
+  // equals the set of free blocks, statistics equal recomputed sums. For tests. Empty string if
+  // well.
   [[nodiscard]] const char* check_invariants() const;
 
   [[nodiscard]] Device& device() const noexcept;

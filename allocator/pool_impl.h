@@ -49,7 +49,8 @@ struct Pool::Impl {
   const int page_shift;
   const std::size_t huge_page_bytes;  // page_bytes where there are none
 
-  std::size_t grown = 0;  // segments taken beyond the first large range
+  std::size_t grown = 0;  // segments taken where addresses are limited
+  std::size_t rooms = 0;  // segments that grow in place
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
@@ -128,7 +129,8 @@ struct Pool::Impl {
 
   [[nodiscard]] Segment* take(std::size_t need, std::size_t* granule) noexcept;
   bool grow(std::size_t bytes) noexcept;
-  bool add_segment(std::size_t bytes) noexcept;
+  bool add_segment(std::size_t bytes, std::size_t room) noexcept;
+  bool reach(Segment& segment, std::size_t end) noexcept;
   std::size_t release_free_segments() noexcept;
   void forget_segment(std::size_t rank) noexcept;
 

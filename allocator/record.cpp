@@ -6,14 +6,22 @@ namespace pleat::allocator {
 
 const char* record_state_name(RecordState state) noexcept {
   switch (state) {
-    case RecordState::kTagged: return "tagged";
-    case RecordState::kReleasing: return "releasing";
-    case RecordState::kEncoding: return "encoding";
-    case RecordState::kHeld: return "held";
-    case RecordState::kPacked: return "packed";
-    case RecordState::kRestored: return "restored";
-    case RecordState::kKept: return "kept";
-    case RecordState::kDead: return "dead";
+    case RecordState::kTagged:
+      return "tagged";
+    case RecordState::kReleasing:
+      return "releasing";
+    case RecordState::kEncoding:
+      return "encoding";
+    case RecordState::kHeld:
+      return "held";
+    case RecordState::kPacked:
+      return "packed";
+    case RecordState::kRestored:
+      return "restored";
+    case RecordState::kKept:
+      return "kept";
+    case RecordState::kDead:
+      return "dead";
   }
   return "?";
 }

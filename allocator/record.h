@@ -1,10 +1,10 @@
-// What is known of one saved storage, and its life from tag to drop. A record says nothing of what a
-// storage is: the bridge derives from it and answers the two questions only it can answer.
+// What is known of one saved storage, and its life from tag to drop. A record says nothing of what
+// a storage is: the bridge derives from it and answers the two questions only it can answer.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -41,14 +41,14 @@ enum class RecordState : std::uint8_t {
 };
 
 enum class RecordAction : std::uint8_t {
-  kRelease,         // the allocator's free arrived, the storage is gone
-  kKeep,            // ... but the storage lives (resized, data pointer swapped)
-  kHold,            // keep the raw block
-  kEncode,          // the codec starts
-  kEncoded,         // the payload is complete
-  kRestore,         // decoded into a new block, or the raw block was adopted
-  kRestoredFreed,   // the restored storage is gone, a payload remains
-  kAdoptedFreed,    // the adopted raw block came back
+  kRelease,        // the allocator's free arrived, the storage is gone
+  kKeep,           // ... but the storage lives (resized, data pointer swapped)
+  kHold,           // keep the raw block
+  kEncode,         // the codec starts
+  kEncoded,        // the payload is complete
+  kRestore,        // decoded into a new block, or the raw block was adopted
+  kRestoredFreed,  // the restored storage is gone, a payload remains
+  kAdoptedFreed,   // the adopted raw block came back
   kDrop,
 };
 
@@ -63,7 +63,9 @@ void add_range(std::vector<ByteRange>& ranges, ByteRange range);
 // Disjoint ascending ranges. Nearly always there is one, which takes no memory of its own.
 class ByteRanges {
  public:
-  [[nodiscard]] const ByteRange* data() const noexcept { return many_.empty() ? &one_ : many_.data(); }
+  [[nodiscard]] const ByteRange* data() const noexcept {
+    return many_.empty() ? &one_ : many_.data();
+  }
   [[nodiscard]] std::size_t size() const noexcept {
     return many_.empty() ? (one_.begin < one_.end ? 1 : 0) : many_.size();
   }
@@ -87,7 +89,7 @@ class ByteRanges {
   }
 
  private:
-  ByteRange one_{};                // unless many_ holds any
+  ByteRange one_{};  // unless many_ holds any
   std::vector<ByteRange> many_;
 };
 
@@ -103,32 +105,32 @@ class Record {
   // Takes a strong reference to the storage, for good. False if it is gone.
   [[nodiscard]] virtual bool keep_storage() noexcept = 0;
 
-  // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is held
-  // while the codec runs (the pool's lock never is). Lock order: Record::mutex, then Residency's
-  // link lock, then arena, then pool.
+  // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
+  // held while the codec runs (the pool's lock never is). Lock order: Record::mutex, then
+  // Residency's link lock, then arena, then pool.
   std::mutex mutex;
   RecordState state = RecordState::kTagged;
-  Block* block = nullptr;          // the saved block while its bytes are raw (or an in-place payload)
-  Block* restored = nullptr;       // block of the restored storage, while that lives
+  Block* block = nullptr;     // the saved block while its bytes are raw (or an in-place payload)
+  Block* restored = nullptr;  // block of the restored storage, while that lives
   PayloadSlot payload{};
   std::size_t payload_bytes = 0;
-  bool payload_in_block = false;   // place:inplace: `block` holds the payload
+  bool payload_in_block = false;                 // place:inplace: `block` holds the payload
   std::atomic<bool> pending_forward_end{false};  // in the list of the two below
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
 
   // Written while tagging (under the link lock), constant once released.
-  std::size_t bytes = 0;           // of the storage
-  ByteRanges ranges;               // what the views cover
-  std::uint64_t choice = 0;        // codec choice, see BlockCodec
+  std::size_t bytes = 0;     // of the storage
+  ByteRanges ranges;         // what the views cover
+  std::uint64_t choice = 0;  // codec choice, see BlockCodec
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};
 
  private:
   friend class Residency;
-  std::uint32_t references_ = 1;   // hooks, guarded by the link lock
+  std::uint32_t references_ = 1;  // hooks, guarded by the link lock
 };
 
 }  // namespace pleat::allocator

@@ -10,7 +10,8 @@ namespace {
 std::uint64_t now_ns() noexcept {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
@@ -23,7 +24,9 @@ void transition(Record& record, RecordAction action) noexcept {
   assert(known);
 }
 
-std::int64_t signed_bytes(std::size_t bytes) noexcept { return static_cast<std::int64_t>(bytes); }
+std::int64_t signed_bytes(std::size_t bytes) noexcept {
+  return static_cast<std::int64_t>(bytes);
+}
 
 }  // namespace
 
@@ -168,9 +171,9 @@ void Residency::release_original(Record& record, Block* block) noexcept {
 
 bool Residency::encode_locked(Record& record) noexcept {
   Block* const block = record.block;
-  const EncodeRequest request{block->begin,           record.bytes, record.ranges.data(),
-                              record.ranges.size(),   record.choice, record.nonce,
-                              record.key,             record.stream};
+  const EncodeRequest request{block->begin,         record.bytes,  record.ranges.data(),
+                              record.ranges.size(), record.choice, record.nonce,
+                              record.key,           record.stream};
   transition(record, RecordAction::kEncode);
   const std::uint64_t start = now_ns();
   const std::size_t bound = codec_.payload_bytes(request);
@@ -252,8 +255,8 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
       count(counters_.adopted);
       break;
     }
-    case RecordState::kTagged:     // storage gone, block never freed: its bytes are still there
-    case RecordState::kRestored:   // an earlier restored storage was written to and is not ours now
+    case RecordState::kTagged:    // storage gone, block never freed: its bytes are still there
+    case RecordState::kRestored:  // an earlier restored storage was written to and is not ours now
     case RecordState::kPacked: {
       target = pool_.allocate(record.bytes, stream);
       if (target == nullptr) {
@@ -294,7 +297,8 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
   }
   {
     const std::lock_guard<std::mutex> guard(link_mutex_);
-    if (record.restored != nullptr && record.restored->record.load(std::memory_order_relaxed) == &record) {
+    if (record.restored != nullptr &&
+        record.restored->record.load(std::memory_order_relaxed) == &record) {
       record.restored->record.store(nullptr, std::memory_order_relaxed);
       pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
     }
@@ -351,7 +355,8 @@ bool Residency::drop(Record* record) noexcept {
     pool_.free(record->block);
   } else if (last == RecordState::kRestored && record->block != nullptr &&
              record->block != record->restored) {
-    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));  // moved block, still out there
+    statistics.add(StatKind::kSavedRaw,
+                   -signed_bytes(record->bytes));  // moved block, still out there
   }
   emit(EventKind::kDrop, *record, nullptr, record->payload_bytes);
   delete record;

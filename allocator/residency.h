@@ -17,9 +17,9 @@
 namespace pleat::allocator {
 
 struct ResidencyOptions {
-  bool compress = true;           // false: released blocks are held raw
-  bool at_forward_end = false;    // hold raw, encode everything in forward_end()
-  bool in_place = false;          // payload over the head of its own block
+  bool compress = true;         // false: released blocks are held raw
+  bool at_forward_end = false;  // hold raw, encode everything in forward_end()
+  bool in_place = false;        // payload over the head of its own block
 };
 
 // Counts of what happened to records; relaxed atomics.
@@ -28,16 +28,16 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> released{0};
   std::atomic<std::uint64_t> encoded{0};
   std::atomic<std::uint64_t> encoded_in_place{0};
-  std::atomic<std::uint64_t> double_encodes{0};   // a record encoded twice: must stay 0
+  std::atomic<std::uint64_t> double_encodes{0};  // a record encoded twice: must stay 0
   std::atomic<std::uint64_t> held{0};
-  std::atomic<std::uint64_t> kept{0};             // storage resized or swapped while saved
+  std::atomic<std::uint64_t> kept{0};  // storage resized or swapped while saved
   std::atomic<std::uint64_t> restored{0};
   std::atomic<std::uint64_t> adopted{0};
-  std::atomic<std::uint64_t> copied{0};           // bytes copied out, the block never came to free
-  std::atomic<std::uint64_t> dropped{0};          // records gone
+  std::atomic<std::uint64_t> copied{0};   // bytes copied out, the block never came to free
+  std::atomic<std::uint64_t> dropped{0};  // records gone
   std::atomic<std::uint64_t> dropped_unreleased{0};  // hooks gone before the storage was freed
-  std::atomic<std::uint64_t> source_bytes{0};     // of encoded blocks
-  std::atomic<std::uint64_t> payload_bytes{0};    // of their payloads
+  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks
+  std::atomic<std::uint64_t> payload_bytes{0};       // of their payloads
   std::atomic<std::uint64_t> encode_ns{0};
   std::atomic<std::uint64_t> decode_ns{0};
   std::atomic<std::uint64_t> decoded_bytes{0};
@@ -61,8 +61,8 @@ class Residency {
   }
 
   // Runs `body(Record*)` with the record linked to `block` (nullptr if none) under the link lock.
-  // The body may merge ranges and choice into a tagged record, call add_reference(), or return a new
-  // record to link. Returns what the body returned.
+  // The body may merge ranges and choice into a tagged record, call add_reference(), or return a
+  // new record to link. Returns what the body returned.
   template <class Body>
   Record* with_linked(Block* block, Body&& body) {
     const std::lock_guard<std::mutex> guard(link_mutex_);
@@ -84,7 +84,8 @@ class Residency {
   // into a storage whose free is release(). `record.mutex` must be held by the caller. nullptr if
   // there is no memory for it (status kOutOfMemory) or the payload is damaged.
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState };
-  [[nodiscard]] Block* restore_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
+  [[nodiscard]] Block* restore_locked(Record& record, StreamId stream,
+                                      RestoreStatus* status) noexcept;
 
   // True while other references than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept;
@@ -125,7 +126,7 @@ class Residency {
   EventSink* sink_;
   std::atomic<bool> compress_, at_forward_end_, in_place_;
   std::atomic<bool> stopped_{false};
-  std::mutex link_mutex_;      // Block::record and Record::references_
+  std::mutex link_mutex_;  // Block::record and Record::references_
   std::mutex pending_mutex_;
   Record* pending_first_ = nullptr;
   Record* pending_last_ = nullptr;

@@ -19,22 +19,23 @@ namespace pleat::allocator {
 
 struct Segment {
   std::byte* base =
-      nullptr;  // nullptr: given back, the metadata wait for a segment of the same size
-  std::size_t bytes = 0;
-  FreeRuns runs;
+      nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
+  std::size_t bytes = 0;  // usable; grows up to room
+  std::size_t room = 0;   // what the metadata are for
+  FreeRuns runs;          // of the room, until the segment cannot grow any further
   TouchedPages touched;
   std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block begins here
   ZeroedMapping metadata;
 
   // Gets the metadata of a segment that has no memory yet. False if there is none to be had.
-  [[nodiscard]] bool prepare(std::size_t segment_bytes, std::size_t granule_bytes,
+  [[nodiscard]] bool prepare(std::size_t room_bytes, std::size_t granule_bytes,
                              const DeviceCapabilities& capabilities) noexcept {
-    const std::size_t granules = segment_bytes / granule_bytes;
-    const std::size_t pages = segment_bytes / capabilities.page_bytes;
+    const std::size_t granules = room_bytes / granule_bytes;
+    const std::size_t pages = room_bytes / capabilities.page_bytes;
     const std::size_t runs_bytes = FreeRuns::metadata_bytes(granules);
     const std::size_t map_bytes = granules * sizeof(std::atomic<Block*>);
     if (!metadata.map(runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages))) return false;
-    bytes = segment_bytes;
+    room = room_bytes;
     runs.attach(metadata.data(), granules);
     // Zero pages are null pointers already; constructing millions of them would touch every page.
     static_assert(std::atomic<Block*>::is_always_lock_free);
@@ -62,15 +63,16 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Lock-free. A slot's size and metadata are written once; only its base moves, when the segment
-  // is given back and a later one of the same size takes the slot. One load of the base is
-  // therefore consistent with all the rest, whatever this races with.
+  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back
+  // and a later one with as much room takes the slot; its size changes before that, or grows.
+  // Whoever asks for a block of ours therefore sees a base and a size that hold it, and foreign
+  // addresses are never between a base and the largest size it has had.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     const std::size_t count = slots_.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t offset = a - ranges_[i].base.load(std::memory_order_acquire);
-      if (offset < ranges_[i].bytes.load(std::memory_order_relaxed)) return {i, offset};
+      if (offset < ranges_[i].bytes.load(std::memory_order_acquire)) return {i, offset};
     }
     return {kNone, 0};
   }
@@ -86,13 +88,13 @@ class SegmentTable {
     return slots_.load(std::memory_order_relaxed) == 0;
   }
 
-  // Reserves a segment of `bytes`. nullptr if the device or metadata memory will not have it, or
-  // there are too many.
-  [[nodiscard]] Segment* add(Device& device, std::size_t bytes,
+  // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device or metadata memory
+  // will not have it, or there are too many.
+  [[nodiscard]] Segment* add(Device& device, std::size_t bytes, std::size_t room,
                              std::size_t granule_bytes) noexcept {
     const std::size_t count = slots_.load(std::memory_order_relaxed);
     std::size_t slot = 0;
-    while (slot < count && (segments_[slot]->base != nullptr || segments_[slot]->bytes != bytes)) {
+    while (slot < count && (segments_[slot]->base != nullptr || segments_[slot]->room != room)) {
       ++slot;
     }
     if (slot == kMaxSegments) return nullptr;
@@ -100,14 +102,16 @@ class SegmentTable {
     if (fresh) {
       if (segments_[slot] == nullptr) segments_[slot] = new (std::nothrow) Segment;
       if (segments_[slot] == nullptr) return nullptr;
-      if (!segments_[slot]->prepare(bytes, granule_bytes, device.capabilities())) return nullptr;
+      if (!segments_[slot]->prepare(room, granule_bytes, device.capabilities())) return nullptr;
     }
     Segment& segment = *segments_[slot];
-    segment.base = static_cast<std::byte*>(device.reserve_segment(bytes));
+    segment.base = static_cast<std::byte*>(device.reserve_segment(bytes, room));
     if (segment.base == nullptr) {
       if (fresh) segment.metadata.reset();
       return nullptr;
     }
+    segment.bytes = bytes;
+    segment.runs.resize(room / granule_bytes);
     std::size_t rank = active_++;
     for (; rank > 0 && (*this)[rank - 1].base > segment.base; --rank) {
       by_address_[rank] = by_address_[rank - 1];
@@ -118,6 +122,18 @@ class SegmentTable {
                              std::memory_order_release);
     if (fresh) slots_.store(count + 1, std::memory_order_release);
     return &segment;
+  }
+
+  // Lengthens a segment in place, to at most its room. False, and nothing has changed, if the
+  // device cannot.
+  bool extend(Device& device, Segment& segment, std::size_t bytes) noexcept {
+    if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
+    segment.bytes = bytes;
+    for (std::size_t rank = 0; rank < active_; ++rank) {
+      if (&(*this)[rank] == &segment)
+        ranges_[by_address_[rank]].bytes.store(bytes, std::memory_order_release);
+    }
+    return true;
   }
 
   // Gives a segment without blocks, whose pages count as untouched, back to the device.

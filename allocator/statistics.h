@@ -10,13 +10,13 @@
 namespace pleat::allocator {
 
 enum class StatKind : std::uint8_t {
-  kLive,       // bytes requested by callers and not freed yet, payloads included
-  kReserved,   // bytes of blocks in use, rounding included (active)
-  kSavedRaw,   // bytes of saved blocks not compressed (tagged, or held raw)
-  kPayload,    // bytes of payloads
-  kRestored,   // bytes of restored storages alive
-  kCached,     // resident bytes of free blocks
-  kResident,   // resident bytes of our segments (touched pages)
+  kLive,      // bytes requested by callers and not freed yet, payloads included
+  kReserved,  // bytes of blocks in use, rounding included (active)
+  kSavedRaw,  // bytes of saved blocks not compressed (tagged, or held raw)
+  kPayload,   // bytes of payloads
+  kRestored,  // bytes of restored storages alive
+  kCached,    // resident bytes of free blocks
+  kResident,  // resident bytes of our segments (touched pages)
   kCount,
 };
 
@@ -45,8 +45,8 @@ class Statistics {
     }
   }
   // As add() without the price of atomic read-modify-write: every writer of this kind must hold one
-  // and the same lock. The pool's own kinds (kLive, kReserved, kCached, kResident) are written so; hence one
-  // Statistics per pool.
+  // and the same lock. The pool's own kinds (kLive, kReserved, kCached, kResident) are written so;
+  // hence one Statistics per pool.
   void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t now = c.current.load(std::memory_order_relaxed) + bytes;

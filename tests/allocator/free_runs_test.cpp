@@ -40,6 +40,27 @@ TEST(FreeRuns, ANewRowIsOneRun) {
   }
 }
 
+TEST(FreeRuns, TheRowIsCutAndLengthenedAtItsFreeEnd) {
+  Row row(100);
+  ASSERT_EQ(row.runs.take_first_fit(40), 0u);
+  row.runs.resize(60);
+  EXPECT_EQ(row.runs.granules(), 60u);
+  EXPECT_EQ(row.runs.largest(), 20u);
+  EXPECT_EQ(row.runs.check(), nullptr);
+  row.runs.resize(40);  // nothing free is left
+  EXPECT_EQ(row.runs.run_count(), 0u);
+  EXPECT_EQ(row.runs.take_first_fit(1), FreeRuns::kNone);
+  row.runs.resize(50);
+  EXPECT_EQ(row.runs.take_first_fit(10), 40u);
+  row.runs.give(0, 40);
+  row.runs.give(40, 10);
+  EXPECT_TRUE(row.runs.all_free());
+  row.runs.resize(100);
+  EXPECT_TRUE(row.runs.all_free());
+  EXPECT_EQ(row.runs.largest(), 100u);
+  EXPECT_EQ(row.runs.check(), nullptr);
+}
+
 // The worst case for metadata: every other granule is free, then all are joined again.
 TEST(FreeRuns, EveryOtherGranuleFreeFitsItsMemory) {
   constexpr std::size_t kGranules = 10000;

@@ -57,11 +57,11 @@ struct HostPoolTest : ::testing::Test {
 
 TEST_F(HostPoolTest, SegmentsAreAlignedAndLeaveErrnoAlone) {
   errno = 1234;
-  void* segment = device.reserve_segment(4_MiB);
+  void* segment = device.reserve_segment(4_MiB, 4_MiB);
   ASSERT_NE(segment, nullptr);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment) % 2_MiB, 0u);
-  EXPECT_EQ(device.reserve_segment(std::size_t{1} << 60), nullptr);
-  EXPECT_EQ(device.reserve_segment(SIZE_MAX), nullptr);
+  EXPECT_EQ(device.reserve_segment(std::size_t{1} << 60, std::size_t{1} << 60), nullptr);
+  EXPECT_EQ(device.reserve_segment(SIZE_MAX, SIZE_MAX), nullptr);
   EXPECT_TRUE(device.release_pages(segment, 2_MiB));
   EXPECT_FALSE(device.release_pages(static_cast<char*>(segment) + 1, 4096));
   device.release_segment(segment, 4_MiB);

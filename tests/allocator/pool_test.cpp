@@ -147,6 +147,32 @@ TEST_F(PoolTest, ADeviceWithFreeAddressesIsAskedForOneRange) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
+TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.extend_bytes = 4_MiB;
+  Pool pool(device, options, statistics);
+  Block* first = pool.allocate(1_MiB);
+  EXPECT_EQ(device.reserved, 4_MiB);
+  EXPECT_FALSE(pool.owns(first->begin + 4_MiB)) << "not ours yet";
+  Block* second = pool.allocate(10_MiB);  // more than a step
+  EXPECT_EQ(second->begin, first->begin + 1_MiB);
+  EXPECT_EQ(device.reserved, 11_MiB);
+  EXPECT_TRUE(pool.owns(first->begin + 11_MiB - 1));
+  EXPECT_EQ(pool.find(second->begin), second);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // Something else lies behind it: the next segment takes over, for good.
+  device.extends = false;
+  Block* third = pool.allocate(1_MiB);
+  EXPECT_EQ(device.segments, 2);
+  EXPECT_FALSE(pool.owns(first->begin + 11_MiB));
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(second);
+  EXPECT_EQ(pool.allocate(2_MiB)->begin, third->begin + 1_MiB) << "the lower address first";
+  EXPECT_EQ(device.segments, 2);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
 TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
   FakeDevice small(20_MiB);
   small.caps.reserves_freely = true;
@@ -407,6 +433,7 @@ TEST_F(PoolTest, ResidentBytesFollowTheKernelWithHugePages) {
   device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
+  options.extend_bytes = 1_MiB;
   options.resident_slack_bytes = 64_KiB;
   options.resident_slack_fraction = 0.02;
   options.epoch_ns = 10'000'000;
@@ -513,6 +540,7 @@ TEST_F(PoolTest, AgreesWithANaiveModel) {
   device.caps.reserves_freely = true;
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
+  options.extend_bytes = 1_MiB;
   options.epoch_ns = 10'000'000;
   Pool pool(device, options, statistics);
   Block* probe = pool.allocate(1);

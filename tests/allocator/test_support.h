@@ -58,17 +58,23 @@ class FakeDevice final : public Device {
   std::size_t released_pages_bytes = 0;
   int segments = 0;
   bool release_works = true;
+  bool extends = true;
   std::function<void(std::byte*, std::size_t)> on_release;
 
   DeviceIndex index() const noexcept override { return {7}; }
   const DeviceCapabilities& capabilities() const noexcept override { return caps; }
-  void* reserve_segment(std::size_t bytes) noexcept override {
-    if (bytes > budget_ - reserved) return nullptr;
+  void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override {
+    if (room > budget_ - reserved) return nullptr;
     reserved += bytes;
     ++segments;
     // Later segments lie lower, so that order of address and order of arrival differ.
-    next_ -= bytes + std::max(caps.page_bytes, caps.huge_page_bytes);
+    next_ -= room + std::max(caps.page_bytes, caps.huge_page_bytes);
     return reinterpret_cast<void*>(next_);
+  }
+  bool extend_segment(void*, std::size_t, std::size_t more) noexcept override {
+    if (!extends || more > budget_ - reserved) return false;
+    reserved += more;
+    return true;
   }
   void release_segment(void*, std::size_t bytes) noexcept override {
     reserved -= bytes;

@@ -277,12 +277,7 @@ LIMITED = """
 """
 
 
-# A limit that the script sets on itself after `import torch` comes too late: the address range is
-# reserved by then and counts against it (README, Limits).
-LATE = pytest.mark.xfail(reason="the address range was reserved before the limit", strict=True)
-
-
-@pytest.mark.parametrize("set_by", ["the shell", pytest.param("the script", marks=LATE)])
+@pytest.mark.parametrize("set_by", ["the shell", "the script"])
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_address_space_limits_are_respected(run_script, conf, set_by):
     """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
