@@ -303,3 +303,23 @@ def identical():
 @pytest.fixture
 def close():
     return assert_close
+
+
+# Figures that are printed at the end although their tests passed.
+
+
+@pytest.fixture(scope="session")
+def figures(request):
+    """Lines for the summary."""
+    return request.config.stash.setdefault(FIGURES, [])
+
+
+FIGURES = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    lines = config.stash.get(FIGURES, [])
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,5 +1,7 @@
 """PyTorch's operator and module tables as a gate: every sample forward, backward, double backward."""
 
+import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -31,8 +33,21 @@ def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", only="", t
     )
     under_way = progress.read_text().strip() if progress.exists() else "start"
     assert report.exists(), f"died (exit {result.returncode}) at {under_way}\n{result.stderr[-4000:]}"
-    print(result.stdout[-6000:])
     return json.loads(report.read_text())
+
+
+def in_words(name, report):
+    """The outcome of a sweep, for the end of the session's output."""
+    totals, excluded = report["totals"], collections.Counter(e["name"] for e in report["excluded"])
+    dropped = sum(len(samples) for samples in report["dropped"].values())
+    yield (f"operator table, {name}: {totals['operators and modules']} operators and modules, "
+           f"{totals['samples']} samples, {totals['samples compared']} compared "
+           f"({totals['double backwards compared']} twice backward), "
+           f"{report['stats']['records']['encoded'] if report.get('stats') else 0} payloads, "
+           f"{len(report['failures'])} failures, {dropped} samples that stock does not repeat, "
+           f"{report['seconds']:.0f} s")  # fmt: skip
+    for operator, count in sorted(excluded.items()):
+        yield f"  excluded: {operator}, {count} findings (tests/operators/exclusions.py says why)"
 
 
 def first_lines(report, limit=40):
@@ -57,18 +72,41 @@ def assert_pleat_took_part(report, least):
         assert records.get(name, 0) >= least, report["stats"]
 
 
+FULL_SWEEPS = {
+    "lossy": {"check": "lossy", "conf": LOSSY},
+    "lossless-float32": {"check": "lossless", "conf": LOSSLESS},
+    "lossless-float64": {"check": "lossless", "conf": LOSSLESS, "dtype": "float64"},
+}
+
+
+@pytest.fixture(scope="module")
+def full_sweeps(request, runner, tmp_path_factory, preload_library):
+    """The sweeps the session asks for, one core each, all at once; name -> future of the report."""
+    wanted = {item.callspec.params["name"] for item in request.session.items
+              if "full_sweeps" in item.fixturenames}  # fmt: skip
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        yield {
+            name: pool.submit(sweep, runner, tmp_path_factory.mktemp(name), subject="pleat", **how)
+            for name, how in FULL_SWEEPS.items()
+            if name in wanted
+        }
+
+
 @pytest.mark.sweep
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_lossless_gradients_of_every_operator_equal_stock_bit_for_bit(runner, tmp_path, dtype):
-    report = sweep(runner, tmp_path, check="lossless", conf=LOSSLESS, subject="pleat", dtype=dtype)
+@pytest.mark.parametrize("name", ["lossless-float32", "lossless-float64"])
+def test_lossless_gradients_of_every_operator_equal_stock_bit_for_bit(full_sweeps, figures, name):
+    report = full_sweeps[name].result()
+    figures.extend(in_words(name, report))
     assert not report["failures"], first_lines(report)
     assert_nearly_everything_was_compared(report)
     assert_pleat_took_part(report, 10000)
 
 
 @pytest.mark.sweep
-def test_lossy_saved_tensors_of_every_operator_stay_within_their_bound(runner, tmp_path):
-    report = sweep(runner, tmp_path, check="lossy", conf=LOSSY, subject="pleat")
+@pytest.mark.parametrize("name", ["lossy"])
+def test_lossy_saved_tensors_of_every_operator_stay_within_their_bound(full_sweeps, figures, name):
+    report = full_sweeps[name].result()
+    figures.extend(in_words(name, report))
     assert not report["failures"], first_lines(report)
     assert_nearly_everything_was_compared(report)
     assert_pleat_took_part(report, 10000)
