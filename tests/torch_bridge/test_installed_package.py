@@ -133,3 +133,21 @@ def test_a_torch_found_before_decides_which_bridge_is_taken(prefix, test_python,
     done = run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}"], env=environment)
     assert done.returncode == 0, done.stderr
     assert f"bridge {prefix}/lib/libpleat_bridge_torch{version}.so headers {tmp_path}/torch/include" in done.stdout
+
+
+@pytest.mark.parametrize("what, stock, pleat", [("foreign", "1", "1"), ("double", "1 2", "0 1")])
+def test_foreign_and_twice_freed_pointers_reach_stocks_deleter(
+    prefix, build_dir, torch_version, environment, what, stock, pleat
+):
+    """The numbers count what reached free(): a pooled block's first free stays in the pool."""
+    folder = build_dir / "misuse"
+    source = REPOSITORY / "tests" / "torch_bridge" / "misuse"
+    version = ".".join(torch_version.split(".")[:2])
+    configure = ["cmake", "-S", source, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DPleat_TORCH_VERSION={version}"]
+    for command in (configure, ["cmake", "--build", folder]):
+        done = run(command, env=environment)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = run([folder / "misuse", what], env=environment)
+    assert (done.returncode, done.stdout) == (0, stock + "\n"), done.stderr
+    done = run([prefix / "bin" / "pleat", "run", "--", folder / "misuse", what], env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, pleat + "\n", "")
