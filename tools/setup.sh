@@ -15,7 +15,8 @@
 #   PLEAT_CMAKE_ARGS     more arguments for CMake
 set -euo pipefail
 
-readonly root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly root
 readonly build=${PLEAT_BUILD_DIR:-$root/build}
 readonly torch_version=${PLEAT_TORCH_VERSION:-2.11}
 readonly next_torch_version=2.15

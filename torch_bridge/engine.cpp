@@ -43,6 +43,14 @@ void learn_call_sites_once() {
   call_sites_learned.store(done, std::memory_order_release);
 }
 
+// Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
+struct BackwardScope {
+  BackwardScope() noexcept { backward_enter(); }
+  ~BackwardScope() { backward_exit(); }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+};
+
 // Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members work
 // on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this object.
 class WrappingEngine final : public Engine {
@@ -52,6 +60,7 @@ class WrappingEngine final : public Engine {
 
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
+    const BackwardScope scope;  // C++ programs come this way with no preload library; Python never
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
@@ -108,10 +117,7 @@ thread_local int backward_depth = 0;
 variable_list execute_hook(Engine* self, const edge_list& roots, const variable_list& inputs,
                            bool keep_graph, bool create_graph, bool accumulate_grad,
                            const edge_list& outputs) {
-  struct Scope {
-    Scope() noexcept { backward_enter(); }
-    ~Scope() { backward_exit(); }
-  } const scope;
+  const BackwardScope scope;
   return real_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
 }
 

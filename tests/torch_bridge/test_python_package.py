@@ -1,0 +1,142 @@
+"""The Python package as `pip install` lays it out: pleat/ with its libraries in pleat/lib, and the entry
+point in the metadata; and the lines its build backend ends with where it cannot build."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import REPOSITORY, STOCK_ONLY
+
+pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+
+PROJECT = (REPOSITORY / "pyproject.toml").read_text()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, preload_library):
+    """A folder of packages that holds what the wheel holds, its metadata taken from pyproject.toml."""
+    folder = tmp_path_factory.mktemp("site")
+    package = re.search(r'^wheel\.packages = \["(.+)"\]', PROJECT, re.M)[1]
+    shutil.copytree(REPOSITORY / package, folder / "pleat", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "pleat" / "lib").mkdir()
+    for library in preload_library.parent.glob("libpleat*.so"):
+        shutil.copy(library, folder / "pleat" / "lib")
+    information = folder / "pleat-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: pleat\nVersion: 0.1.0\n")
+    group, entry = re.search(r'^\[project\.entry-points\."(.+)"\]\npleat = "(.+)"', PROJECT, re.M).groups()
+    (information / "entry_points.txt").write_text(f"[{group}]\npleat = {entry}\n")
+    return folder
+
+
+@pytest.fixture
+def python(test_python, site, tmp_path):
+    def call(source, *arguments, packages=site, **variables):
+        dropped = ("PLEAT_", "LD_", "PYTHON")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+        return subprocess.run(
+            [str(test_python), "-c", source, *arguments],
+            env=clean | {"PYTHONPATH": str(packages), "OMP_NUM_THREADS": "1"} | variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+
+    return call
+
+
+STEP = """
+def step():
+    a = torch.linspace(-1, 1, 300 * 400).reshape(300, 400).requires_grad_()
+    ((a * 1.5).sigmoid() * a.tanh()).sum().backward()
+    return pleat.stats().get("records", {}).get("encoded", 0)
+"""
+
+
+def test_enable_disable_and_exempt_in_a_script(python):
+    done = python(
+        "import json, torch, pleat\n" + STEP + "counts = [step()]\n"
+        "assert not pleat.is_enabled() and pleat.stats() == {} and 'not installed' in pleat.report()\n"
+        "pleat.enable(bits=4, min_bytes='4KiB'); counts.append(step()); assert pleat.is_enabled()\n"
+        "with pleat.exempt(): counts.append(step())\n"
+        "pleat.disable(); counts.append(step()); assert not pleat.is_enabled()\n"
+        "pleat.enable(when='forward_end'); counts.append(step())\n"
+        "options = pleat.stats()['options']\n"
+        "print(json.dumps([counts, options['bits'], options['min_bytes'], options['when'], pleat.report()]))\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (never, on, exempt, off, again), bits, min_bytes, when, report = json.loads(done.stdout)
+    assert never == 0 < on == exempt == off < again
+    assert (bits, min_bytes, when) == ("4", "4KiB", "forward_end")
+    assert "4 backward passes" in report  # of the five steps, one was before
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("bits=99", "bits:99: allowed are off, lossless or 1..8"),
+        ("bitz=4", "bitz:4: no such key"),
+        ("bits='4,when:never'", "may not hold"),
+    ],
+)
+def test_a_bad_option_is_an_error_and_changes_nothing(python, call, words):
+    done = python(
+        "import torch, pleat\n" + STEP + "pleat.enable(bits=8)\n"
+        f"try: pleat.enable({call})\n"
+        "except pleat.PleatError as error: print(error)\n"
+        "print(pleat.stats()['options']['bits'], step() > 0)\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    message, rest = done.stdout.splitlines()
+    assert words in message and rest == "8 True"
+
+
+@pytest.mark.parametrize(
+    "variables, encodes",
+    [({}, False), ({"PLEAT_CONF": "bits:4"}, True), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "1"}, False)],
+)
+def test_torch_loads_it_by_itself_only_when_asked(python, variables, encodes):
+    done = python("import torch\nimport sys; loaded = 'pleat' in sys.modules\nimport pleat\n" + STEP + "print(step() > 0, loaded)", **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{encodes} True\n"  # torch imports every backend's entry point
+
+
+def test_preload_and_entry_point_install_once(python, site):
+    preload = {"LD_PRELOAD": str(site / "pleat" / "lib" / "libpleat.so"), "PLEAT_CONF": "bits:4,verbose:1"}
+    done = python("import torch, pleat\n" + STEP + "pleat.enable()\nprint(step() > 0, pleat.stats()['interposed'])", **preload)
+    assert (done.returncode, done.stdout) == (0, "True 1\n")
+    assert done.stderr.count("pleat: report") == 1
+
+
+def test_without_a_bridge_for_this_torch_scripts_run_and_enable_says_why(python, site, tmp_path):
+    packages = tmp_path / "site"
+    shutil.copytree(site, packages, ignore=shutil.ignore_patterns("libpleat_bridge*"))
+    done = python("import torch; print(torch.ones(3).sum().item())", packages=packages, PLEAT_CONF="bits:4")
+    assert (done.returncode, done.stdout) == (0, "3.0\n")
+    assert done.stderr.startswith("pleat: no bridge for torch 2.") and done.stderr.count("\n") == 1
+    assert done.stderr.endswith("; running without Pleat\n")
+    done = python("import torch, pleat\ntry: pleat.enable()\nexcept pleat.PleatError as e: print(e)", packages=packages)
+    assert (done.returncode, done.stderr) == (0, "") and "no bridge for torch 2." in done.stdout
+
+
+@pytest.mark.parametrize(
+    "modules, line",
+    [((), "pleat: scikit-build-core is missing"), (("scikit_build_core",), "pleat: there is no torch in ")],
+)
+def test_the_build_backend_ends_with_one_line_where_it_cannot_build(tmp_path, modules, line):
+    for name in modules:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "build.py").write_text("def build_wheel(*a): raise AssertionError('reached')\n")
+    shutil.copy(REPOSITORY / "tools" / "packaging" / "pleat_build.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import pleat_build; pleat_build.build_wheel('.')"],
+        cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stderr.startswith(line) and done.stderr.count("\n") == 1
