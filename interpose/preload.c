@@ -93,6 +93,22 @@ static bool find_bridge(char path[PATH_MAX]) {
   return false;
 }
 
+/* A renamed file, or one that PLEAT_BRIDGE names. Where the running torch does not tell its version,
+ * the bridge's own self-test has to do. */
+static bool built_for_this_torch(void* bridge, const char* path) {
+  const char* (*built_for)(void);
+  *(void**)&built_for = dlsym(bridge, "pleat_bridge_built_for");
+  const char* const built = built_for != NULL ? built_for() : NULL;
+  unsigned built_major = 0, built_minor = 0, major = 0, minor = 0;
+  if (built == NULL || !pleat_torch_version(&major, &minor) ||
+      (sscanf(built, "%u.%u", &built_major, &built_minor) == 2 && built_major == major &&
+       built_minor == minor))
+    return true;
+  pleat_say("%s was built for torch %s, this is torch %u.%u; running without Pleat", path, built,
+            major, minor);
+  return false;
+}
+
 static pleat_bridge_install_fn open_bridge(void) {
   char path[PATH_MAX];
   if (!find_bridge(path)) return NULL;
@@ -103,7 +119,11 @@ static pleat_bridge_install_fn open_bridge(void) {
   }
   pleat_bridge_install_fn install;
   *(void**)&install = dlsym(bridge, "pleat_bridge_install");
-  if (install == NULL) pleat_say("%s is not a bridge; running without Pleat", path);
+  if (install == NULL) {
+    pleat_say("%s is not a bridge; running without Pleat", path);
+  } else if (!built_for_this_torch(bridge, path)) {
+    install = NULL;
+  }
   return install; /* the handle is kept for good, used or not: its threads or tables may exist */
 }
 

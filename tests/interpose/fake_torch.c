@@ -126,6 +126,8 @@ static double bridge_saved(ARGUMENTS) {
   return -real_saved(a, b, c, d, e, f, p, q, r, s, t, u, v, w, g, h);
 }
 
+VISIBLE const char* pleat_bridge_built_for(void) { return getenv("FAKE_BUILT_FOR"); }
+
 VISIBLE int pleat_bridge_install(const PleatHostFunctions* host, PleatBridgeFunctions* functions) {
   const char* const mode = getenv("FAKE_BRIDGE") != NULL ? getenv("FAKE_BRIDGE") : "";
   errno = ENOTTY;

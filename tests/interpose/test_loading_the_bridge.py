@@ -118,6 +118,14 @@ def test_bridge_with_a_missing_symbol_stays_out(fake_torch, build_library):
     stays_out(fake_torch.run(), "cannot load the bridge", "nowhere")
 
 
+def test_bridge_built_for_another_torch_stays_out_whatever_its_name(fake_torch):
+    fake_torch.version("2.11.0")
+    fake_torch.bridge()
+    takes_part(fake_torch.run(FAKE_BUILT_FOR="2.11.3+cpu"))
+    for built in ("2.12.0", "3.11.0", "nonsense"):
+        stays_out(fake_torch.run(FAKE_BUILT_FOR=built), f"was built for torch {built}, this is torch 2.11")
+
+
 def test_bridge_may_call_the_interposed_function_itself(fake_torch):
     fake_torch.bridge()
     takes_part(fake_torch.run(FAKE_BRIDGE="recurse"))
