@@ -1,0 +1,254 @@
+// The CUDA kernels' own code, run on the CPU tile by tile, against the scalar path: same bytes.
+#include "compress/format.h"
+#include "tests/compress/emulated_device.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+constexpr std::uint64_t kNonce = 0xFEDC'BA98'7654'3210;
+constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3};
+
+// A grouped payload as format.h and docs/payload_format.md lay it out before compaction, groups by
+// the scalar path. Empty: too many groups escape.
+std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits, std::size_t elements,
+                                         const unsigned char* source) {
+  const GroupedLayout layout(type, bits, elements);
+  std::vector<unsigned char> payload(layout.end_of_codes());
+  BlockResult seen{};
+  EncodeGroups job{};
+  job.source = source;
+  job.groups = elements / 256;
+  job.tail_elements = elements % 256;
+  job.bits = bits;
+  job.nonce = kNonce;
+  job.metadata = payload.data() + kHeaderBytes;
+  job.codes = payload.data() + layout.codes_offset;
+  job.result = &seen;
+  kScalarKernels.encode[static_cast<int>(type)](job);
+  const std::size_t size = element_size(type);
+  if (seen.escaped_groups > layout.escape_limit(bits)) return {};
+  Header header;
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    const unsigned char* const words = payload.data() + kHeaderBytes + 2 * size * g;
+    std::vector<unsigned char> mark(2 * size, 0);
+    mark[size - 1] = mark[2 * size - 1] = 0x80;
+    if (std::memcmp(words, mark.data(), 2 * size) != 0) continue;
+    const std::uint64_t index = header.escapes++;
+    std::memcpy(payload.data() + layout.codes_offset + g * layout.slot_bytes, &index, 8);
+    const std::size_t from = g * 256 * size, end = std::min(elements * size, from + 256 * size);
+    payload.insert(payload.end(), source + from, source + end);
+    payload.resize(layout.end_of_codes() + header.escapes * 256 * size);
+  }
+  if (bits == 0 && payload.size() >= kHeaderBytes + elements * size) return {};
+  header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
+  header.type = static_cast<std::uint8_t>(type);
+  header.bits = static_cast<std::uint8_t>(bits);
+  header.flags = seen.lossy_groups != 0 ? kFlagLossy : 0;
+  header.elements = elements;
+  header.nonce = kNonce;
+  header.payload_bytes = payload.size();
+  header.code_bytes = layout.code_bytes;
+  std::memcpy(payload.data(), &header, sizeof header);
+  return payload;
+}
+
+struct Emulated {
+  cuda::Verdict verdict;
+  std::vector<unsigned char> payload;
+};
+Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
+                          const void* source) {
+  const GroupedLayout layout(type, bits, elements);
+  Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
+  Emulated result;
+  cuda::Job job{};
+  job.source = source;
+  job.target = room.data();
+  job.verdict = &result.verdict;
+  job.elements = elements;
+  job.nonce = kNonce;
+  with_codec(static_cast<unsigned>(type), bits,
+             [&]<class T, unsigned kBits>() { emulate_encode<T, kBits>(job); });
+  EXPECT_TRUE(room.guard_intact());
+  EXPECT_LE(result.verdict.payload_bytes, room.size());
+  result.payload.assign(room.data(), room.data() + result.verdict.payload_bytes);
+  return result;
+}
+cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t elements,
+                              const std::vector<unsigned char>& payload, void* target) {
+  Bytes copy(payload.size());  // aligned as payloads are
+  std::memcpy(copy.data(), payload.data(), payload.size());
+  cuda::Verdict verdict;
+  cuda::Job job{};
+  job.source = copy.data();
+  job.target = target;
+  job.verdict = &verdict;
+  job.elements = elements;
+  with_codec(static_cast<unsigned>(type), bits,
+             [&]<class T, unsigned kBits>() { emulate_decode<T, kBits>(job); });
+  return verdict.outcome;
+}
+
+TEST(CudaCore, KernelsGiveTheBytesOfTheScalarPath) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const std::size_t elements : kSizes) {
+        const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
+                                 " bits, " + std::to_string(elements);
+        const Bytes source = mixed(type, elements, bits);
+        const std::vector<unsigned char> expected =
+            fixed_payload(type, bits, elements, source.data());
+        const Emulated got = emulated_payload(type, bits, elements, source.data());
+        ASSERT_FALSE(expected.empty()) << what;
+        ASSERT_EQ(got.verdict.outcome, cuda::Outcome::kDone) << what;
+        EXPECT_TRUE(got.payload == expected) << what;
+        Bytes restored(source.size());
+        ASSERT_EQ(emulated_decode(type, bits, elements, expected, restored.data()),
+                  cuda::Outcome::kDone)
+            << what;
+        EXPECT_TRUE(restored.guard_intact());
+        EXPECT_EQ(std::memcmp(decode_span(expected, source.size()).data(), restored.data(),
+                              source.size()),
+                  0)
+            << what;
+      }
+    }
+  }
+}
+
+TEST(CudaCore, UncompactedPayloadsAreThoseOfEncode) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      const std::size_t elements = 40000;
+      std::mt19937_64 random(seed());
+      std::normal_distribution<double> normal;
+      Bytes source(elements * element_size(type));
+      for (std::size_t e = 0; e < elements; ++e) set_value(type, source.data(), e, normal(random));
+      const Encoded reference = encode_span(source.data(), elements, type, bits, kNonce);
+      ASSERT_EQ(reference.status, Status::kOk);
+      EXPECT_TRUE(reference.payload ==
+                  emulated_payload(type, bits, elements, source.data()).payload)
+          << name_of(type) << " " << bits;
+    }
+  }
+}
+
+TEST(CudaCore, SourcesAndTargetsOfAnyAlignment) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 3000, size = element_size(type);
+    const Bytes source = mixed(type, elements, 5);
+    const std::vector<unsigned char> expected = fixed_payload(type, 4, elements, source.data());
+    for (std::size_t shift = size; shift < 16; shift += size) {
+      Bytes shifted(source.size(), shift);
+      std::memcpy(shifted.data(), source.data(), source.size());
+      EXPECT_TRUE(emulated_payload(type, 4, elements, shifted.data()).payload == expected);
+      Bytes restored(source.size(), shift);
+      ASSERT_EQ(emulated_decode(type, 4, elements, expected, restored.data()),
+                cuda::Outcome::kDone);
+      EXPECT_TRUE(restored.guard_intact());
+      EXPECT_EQ(
+          std::memcmp(decode_span(expected, source.size()).data(), restored.data(), source.size()),
+          0);
+    }
+  }
+}
+
+// Groups of few values, where searching for patterns and looking at one element per lane part ways.
+TEST(CudaCore, GroupsOfFewValuesAreToldApart) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 256 * 300 - 17;
+    Bytes source(elements * element_size(type));
+    for (std::size_t g = 0; g * 256 < elements; ++g) {
+      const double values[4] = {0.0, -0.0, 1.0 + double(g % 7), g % 3 == 0 ? -3.0 : 0.5};
+      const std::size_t odd = random() % 256;  // the one element that differs
+      for (std::size_t e = 0; e < 256 && g * 256 + e < elements; ++e)
+        set_value(type, source.data(), g * 256 + e,
+                  e == odd ? values[g / 4 % 4] : values[(g % 2 + e * (g / 16 % 2)) % 4]);
+    }
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+      EXPECT_TRUE(emulated_payload(type, bits, elements, source.data()).payload ==
+                  fixed_payload(type, bits, elements, source.data()))
+          << name_of(type) << " " << bits;
+  }
+}
+
+TEST(CudaCore, LosslessCodesGroupsOfOneOrTwoPatternsAndEscapesFew) {
+  for (const ElementType type : kFloatTypes) {
+    for (const bool few : {true, false}) {
+      const std::size_t elements = 256 * 64;
+      Bytes source(elements * element_size(type));
+      for (std::size_t e = 0; e < elements; ++e) {
+        const bool exact = e / 256 % (few ? 10 : 5) != 3;
+        set_value(type, source.data(), e, exact ? double(e % 2) : double(e % 100));
+      }
+      const auto expected = fixed_payload(type, 0, elements, source.data());
+      const Emulated got = emulated_payload(type, 0, elements, source.data());
+      EXPECT_EQ(expected.empty(), !few);
+      EXPECT_EQ(got.verdict.outcome, few ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+      EXPECT_TRUE(got.payload == expected);
+      if (!few) continue;
+      Bytes restored(source.size());
+      ASSERT_EQ(emulated_decode(type, 0, elements, expected, restored.data()),
+                cuda::Outcome::kDone);
+      EXPECT_EQ(std::memcmp(source.data(), restored.data(), source.size()), 0);
+    }
+  }
+}
+
+TEST(CudaCore, TooManyEscapesLeaveAVerdictAndNoPayload) {
+  const std::size_t elements = 256 * 128;
+  Bytes source = mixed(ElementType::kFloat32, elements, 1, false);
+  for (const unsigned escapes : {2u, 3u}) {  // the limit is 128 / 64
+    for (unsigned g = 0; g < escapes; ++g) source.as<float>()[256 * (g * 40 + 7) + 9] = INFINITY;
+    const Emulated got = emulated_payload(ElementType::kFloat32, 4, elements, source.data());
+    EXPECT_EQ(got.verdict.escapes, escapes);
+    EXPECT_EQ(got.verdict.outcome, escapes == 2 ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+    EXPECT_EQ(got.payload.empty(), escapes == 3);
+  }
+}
+
+// Whatever a payload holds, no lane leaves the two buffers (guards, and AddressSanitizer).
+TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 5000;
+  const Bytes source = mixed(ElementType::kBFloat16, elements, 2);
+  const auto intact = fixed_payload(ElementType::kBFloat16, 4, elements, source.data());
+  unsigned refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    auto damaged = intact;
+    const std::size_t within = round % 2 == 0 ? kHeaderBytes : damaged.size();
+    damaged[random() % within] ^= static_cast<unsigned char>(1u << random() % 8);
+    Bytes target(source.size());
+    const auto outcome =
+        emulated_decode(ElementType::kBFloat16, 4, elements, damaged, target.data());
+    EXPECT_TRUE(target.guard_intact());
+    refused += outcome == cuda::Outcome::kCorrupt;
+  }
+  EXPECT_GT(refused, 500u);  // nearly all of a header's bits are checked
+}
+
+TEST(CudaCore, DeviceLayoutIsTheFormats) {
+  for (const std::size_t elements : {std::size_t{1}, std::size_t{256}, std::size_t{257},
+                                     std::size_t{4096}, std::size_t{1} << 33}) {
+    for (const ElementType type : kFloatTypes) {
+      for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+        const GroupedLayout format(type, bits, elements);
+        with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
+          const DeviceLayout<T, kBits> device(elements);
+          EXPECT_EQ(device.groups, format.groups);
+          EXPECT_EQ(device.codes_offset, format.codes_offset);
+          EXPECT_EQ(device.end_of_codes(), format.end_of_codes());
+          EXPECT_EQ(device.escape_limit(), format.escape_limit(bits));
+          EXPECT_EQ(device.kSlotBytes, format.slot_bytes);
+          EXPECT_EQ(device.kMetadataBytes, format.metadata_bytes_per_group);
+          EXPECT_EQ(device.kGroupBytes, format.source_bytes_per_group);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::compress::test
