@@ -11,7 +11,7 @@
 namespace pleat::compress {
 
 inline constexpr std::uint32_t kMagic = 0x3154'4C50;  // "PLT1"
-inline constexpr std::uint16_t kFormatVersion = 1;
+inline constexpr std::uint16_t kFormatVersion = 2;
 
 enum class PayloadKind : std::uint8_t {
   kRaw = 0,       // the bytes as they are

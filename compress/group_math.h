@@ -58,6 +58,7 @@ PLEAT_HD inline uint16_t bfloat_of(
 // The three source types. `Word` is both an element's storage and a metadata word.
 //   kStepStepping    a step is rounded up to a multiple of this in the bits of a float
 //   kTiny            groups of one sign closer to zero than this are not dithered
+//   kEvenFirst       vectors hold the even, then the odd ones of 16 (AVX-512: 32) elements
 struct Float32 {
   using Word = uint32_t;
   static constexpr unsigned kType = 0;
@@ -65,6 +66,7 @@ struct Float32 {
   static constexpr unsigned kStepShift = 0;
   static constexpr float kLargest = 3.40282346638528859811704183484516925e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;  // 2^-126
+  static constexpr bool kEvenFirst = false;
   PLEAT_HD static float to_float(Word word) { return float_of(word); }
   PLEAT_HD static Word from_float(float value) { return bits_of(value); }
 };
@@ -75,6 +77,7 @@ struct BFloat16 {
   static constexpr unsigned kStepShift = 16;
   static constexpr float kLargest = 3.38953138925153547590470800371487867e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;
+  static constexpr bool kEvenFirst = true;
   PLEAT_HD static float to_float(Word word) { return float_of(static_cast<uint32_t>(word) << 16); }
   PLEAT_HD static Word from_float(float value) { return bfloat_of(value); }
 };
@@ -85,6 +88,7 @@ struct Float16 {
   static constexpr unsigned kStepShift = 16;
   static constexpr float kLargest = 65504.0f;
   static constexpr float kTiny = 5.9604644775390625e-8f;  // 2^-24
+  static constexpr bool kEvenFirst = false;
   PLEAT_HD static float to_float(Word word) { return float_of_half(word); }
   PLEAT_HD static Word from_float(float value) { return half_of(value); }
 };
@@ -108,7 +112,7 @@ struct Metadata {
 struct Quantiser {
   float anchor;   // code 0; code 1 where code 0 is kept for zero
   float step;     // value of one code; negative when mirrored
-  float inverse;  // 1 / step
+  float inverse;  // 256 / step: codes are found in units of the noise
 };
 
 inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f;  // 2^-110
@@ -122,7 +126,7 @@ PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code
   if (step_bits < bits_of(kSmallestStep) || step_bits >= 0x7F80'0000u) return false;
   const bool mirrored = maximum <= 0.0f;
   const float step = float_of(step_bits);
-  const float inverse = 1.0f / step;
+  const float inverse = 256.0f / step;
   quantiser->anchor = (mirrored ? maximum : minimum) + 0.0f;  // -0 becomes +0
   quantiser->step = mirrored ? -step : step;
   quantiser->inverse = mirrored ? -inverse : inverse;
@@ -146,7 +150,7 @@ PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest
   uint32_t step_bits = (bits_of(range) + T::kStepRounding) & ~T::kStepRounding;
   if (step_bits < bits_of(kSmallestStep)) step_bits = bits_of(kSmallestStep);
   const float step = float_of(step_bits);
-  *quantiser = {smallest, step, 1.0f / step};
+  *quantiser = {smallest, step, 256.0f / step};
   metadata->first = T::from_float(smallest);
   metadata->second = static_cast<typename T::Word>((step_bits >> T::kStepShift) | 1u);
 }
@@ -195,6 +199,17 @@ PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* z
   *one = metadata.second & keep;
 }
 
+// The encoder's fused multiply-add leaves its sum in the mantissa's low 16 bits.
+inline constexpr float kMantissa = 8388608.0f;  // 2^23
+// Dithered levels are put together as base + code + (255 - noise) / 256, a power of two whose
+// mantissa takes code and noise, and lowered by this, exactly, to code + 1/2 - u.
+PLEAT_HD inline constexpr float level_base(unsigned bits) {
+  return bits == 8 ? 256.0f : 128.0f;
+}
+PLEAT_HD inline constexpr float level_offset(unsigned bits, bool keep_zero) {
+  return level_base(bits) + (keep_zero ? 1.0f : 0.0f) + 127.5f / 256.0f;
+}
+
 // How a regular group is restored.
 struct Dequantiser {
   float anchor;
@@ -203,9 +218,9 @@ struct Dequantiser {
   bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
 template <class T>
-PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata,
-                                       float codes) {  // codes = 2^bits
+PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
   using Word = typename T::Word;
+  const float codes = static_cast<float>(1u << bits);
   const float anchor = T::to_float(metadata.first);
   const float size = float_of(static_cast<uint32_t>(metadata.second & static_cast<Word>(~Word{1}))
                               << T::kStepShift);

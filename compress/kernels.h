@@ -12,7 +12,7 @@ namespace pleat::compress {
 struct alignas(64) BlockResult {
   double energy;
   double sum_squared_range;
-  uint64_t elements_at_minimum;
+  uint64_t elements_at_minimum;  // zeros of zero-kept groups
   uint32_t constant_groups;
   uint32_t two_valued_groups;
   uint32_t escaped_groups;

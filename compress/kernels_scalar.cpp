@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kGroup = 256;
 
 // The 256 noise bytes of one group: element e = i*64 + lane*8 + j takes byte (i&1)*8 + j of call
-// (i>>1)*8 + lane.
+// (i>>1)*8 + lane, whose words come in the order 1, 0, 3, 2.
 void philox_noise(uint64_t nonce, uint64_t group, uint8_t* noise) {
   for (uint32_t call = 0; call < 16; ++call) {
     uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
@@ -27,7 +27,7 @@ void philox_noise(uint64_t nonce, uint64_t group, uint8_t* noise) {
       k0 += kPhiloxW0;
       k1 += kPhiloxW1;
     }
-    const uint32_t words[4] = {c0, c1, c2, c3};
+    const uint32_t words[4] = {c1, c0, c3, c2};
     for (unsigned byte = 0; byte < 16; ++byte) {
       const unsigned i = 2 * (call >> 3) + (byte >> 3);
       noise[i * 64 + (call & 7) * 8 + (byte & 7)] =
@@ -70,12 +70,17 @@ Pattern find_pattern(const Word* words, size_t elements, Word* other) {
   return Pattern::kTwoValued;
 }
 
-// Lanes 0..31 sum every 32nd element, then fold in halves: the tree of the vector paths.
+// Lanes 0..31 sum every 32nd element, then fold in halves: the tree of the vector paths. Of each 16
+// bfloat16 the even ones come first.
+template <class T>
 float fold_energy(const float* values) {
   float lanes[32];
-  for (int l = 0; l < 32; ++l) lanes[l] = values[l] * values[l];
-  for (int r = 1; r < 8; ++r)
-    for (int l = 0; l < 32; ++l) lanes[l] = lanes[l] + values[32 * r + l] * values[32 * r + l];
+  for (int l = 0; l < 32; ++l) {
+    const int e = T::kEvenFirst ? (l & 16) + 2 * (l & 7) + ((l >> 3) & 1) : l;
+    float sum = values[e] * values[e];
+    for (int r = 1; r < 8; ++r) sum = __builtin_fmaf(values[32 * r + e], values[32 * r + e], sum);
+    lanes[l] = sum;
+  }
   for (int half = 16; half != 0; half /= 2)
     for (int l = 0; l < half; ++l) lanes[l] = lanes[l] + lanes[l + half];
   return lanes[0];
@@ -138,7 +143,7 @@ void encode_group(const EncodeGroups& job, size_t elements) {
       minimum = values[e] < minimum ? values[e] : minimum;
       maximum = values[e] > maximum ? values[e] : maximum;
     }
-    double energy = fold_energy(values);
+    double energy = fold_energy<T>(values);
     bool finite = true;
     if (!(energy >= double{kEnergyFloor} && energy <= double{kEnergyCeiling}))
       finite = energy_of<T>(words, elements, &energy);
@@ -161,27 +166,18 @@ void encode_group(const EncodeGroups& job, size_t elements) {
       uint8_t noise[kGroup];
       uint8_t codes[kGroup] = {};
       philox_noise(job.nonce, job.first_group, noise);
-      const float first_code = keep_zero ? 1.0f : 0.0f;
-      size_t at_minimum = 0;
+      const float base = keep_zero ? kMantissa + 256.0f : kMantissa;
       for (size_t e = 0; e < elements; ++e) {
-        at_minimum += values[e] == minimum ? 1 : 0;
-        if (keep_zero && values[e] == 0.0f) continue;
-        const float t = (values[e] - quantiser.anchor) * quantiser.inverse;
-        // 128 + u (256 + u for 8 bits): the sum's mantissa then holds floor(t + u) in plain sight.
-        unsigned code;
-        if (job.bits == 8) {
-          const float y = t + (float_of(0x4380'0040u | uint32_t{noise[e]} << 7) + first_code);
-          code = (bits_of(y) >> 15) & 0xFF;
-        } else {
-          const float y = t + (float_of(0x4300'0080u | uint32_t{noise[e]} << 8) + first_code);
-          code = (bits_of(y) >> 16) & 0xFF;
+        if (keep_zero && values[e] == 0.0f) {
+          ++result.elements_at_minimum;
+          continue;
         }
-        codes[e] = static_cast<uint8_t>(code < largest_code ? code : largest_code);
+        const float y = __builtin_fmaf(values[e] - quantiser.anchor, quantiser.inverse, base);
+        codes[e] = static_cast<uint8_t>(((bits_of(y) & 0xFFFFu) + noise[e]) >> 8);
       }
       pack_codes(codes, job.bits, job.codes);
       const double range = static_cast<double>(maximum) - static_cast<double>(minimum);
       result.sum_squared_range += static_cast<double>(elements) * (range * range);
-      result.elements_at_minimum += at_minimum;
       ++result.lossy_groups;
     }
   }
@@ -215,21 +211,20 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
       break;
   }
   if (job.bits == 0) return false;
-  const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << job.bits));
+  const Dequantiser group = read_group<T>(metadata, job.bits);
   const unsigned first_code = group.keep_zero ? 1 : 0;
   if (group.dither) {
     uint8_t noise[kGroup];
     philox_noise(job.nonce, job.first_group, noise);
-    const float step = group.step * (1.0f / 256.0f);
     for (size_t e = 0; e < elements; ++e) {
       const unsigned code = code_at(codes, job.bits, e);
       if (code < first_code) {
         words[e] = 0;
         continue;
       }
-      // 256 (q + 1/2 - u), exact
-      const unsigned level = (code - first_code) << 8 | (noise[e] ^ 0xFFu);
-      words[e] = T::from_float(group.anchor + step * (static_cast<float>(level) - 127.5f));
+      const unsigned sum = (code - first_code) << 8 | (noise[e] ^ 0xFFu);
+      const float level = (static_cast<float>(sum) - 127.5f) * (1.0f / 256.0f);  // exact
+      words[e] = T::from_float(__builtin_fmaf(group.step, level, group.anchor));
     }
   } else {
     for (size_t e = 0; e < elements; ++e) {
@@ -238,7 +233,7 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
         words[e] = 0;
         continue;
       }
-      float value = group.anchor + group.step * static_cast<float>(code - first_code);
+      float value = __builtin_fmaf(group.step, static_cast<float>(code - first_code), group.anchor);
       value = value < T::kLargest ? value : T::kLargest;
       value = value > -T::kLargest ? value : -T::kLargest;
       words[e] = T::from_float(value);

@@ -67,8 +67,8 @@ class Philox {
       I c1 = p1;
       I c2 = Simd::bit_xor(c_[v], p0_low);
       I c3 = d_[v];
-#pragma GCC unroll 4
-      for (unsigned r = 3; r < 7; ++r) {
+#pragma GCC unroll 3
+      for (unsigned r = 3; r < 6; ++r) {
         const I q0 = Simd::multiply(c0, m0);
         const I q1 = Simd::multiply(c2, m1);
         c0 = Simd::xor3(Simd::high_word(q1), c1, key0_[r]);
@@ -78,8 +78,10 @@ class Philox {
       }
       const size_t call = v * Simd::kCalls;
       uint8_t* const bytes = out + 128 * (call / 8) + 8 * (call % 8);
-      Simd::store_bytes(bytes, Simd::join(c0, c1));
-      Simd::store_bytes(bytes + 64, Simd::join(c2, c3));
+      // The last round's products are words 1 and 3 below what words 0 and 2 still lack.
+      Simd::store_bytes(bytes, Simd::xor_high(Simd::multiply(c2, m1), Simd::bit_xor(c1, key0_[6])));
+      Simd::store_bytes(bytes + 64,
+                        Simd::xor_high(Simd::multiply(c0, m0), Simd::bit_xor(c3, key1_[6])));
     }
   }
 
@@ -127,20 +129,25 @@ template <class T>
 Summary summarise(const typename T::Word* words) {
   constexpr size_t kVectors = 32 / Simd::kLanes;  // 32 lanes of partial sums
   F low[kVectors], high[kVectors], sums[kVectors];
+#pragma GCC unroll 2
+  for (size_t j = 0; j < kVectors; j += 2) Simd::load_pair(T{}, words + j * Simd::kLanes, low + j);
 #pragma GCC unroll 4
   for (size_t j = 0; j < kVectors; ++j) {
-    const F v = Simd::load(T{}, words + j * Simd::kLanes);
-    low[j] = high[j] = v;
-    sums[j] = Simd::mul(v, v);
+    high[j] = low[j];
+    sums[j] = Simd::mul(low[j], low[j]);
   }
 #pragma GCC unroll 7
   for (size_t r = 1; r < 8; ++r) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kVectors; ++j) {
-      const F v = Simd::load(T{}, words + 32 * r + j * Simd::kLanes);
-      low[j] = Simd::min(low[j], v);
-      high[j] = Simd::max(high[j], v);
-      sums[j] = Simd::add(sums[j], Simd::mul(v, v));
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kVectors; j += 2) {
+      F v[2];
+      Simd::load_pair(T{}, words + 32 * r + j * Simd::kLanes, v);
+#pragma GCC unroll 2
+      for (size_t i = 0; i < 2; ++i) {
+        low[j + i] = Simd::min(low[j + i], v[i]);
+        high[j + i] = Simd::max(high[j + i], v[i]);
+        sums[j + i] = Simd::fma(v[i], v[i], sums[j + i]);
+      }
     }
   }
   F least = low[0], most = high[0];
@@ -149,7 +156,7 @@ Summary summarise(const typename T::Word* words) {
     least = Simd::min(least, low[j]);
     most = Simd::max(most, high[j]);
   }
-  return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(sums)};
+  return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(T{}, sums)};
 }
 
 // The smallest element above zero of a group that has one, and none below.
@@ -218,30 +225,28 @@ Metadata<T> encode_two_valued(const typename T::Word* words, typename T::Word ot
 // ---- second pass ----
 
 template <class T, unsigned kBits, bool kKeepZero>
-size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, float minimum,
-                    const uint8_t* noise, uint8_t* slot) {
+size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, const uint8_t* noise,
+                    uint8_t* slot) {
   const F anchor = Simd::splat(quantiser.anchor);
   const F inverse = Simd::splat(quantiser.inverse);
-  const F least = Simd::splat(minimum);
-  const F zero = Simd::splat(0.0f), one = Simd::splat(1.0f);
-  const I largest = Simd::splat8((1u << kBits) - 1);
-  Simd::Count at_minimum = Simd::no_count();
+  const F base = Simd::splat(kKeepZero ? kMantissa + 256.0f : kMantissa);
+  const F zero = Simd::splat(0.0f);
+  Simd::Count zeros = Simd::no_count();
 #pragma GCC unroll 2
   for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
     F sums[4];
-    Simd::dither<kBits>(Simd::load_bytes(noise + e), sums);
+    Simd::load_pair(T{}, words + e, sums);
+    Simd::load_pair(T{}, words + e + 2 * Simd::kLanes, sums + 2);
 #pragma GCC unroll 4
     for (size_t j = 0; j < 4; ++j) {
-      const F v = Simd::load(T{}, words + e + j * Simd::kLanes);
-      at_minimum = Simd::count_equal(at_minimum, v, least);
-      const F t = Simd::mul(Simd::sub(v, anchor), inverse);
-      if constexpr (kKeepZero)  // all bits 0, and so the code, where the element is
-        sums[j] = Simd::choose_above(v, zero, Simd::add(t, Simd::add(sums[j], one)), zero);
-      else
-        sums[j] = Simd::add(t, sums[j]);
+      const F v = sums[j];
+      sums[j] = Simd::fma(Simd::sub(v, anchor), inverse, base);
+      if constexpr (kKeepZero) {  // all bits 0, and so the code, where the element is
+        zeros = Simd::count_equal(zeros, v, zero);
+        sums[j] = Simd::choose_above(v, zero, sums[j], zero);
+      }
     }
-    I codes = Simd::integer_parts<kBits>(sums);
-    if constexpr (kBits != 8) codes = Simd::min_bytes(codes, largest);
+    const I codes = Simd::codes(T{}, sums, Simd::load_bytes(noise + e));
     if constexpr (kBits == 3) {
       Simd::pack_chunk<2>(Simd::bit_and(codes, Simd::splat8(3)), slot + e / 4);
       Simd::pack_chunk<1>(Simd::shift_right2(codes), slot + 64 + e / 8);
@@ -249,7 +254,7 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, f
       Simd::pack_chunk<kBits>(codes, slot + e * kBits / 8);
     }
   }
-  return Simd::total(at_minimum);
+  return kKeepZero ? Simd::total(zeros) : 0;
 }
 
 template <class T, unsigned kBits>
@@ -337,9 +342,8 @@ void encode_whole_groups(const EncodeGroups& job) {
         philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
         const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>
                                                       : encode_codes<T, kBits, false>;
-        result.elements_at_minimum +=
-            encode(source + (base + g) * kGroup, quantisers[g], summaries[g].minimum, noise,
-                   job.codes + (base + g) * kSlot);
+        result.elements_at_minimum += encode(source + (base + g) * kGroup, quantisers[g], noise,
+                                             job.codes + (base + g) * kSlot);
       }
     }
     memcpy(static_cast<Metadata<T>*>(job.metadata) + base, metadata, count * sizeof metadata[0]);
@@ -430,21 +434,18 @@ template <class T, unsigned kBits, bool kStream, bool kKeepZero>
 void decode_dithered(const Dequantiser& group, const uint8_t* slot, const uint8_t* noise,
                      typename T::Word* target) {
   const F anchor = Simd::splat(group.anchor);
-  constexpr float kOne = 256.0f * Simd::kLevelScale<kBits>;
-  const F step = Simd::splat(group.step * (1.0f / kOne));
-  const F zero = Simd::splat(0.0f), one = Simd::splat(kOne), half = Simd::splat(-0.5f * kOne);
+  const F step = Simd::splat(group.step);
+  const F zero = Simd::splat(0.0f), half = Simd::splat(-0.5f);
+  const F offset = Simd::splat(level_offset(kBits, kKeepZero));
 #pragma GCC unroll 2
   for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
     F out[4];
     Simd::dithered_levels<kBits>(unpack_codes<kBits>(slot, e), Simd::load_bytes(noise + e), out);
 #pragma GCC unroll 4
     for (size_t j = 0; j < 4; ++j) {
-      if constexpr (kKeepZero) {  // one code down; what was code 0 is then below -1/2
-        const F level = Simd::sub(out[j], one);
-        out[j] = Simd::choose_above(level, half, Simd::add(anchor, Simd::mul(step, level)), zero);
-      } else {
-        out[j] = Simd::add(anchor, Simd::mul(step, out[j]));
-      }
+      const F level = Simd::sub(out[j], offset);
+      const F value = Simd::fma(step, level, anchor);
+      out[j] = kKeepZero ? Simd::choose_above(level, half, value, zero) : value;  // code 0: below
     }
     Simd::store_chunk<kStream>(T{}, target + e, out);
   }
@@ -463,7 +464,7 @@ void decode_plain(const Dequantiser& group, const uint8_t* slot, typename T::Wor
 #pragma GCC unroll 4
     for (size_t j = 0; j < 4; ++j) {
       const F level = kKeepZero ? Simd::sub(out[j], one) : out[j];
-      const F value = Simd::max(Simd::min(Simd::add(anchor, Simd::mul(step, level)), most), least);
+      const F value = Simd::max(Simd::min(Simd::fma(step, level, anchor), most), least);
       out[j] = kKeepZero ? Simd::choose_above(out[j], zero, value, zero) : value;
     }
     Simd::store_chunk<kStream>(T{}, target + e, out);
@@ -507,7 +508,7 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
         if constexpr (kBits == 0) {
           return false;
         } else {
-          const Dequantiser group = read_group<T>(metadata, static_cast<float>(1u << kBits));
+          const Dequantiser group = read_group<T>(metadata, kBits);
           if (group.dither) {
             philox.noise(static_cast<uint32_t>(job.first_group + g), noise);
             const auto decode = group.keep_zero ? decode_dithered<T, kBits, kStream, true>

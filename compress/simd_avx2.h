@@ -27,9 +27,22 @@ struct Simd {
   static F load(Float16, const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
   }
+  // Two vectors of consecutive elements; of bfloat16, the even and the odd ones.
+  template <class T>
+  static void load_pair(T, const typename T::Word* p, F* out) {
+    if constexpr (T::kEvenFirst) {
+      const I words = load_bytes(p);
+      out[0] = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+      out[1] = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32((int)0xFFFF0000)));
+    } else {
+      out[0] = load(T{}, p);
+      out[1] = load(T{}, p + kLanes);
+    }
+  }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }  // a b + c
   static F min(F a, F b) { return _mm256_min_ps(a, b); }
   static F max(F a, F b) { return _mm256_max_ps(a, b); }
   // a > b ? above : otherwise
@@ -48,7 +61,8 @@ struct Simd {
     return _mm_cvtss_f32(_mm_max_ss(r, _mm_movehdup_ps(r)));
   }
   // Folds 32 lanes in halves.
-  static float fold(const F* v) {
+  template <class T>
+  static float fold(T, const F* v) {
     const F w = _mm256_add_ps(_mm256_add_ps(v[0], v[2]), _mm256_add_ps(v[1], v[3]));
     __m128 r = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
     r = _mm_add_ps(r, _mm_movehl_ps(r, r));
@@ -77,12 +91,10 @@ struct Simd {
     else
       _mm256_storeu_si256((__m256i*)p, v);
   }
-  static I as_bytes(F v) { return _mm256_castps_si256(v); }
   static I splat8(uint8_t value) { return _mm256_set1_epi8((char)value); }
   static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
   static I bit_and(I a, I b) { return _mm256_and_si256(a, b); }
   static I bit_xor(I a, I b) { return _mm256_xor_si256(a, b); }
-  static I min_bytes(I a, I b) { return _mm256_min_epu8(a, b); }
   static I shift_left2(I v) { return _mm256_slli_epi16(v, 2); }
   static I shift_right2(I v) { return _mm256_srli_epi16(v, 2); }
   static bool any_set(I v) { return !_mm256_testz_si256(v, v); }
@@ -140,67 +152,54 @@ struct Simd {
     out[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(low, high));
     out[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(low, high));
   }
-  // base + u: 128 + u, or 256 + u for 8-bit codes.
-  template <unsigned kBits>
-  static void dither(I noise, F* out) {
-    const I half = _mm256_set1_epi8((char)0x80);
-    noise = transpose(noise);
-    I low = _mm256_unpacklo_epi8(half, noise);
-    I high = _mm256_unpackhi_epi8(half, noise);
-    const I exponent = _mm256_set1_epi16(kBits == 8 ? 0x4380 : 0x4300);
-    if constexpr (kBits == 8) {
-      low = _mm256_srli_epi16(low, 1);
-      high = _mm256_srli_epi16(high, 1);
-    }
-    unpack_words(low, exponent, out);
-    unpack_words(high, exponent, out + 2);
+  // The low halves of two vectors, alternating.
+  static I low_halves(F even, F odd) {
+    const I low = _mm256_castps_si256(even), high = _mm256_castps_si256(odd);
+    return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xAA);
   }
-  // The integer part of sums with that base, as bytes in element order.
-  template <unsigned kBits>
-  static I integer_parts(const F* sums) {
-    I parts[4];
-    for (int j = 0; j < 4; ++j) {
-      I v = _mm256_castps_si256(sums[j]);
-      if constexpr (kBits == 8) v = _mm256_slli_epi32(v, 1);
-      parts[j] = v;
+  // Codes as bytes in element order: (low half of the sum + noise) / 256.
+  template <class T>
+  static I codes(T, const F* sums, I noise) {
+    I first = low_halves(sums[0], sums[1]), second = low_halves(sums[2], sums[3]);
+    const I low_bytes = _mm256_set1_epi16(0x00FF);
+    if constexpr (T::kEvenFirst) {  // the halves are in element order already
+      noise = _mm256_permute4x64_epi64(noise, 0xD8);
+      const I zero = _mm256_setzero_si256();
+      first = _mm256_add_epi16(first, _mm256_unpacklo_epi8(noise, zero));
+      second = _mm256_add_epi16(second, _mm256_unpackhi_epi8(noise, zero));
+      const I packed =
+          _mm256_packus_epi16(_mm256_srli_epi16(first, 8), _mm256_srli_epi16(second, 8));
+      return _mm256_permute4x64_epi64(packed, 0xD8);
     }
-    const char z = (char)0x80;
-    const I all = _mm256_or_si256(
-        _mm256_or_si256(
-            _mm256_shuffle_epi8(parts[0], _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                              2, 6, 10, 14, z, z, z, z, z, z, z, z, z, z, z, z))),
-            _mm256_shuffle_epi8(parts[1], _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                              z, z, z, z, 2, 6, 10, 14, z, z, z, z, z, z, z, z)))),
-        _mm256_or_si256(
-            _mm256_shuffle_epi8(parts[2], _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                              z, z, z, z, z, z, z, z, 2, 6, 10, 14, z, z, z, z))),
-            _mm256_shuffle_epi8(parts[3], _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                              z, z, z, z, z, z, z, z, z, z, z, z, 2, 6, 10, 14)))));
-    return transpose_back(all);
+    // Noise in the order of the halves: one of the first, one of the second.
+    const I weave = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3, 11, 7, 15));
+    const I unweave = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15));
+    noise = _mm256_shuffle_epi8(transpose(noise), weave);
+    first = _mm256_add_epi16(first, _mm256_and_si256(noise, low_bytes));
+    second = _mm256_add_epi16(second, _mm256_srli_epi16(noise, 8));
+    const I all =
+        _mm256_or_si256(_mm256_srli_epi16(first, 8), _mm256_andnot_si256(low_bytes, second));
+    return transpose_back(_mm256_shuffle_epi8(all, unweave));
   }
-  // (256 q + 255 - noise - 127.5) * kLevelScale, exact.
-  template <unsigned kBits>
-  static constexpr float kLevelScale = kBits == 8 ? 1.0f : 64.0f;
+  // level_base + q + (255 - noise) / 256, exact.
   template <unsigned kBits>
   static void dithered_levels(I codes, I noise, F* out) {
     noise = transpose(_mm256_xor_si256(noise, _mm256_set1_epi8((char)0xFF)));
     codes = transpose(codes);
     if constexpr (kBits == 8) {
-      const I exponent = _mm256_set1_epi16(0x4B00);
+      const I exponent = _mm256_set1_epi16(0x4380 >> 7);
       unpack_words(_mm256_unpacklo_epi8(noise, codes), exponent, out);
       unpack_words(_mm256_unpackhi_epi8(noise, codes), exponent, out + 2);
       for (int j = 0; j < 4; ++j)
-        out[j] = _mm256_sub_ps(_mm256_sub_ps(out[j], _mm256_set1_ps(8388608.0f)),
-                               _mm256_set1_ps(127.5f));
+        out[j] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(out[j]), 7));
     } else {
-      const I half = _mm256_set1_epi8((char)0x80);
-      const I exponent = _mm256_set1_epi8(0x4A);
-      unpack_words(_mm256_unpacklo_epi8(half, noise), _mm256_unpacklo_epi8(codes, exponent), out);
-      unpack_words(_mm256_unpackhi_epi8(half, noise), _mm256_unpackhi_epi8(codes, exponent),
+      const I zero = _mm256_setzero_si256();
+      const I exponent = _mm256_set1_epi8(0x43);
+      unpack_words(_mm256_unpacklo_epi8(zero, noise), _mm256_unpacklo_epi8(codes, exponent), out);
+      unpack_words(_mm256_unpackhi_epi8(zero, noise), _mm256_unpackhi_epi8(codes, exponent),
                    out + 2);
-      // 2^21 + 64 (m + 1/2)
-      for (int j = 0; j < 4; ++j)
-        out[j] = _mm256_sub_ps(out[j], _mm256_set1_ps(2097152.0f + 8192.0f));
     }
   }
   static void levels(I codes, F* out) {
@@ -290,9 +289,8 @@ struct Simd {
   static I multiply(I a, I b) { return _mm256_mul_epu32(a, b); }
   static I high_word(I v) { return _mm256_srli_epi64(v, 32); }
   static I xor3(I a, I b, I c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
-  static I join(I low, I high) {
-    return _mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xAA);
-  }
+  // a with the low word of b xored into its high word, per 64-bit lane.
+  static I xor_high(I a, I b) { return _mm256_xor_si256(a, _mm256_slli_epi64(b, 32)); }
 
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

@@ -31,9 +31,22 @@ struct Simd {
   static F load(Float16, const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
   }
+  // Two vectors of consecutive elements; of bfloat16, the even and the odd ones.
+  template <class T>
+  static void load_pair(T, const typename T::Word* p, F* out) {
+    if constexpr (T::kEvenFirst) {
+      const I words = load_bytes(p);
+      out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+      out[1] = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32((int)0xFFFF0000)));
+    } else {
+      out[0] = load(T{}, p);
+      out[1] = load(T{}, p + kLanes);
+    }
+  }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
   // a > b ? above : otherwise
@@ -55,9 +68,16 @@ struct Simd {
     return _mm_cvtss_f32(_mm_max_ss(r, _mm_movehdup_ps(r)));
   }
   // Folds 32 lanes in halves.
-  static float fold(const F* v) {
-    const F sum = _mm512_add_ps(v[0], v[1]);
-    const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(sum), upper(sum));
+  template <class T>
+  static float fold(T, const F* v) {
+    __m256 w;
+    if constexpr (T::kEvenFirst) {  // the upper halves hold elements 16 to 31
+      w = _mm256_add_ps(_mm256_add_ps(_mm512_castps512_ps256(v[0]), upper(v[0])),
+                        _mm256_add_ps(_mm512_castps512_ps256(v[1]), upper(v[1])));
+    } else {
+      const F sum = _mm512_add_ps(v[0], v[1]);
+      w = _mm256_add_ps(_mm512_castps512_ps256(sum), upper(sum));
+    }
     __m128 r = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
     r = _mm_add_ps(r, _mm_movehl_ps(r, r));
     return _mm_cvtss_f32(_mm_add_ss(r, _mm_movehdup_ps(r)));
@@ -90,7 +110,6 @@ struct Simd {
   static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
   static I bit_and(I a, I b) { return _mm512_and_si512(a, b); }
   static I bit_xor(I a, I b) { return _mm512_xor_si512(a, b); }
-  static I min_bytes(I a, I b) { return _mm512_min_epu8(a, b); }
   static I shift_left2(I v) { return _mm512_slli_epi16(v, 2); }
   static I shift_right2(I v) { return _mm512_srli_epi16(v, 2); }
   static bool any_set(I v) { return _mm512_test_epi8_mask(v, v) != 0; }
@@ -127,62 +146,52 @@ struct Simd {
     out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(low, high));
     out[1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(low, high));
   }
-  // base + u: 128 + u, or 256 + u for 8-bit codes.
-  template <unsigned kBits>
-  static void dither(I noise, F* out) {
-    const I half = _mm512_set1_epi8((char)0x80);
-    noise = transpose(noise);
-    I low = _mm512_unpacklo_epi8(half, noise);
-    I high = _mm512_unpackhi_epi8(half, noise);
-    const I exponent = _mm512_set1_epi16(kBits == 8 ? 0x4380 : 0x4300);
-    if constexpr (kBits == 8) {
-      low = _mm512_srli_epi16(low, 1);
-      high = _mm512_srli_epi16(high, 1);
-    }
-    unpack_words(low, exponent, out);
-    unpack_words(high, exponent, out + 2);
+  // The low halves of two vectors, alternating.
+  static I low_halves(F even, F odd) {
+    const I low = _mm512_castps_si512(even), high = _mm512_castps_si512(odd);
+    return _mm512_mask_blend_epi16(0xAAAAAAAAu, low, _mm512_slli_epi32(high, 16));
   }
-  // The integer part of sums with that base, as bytes in element order.
-  template <unsigned kBits>
-  static I integer_parts(const F* sums) {
-    // Byte 2 of each element of a lane; the mask says where vector j's four go.
-    const I pick = _mm512_set1_epi32(0x0E0A0602);
-    I parts[4];
-    for (int j = 0; j < 4; ++j) {
-      I v = _mm512_castps_si512(sums[j]);
-      if constexpr (kBits == 8) v = _mm512_slli_epi32(v, 1);
-      parts[j] = v;
+  // Codes as bytes in element order: (low half of the sum + noise) / 256.
+  template <class T>
+  static I codes(T, const F* sums, I noise) {
+    I first = low_halves(sums[0], sums[1]), second = low_halves(sums[2], sums[3]);
+    const I low_bytes = _mm512_set1_epi16(0x00FF);
+    if constexpr (T::kEvenFirst) {  // the halves are in element order already
+      noise = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), noise);
+      const I zero = _mm512_setzero_si512();
+      first = _mm512_add_epi16(first, _mm512_unpacklo_epi8(noise, zero));
+      second = _mm512_add_epi16(second, _mm512_unpackhi_epi8(noise, zero));
+      const I packed =
+          _mm512_packus_epi16(_mm512_srli_epi16(first, 8), _mm512_srli_epi16(second, 8));
+      return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed);
     }
-    const I all = _mm512_or_si512(
-        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x000F000F000F000Full, parts[0], pick),
-                        _mm512_maskz_shuffle_epi8(0x00F000F000F000F0ull, parts[1], pick)),
-        _mm512_or_si512(_mm512_maskz_shuffle_epi8(0x0F000F000F000F00ull, parts[2], pick),
-                        _mm512_maskz_shuffle_epi8(0xF000F000F000F000ull, parts[3], pick)));
-    return transpose(all);
+    // Noise in the order of the halves: one of the first, one of the second.
+    const I weave = _mm512_set4_epi32(0x0F070B03, 0x0E060A02, 0x0D050901, 0x0C040800);
+    const I unweave = _mm512_set4_epi32(0x0F0B0703, 0x0D090501, 0x0E0A0602, 0x0C080400);
+    noise = _mm512_shuffle_epi8(transpose(noise), weave);
+    first = _mm512_add_epi16(first, _mm512_and_si512(noise, low_bytes));
+    second = _mm512_add_epi16(second, _mm512_srli_epi16(noise, 8));
+    const I all =
+        _mm512_or_si512(_mm512_srli_epi16(first, 8), _mm512_andnot_si512(low_bytes, second));
+    return transpose(_mm512_shuffle_epi8(all, unweave));
   }
-  // (256 q + 255 - noise - 127.5) * kLevelScale, exact.
-  template <unsigned kBits>
-  static constexpr float kLevelScale = kBits == 8 ? 1.0f : 64.0f;
+  // level_base + q + (255 - noise) / 256, exact.
   template <unsigned kBits>
   static void dithered_levels(I codes, I noise, F* out) {
     noise = transpose(_mm512_xor_si512(noise, _mm512_set1_epi8((char)0xFF)));
     codes = transpose(codes);
     if constexpr (kBits == 8) {
-      const I exponent = _mm512_set1_epi16(0x4B00);
+      const I exponent = _mm512_set1_epi16(0x4380 >> 7);
       unpack_words(_mm512_unpacklo_epi8(noise, codes), exponent, out);
       unpack_words(_mm512_unpackhi_epi8(noise, codes), exponent, out + 2);
       for (int j = 0; j < 4; ++j)
-        out[j] = _mm512_sub_ps(_mm512_sub_ps(out[j], _mm512_set1_ps(8388608.0f)),
-                               _mm512_set1_ps(127.5f));
+        out[j] = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(out[j]), 7));
     } else {
-      const I half = _mm512_set1_epi8((char)0x80);
-      const I exponent = _mm512_set1_epi8(0x4A);
-      unpack_words(_mm512_unpacklo_epi8(half, noise), _mm512_unpacklo_epi8(codes, exponent), out);
-      unpack_words(_mm512_unpackhi_epi8(half, noise), _mm512_unpackhi_epi8(codes, exponent),
+      const I zero = _mm512_setzero_si512();
+      const I exponent = _mm512_set1_epi8(0x43);
+      unpack_words(_mm512_unpacklo_epi8(zero, noise), _mm512_unpacklo_epi8(codes, exponent), out);
+      unpack_words(_mm512_unpackhi_epi8(zero, noise), _mm512_unpackhi_epi8(codes, exponent),
                    out + 2);
-      // 2^21 + 64 (m + 1/2)
-      for (int j = 0; j < 4; ++j)
-        out[j] = _mm512_sub_ps(out[j], _mm512_set1_ps(2097152.0f + 8192.0f));
     }
   }
   static void levels(I codes, F* out) {
@@ -269,9 +278,8 @@ struct Simd {
   static I multiply(I a, I b) { return _mm512_mul_epu32(a, b); }
   static I high_word(I v) { return _mm512_srli_epi64(v, 32); }
   static I xor3(I a, I b, I c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
-  static I join(I low, I high) {
-    return _mm512_mask_blend_epi32(0xAAAA, low, _mm512_slli_epi64(high, 32));
-  }
+  // a with the low word of b xored into its high word, per 64-bit lane.
+  static I xor_high(I a, I b) { return _mm512_xor_si512(a, _mm512_slli_epi64(b, 32)); }
 
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

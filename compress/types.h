@@ -89,7 +89,7 @@ struct SpanStatistics {
   std::uint64_t constant_groups = 0;
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;
-  std::uint64_t elements_at_minimum = 0;  // of lossy groups
+  std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep them: without error
   double sum_squared_range = 0;           // sum over lossy groups of elements * (max - min)^2
   double energy = 0;                      // sum of x^2 over finite groups
 

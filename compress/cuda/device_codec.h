@@ -19,10 +19,10 @@ struct DeviceTask {
   void* target = nullptr;        // encode: the payload, 64-byte aligned; decode: the elements
   std::size_t elements = 0;      // at least one
   ElementType type = ElementType::kFloat32;
-  std::uint8_t bits = 0;       // as CodecSpec has it
-  std::uint64_t nonce = 0;     // encode
-  Verdict* verdict = nullptr;  // device or device-visible host memory; its outcome is set to
-                               // kPending by the caller, before
+  std::uint8_t bits = 0;         // as CodecSpec has it
+  std::uint64_t nonce = 0;       // encode
+  Verdict* verdict = nullptr;    // device or device-visible host memory; its outcome is set to
+                                 // kPending by the caller, before
   Counters* counters = nullptr;  // device memory; zero. Tasks that may run at once have one each
 };
 

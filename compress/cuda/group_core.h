@@ -113,10 +113,6 @@ PLEAT_HD inline void store_lane(const Lane<T>& lane, typename T::Word* target, u
 
 // ---- codes ----
 
-// Eight codes, each in byte kByte of a word, as 2 x 4 bytes.
-PLEAT_HD inline uint32_t gather_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  return pick_bytes(pick_bytes(a, b, 0x0062), pick_bytes(c, d, 0x0062), 0x5410);
-}
 // Four fields of one or two bits, a byte each, moved together into the top byte: the partial
 // products do not meet.
 template <unsigned kWidth>
@@ -134,38 +130,37 @@ PLEAT_HD inline uint32_t spread(uint32_t fields) {
   return pairs * (1u | 1u << 6) & 0x0303'0303u;
 }
 
-// The codes of one run, each in byte 2 of a word, into the slot of their group.
-template <unsigned kBits>
-PLEAT_HD inline void store_codes(uint8_t* slot, unsigned element, const uint32_t* codes) {
-  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
-  if constexpr (kBits == 4) {
-    const uint32_t even = gather_bytes(codes[0], codes[2], codes[4], codes[6]);
-    const uint32_t odd = gather_bytes(codes[1], codes[3], codes[5], codes[7]);
-    *reinterpret_cast<Stored32*>(slot + at) = even + odd * 16;
-  } else {
-    const uint32_t low = gather_bytes(codes[0], codes[1], codes[2], codes[3]);
-    const uint32_t high = gather_bytes(codes[4], codes[5], codes[6], codes[7]);
-    if constexpr (kBits == 8) {
-      reinterpret_cast<Stored32*>(slot + at)[0] = low;
-      reinterpret_cast<Stored32*>(slot + at)[1] = high;
-    } else if constexpr (kBits == 1) {
-      slot[at] = static_cast<uint8_t>((squeeze<1>(low) & 0xF) | squeeze<1>(high) << 4);
-    } else {
-      *reinterpret_cast<Stored16*>(slot + at) = static_cast<uint16_t>(
-          squeeze<2>(low & 0x0303'0303u) | squeeze<2>(high & 0x0303'0303u) << 8);
-      if constexpr (kBits == 3)
-        slot[64 + element / 8] = static_cast<uint8_t>((squeeze<1>(low >> 2 & 0x0101'0101u) & 0xF) |
-                                                      squeeze<1>(high >> 2 & 0x0101'0101u) << 4);
-    }
-  }
-}
-
-// The codes of one run as bytes. first[0], first[1]: bytes of elements 0..3 and 4..7, but for four
-// bits those of even and of odd elements.
+// The eight codes of a run as bytes, four to a word: of elements 0..3 and 4..7, but for four bits
+// of the even and of the odd ones.
 struct RunCodes {
   uint32_t first;
   uint32_t second;
 };
+template <unsigned kBits>
+PLEAT_HD constexpr unsigned element_of(unsigned byte) {  // 0..3 of first, 4..7 of second
+  return kBits == 4 ? byte % 4 * 2 + byte / 4 : byte;
+}
+
+template <unsigned kBits>
+PLEAT_HD inline void store_codes(uint8_t* slot, unsigned element, const RunCodes& codes) {
+  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
+  if constexpr (kBits == 4) {
+    *reinterpret_cast<Stored32*>(slot + at) = codes.first + codes.second * 16;
+  } else if constexpr (kBits == 8) {
+    reinterpret_cast<Stored32*>(slot + at)[0] = codes.first;
+    reinterpret_cast<Stored32*>(slot + at)[1] = codes.second;
+  } else if constexpr (kBits == 1) {
+    slot[at] =
+        static_cast<uint8_t>((squeeze<1>(codes.first) & 0xF) | squeeze<1>(codes.second) << 4);
+  } else {
+    *reinterpret_cast<Stored16*>(slot + at) = static_cast<uint16_t>(
+        squeeze<2>(codes.first & 0x0303'0303u) | squeeze<2>(codes.second & 0x0303'0303u) << 8);
+    if constexpr (kBits == 3)
+      slot[64 + element / 8] =
+          static_cast<uint8_t>((squeeze<1>(codes.first >> 2 & 0x0101'0101u) & 0xF) |
+                               squeeze<1>(codes.second >> 2 & 0x0101'0101u) << 4);
+  }
+}
 template <unsigned kBits>
 PLEAT_HD inline RunCodes load_codes(const uint8_t* slot, unsigned element) {
   const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
@@ -188,11 +183,6 @@ PLEAT_HD inline RunCodes load_codes(const uint8_t* slot, unsigned element) {
     }
     return codes;
   }
-}
-// Where element j of a run is among them: byte of first (0..3) or of second (4..7).
-template <unsigned kBits>
-PLEAT_HD constexpr unsigned byte_of(unsigned j) {
-  return kBits == 4 ? j / 2 + 4 * (j % 2) : j;
 }
 
 // Every bit of the lane's part of the slot to 0.
@@ -235,37 +225,35 @@ PLEAT_HD inline void store_bitmap(Tile& tile, uint32_t one, unsigned elements, u
   });
 }
 
-// Sums whose mantissa holds the code in plain sight: 128 + code + (something below 1), for 8 bits
-// 256. The code needs no comparison with the largest one: see below.
-//   range / K is rounded to nearest and then up, so D >= range / K (1 - 2^-24); inverse, difference
-//   and sum each add an error of 2^-24 relative to K, where D is above 2^126 inverse adds 2^-21. t
-//   is at most K + K 2^-19, and t + u at most K + 255.5/256 + 2^-11 < K + 1.
+// Per element a difference and a fused multiply-add, whose sum has n, the element in units of the
+// noise, in its low 16 bits; then two elements at a time: n + noise, whose upper byte is the code.
 template <class T, unsigned kBits, bool kKeepZero, class L>
 PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, uint64_t nonce,
                                    uint64_t group, uint8_t* slot) {
+  constexpr float kBase = kKeepZero ? kMantissa + 256.0f : kMantissa;
   PLEAT_UNROLL
   for (unsigned half = 0; half < 2; ++half) {
     const NoiseWords noise = philox_call(nonce, group, half * 8 + lane.index);
     PLEAT_UNROLL
     for (unsigned part = 0; part < 2; ++part) {
       const unsigned run = half * 2 + part;
-      uint32_t codes[kRunLength];
+      uint32_t sums[4];
       PLEAT_UNROLL
-      for (unsigned j = 0; j < kRunLength; ++j) {
-        const float value = lane.value(run, j);
-        const uint32_t words = noise.word[part * 2 + j / 4];
-        uint32_t dither;
-        if constexpr (kBits == 8)
-          dither = pick_bytes(words, 0x8700'0080u, 0x7504 | (j % 4) << 4) >> 1;
-        else
-          dither = pick_bytes(words, 0x4300'0080u, 0x7504 | (j % 4) << 4);
-        float start = float_of(dither);
-        if constexpr (kKeepZero) start += 1.0f;
-        float sum = (value - quantiser.anchor) * quantiser.inverse + start;
-        if constexpr (kKeepZero) sum = value == 0.0f ? float_of(0x4300'0000u) : sum;
-        codes[j] = kBits == 8 ? bits_of(sum) << 1 : bits_of(sum);
+      for (unsigned pair = 0; pair < 4; ++pair) {
+        uint32_t bits[2];
+        PLEAT_UNROLL
+        for (unsigned which = 0; which < 2; ++which) {
+          const float value = lane.value(run, element_of<kBits>(2 * pair + which));
+          bits[which] = bits_of(fused(value - quantiser.anchor, quantiser.inverse, kBase));
+          if constexpr (kKeepZero) bits[which] = value == 0.0f ? 0 : bits[which];
+        }
+        const unsigned j = element_of<kBits>(2 * pair), k = element_of<kBits>(2 * pair + 1);
+        sums[pair] = pick_bytes(bits[0], bits[1], 0x5410) +
+                     pick_bytes(noise.word[part * 2 + j / 4], 0, 0x4040 | (k % 4) << 8 | j % 4);
       }
-      store_codes<kBits>(slot, lane.element(run), codes);
+      store_codes<kBits>(
+          slot, lane.element(run),
+          {pick_bytes(sums[0], sums[1], 0x7531), pick_bytes(sums[2], sums[3], 0x7531)});
     }
   }
 }
@@ -411,38 +399,58 @@ struct EscapeTable {
   uint64_t count;
 };
 
-template <class T, unsigned kBits, bool kKeepZero, class L>
+// Code `at` (0..7, bytes of first and second) and a noise byte's complement as the level
+// base + code + (255 - noise) / 256. Words of one run share what `frames` prepares.
+template <unsigned kBits>
+struct LevelBits {
+  uint32_t frames[4];  // two codes each, and the float's upper byte
+
+  PLEAT_HD explicit LevelBits(const RunCodes& codes) {
+    PLEAT_UNROLL
+    for (unsigned f = 0; f < 4; ++f)
+      frames[f] = kBits == 8 ? (f < 2 ? codes.first : codes.second)
+                             : pick_bytes(f < 2 ? codes.first : codes.second, 0x0000'0043u,
+                                          f % 2 == 0 ? 0x5410 : 0x5432);
+  }
+  PLEAT_HD uint32_t bits(unsigned at, uint32_t noise, unsigned noise_byte) const {
+    if constexpr (kBits == 8)
+      return (pick_bytes(noise, frames[at / 2], (4 + at % 4) << 4 | noise_byte) & 0xFFFFu) << 7 |
+             0x4380'0000u;
+    return pick_bytes(noise, frames[at / 2], 0x6007 | (4 + at % 2) << 8 | noise_byte << 4);
+  }
+};
+
+template <class T, unsigned kBits, bool kDither, bool kKeepZero, class L>
 PLEAT_HD inline void restore_lane(L& lane, const Dequantiser& how, uint64_t nonce, uint64_t group,
                                   const uint8_t* slot) {
   constexpr unsigned kStep = Lane<T>::kRegistersPerRun;
-  constexpr float kFirst = kKeepZero ? 1.0f : 0.0f;
-  const float step = how.step * (1.0f / 256.0f);
   PLEAT_UNROLL
   for (unsigned half = 0; half < 2; ++half) {
     NoiseWords noise{};
-    if (how.dither) noise = philox_call(nonce, group, half * 8 + lane.index);
+    if constexpr (kDither) noise = philox_call(nonce, group, half * 8 + lane.index);
     PLEAT_UNROLL
     for (unsigned part = 0; part < 2; ++part) {
       const unsigned run = half * 2 + part;
       const RunCodes codes = load_codes<kBits>(slot, lane.element(run));
+      const LevelBits<kBits> levels(codes);
       float values[kRunLength];
       PLEAT_UNROLL
-      for (unsigned j = 0; j < kRunLength; ++j) {
-        constexpr unsigned kNone = 0x4B00'0000u;  // 2^23
-        const unsigned at = byte_of<kBits>(j);
-        const uint32_t code = (at < 4 ? codes.first : codes.second) >> (8 * (at % 4)) & 0xFF;
-        if (how.dither) {
-          const uint32_t byte = noise.word[part * 2 + j / 4] >> (8 * (j % 4)) & 0xFF;
-          const float level =
-              float_of(kNone | code << 8 | (byte ^ 0xFF)) - (8388608.0f + kFirst * 256.0f);
-          values[j] = how.anchor + step * (level - 127.5f);
+      for (unsigned at = 0; at < kRunLength; ++at) {
+        const unsigned j = element_of<kBits>(at);
+        const uint32_t code = pick_bytes(at < 4 ? codes.first : codes.second, 0, 0x4440 | at % 4);
+        float value;
+        if constexpr (kDither) {
+          const uint32_t bits = levels.bits(at, ~noise.word[part * 2 + j / 4], j % 4);
+          value = fused(how.step, float_of(bits) - level_offset(kBits, kKeepZero), how.anchor);
         } else {
-          const float level = float_of(kNone | code) - (8388608.0f + kFirst);
-          const float value = how.anchor + how.step * level;
-          const float below = value < T::kLargest ? value : T::kLargest;
-          values[j] = below > -T::kLargest ? below : -T::kLargest;
+          const float level =
+              float_of(0x4B00'0000u | code) - (kMantissa + (kKeepZero ? 1.0f : 0.0f));
+          value = fused(how.step, level, how.anchor);
+          value = value < T::kLargest ? value : T::kLargest;
+          value = value > -T::kLargest ? value : -T::kLargest;
         }
-        if constexpr (kKeepZero) values[j] = code == 0 ? 0.0f : values[j];
+        if constexpr (kKeepZero) value = code == 0 ? 0.0f : value;
+        values[j] = value;
       }
       PLEAT_UNROLL
       for (unsigned r = 0; r < kStep; ++r)
@@ -464,12 +472,16 @@ PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const
     if constexpr (kBits == 0) {
       return false;
     } else {
-      const Dequantiser how = read_group<T>(metadata, static_cast<float>(1u << kBits));
+      const Dequantiser how = read_group<T>(metadata, kBits);
       tile.each([&](auto& lane) {
-        if (how.keep_zero)
-          restore_lane<T, kBits, true>(lane, how, nonce, group, slot);
+        if (how.dither && how.keep_zero)
+          restore_lane<T, kBits, true, true>(lane, how, nonce, group, slot);
+        else if (how.dither)
+          restore_lane<T, kBits, true, false>(lane, how, nonce, group, slot);
+        else if (how.keep_zero)
+          restore_lane<T, kBits, false, true>(lane, how, nonce, group, slot);
         else
-          restore_lane<T, kBits, false>(lane, how, nonce, group, slot);
+          restore_lane<T, kBits, false, false>(lane, how, nonce, group, slot);
         store_lane<T>(lane, target, elements, aligned);
       });
       return true;

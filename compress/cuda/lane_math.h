@@ -182,7 +182,7 @@ struct Packed<Float16> : PackedPair<Float16> {
   }
 };
 
-// One call of Philox4x32-7: the 16 noise bytes of counter (call, group).
+// One call of Philox4x32-7: the 16 noise bytes of counter (call, group), in the payload's order.
 struct NoiseWords {
   uint32_t word[4];
 };
@@ -203,7 +203,7 @@ PLEAT_HD inline NoiseWords philox_call(uint64_t nonce, uint64_t group, uint32_t 
     k0 += kPhiloxW0;
     k1 += kPhiloxW1;
   }
-  return {{c0, c1, c2, c3}};
+  return {{c1, c0, c3, c2}};
 }
 
 // Sixteen bytes to and from aligned memory.

@@ -75,7 +75,8 @@ TEST(Format, PayloadFollowsTheDocument) {
         philox4x32(counter, key, 7, words4);
         for (unsigned byte = 0; byte < 16; ++byte) {
           const std::size_t i = 2 * (call / 8) + byte / 8, e = i * 64 + call % 8 * 8 + byte % 8;
-          const double k = (words4[byte / 4] >> (8 * (byte % 4))) & 255, u = (k + 0.5) / 256;
+          // words in the order 1, 0, 3, 2
+          const double k = (words4[(byte / 4) ^ 1] >> (8 * (byte % 4))) & 255, u = (k + 0.5) / 256;
           const double t = (double(x[g * 256 + e]) - low) / step;
           const unsigned char* slot = out.payload.data() + codes_at + g * 32 * bits;
           unsigned code;
