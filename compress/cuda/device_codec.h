@@ -19,22 +19,23 @@ struct DeviceTask {
   void* target = nullptr;        // encode: the payload, 64-byte aligned; decode: the elements
   std::size_t elements = 0;      // at least one
   ElementType type = ElementType::kFloat32;
-  std::uint8_t bits = 0;         // as CodecSpec has it
-  std::uint64_t nonce = 0;       // encode
+  std::uint8_t bits = 0;    // as CodecSpec has it
+  std::uint64_t nonce = 0;  // encode
+  // Encode, integers: they are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
+  // 8, 16 or 32. If one does not, the outcome is kKeepRaw.
+  std::int64_t minimum = 0;
+  unsigned width = 0;
   Verdict* verdict = nullptr;    // device or device-visible host memory; its outcome is set to
                                  // kPending by the caller, before
   Counters* counters = nullptr;  // device memory; zero. Tasks that may run at once have one each
 };
 
-// Whether the device has kernels for this, and the grouped form is smaller than the source.
-[[nodiscard]] bool device_can_encode(ElementType type, unsigned bits,
-                                     std::size_t elements) noexcept;
+// Whether the device has a kernel for this task, and its form is smaller than the source.
+[[nodiscard]] bool device_can_encode(const DeviceTask& task) noexcept;
 // What a task's target must hold: the payload with the most escaped groups there can be. Without
 // escapes it has device_payload_bytes(), which is what a caller may cut it down to at once.
-[[nodiscard]] std::size_t device_payload_bound(ElementType type, unsigned bits,
-                                               std::size_t elements) noexcept;
-[[nodiscard]] std::size_t device_payload_bytes(ElementType type, unsigned bits,
-                                               std::size_t elements) noexcept;
+[[nodiscard]] std::size_t device_payload_bound(const DeviceTask& task) noexcept;
+[[nodiscard]] std::size_t device_payload_bytes(const DeviceTask& task) noexcept;
 
 // The device code built into this library; empty if it was built without nvcc.
 [[nodiscard]] DeviceImage device_image() noexcept;

@@ -64,6 +64,7 @@ struct Batch {
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
 
 inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers for at least so many
 inline constexpr unsigned kGroupsPerTile = kThreads / 8;  // eight lanes per group
 inline constexpr unsigned kElementsPerTile = kGroupsPerTile * 256;
 

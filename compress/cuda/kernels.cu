@@ -4,6 +4,7 @@
 // span_core.h.
 #include "compress/cuda/group_core.h"
 #include "compress/cuda/jobs.h"
+#include "compress/cuda/packing_core.h"
 #include "compress/cuda/span_core.h"
 
 namespace pleat::compress {
@@ -34,8 +35,8 @@ class ThreadTile {
 #pragma unroll
     for (unsigned step = 1; step < kTileLanes; step *= 2)
       least = Packed<T>::lesser_of(least, __shfl_xor_sync(kWarp, least, step));
-    return compress::lesser(Packed<T>::value(least, 0),
-                            Packed<T>::value(least, Packed<T>::kPerRegister - 1));
+    if constexpr (Packed<T>::kPerRegister == 1) return float_of(least);
+    return compress::lesser(Packed<T>::value(least, 0), Packed<T>::value(least, 1));
   }
   template <class U, class F>
   __device__ float greater(F f) {
@@ -43,8 +44,8 @@ class ThreadTile {
 #pragma unroll
     for (unsigned step = 1; step < kTileLanes; step *= 2)
       most = Packed<T>::greater_of(most, __shfl_xor_sync(kWarp, most, step));
-    return compress::greater(Packed<T>::value(most, 0),
-                             Packed<T>::value(most, Packed<T>::kPerRegister - 1));
+    if constexpr (Packed<T>::kPerRegister == 1) return float_of(most);
+    return compress::greater(Packed<T>::value(most, 0), Packed<T>::value(most, 1));
   }
   template <class F>
   __device__ bool any(F f) {
@@ -124,18 +125,13 @@ class ThreadBlock {
   }
 };
 
-// Where a block stands in its launch.
-struct Place {
-  unsigned job;
-  uint64_t tile;  // of the job
-};
-__device__ Place find_job(const Batch& batch, unsigned tile, unsigned from) {
+// The job that a tile of the launch belongs to; `from`: one not after it.
+__device__ unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
   while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
-  return {from, tile - batch.job[from].first_tile};
+  return from;
 }
-__device__ bool ends_job(const Batch& batch, unsigned job, unsigned next_tile) {
-  return next_tile >= batch.tiles ||
-         (job + 1 < batch.jobs && next_tile >= batch.job[job + 1].first_tile);
+__device__ unsigned end_of_job(const Batch& batch, unsigned job) {
+  return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
 }
 
 // What a block has found in its tiles of one job, handed to the job's counters; true in the block
@@ -152,86 +148,184 @@ __device__ bool hand_in(const Job& job, unsigned tiles) {
   return last;
 }
 
+// Both directions: a block strides over the launch's tiles. What does not change within a job is
+// read once per job, so that the turns of the loop have little but their elements to deal with.
 template <class T, unsigned kBits>
 __device__ void encode(const Batch& batch) {
   using Word = typename T::Word;
-  Place place{0, 0};
-  unsigned tiles = 0;
-  bool lossy = false;
-  for (unsigned tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x) {
-    place = find_job(batch, tile, place.job);
-    const Job& job = batch.job[place.job];
+  const unsigned tile_group = threadIdx.x / kTileLanes;
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
     const DeviceLayout<T, kBits> layout(job.elements);
-    uint8_t* const payload = static_cast<uint8_t*>(job.target);
-    // Lanes beyond the last group do it once more, writing the same bytes: warps stay whole.
-    const uint64_t own = place.tile * kGroupsPerTile + threadIdx.x / kTileLanes;
-    const uint64_t group = own < layout.groups ? own : layout.groups - 1;
-    const uint64_t left = job.elements - group * kGroupSize;
-    ThreadTile<T> lanes;
-    const GroupKind kind =
-        encode_group<T, kBits>(lanes, static_cast<const Word*>(job.source) + group * kGroupSize,
-                               left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                               reinterpret_cast<uintptr_t>(job.source) % 16 == 0, group, job.nonce,
-                               reinterpret_cast<Metadata<T>*>(payload + 64) + group,
-                               payload + layout.codes_offset + group * layout.kSlotBytes);
-    lossy |= kind == GroupKind::kRegular;
-    if (kind == GroupKind::kEscaped && own < layout.groups && threadIdx.x % kTileLanes == 0)
-      atomicAdd(&job.counters->escapes, 1u);
-    ++tiles;
-    if (!ends_job(batch, place.job, tile + gridDim.x)) continue;
-    if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
-    if (hand_in(job, tiles)) {
-      const uint64_t escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
-      const bool any_lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy) != 0;
-      ThreadBlock block;
-      finish_span<T, kBits>(block, job, escapes, any_lossy);
-      if (threadIdx.x == 0) *job.counters = Counters{};
+    const unsigned end = end_of_job(batch, number);
+    const Word* const source = static_cast<const Word*>(job.source);
+    const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
+    auto* const metadata = reinterpret_cast<Metadata<T>*>(static_cast<uint8_t*>(job.target) + 64);
+    uint8_t* const codes = static_cast<uint8_t*>(job.target) + layout.codes_offset;
+    const uint64_t nonce = job.nonce;
+    unsigned tiles = 0;
+    bool lossy = false;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
+      unsigned elements = kGroupSize;
+      bool own = true;
+      if (tile + 1 == end) {
+        // Lanes beyond the last group do it once more, writing the same bytes: warps stay whole.
+        own = group < layout.groups;
+        if (!own) group = layout.groups - 1;
+        const uint64_t left = job.elements - group * kGroupSize;
+        if (left < kGroupSize) elements = static_cast<unsigned>(left);
+      }
+      ThreadTile<T> lanes;
+      const GroupKind kind =
+          encode_group<T, kBits>(lanes, source + group * kGroupSize, elements, aligned, group,
+                                 nonce, metadata + group, codes + group * layout.kSlotBytes);
+      lossy |= kind == GroupKind::kRegular;
+      if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
+        atomicAdd(&job.counters->escapes, 1u);
     }
-    tiles = 0;
-    lossy = false;
+    if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
+    if (!hand_in(job, tiles)) continue;
+    const uint64_t escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
+    const bool any_lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy) != 0;
+    __syncthreads();
+    ThreadBlock block;
+    finish_span<T, kBits>(block, job, escapes, any_lossy);
+    if (threadIdx.x == 0) *job.counters = Counters{};
   }
 }
 
 template <class T, unsigned kBits>
 __device__ void decode(const Batch& batch) {
   using Word = typename T::Word;
-  Place place{0, 0};
-  unsigned tiles = 0;
-  bool damaged = false;
-  for (unsigned tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x) {
-    place = find_job(batch, tile, place.job);
-    const Job& job = batch.job[place.job];
+  const unsigned tile_group = threadIdx.x / kTileLanes;
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
     const DeviceLayout<T, kBits> layout(job.elements);
+    const unsigned end = end_of_job(batch, number);
     const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
-    const Header& header = *reinterpret_cast<const Header*>(payload);
-    if (payload_fits<T, kBits>(header, job.elements)) {
-      const uint64_t group = place.tile * kGroupsPerTile + threadIdx.x / kTileLanes;
-      if (group < layout.groups) {
+    const auto* const metadata = reinterpret_cast<const Metadata<T>*>(payload + 64);
+    const uint8_t* const codes = payload + layout.codes_offset;
+    Word* const target = static_cast<Word*>(job.target);
+    const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0;
+    Header header;
+    for (unsigned part = 0; part < 4; ++part)
+      load16(payload + 16 * part, reinterpret_cast<uint32_t*>(&header) + 4 * part);
+    const uint64_t nonce = header.nonce;
+    const EscapeTable escapes{payload + layout.end_of_codes(), header.escapes};
+    bool damaged = !payload_fits<T, kBits>(header, job.elements);
+    const bool readable = !damaged;
+    unsigned tiles = 0;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      const uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
+      unsigned elements = kGroupSize;
+      if (tile + 1 == end) {
+        if (group >= layout.groups) continue;
         const uint64_t left = job.elements - group * kGroupSize;
-        ThreadTile<T> lanes;
-        damaged |= !decode_group<T, kBits>(
-            lanes, reinterpret_cast<const Metadata<T>*>(payload + 64)[group],
-            payload + layout.codes_offset + group * layout.kSlotBytes,
-            EscapeTable{payload + layout.end_of_codes(), header.escapes}, group, header.nonce,
-            static_cast<Word*>(job.target) + group * kGroupSize,
-            left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-            reinterpret_cast<uintptr_t>(job.target) % 16 == 0);
+        if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
-    } else {
-      damaged = true;
+      if (!readable) continue;
+      ThreadTile<T> lanes;
+      damaged |= !decode_group<T, kBits>(lanes, metadata[group], codes + group * layout.kSlotBytes,
+                                         escapes, group, nonce, target + group * kGroupSize,
+                                         elements, aligned);
     }
-    ++tiles;
-    if (!ends_job(batch, place.job, tile + gridDim.x)) continue;
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
-    if (hand_in(job, tiles)) {
-      const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
-      ThreadBlock block;
-      block.publish(job.verdict, any ? Outcome::kCorrupt : Outcome::kDone);
-      if (threadIdx.x == 0) *job.counters = Counters{};
-    }
-    tiles = 0;
-    damaged = false;
+    if (!hand_in(job, tiles)) continue;
+    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
+    __syncthreads();
+    ThreadBlock block;
+    block.publish(job.verdict, any ? Outcome::kCorrupt : Outcome::kDone);
+    if (threadIdx.x == 0) *job.counters = Counters{};
   }
+}
+
+// Booleans and integers: every thread takes its runs of a tile. `pack(job, run)` is false where the
+// form does not hold an element.
+template <unsigned kRun, class Pack>
+__device__ void pack_spans(const Batch& batch, PayloadKind kind, uint8_t type, Pack pack) {
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const unsigned end = end_of_job(batch, number);
+    unsigned tiles = 0;
+    bool missed = false;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
+#pragma unroll
+      for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
+        const uint64_t run = first + k + threadIdx.x;
+        if (run * kRun < job.elements) missed |= !pack(job, run);
+      }
+    }
+    if (__syncthreads_or(missed) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    if (!hand_in(job, tiles)) continue;
+    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
+    __syncthreads();
+    ThreadBlock block;
+    finish_packed(block, job, kind, type, any);
+    if (threadIdx.x == 0) *job.counters = Counters{};
+  }
+}
+template <unsigned kRun, class Unpack>
+__device__ void unpack_spans(const Batch& batch, PayloadKind kind, uint8_t type, Unpack unpack) {
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const unsigned end = end_of_job(batch, number);
+    Header header;
+    for (unsigned part = 0; part < 4; ++part)
+      load16(static_cast<const uint8_t*>(job.source) + 16 * part,
+             reinterpret_cast<uint32_t*>(&header) + 4 * part);
+    bool damaged = !packed_payload_fits(header, job.elements, kind, type);
+    unsigned tiles = 0;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      if (damaged) continue;
+      const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
+      for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
+        const uint64_t run = first + k + threadIdx.x;
+        if (run * kRun < job.elements) damaged |= !unpack(job, header, run);
+      }
+    }
+    if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    if (!hand_in(job, tiles)) continue;
+    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
+    __syncthreads();
+    ThreadBlock block;
+    block.publish(job.verdict, any ? Outcome::kCorrupt : Outcome::kDone);
+    if (threadIdx.x == 0) *job.counters = Counters{};
+  }
+}
+
+template <class Integer>
+__device__ void encode_integers(const Batch& batch, uint8_t type) {
+  pack_spans<kIntegerRun>(batch, PayloadKind::kInteger, type, [](const Job& job, uint64_t run) {
+    bool held = false;
+    return with_width(job.width,
+                      [&]<unsigned kWidth>() {
+                        held = pack_integer_run<Integer, kWidth>(
+                            static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
+                            static_cast<uint8_t*>(job.target) + 64);
+                      }) &&
+           held;
+  });
+}
+template <class Integer>
+__device__ void decode_integers(const Batch& batch, uint8_t type) {
+  unpack_spans<kIntegerRun>(
+      batch, PayloadKind::kInteger, type, [](const Job& job, const Header& header, uint64_t run) {
+        return with_width(header.width, [&]<unsigned kWidth>() {
+          unpack_integer_run<Integer, kWidth>(static_cast<const uint8_t*>(job.source) + 64,
+                                              job.elements, run, static_cast<int64_t>(header.value),
+                                              static_cast<Integer*>(job.target));
+        });
+      });
 }
 
 }  // namespace
@@ -239,11 +333,13 @@ __device__ void decode(const Batch& batch) {
 
 // Names as device_codec.cpp expects them.
 #define PLEAT_KERNELS(type, name, bits)                                                          \
-  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads)                  \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
+                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
       pleat_encode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
     pleat::compress::encode<pleat::compress::type, bits>(batch);                                 \
   }                                                                                              \
-  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads)                  \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
+                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
       pleat_decode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
     pleat::compress::decode<pleat::compress::type, bits>(batch);                                 \
   }
@@ -257,3 +353,36 @@ __device__ void decode(const Batch& batch) {
 PLEAT_WIDTHS(Float32, float32)
 PLEAT_WIDTHS(BFloat16, bfloat16)
 PLEAT_WIDTHS(Float16, float16)
+
+#define PLEAT_KERNEL(name)                                                      \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
+      name(const __grid_constant__ pleat::compress::cuda::Batch batch)
+
+PLEAT_KERNEL(pleat_encode_bool) {
+  using namespace pleat::compress;
+  pack_spans<kBooleanRun>(batch, PayloadKind::kBoolean, 3, [](const cuda::Job& job, uint64_t run) {
+    return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
+                            static_cast<uint8_t*>(job.target) + 64);
+  });
+}
+PLEAT_KERNEL(pleat_decode_bool) {
+  using namespace pleat::compress;
+  unpack_spans<kBooleanRun>(
+      batch, PayloadKind::kBoolean, 3, [](const cuda::Job& job, const Header&, uint64_t run) {
+        unpack_boolean_run(static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
+                           static_cast<uint8_t*>(job.target));
+        return true;
+      });
+}
+PLEAT_KERNEL(pleat_encode_int64) {
+  pleat::compress::encode_integers<int64_t>(batch, 4);
+}
+PLEAT_KERNEL(pleat_decode_int64) {
+  pleat::compress::decode_integers<int64_t>(batch, 4);
+}
+PLEAT_KERNEL(pleat_encode_int32) {
+  pleat::compress::encode_integers<int32_t>(batch, 5);
+}
+PLEAT_KERNEL(pleat_decode_int32) {
+  pleat::compress::decode_integers<int32_t>(batch, 5);
+}

@@ -120,13 +120,20 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
 template <class T, unsigned kBits>
 PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
   const DeviceLayout<T, kBits> layout(elements);
-  return header.magic == kMagic && header.version == kFormatVersion && header.reserved == 0 &&
-         header.reserved_tail == 0 && header.kind == static_cast<uint8_t>(PayloadKind::kGrouped) &&
-         header.type == T::kType && header.bits == kBits && (header.flags & ~kFlagLossy) == 0 &&
-         header.elements == elements && header.code_bytes == layout.code_bytes() &&
-         header.escapes <= layout.groups &&
-         header.payload_bytes ==
-             layout.end_of_codes() + uint64_t{header.escapes} * layout.kGroupBytes;
+  // No short cuts: a device evaluates all of it at once, one after the other would be slower.
+  unsigned wrong = header.magic ^ kMagic;
+  wrong |= header.version ^ unsigned { kFormatVersion };
+  wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kGrouped);
+  wrong |= header.type ^ T::kType;
+  wrong |= header.bits ^ kBits;
+  wrong |= header.flags & ~unsigned{kFlagLossy};
+  wrong |= header.reserved;
+  uint64_t wrong_sizes = header.reserved_tail;
+  wrong_sizes |= header.elements ^ elements;
+  wrong_sizes |= header.code_bytes ^ layout.code_bytes();
+  wrong_sizes |= header.payload_bytes ^
+                 (layout.end_of_codes() + uint64_t{header.escapes} * layout.kGroupBytes);
+  return (wrong | (wrong_sizes != 0 ? 1u : 0u) | (header.escapes > layout.groups ? 1u : 0u)) == 0;
 }
 
 }  // namespace

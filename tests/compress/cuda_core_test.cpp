@@ -229,6 +229,94 @@ TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
   EXPECT_GT(refused, 500u);  // nearly all of a header's bits are checked
 }
 
+struct PackedSpan {
+  cuda::Verdict packed, unpacked;
+  std::vector<unsigned char> payload;
+  Bytes restored;
+};
+PackedSpan pack(ElementType type, const Bytes& source, std::int64_t minimum, unsigned width,
+                std::size_t shift = 0) {
+  const std::size_t elements = source.size() / element_size(type);
+  Bytes payload(64 + packed_size(elements, type == ElementType::kBool ? 1 : width));
+  PackedSpan result{{}, {}, {}, Bytes(source.size(), shift)};
+  cuda::Job job{};
+  job.source = source.data();
+  job.target = payload.data();
+  job.verdict = &result.packed;
+  job.elements = elements;
+  job.nonce = kNonce;
+  job.minimum = minimum;
+  job.width = width;
+  emulate_pack(job, static_cast<unsigned>(type));
+  EXPECT_TRUE(payload.guard_intact());
+  result.payload.assign(payload.data(), payload.data() + result.packed.payload_bytes);
+  job.source = payload.data();
+  job.target = result.restored.data();
+  job.verdict = &result.unpacked;
+  emulate_unpack(job, static_cast<unsigned>(type));
+  EXPECT_TRUE(result.restored.guard_intact());
+  return result;
+}
+
+TEST(CudaCore, BooleansAndIntegersGiveTheBytesOfEncode) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : {ElementType::kBool, ElementType::kInt64, ElementType::kInt32}) {
+    const std::size_t size = element_size(type);
+    for (const unsigned width : {1u, 2u, 4u, 8u, 16u, 32u}) {
+      if (width >= 8 * size) continue;
+      for (const std::size_t elements : {1u, 7u, 8u, 31u, 33u, 1000u, 16384u + 5}) {
+        for (const std::size_t shift : {std::size_t{0}, size}) {
+          Bytes source(elements * size, shift);
+          const std::int64_t minimum = width == 4 ? INT32_MIN : width == 8 ? -3 : 1 << 20;
+          for (std::size_t e = 0; e < elements; ++e) {
+            // the ends of the range are there, so that encode() finds this very width
+            const std::uint64_t code = e == 0   ? 0
+                                       : e == 1 ? (1ULL << width) - 1
+                                                : random() & ((1ULL << width) - 1);
+            const std::uint64_t value =
+                type == ElementType::kBool ? code & 1 : static_cast<std::uint64_t>(minimum) + code;
+            std::memcpy(source.data() + e * size, &value, size);
+          }
+          const Encoded reference = encode_span(source.data(), elements, type, 0, kNonce);
+          const PackedSpan got = pack(type, source, minimum, width, shift);
+          ASSERT_EQ(got.packed.outcome, cuda::Outcome::kDone);
+          // What repeats throughout is smaller as a constant, which only the CPU looks for.
+          if (elements > 8) {
+            EXPECT_TRUE(got.payload == reference.payload)
+                << name_of(type) << " " << width << " " << elements;
+          }
+          ASSERT_EQ(got.unpacked.outcome, cuda::Outcome::kDone);
+          EXPECT_EQ(std::memcmp(got.restored.data(), source.data(), source.size()), 0);
+          EXPECT_TRUE(decode_span(got.payload, source.size()) ==
+                      std::vector<unsigned char>(source.data(), source.data() + source.size()));
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaCore, AMissedPredictionLeavesAVerdictAndNoPayload) {
+  for (const std::size_t elements : {3u, 1000u}) {
+    for (const std::size_t at : {std::size_t{0}, elements - 1}) {
+      Bytes flags(elements);
+      std::memset(flags.data(), 1, elements);
+      flags.data()[at] = 2;
+      const PackedSpan bytes = pack(ElementType::kBool, flags, 0, 1);
+      EXPECT_EQ(bytes.packed.outcome, cuda::Outcome::kKeepRaw);
+      EXPECT_EQ(bytes.unpacked.outcome, cuda::Outcome::kCorrupt);
+      for (const std::int64_t outlier : {std::int64_t{99}, std::int64_t{100 + 256}, INT64_MIN}) {
+        Bytes numbers(elements * 8);
+        for (std::size_t e = 0; e < elements; ++e)
+          numbers.as<std::int64_t>()[e] = e == at ? outlier : 100;
+        const PackedSpan packed = pack(ElementType::kInt64, numbers, 100, 8);
+        EXPECT_EQ(packed.packed.outcome, cuda::Outcome::kKeepRaw);
+        EXPECT_TRUE(packed.payload.empty());
+        EXPECT_EQ(packed.unpacked.outcome, cuda::Outcome::kCorrupt);
+      }
+    }
+  }
+}
+
 TEST(CudaCore, DeviceLayoutIsTheFormats) {
   for (const std::size_t elements : {std::size_t{1}, std::size_t{256}, std::size_t{257},
                                      std::size_t{4096}, std::size_t{1} << 33}) {

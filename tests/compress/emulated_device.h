@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "compress/cuda/packing_core.h"
 #include "compress/cuda/span_core.h"
 
 namespace pleat::compress::test {
@@ -138,6 +139,56 @@ void emulate_decode(const cuda::Job& job) {
         static_cast<Word*>(job.target) + g * kGroupSize,
         left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
         reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
+  }
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
+// Booleans and integers; runs last to first.
+inline void emulate_pack(const cuda::Job& job, unsigned type) {
+  auto* const codes = static_cast<std::uint8_t*>(job.target) + 64;
+  const unsigned length = type == 3 ? kBooleanRun : kIntegerRun;
+  bool held = true;
+  for (std::uint64_t run = (job.elements + length - 1) / length; run-- > 0;) {
+    if (type == 3) {
+      held &=
+          pack_boolean_run(static_cast<const std::uint8_t*>(job.source), job.elements, run, codes);
+      continue;
+    }
+    held &= with_width(job.width, [&]<unsigned kWidth>() {
+      held &=
+          type == 4
+              ? pack_integer_run<std::int64_t, kWidth>(static_cast<const std::int64_t*>(job.source),
+                                                       job.elements, run, job.minimum, codes)
+              : pack_integer_run<std::int32_t, kWidth>(static_cast<const std::int32_t*>(job.source),
+                                                       job.elements, run, job.minimum, codes);
+    });
+  }
+  EmulatedBlock block;
+  finish_packed(block, job, type == 3 ? PayloadKind::kBoolean : PayloadKind::kInteger,
+                static_cast<std::uint8_t>(type), !held);
+}
+inline void emulate_unpack(const cuda::Job& job, unsigned type) {
+  const auto* const payload = static_cast<const std::uint8_t*>(job.source);
+  const unsigned length = type == 3 ? kBooleanRun : kIntegerRun;
+  Header header;
+  memcpy(&header, payload, sizeof header);
+  bool intact = packed_payload_fits(header, job.elements,
+                                    type == 3 ? PayloadKind::kBoolean : PayloadKind::kInteger,
+                                    static_cast<std::uint8_t>(type));
+  for (std::uint64_t run = (job.elements + length - 1) / length; intact && run-- > 0;) {
+    if (type == 3) {
+      unpack_boolean_run(payload + 64, job.elements, run, static_cast<std::uint8_t*>(job.target));
+      continue;
+    }
+    intact &= with_width(header.width, [&]<unsigned kWidth>() {
+      const auto minimum = static_cast<std::int64_t>(header.value);
+      if (type == 4)
+        unpack_integer_run<std::int64_t, kWidth>(payload + 64, job.elements, run, minimum,
+                                                 static_cast<std::int64_t*>(job.target));
+      else
+        unpack_integer_run<std::int32_t, kWidth>(payload + 64, job.elements, run, minimum,
+                                                 static_cast<std::int32_t*>(job.target));
+    });
   }
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
