@@ -5,6 +5,7 @@
 
 #include "compress/float_environment.h"
 #include "compress/format.h"
+#include "compress/framed.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 
@@ -79,27 +80,11 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor, R
   return finish_header(request.header(PayloadKind::kBoolean), bytes, room.bytes);
 }
 
-EncodeResult encode_integers(const Request& request, const Executor& executor, Room room) noexcept {
-  const std::size_t elements = request.span.elements;
-  const std::size_t size = element_size(request.span.type);
-  const unsigned which = request.span.type == ElementType::kInt64 ? 0 : 1;
-  const IntegerRange range = find_integer_range(request.span, executor);
-  if (range.width >= 8 * size) return encode_raw(request, executor, room);
-  const std::size_t bytes = kHeaderBytes + packed_bytes(elements, range.width);
-  if (bytes > room.capacity) return kDoesNotFit;
-  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements / size,
-            [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < elements ? end * kBlockElements : elements;
-              kernels().pack_integers[which](
-                  static_cast<const std::uint8_t*>(request.span.data) + first * size, last - first,
-                  range.minimum, range.width, room.bytes + kHeaderBytes + first / 8 * range.width);
-            });
-  Header header = request.header(PayloadKind::kInteger);
-  header.width = static_cast<std::uint8_t>(range.width);
-  header.value = static_cast<std::uint64_t>(range.minimum);
-  return finish_header(header, bytes, room.bytes);
+// Integers, and floats that the grouped form does not make smaller.
+EncodeResult encode_frames(const Request& request, const Executor& executor, Room room) noexcept {
+  EncodeResult result;
+  if (encode_framed(request, executor, room.bytes, room.capacity, &result)) return result;
+  return encode_raw(request, executor, room);
 }
 
 EncodeResult encode_grouped(const Request& request, const Executor& executor, Room room,
@@ -134,7 +119,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
   if (request.bits == 0 && (escapes.load() > limit ||
                             request.grouped_bytes(layout, escapes.load()) >= request.raw_bytes())) {
     *totals = Totals{};
-    return encode_raw(request, executor, room);
+    return encode_frames(request, executor, room);
   }
   if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
 
@@ -255,30 +240,6 @@ Status decode_booleans(const Header& header, const std::uint8_t* payload, Target
   return Status::kOk;
 }
 
-Status decode_integers(const Header& header, const std::uint8_t* payload, Target target,
-                       const Executor& executor) noexcept {
-  const auto type = static_cast<ElementType>(header.type);
-  const std::size_t size = element_size(type);
-  const unsigned width = header.width;
-  if ((type != ElementType::kInt64 && type != ElementType::kInt32) || width == 0 || width > 32 ||
-      (width & (width - 1)) != 0 || width >= 8 * size ||
-      header.payload_bytes - kHeaderBytes != packed_bytes(header.elements, width))
-    return Status::kCorrupt;
-  const unsigned which = type == ElementType::kInt64 ? 0 : 1;
-  const bool stream = worth_streaming(target.data, target.bytes);
-  run_parts(executor, ceil_divide(header.elements, kBlockElements),
-            kGrainBytes / kBlockElements / size, [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < header.elements ? end * kBlockElements : header.elements;
-              kernels().unpack_integers[which](
-                  payload + kHeaderBytes + first / 8 * width, last - first,
-                  static_cast<std::int64_t>(header.value), width,
-                  static_cast<std::uint8_t*>(target.data) + first * size, stream);
-            });
-  return Status::kOk;
-}
-
 Status decode_constant(const Header& header, Target target, const Executor& executor) noexcept {
   const std::size_t size = element_size(static_cast<ElementType>(header.type));
   if (header.elements == 0 || header.payload_bytes != kHeaderBytes) return Status::kCorrupt;
@@ -337,8 +298,8 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
     result = encode_grouped(request, executor, room, &totals);
   } else if (source.type == ElementType::kBool) {
     result = encode_booleans(request, executor, room);
-  } else if (source.type == ElementType::kInt64 || source.type == ElementType::kInt32) {
-    result = encode_integers(request, executor, room);
+  } else if (has_frames(source.type)) {
+    result = encode_frames(request, executor, room);
   } else {
     result = encode_raw(request, executor, room);
   }
@@ -369,8 +330,8 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target,
       return decode_grouped(header, bytes, whole, executor);
     case PayloadKind::kBoolean:
       return decode_booleans(header, bytes, whole, executor);
-    case PayloadKind::kInteger:
-      return decode_integers(header, bytes, whole, executor);
+    case PayloadKind::kFramed:
+      return decode_framed(header, bytes, target, executor);
     case PayloadKind::kConstant:
       return decode_constant(header, whole, executor);
   }

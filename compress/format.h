@@ -17,7 +17,7 @@ enum class PayloadKind : std::uint8_t {
   kRaw = 0,       // the bytes as they are
   kGrouped = 1,   // groups of 256 floats: min-max, two-valued, constant or escaped
   kBoolean = 2,   // one bit per element
-  kInteger = 3,   // `value` + unsigned differences of `width` bits
+  kFramed = 3,    // frames of reference: integers and lossless floats
   kConstant = 4,  // every element has the bits in `value`
 };
 
@@ -33,14 +33,13 @@ struct Header {
   std::uint8_t type = 0;
   std::uint8_t bits = 0;  // of the request; 0 lossless
   std::uint8_t flags = 0;
-  std::uint8_t width = 0;  // kInteger: 1, 2, 4, 8, 16 or 32
-  std::uint8_t reserved = 0;
+  std::uint16_t reserved = 0;
   std::uint32_t escapes = 0;
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;
-  std::uint64_t value = 0;       // kInteger: the minimum; kConstant: the element's bits
-  std::uint64_t code_bytes = 0;  // kGrouped: of the code section
+  std::uint64_t value = 0;       // kConstant: the element's bits
+  std::uint64_t code_bytes = 0;  // kGrouped, kFramed: of the code section
   std::uint64_t reserved_tail = 0;
 };
 static_assert(sizeof(Header) == 64);

@@ -8,6 +8,7 @@
 #include "compress/codec.h"
 #include "compress/float_environment.h"
 #include "compress/format.h"
+#include "compress/framed.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 
@@ -50,7 +51,7 @@ EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
   return write_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer);
 }
 
-// Booleans and integers: `pack(first, count, codes)` packs elements [first, first + count) at
+// Booleans: `pack(first, count, codes)` packs elements [first, first + count) at
 // `width` bits. The caller has checked that the packed form is smaller than the source.
 template <class Pack>
 EncodeResult pack_tiles(const Request& request, Header header, unsigned width, Buffer buffer,
@@ -96,20 +97,12 @@ EncodeResult booleans_in_place(const Request& request, Buffer buffer,
                     });
 }
 
-EncodeResult integers_in_place(const Request& request, Buffer buffer,
-                               const Executor& executor) noexcept {
-  const std::size_t size = element_size(request.span.type);
-  const unsigned which = request.span.type == ElementType::kInt64 ? 0 : 1;
-  const IntegerRange range = find_integer_range(request.span, executor);
-  if (range.width >= 8 * size) return keep_raw(request, buffer);
-  Header header = request.header(PayloadKind::kInteger);
-  header.width = static_cast<std::uint8_t>(range.width);
-  header.value = static_cast<std::uint64_t>(range.minimum);
-  return pack_tiles(request, header, range.width, buffer, executor,
-                    [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
-                      kernels().pack_integers[which](buffer.bytes + first * size, count,
-                                                     range.minimum, range.width, codes);
-                    });
+EncodeResult frames_in_place(const Request& request, Buffer buffer,
+                             const Executor& executor) noexcept {
+  EncodeResult result;
+  if (encode_framed_in_place(request, executor, buffer.bytes, buffer.capacity, &result))
+    return result;
+  return keep_raw(request, buffer);
 }
 
 std::size_t count_escapes(const Request& request, const GroupedLayout& layout, std::size_t limit,
@@ -144,7 +137,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   const std::size_t escapes = count_escapes(request, layout, limit, executor);
   const std::size_t bytes = request.grouped_bytes(layout, escapes);
   if (request.bits == 0 && (escapes > limit || bytes >= request.raw_bytes()))
-    return keep_raw(request, buffer);
+    return frames_in_place(request, buffer, executor);
   if (escapes > limit) return {Status::kTooManyEscapes, 0};
   if (bytes > buffer.capacity) return kRefused;
 
@@ -234,8 +227,8 @@ EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t ele
     result = grouped_in_place(request, whole, executor, &totals);
   } else if (type == ElementType::kBool) {
     result = booleans_in_place(request, whole, executor);
-  } else if (type == ElementType::kInt64 || type == ElementType::kInt32) {
-    result = integers_in_place(request, whole, executor);
+  } else if (has_frames(type)) {
+    result = frames_in_place(request, whole, executor);
   } else {
     result = keep_raw(request, whole);
   }

@@ -63,12 +63,12 @@ struct Kernels {
                         uint8_t* bits);  // false: not all were
   void (*unpack_booleans)(const uint8_t* bits, size_t elements, uint8_t* target, bool stream);
 
-  // Integers: [0] int64, [1] int32. Widths 1, 2, 4, 8, 16, 32 bits, below the type's own.
-  void (*integer_range[2])(const void* source, size_t elements, int64_t* minimum, int64_t* maximum);
-  void (*pack_integers[2])(const void* source, size_t elements, int64_t minimum, unsigned width,
-                           uint8_t* codes);
-  void (*unpack_integers[2])(const uint8_t* codes, size_t elements, int64_t minimum, unsigned width,
-                             void* target, bool stream);
+  // Frames of reference (frame_kernels.h), indexed by element type; none for booleans. `elements`
+  // is a multiple of the frame's except at the end of the span, `entries` the frames' own.
+  void (*measure_frames[6])(const void* source, size_t elements, void* entries);
+  void (*pack_frames[6])(const void* source, size_t elements, const void* entries, uint8_t* codes);
+  void (*unpack_frames[6])(const uint8_t* codes, size_t elements, const void* entries,
+                           void* target);
 };
 
 extern const Kernels kScalarKernels;

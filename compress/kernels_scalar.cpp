@@ -2,8 +2,8 @@
 // vector paths must agree with it bit for bit, and use it for the last, shorter group of a span.
 #include "compress/kernels.h"
 
+#include "compress/frame_kernels.h"
 #include "compress/group_math.h"
-#include "compress/integer_kernels.h"
 
 namespace pleat::compress {
 namespace {
@@ -332,6 +332,17 @@ void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool
   for (size_t e = 0; e < elements; ++e) target[e] = (bits[e / 8] >> (e % 8)) & 1;
 }
 
+struct Planes {
+  static void pack(unsigned bits, const uint8_t* bytes, size_t count, uint8_t* out) {
+    memset(out, 0, count * bits / 8);
+    for (size_t e = 0; e < count; ++e)
+      out[e * bits / 8] |= static_cast<uint8_t>(bytes[e] << (e * bits % 8));
+  }
+  static void unpack(unsigned bits, const uint8_t* in, size_t count, uint8_t* bytes) {
+    for (size_t e = 0; e < count; ++e) bytes[e] = static_cast<uint8_t>(code_at(in, bits, e));
+  }
+};
+
 }  // namespace
 
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements) {
@@ -373,9 +384,14 @@ const Kernels kScalarKernels = {
     are_booleans,
     pack_booleans,
     unpack_booleans,
-    {integer_range<int64_t>, integer_range<int32_t>},
-    {pack_integers<int64_t>, pack_integers<int32_t>},
-    {unpack_integers<int64_t>, unpack_integers<int32_t>},
+    {measure_floats<uint32_t>, measure_floats<uint16_t>, measure_floats<uint16_t>, nullptr,
+     measure_integers<int64_t, uint64_t>, measure_integers<int32_t, uint32_t>},
+    {pack_float_frames<Planes, uint32_t>, pack_float_frames<Planes, uint16_t>,
+     pack_float_frames<Planes, uint16_t>, nullptr, pack_integer_frames<int64_t, uint64_t>,
+     pack_integer_frames<int32_t, uint32_t>},
+    {unpack_float_frames<Planes, uint32_t>, unpack_float_frames<Planes, uint16_t>,
+     unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
+     unpack_integer_frames<int32_t, uint32_t>},
 };
 
 }  // namespace pleat::compress

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/frame_kernels.h"
 #include "compress/group_math.h"
-#include "compress/integer_kernels.h"
 #include "compress/kernels.h"
 
 namespace pleat::compress {
@@ -629,6 +629,45 @@ void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool
   kScalarKernels.unpack_booleans(bits + e / 8, elements - e, target + e, stream);
 }
 
+// ---- planes of lossless floats; counts are multiples of 64 ----
+
+struct Planes {
+  template <unsigned kBits>
+  static void pack_all(const uint8_t* bytes, size_t count, uint8_t* out) {
+    for (size_t e = 0; e < count; e += Simd::kChunk)
+      Simd::pack_chunk<kBits>(Simd::load_bytes(bytes + e), out + e * kBits / 8);
+  }
+  template <unsigned kBits>
+  static void unpack_all(const uint8_t* in, size_t count, uint8_t* bytes) {
+    for (size_t e = 0; e < count; e += Simd::kChunk)
+      Simd::store_bytes(bytes + e, Simd::unpack_chunk<kBits>(in + e * kBits / 8));
+  }
+  static void pack(unsigned bits, const uint8_t* bytes, size_t count, uint8_t* out) {
+    switch (bits) {
+      case 1:
+        return pack_all<1>(bytes, count, out);
+      case 2:
+        return pack_all<2>(bytes, count, out);
+      case 4:
+        return pack_all<4>(bytes, count, out);
+      default:
+        return pack_all<8>(bytes, count, out);
+    }
+  }
+  static void unpack(unsigned bits, const uint8_t* in, size_t count, uint8_t* bytes) {
+    switch (bits) {
+      case 1:
+        return unpack_all<1>(in, count, bytes);
+      case 2:
+        return unpack_all<2>(in, count, bytes);
+      case 4:
+        return unpack_all<4>(in, count, bytes);
+      default:
+        return unpack_all<8>(in, count, bytes);
+    }
+  }
+};
+
 constexpr Kernels kTable = {
     {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},
     {decode_groups<Float32>, decode_groups<BFloat16>, decode_groups<Float16>},
@@ -636,9 +675,14 @@ constexpr Kernels kTable = {
     are_booleans,
     pack_booleans,
     unpack_booleans,
-    {integer_range<int64_t>, integer_range<int32_t>},
-    {pack_integers<int64_t>, pack_integers<int32_t>},
-    {unpack_integers<int64_t>, unpack_integers<int32_t>},
+    {measure_floats<uint32_t>, measure_floats<uint16_t>, measure_floats<uint16_t>, nullptr,
+     measure_integers<int64_t, uint64_t>, measure_integers<int32_t, uint32_t>},
+    {pack_float_frames<Planes, uint32_t>, pack_float_frames<Planes, uint16_t>,
+     pack_float_frames<Planes, uint16_t>, nullptr, pack_integer_frames<int64_t, uint64_t>,
+     pack_integer_frames<int32_t, uint32_t>},
+    {unpack_float_frames<Planes, uint32_t>, unpack_float_frames<Planes, uint16_t>,
+     unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
+     unpack_integer_frames<int32_t, uint32_t>},
 };
 
 }  // namespace

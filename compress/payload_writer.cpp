@@ -210,38 +210,6 @@ std::uint64_t first_pattern(const Span& span) noexcept {
   return pattern;
 }
 
-IntegerRange find_integer_range(const Span& span, const Executor& executor) noexcept {
-  const unsigned which = span.type == ElementType::kInt64 ? 0 : 1;
-  const auto* const bytes = static_cast<const std::uint8_t*>(span.data);
-  std::atomic<std::int64_t> low{INT64_MAX}, high{INT64_MIN};
-  run_parts(executor, ceil_divide(span.elements, kBlockElements), grain_blocks(span.type),
-            [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < span.elements ? end * kBlockElements : span.elements;
-              std::int64_t minimum = 0, maximum = 0;
-              kernels().integer_range[which](bytes + first * element_size(span.type), last - first,
-                                             &minimum, &maximum);
-              std::int64_t seen = low.load(std::memory_order_relaxed);
-              while (minimum < seen && !low.compare_exchange_weak(seen, minimum)) {
-              }
-              seen = high.load(std::memory_order_relaxed);
-              while (maximum > seen && !high.compare_exchange_weak(seen, maximum)) {
-              }
-            });
-  IntegerRange range;
-  range.minimum = low.load();
-  const std::uint64_t difference =
-      static_cast<std::uint64_t>(high.load()) - static_cast<std::uint64_t>(range.minimum);
-  for (unsigned width = 1; width < 64; width *= 2) {
-    if (difference >> width == 0) {
-      range.width = width;
-      break;
-    }
-  }
-  return range;
-}
-
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
                    std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept {

@@ -47,12 +47,6 @@ struct Request {
 [[nodiscard]] bool is_constant(const Span& span) noexcept;
 [[nodiscard]] std::uint64_t first_pattern(const Span& span) noexcept;
 
-// Narrowest of 1, 2, 4, 8, 16, 32 bits that holds maximum - minimum; 64 if none does.
-struct IntegerRange {
-  std::int64_t minimum = 0;
-  unsigned width = 64;
-};
-[[nodiscard]] IntegerRange find_integer_range(const Span& span, const Executor& executor) noexcept;
 [[nodiscard]] constexpr std::size_t packed_bytes(std::size_t elements, unsigned width) noexcept {
   return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
 }

@@ -3,7 +3,8 @@
 #include <cstdio>
 
 #include "compress/format.h"
-#include "compress/payload_writer.h"
+#include "compress/frame_entry.h"
+#include "compress/framed.h"
 
 extern "C" {
 extern const unsigned char pleat_device_image[];
@@ -104,8 +105,9 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
   if (is_floating(task.type))
     return GroupedLayout(task.type, grouped_bits(task), task.elements).end_of_codes();
-  return kHeaderBytes +
-         packed_bytes(task.elements, task.type == ElementType::kBool ? 1 : task.width);
+  if (task.type == ElementType::kBool) return kHeaderBytes + packed_bytes(task.elements, 1);
+  return FramedLayout(task.type, task.elements).codes_offset +
+         frame_codes(task.elements, task.width);
 }
 
 std::size_t device_payload_bound(const DeviceTask& task) noexcept {

@@ -134,17 +134,37 @@ __device__ unsigned end_of_job(const Batch& batch, unsigned job) {
   return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
 }
 
+__device__ Header load_header(const void* payload) {
+  uint32_t words[sizeof(Header) / 4];
+#pragma unroll
+  for (unsigned w = 0; w < sizeof(Header) / 4; w += 4)
+    load16(static_cast<const uint8_t*>(payload) + 4 * w, words + w);
+  Header header;
+  memcpy(&header, words, sizeof header);
+  return header;
+}
+
 // What a block has found in its tiles of one job, handed to the job's counters; true in the block
 // that hands in the last tiles: by then, what all others wrote is visible to it.
-__device__ bool hand_in(const Job& job, unsigned tiles) {
+// The last block also gets what was counted, and leaves the counters zero before anyone is told
+// that the job is done.
+__device__ bool hand_in(const Job& job, unsigned tiles, Counters* counted) {
   __shared__ bool last;
+  __shared__ Counters seen;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
     last = atomicAdd(&job.counters->tiles_done, tiles) + tiles == cuda::tiles_of(job.elements);
     __threadfence();
+    if (last) {
+      seen.escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
+      seen.lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy);
+      seen.misses = *static_cast<volatile uint32_t*>(&job.counters->misses);
+      *job.counters = Counters{};
+    }
   }
   __syncthreads();
+  *counted = seen;
   return last;
 }
 
@@ -187,13 +207,10 @@ __device__ void encode(const Batch& batch) {
         atomicAdd(&job.counters->escapes, 1u);
     }
     if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
-    if (!hand_in(job, tiles)) continue;
-    const uint64_t escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
-    const bool any_lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy) != 0;
-    __syncthreads();
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
     ThreadBlock block;
-    finish_span<T, kBits>(block, job, escapes, any_lossy);
-    if (threadIdx.x == 0) *job.counters = Counters{};
+    finish_span<T, kBits>(block, job, counted.escapes, counted.lossy != 0);
   }
 }
 
@@ -212,9 +229,7 @@ __device__ void decode(const Batch& batch) {
     const uint8_t* const codes = payload + layout.codes_offset;
     Word* const target = static_cast<Word*>(job.target);
     const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0;
-    Header header;
-    for (unsigned part = 0; part < 4; ++part)
-      load16(payload + 16 * part, reinterpret_cast<uint32_t*>(&header) + 4 * part);
+    const Header header = load_header(payload);
     const uint64_t nonce = header.nonce;
     const EscapeTable escapes{payload + layout.end_of_codes(), header.escapes};
     bool damaged = !payload_fits<T, kBits>(header, job.elements);
@@ -235,19 +250,18 @@ __device__ void decode(const Batch& batch) {
                                          elements, aligned);
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
-    if (!hand_in(job, tiles)) continue;
-    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
-    __syncthreads();
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
     ThreadBlock block;
-    block.publish(job.verdict, any ? Outcome::kCorrupt : Outcome::kDone);
-    if (threadIdx.x == 0) *job.counters = Counters{};
+    block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
 }
 
-// Booleans and integers: every thread takes its runs of a tile. `pack(job, run)` is false where the
-// form does not hold an element.
-template <unsigned kRun, class Pack>
-__device__ void pack_spans(const Batch& batch, PayloadKind kind, uint8_t type, Pack pack) {
+// Booleans and integers: every thread takes its runs of a tile.
+//   pack(job, run)         false where the form does not hold an element
+//   finish(block, job, missed)
+template <unsigned kRun, class Pack, class Finish>
+__device__ void pack_spans(const Batch& batch, Pack pack, Finish finish) {
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
@@ -257,74 +271,65 @@ __device__ void pack_spans(const Batch& batch, PayloadKind kind, uint8_t type, P
     bool missed = false;
     for (; tile < end; tile += gridDim.x, ++tiles) {
       const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
-#pragma unroll
       for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
         const uint64_t run = first + k + threadIdx.x;
         if (run * kRun < job.elements) missed |= !pack(job, run);
       }
     }
     if (__syncthreads_or(missed) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
-    if (!hand_in(job, tiles)) continue;
-    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
-    __syncthreads();
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
     ThreadBlock block;
-    finish_packed(block, job, kind, type, any);
-    if (threadIdx.x == 0) *job.counters = Counters{};
+    finish(block, job, counted.misses != 0);
   }
 }
-template <unsigned kRun, class Unpack>
-__device__ void unpack_spans(const Batch& batch, PayloadKind kind, uint8_t type, Unpack unpack) {
+// And back.
+//   open(job, header)      false: not the payload that the job expects
+//   unpack(job, run)       false: damaged
+template <unsigned kRun, class Open, class Unpack>
+__device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
     const unsigned end = end_of_job(batch, number);
-    Header header;
-    for (unsigned part = 0; part < 4; ++part)
-      load16(static_cast<const uint8_t*>(job.source) + 16 * part,
-             reinterpret_cast<uint32_t*>(&header) + 4 * part);
-    bool damaged = !packed_payload_fits(header, job.elements, kind, type);
+    const Header header = load_header(job.source);
+    bool damaged = !open(job, header);
+    const bool readable = !damaged;
     unsigned tiles = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
-      if (damaged) continue;
+      if (!readable) continue;
       const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
       for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
         const uint64_t run = first + k + threadIdx.x;
-        if (run * kRun < job.elements) damaged |= !unpack(job, header, run);
+        if (run * kRun < job.elements) damaged |= !unpack(job, run);
       }
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
-    if (!hand_in(job, tiles)) continue;
-    const bool any = *static_cast<volatile uint32_t*>(&job.counters->misses) != 0;
-    __syncthreads();
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
     ThreadBlock block;
-    block.publish(job.verdict, any ? Outcome::kCorrupt : Outcome::kDone);
-    if (threadIdx.x == 0) *job.counters = Counters{};
+    block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
 }
 
 template <class Integer>
-__device__ void encode_integers(const Batch& batch, uint8_t type) {
-  pack_spans<kIntegerRun>(batch, PayloadKind::kInteger, type, [](const Job& job, uint64_t run) {
-    bool held = false;
-    return with_width(job.width,
-                      [&]<unsigned kWidth>() {
-                        held = pack_integer_run<Integer, kWidth>(
-                            static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
-                            static_cast<uint8_t*>(job.target) + 64);
-                      }) &&
-           held;
-  });
+__device__ void encode_integers(const Batch& batch) {
+  pack_spans<kIntegerRun>(
+      batch, [](const Job& job, uint64_t run) { return encode_integer_run<Integer>(job, run); },
+      [](ThreadBlock& block, const Job& job, bool missed) {
+        finish_integers<Integer>(block, job, missed);
+      });
 }
 template <class Integer>
-__device__ void decode_integers(const Batch& batch, uint8_t type) {
+__device__ void decode_integers(const Batch& batch) {
   unpack_spans<kIntegerRun>(
-      batch, PayloadKind::kInteger, type, [](const Job& job, const Header& header, uint64_t run) {
-        return with_width(header.width, [&]<unsigned kWidth>() {
-          unpack_integer_run<Integer, kWidth>(static_cast<const uint8_t*>(job.source) + 64,
-                                              job.elements, run, static_cast<int64_t>(header.value),
-                                              static_cast<Integer*>(job.target));
-        });
+      batch,
+      [](const Job& job, const Header& header) {
+        return integers_fit<Integer>(header, job.elements, job.width);
+      },
+      [](const Job& job, uint64_t run) {
+        return decode_integer_run<Integer>(job, job.width, run);
       });
 }
 
@@ -360,29 +365,36 @@ PLEAT_WIDTHS(Float16, float16)
 
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;
-  pack_spans<kBooleanRun>(batch, PayloadKind::kBoolean, 3, [](const cuda::Job& job, uint64_t run) {
-    return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
-                            static_cast<uint8_t*>(job.target) + 64);
-  });
+  pack_spans<kBooleanRun>(
+      batch,
+      [](const cuda::Job& job, uint64_t run) {
+        return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
+                                static_cast<uint8_t*>(job.target) + 64);
+      },
+      [](ThreadBlock& block, const cuda::Job& job, bool missed) {
+        finish_booleans(block, job, missed);
+      });
 }
 PLEAT_KERNEL(pleat_decode_bool) {
   using namespace pleat::compress;
   unpack_spans<kBooleanRun>(
-      batch, PayloadKind::kBoolean, 3, [](const cuda::Job& job, const Header&, uint64_t run) {
+      batch,
+      [](const cuda::Job& job, const Header& header) { return booleans_fit(header, job.elements); },
+      [](const cuda::Job& job, uint64_t run) {
         unpack_boolean_run(static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
                            static_cast<uint8_t*>(job.target));
         return true;
       });
 }
 PLEAT_KERNEL(pleat_encode_int64) {
-  pleat::compress::encode_integers<int64_t>(batch, 4);
+  pleat::compress::encode_integers<int64_t>(batch);
 }
 PLEAT_KERNEL(pleat_decode_int64) {
-  pleat::compress::decode_integers<int64_t>(batch, 4);
+  pleat::compress::decode_integers<int64_t>(batch);
 }
 PLEAT_KERNEL(pleat_encode_int32) {
-  pleat::compress::encode_integers<int32_t>(batch, 5);
+  pleat::compress::encode_integers<int32_t>(batch);
 }
 PLEAT_KERNEL(pleat_decode_int32) {
-  pleat::compress::decode_integers<int32_t>(batch, 5);
+  pleat::compress::decode_integers<int32_t>(batch);
 }

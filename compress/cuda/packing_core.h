@@ -1,4 +1,4 @@
-// Booleans to bits and integers to the narrowest width, by threads that each take runs of
+// Booleans to bits and integers to a narrow width, by threads that each take runs of
 // neighbouring elements whose codes are whole bytes. No tile is needed: threads do not meet. As in
 // group_core.h, the kernels and a test on the CPU run the same code.
 //
@@ -10,6 +10,7 @@
 #include "compress/cuda/group_core.h"
 #include "compress/cuda/jobs.h"
 #include "compress/format.h"
+#include "compress/frame_entry.h"
 
 namespace pleat::compress {
 namespace {
@@ -17,10 +18,27 @@ namespace {
 inline constexpr unsigned kBooleanRun = 32;  // elements: 4 bytes of bits
 inline constexpr unsigned kIntegerRun = 8;   // elements: `width` bytes
 
-// Bytes that `elements` take at `width` bits.
-PLEAT_HD constexpr uint64_t packed_size(uint64_t elements, unsigned width) {
-  return elements / 8 * width + (elements % 8 * width + 7) / 8;
-}
+// Integers: frames that all have one width, so that codes lie where a flat array's would.
+template <class Integer>
+struct UniformFrames {
+  using Entry = FrameEntry<decltype([] {
+    if constexpr (sizeof(Integer) == 8)
+      return uint64_t{};
+    else
+      return uint32_t{};
+  }())>;
+  uint64_t frames;
+  uint64_t entries_end;
+  uint64_t codes_offset;
+
+  PLEAT_HD explicit UniformFrames(uint64_t elements)
+      : frames((elements + (kIntegerFrame - 1)) / kIntegerFrame),
+        entries_end(64 + frames * sizeof(Entry)),
+        codes_offset((entries_end + 63) / 64 * 64) {}
+  PLEAT_HD static uint64_t code_bytes(uint64_t elements, unsigned width) {
+    return (elements + 7) / 8 * width;
+  }
+};
 
 // Run number `run` of a span of bytes. False: not all were 0 or 1.
 PLEAT_HD inline bool pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
@@ -71,8 +89,7 @@ PLEAT_HD inline void unpack_boolean_run(const uint8_t* bits, uint64_t elements, 
   for (unsigned e = 0; e < kBooleanRun && e < left; ++e) to[e] = from[e / 8] >> (e % 8) & 1;
 }
 
-// Eight integers, sign-extended; those beyond the span's end are `minimum`. Payload and span need
-// only the alignment of their elements.
+// Eight integers, sign-extended; those beyond the span's end are `minimum`.
 template <class Integer>
 PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool aligned,
                                    int64_t minimum, int64_t* values) {
@@ -112,23 +129,16 @@ PLEAT_HD inline bool pack_integer_run(const Integer* source, uint64_t elements, 
     words[j * kWidth / 32] |= static_cast<uint32_t>(code) << (j * kWidth % 32);
   }
   uint8_t* const to = codes + run * kWidth;
-  if (left >= kIntegerRun) {
-    if constexpr (kWidth == 1) {
-      *to = static_cast<uint8_t>(words[0]);
-    } else if constexpr (kWidth == 2) {
-      *reinterpret_cast<Stored16*>(to) = static_cast<uint16_t>(words[0]);
-    } else if constexpr (kWidth < 16) {
-      PLEAT_UNROLL
-      for (unsigned w = 0; w < kWords; ++w) reinterpret_cast<Stored32*>(to)[w] = words[w];
-    } else {
-      PLEAT_UNROLL
-      for (unsigned w = 0; w < kWords; w += 4) store16(to + 4 * w, words + w);
-    }
-  } else {
-    const unsigned bytes = static_cast<unsigned>(packed_size(left, kWidth));
+  if constexpr (kWidth == 1) {
+    *to = static_cast<uint8_t>(words[0]);
+  } else if constexpr (kWidth == 2) {
+    *reinterpret_cast<Stored16*>(to) = static_cast<uint16_t>(words[0]);
+  } else if constexpr (kWidth < 16) {
     PLEAT_UNROLL
-    for (unsigned b = 0; b < kWidth; ++b)
-      if (b < bytes) to[b] = static_cast<uint8_t>(words[b / 4] >> (8 * (b % 4)));
+    for (unsigned w = 0; w < kWords; ++w) reinterpret_cast<Stored32*>(to)[w] = words[w];
+  } else {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4) store16(to + 4 * w, words + w);
   }
   return beyond == 0;
 }
@@ -140,18 +150,16 @@ PLEAT_HD inline void unpack_integer_run(const uint8_t* codes, uint64_t elements,
   const uint64_t left = elements - run * kIntegerRun;
   constexpr unsigned kWords = kWidth < 4 ? 1 : kWidth / 4;
   uint32_t words[kWords] = {};
-  const unsigned bytes =
-      left >= kIntegerRun ? kWidth : static_cast<unsigned>(packed_size(left, kWidth));
-  if constexpr (kWidth >= 16) {
-    if (bytes == kWidth) {
-      PLEAT_UNROLL
-      for (unsigned w = 0; w < kWords; w += 4) load16(from + 4 * w, words + w);
-    }
-  }
-  if (kWidth < 16 || bytes != kWidth) {
+  if constexpr (kWidth == 1) {
+    words[0] = *from;
+  } else if constexpr (kWidth == 2) {
+    words[0] = *reinterpret_cast<const Stored16*>(from);
+  } else if constexpr (kWidth < 16) {
     PLEAT_UNROLL
-    for (unsigned b = 0; b < kWidth; ++b)
-      if (b < bytes) words[b / 4] |= uint32_t{from[b]} << (8 * (b % 4));
+    for (unsigned w = 0; w < kWords; ++w) words[w] = reinterpret_cast<const Stored32*>(from)[w];
+  } else {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4) load16(from + 4 * w, words + w);
   }
   constexpr uint32_t kMask = kWidth == 32 ? ~0u : (1u << (kWidth % 32)) - 1;
   PLEAT_UNROLL
@@ -189,41 +197,101 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
   }
 }
 
-// What the last block does. `type` as ElementType has it.
+// What the last block does.
 template <class Block>
-PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, PayloadKind kind,
-                                   uint8_t type, bool missed) {
+PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
+                                   bool missed) {
   block.once([&] {
-    Header header;
-    header.kind = static_cast<uint8_t>(kind);
-    header.type = type;
-    header.elements = job.elements;
-    header.nonce = job.nonce;
-    if (kind == PayloadKind::kInteger) {
-      header.width = static_cast<uint8_t>(job.width);
-      header.value = static_cast<uint64_t>(job.minimum);
-    }
-    header.payload_bytes =
-        64 + packed_size(job.elements, kind == PayloadKind::kInteger ? job.width : 1);
-    if (missed) header.magic = 0;
     *static_cast<Header*>(job.target) = header;
+    if (missed) static_cast<Header*>(job.target)->magic = 0;
     job.verdict->escapes = 0;
     job.verdict->payload_bytes = missed ? 0 : header.payload_bytes;
   });
   block.publish(job.verdict, missed ? cuda::Outcome::kKeepRaw : cuda::Outcome::kDone);
 }
+PLEAT_HD inline Header packed_header(const cuda::Job& job, PayloadKind kind, unsigned type) {
+  Header header;
+  header.kind = static_cast<uint8_t>(kind);
+  header.type = static_cast<uint8_t>(type);
+  header.elements = job.elements;
+  header.nonce = job.nonce;
+  return header;
+}
+template <class Block>
+PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, bool missed) {
+  Header header = packed_header(job, PayloadKind::kBoolean, 3);
+  header.payload_bytes = 64 + (job.elements + 7) / 8;
+  finish_packed(block, job, header, missed);
+}
+template <class Integer, class Block>
+PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, bool missed) {
+  using Frames = UniformFrames<Integer>;
+  using Entry = typename Frames::Entry;
+  const Frames layout(job.elements);
+  uint8_t* const payload = static_cast<uint8_t*>(job.target);
+  block.each(layout.frames, [&](uint64_t frame) {
+    Entry entry{};
+    entry.base = static_cast<decltype(entry.base)>(job.minimum);
+    entry.width = static_cast<uint8_t>(job.width);
+    reinterpret_cast<Entry*>(payload + 64)[frame] = entry;
+  });
+  block.each(layout.codes_offset - layout.entries_end,
+             [&](uint64_t i) { payload[layout.entries_end + i] = 0; });
+  Header header = packed_header(job, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5);
+  header.code_bytes = Frames::code_bytes(job.elements, job.width);
+  header.payload_bytes = layout.codes_offset + header.code_bytes;
+  finish_packed(block, job, header, missed);
+}
 
-PLEAT_HD inline bool packed_payload_fits(const Header& header, uint64_t elements, PayloadKind kind,
-                                         uint8_t type) {
-  const bool integer = kind == PayloadKind::kInteger;
+// Whether a payload is what the job expects: sizes agree, so nothing read lies outside it.
+PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, PayloadKind kind,
+                                 unsigned type, uint64_t payload_bytes, uint64_t code_bytes) {
   unsigned wrong = header.magic ^ kMagic;
   wrong |= header.version ^ unsigned { kFormatVersion };
   wrong |= header.kind ^ static_cast<unsigned>(kind);
-  wrong |= static_cast<unsigned>(header.type ^ type) | header.bits | header.flags | header.reserved;
+  wrong |= (header.type ^ type) | header.bits | header.flags | header.reserved;
   uint64_t wrong_sizes = header.reserved_tail;
   wrong_sizes |= header.elements ^ elements;
-  wrong_sizes |= header.payload_bytes ^ (64 + packed_size(elements, integer ? header.width : 1));
+  wrong_sizes |= header.payload_bytes ^ payload_bytes;
+  wrong_sizes |= header.code_bytes ^ code_bytes;
   return (wrong | (wrong_sizes != 0 ? 1u : 0u)) == 0;
+}
+PLEAT_HD inline bool booleans_fit(const Header& header, uint64_t elements) {
+  return header_fits(header, elements, PayloadKind::kBoolean, 3, 64 + (elements + 7) / 8, 0);
+}
+template <class Integer>
+PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsigned width) {
+  const UniformFrames<Integer> layout(elements);
+  const uint64_t codes = layout.code_bytes(elements, width);
+  return header_fits(header, elements, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5,
+                     layout.codes_offset + codes, codes);
+}
+
+// One run of a job, either way. False: an integer outside the prediction; a frame of another width.
+template <class Integer>
+PLEAT_HD inline bool encode_integer_run(const cuda::Job& job, uint64_t run) {
+  const UniformFrames<Integer> layout(job.elements);
+  bool held = false;
+  return with_width(job.width,
+                    [&]<unsigned kWidth>() {
+                      held = pack_integer_run<Integer, kWidth>(
+                          static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
+                          static_cast<uint8_t*>(job.target) + layout.codes_offset);
+                    }) &&
+         held;
+}
+template <class Integer>
+PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, unsigned width, uint64_t run) {
+  using Frames = UniformFrames<Integer>;
+  const Frames layout(job.elements);
+  const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
+  const auto& entry = reinterpret_cast<const typename Frames::Entry*>(
+      payload + 64)[run / (kIntegerFrame / kIntegerRun)];
+  return entry.width == width && with_width(width, [&]<unsigned kWidth>() {
+           unpack_integer_run<Integer, kWidth>(payload + layout.codes_offset, job.elements, run,
+                                               static_cast<int64_t>(entry.base),
+                                               static_cast<Integer*>(job.target));
+         });
 }
 
 }  // namespace

@@ -87,21 +87,21 @@ TEST(Capacity, Integers) {
       for (auto& number : numbers) number = static_cast<std::int64_t>(random() & span) - 3;
       numbers[0] = -3;
       numbers[1] = static_cast<std::int64_t>(span) - 3;
-      expect_exact_fit({numbers.data(), elements, ElementType::kInt64},
-                       64 + (elements * width + 7) / 8);
+      const std::size_t size = framed_size(numbers);
+      expect_exact_fit({numbers.data(), elements, ElementType::kInt64}, size);
       // Integers have no lossy form: asking for one changes nothing.
-      EXPECT_EQ(attempt({numbers.data(), elements, ElementType::kInt64},
-                        64 + (elements * width + 7) / 8, serial_executor(), 4)
+      EXPECT_EQ(attempt({numbers.data(), elements, ElementType::kInt64}, size, serial_executor(), 4)
                     .status,
                 Status::kOk);
       if (width > 16) continue;
       std::vector<std::int32_t> narrow(numbers.begin(), numbers.end());
-      expect_exact_fit({narrow.data(), elements, ElementType::kInt32},
-                       64 + (elements * width + 7) / 8);
+      expect_exact_fit({narrow.data(), elements, ElementType::kInt32}, framed_size(narrow));
     }
     std::vector<std::int64_t> wide(elements, 1);
-    wide[0] = std::numeric_limits<std::int64_t>::min();
-    wide[elements - 1] = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t e = 0; e < elements; ++e)  // also the last frame, however short
+      wide[e] = e % 2 == 0 ? std::numeric_limits<std::int64_t>::min()
+                           : std::numeric_limits<std::int64_t>::max();
+    if (elements % 1024 == 1) wide.back() = wide[0];
     const Span span{wide.data(), elements, ElementType::kInt64};
     expect_exact_fit(span, 64 + 8 * elements);
     EXPECT_EQ(attempt(span, 4 * elements + 128).status,
@@ -133,11 +133,11 @@ TEST(Capacity, TwoValuedFloats) {
         EXPECT_EQ(attempt(span, elements / 4 + 256).status,
                   elements / 4 + 256 >= short_form + 256 * size ? Status::kOk : Status::kNoRoom);
 
-        // Too many such groups: raw, or nothing.
+        // Too many such groups: frames, whose size every group decides.
         for (std::size_t g = groups / 2; g < groups; ++g)
           set_value(type, source.data(), g * 256, -3);
-        expect_exact_fit(span, 64 + elements * size);
-        EXPECT_EQ(attempt(span, elements / 4 + 256).status, Status::kNoRoom);
+        expect_exact_fit(span);
+        EXPECT_EQ(attempt(span, elements / 8).status, Status::kNoRoom);
       }
     }
   }

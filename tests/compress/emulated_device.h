@@ -144,52 +144,44 @@ void emulate_decode(const cuda::Job& job) {
 }
 
 // Booleans and integers; runs last to first.
+template <class Run>
+bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
+  bool good = true;
+  for (std::uint64_t r = (elements + length - 1) / length; r-- > 0;) good &= run(r);
+  return good;
+}
 inline void emulate_pack(const cuda::Job& job, unsigned type) {
-  auto* const codes = static_cast<std::uint8_t*>(job.target) + 64;
-  const unsigned length = type == 3 ? kBooleanRun : kIntegerRun;
-  bool held = true;
-  for (std::uint64_t run = (job.elements + length - 1) / length; run-- > 0;) {
-    if (type == 3) {
-      held &=
-          pack_boolean_run(static_cast<const std::uint8_t*>(job.source), job.elements, run, codes);
-      continue;
-    }
-    held &= with_width(job.width, [&]<unsigned kWidth>() {
-      held &=
-          type == 4
-              ? pack_integer_run<std::int64_t, kWidth>(static_cast<const std::int64_t*>(job.source),
-                                                       job.elements, run, job.minimum, codes)
-              : pack_integer_run<std::int32_t, kWidth>(static_cast<const std::int32_t*>(job.source),
-                                                       job.elements, run, job.minimum, codes);
-    });
-  }
   EmulatedBlock block;
-  finish_packed(block, job, type == 3 ? PayloadKind::kBoolean : PayloadKind::kInteger,
-                static_cast<std::uint8_t>(type), !held);
+  if (type == 3)
+    return finish_booleans(block, job, !emulate_runs(job.elements, kBooleanRun, [&](auto run) {
+                             return pack_boolean_run(static_cast<const std::uint8_t*>(job.source),
+                                                     job.elements, run,
+                                                     static_cast<std::uint8_t*>(job.target) + 64);
+                           }));
+  const bool held = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
+    return type == 4 ? encode_integer_run<std::int64_t>(job, run)
+                     : encode_integer_run<std::int32_t>(job, run);
+  });
+  type == 4 ? finish_integers<std::int64_t>(block, job, !held)
+            : finish_integers<std::int32_t>(block, job, !held);
 }
 inline void emulate_unpack(const cuda::Job& job, unsigned type) {
-  const auto* const payload = static_cast<const std::uint8_t*>(job.source);
-  const unsigned length = type == 3 ? kBooleanRun : kIntegerRun;
   Header header;
-  memcpy(&header, payload, sizeof header);
-  bool intact = packed_payload_fits(header, job.elements,
-                                    type == 3 ? PayloadKind::kBoolean : PayloadKind::kInteger,
-                                    static_cast<std::uint8_t>(type));
-  for (std::uint64_t run = (job.elements + length - 1) / length; intact && run-- > 0;) {
-    if (type == 3) {
-      unpack_boolean_run(payload + 64, job.elements, run, static_cast<std::uint8_t*>(job.target));
-      continue;
-    }
-    intact &= with_width(header.width, [&]<unsigned kWidth>() {
-      const auto minimum = static_cast<std::int64_t>(header.value);
-      if (type == 4)
-        unpack_integer_run<std::int64_t, kWidth>(payload + 64, job.elements, run, minimum,
-                                                 static_cast<std::int64_t*>(job.target));
-      else
-        unpack_integer_run<std::int32_t, kWidth>(payload + 64, job.elements, run, minimum,
-                                                 static_cast<std::int32_t*>(job.target));
+  memcpy(&header, job.source, sizeof header);
+  bool intact = type == 3   ? booleans_fit(header, job.elements)
+                : type == 4 ? integers_fit<std::int64_t>(header, job.elements, job.width)
+                            : integers_fit<std::int32_t>(header, job.elements, job.width);
+  if (intact && type == 3)
+    emulate_runs(job.elements, kBooleanRun, [&](auto run) {
+      unpack_boolean_run(static_cast<const std::uint8_t*>(job.source) + 64, job.elements, run,
+                         static_cast<std::uint8_t*>(job.target));
+      return true;
     });
-  }
+  else if (intact)
+    intact = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
+      return type == 4 ? decode_integer_run<std::int64_t>(job, job.width, run)
+                       : decode_integer_run<std::int32_t>(job, job.width, run);
+    });
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
 

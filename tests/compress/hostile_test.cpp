@@ -38,6 +38,13 @@ std::vector<Sample> samples() {
     for (auto& number : numbers) number = static_cast<std::int64_t>(random() % values);
     all.push_back({encode_span(numbers.data(), 3001, ElementType::kInt64, 0).payload, 3001 * 8});
   }
+  for (const ElementType type : kFloatTypes) {  // frames, with and without zeros of their own
+    Bytes source(3001 * element_size(type));
+    for (std::size_t e = 0; e < 3001; ++e)
+      set_value(type, source.data(), e, e < 1500 || random() % 2 ? 1 + double(random() % 90) : 0.0);
+    all.push_back({encode_span(source.data(), 3001, type, 0).payload, source.size()});
+    EXPECT_EQ(all.back().payload[6], 3);
+  }
   std::vector<unsigned char> flags(3001);
   for (auto& flag : flags) flag = random() & 1;
   all.push_back({encode_span(flags.data(), 3001, ElementType::kBool, 0).payload, 3001});

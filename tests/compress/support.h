@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -288,6 +289,23 @@ inline const char* name_of(ElementType type) {
 inline constexpr ElementType kFloatTypes[] = {ElementType::kFloat32, ElementType::kBFloat16,
                                               ElementType::kFloat16};
 inline constexpr unsigned kWidths[] = {1, 2, 3, 4, 8};
+
+// Payload bytes of integers by docs/payload_format.md: frames of 1024, each as wide as it needs.
+template <class Integer>
+std::size_t framed_size(const std::vector<Integer>& values) {
+  const std::size_t frames = (values.size() + 1023) / 1024;
+  std::size_t bytes = 64 + (frames * 2 * sizeof(Integer) + 63) / 64 * 64;
+  for (std::size_t from = 0; from < values.size(); from += 1024) {
+    const std::size_t to = std::min(from + 1024, values.size());
+    const auto [low, high] =
+        std::minmax_element(values.begin() + long(from), values.begin() + long(to));
+    const auto range = static_cast<std::uint64_t>(*high) - static_cast<std::uint64_t>(*low);
+    std::size_t width = range == 0 ? 0 : 1;
+    while (width != 0 && width < 64 && range >> width != 0) width *= 2;
+    bytes += (to - from + 7) / 8 * width;
+  }
+  return std::min(bytes, 64 + values.size() * sizeof(Integer));
+}
 
 struct Encoded {
   Status status;

@@ -1,0 +1,38 @@
+// What a framed payload says of each frame: see docs/payload_format.md, "Framed". Plain types, as
+// every instruction set's file includes this.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace pleat::compress {
+
+inline constexpr size_t kIntegerFrame = 1024;  // elements
+inline constexpr size_t kFloatFrame = 256;
+inline constexpr size_t kFrameBitmap = kFloatFrame / 8;  // bytes
+inline constexpr unsigned kFrameWithoutZeros = 0x80;     // flag beside the width
+
+// 4, 8 or 16 bytes, by the element's size.
+template <class Word>
+struct FrameEntry {
+  Word base;
+  uint8_t width;   // of a difference in bits; floats: perhaps with kFrameWithoutZeros
+  uint8_t others;  // then: how many elements are not zero
+  uint8_t reserved[sizeof(Word) - 2];
+};
+template <>
+struct FrameEntry<uint16_t> {
+  uint16_t base;
+  uint8_t width;
+  uint8_t others;
+};
+static_assert(sizeof(FrameEntry<uint16_t>) == 4 && sizeof(FrameEntry<uint32_t>) == 8 &&
+              sizeof(FrameEntry<uint64_t>) == 16);
+
+// Bytes of `count` differences: whole 8s of them. Frames behind whole ones without a bitmap begin
+// on multiples of 32.
+[[nodiscard]] constexpr size_t frame_codes(size_t count, unsigned width) noexcept {
+  return (count + 7) / 8 * width;
+}
+
+}  // namespace pleat::compress

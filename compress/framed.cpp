@@ -1,0 +1,229 @@
+#include "compress/framed.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "compress/frame_entry.h"
+
+namespace pleat::compress {
+namespace {
+
+constexpr std::size_t kGrainBytes = 512 * 1024;
+// Measured and packed at a stretch, so that packing finds the source in a cache.
+constexpr std::size_t kStretchBytes = std::size_t{8} << 20;
+constexpr std::size_t kTileBytes = 256 * 1024;  // of codes, in place
+
+struct Entry {
+  unsigned width;
+  bool without_zeros;
+  std::size_t others;
+  bool valid;
+};
+
+template <class Word>
+Entry read_entry(const void* entries, std::size_t frame) noexcept {
+  FrameEntry<Word> entry;
+  std::memcpy(&entry, static_cast<const std::uint8_t*>(entries) + frame * sizeof entry,
+              sizeof entry);
+  const unsigned width = entry.width & ~kFrameWithoutZeros;
+  return {width, (entry.width & kFrameWithoutZeros) != 0, entry.others, width <= 8 * sizeof(Word)};
+}
+Entry read_entry(ElementType type, const void* entries, std::size_t frame) noexcept {
+  Entry entry = element_size(type) == 2   ? read_entry<std::uint16_t>(entries, frame)
+                : element_size(type) == 4 ? read_entry<std::uint32_t>(entries, frame)
+                                          : read_entry<std::uint64_t>(entries, frame);
+  if (!is_floating(type))
+    entry.valid = entry.valid && !entry.without_zeros && (entry.width & (entry.width - 1)) == 0;
+  return entry;
+}
+
+// Where a frame's elements lie.
+std::size_t first_element(const FramedLayout& layout, std::size_t frame,
+                          std::size_t elements) noexcept {
+  const std::size_t first = frame * layout.frame_elements;
+  return first < elements ? first : elements;
+}
+
+std::size_t frames_per_item(const FramedLayout& layout) noexcept {
+  return kBlockElements / layout.frame_elements;
+}
+std::size_t grain_items(ElementType type) noexcept {
+  return kGrainBytes / (kBlockElements * element_size(type));
+}
+
+// Runs body(first frame, last frame) over [first, last).
+template <class Body>
+void run_frames(const FramedLayout& layout, ElementType type, const Executor& executor,
+                std::size_t first, std::size_t last, const Body& body) noexcept {
+  const std::size_t step = frames_per_item(layout);
+  run_parts(executor, ceil_divide(last - first, step), grain_items(type),
+            [&](std::size_t begin, std::size_t end) {
+              const std::size_t to = first + end * step;
+              body(first + begin * step, to < last ? to : last);
+            });
+}
+
+void measure(const Request& request, const FramedLayout& layout, const Executor& executor,
+             std::uint8_t* entries, std::size_t first, std::size_t last) noexcept {
+  const std::size_t elements = request.span.elements, size = element_size(request.span.type);
+  run_frames(
+      layout, request.span.type, executor, first, last, [&](std::size_t from, std::size_t to) {
+        const std::size_t begin = first_element(layout, from, elements);
+        kernels().measure_frames[static_cast<unsigned>(request.span.type)](
+            static_cast<const std::uint8_t*>(request.span.data) + begin * size,
+            first_element(layout, to, elements) - begin, entries + from * layout.entry_bytes);
+      });
+}
+
+// `codes`: of frame `first`.
+void pack(const Request& request, const FramedLayout& layout, const Executor& executor,
+          const std::uint8_t* entries, std::size_t first, std::size_t last,
+          std::uint8_t* codes) noexcept {
+  const std::size_t elements = request.span.elements, size = element_size(request.span.type);
+  run_frames(layout, request.span.type, executor, first, last,
+             [&](std::size_t from, std::size_t to) {
+               const std::size_t begin = first_element(layout, from, elements);
+               kernels().pack_frames[static_cast<unsigned>(request.span.type)](
+                   static_cast<const std::uint8_t*>(request.span.data) + begin * size,
+                   first_element(layout, to, elements) - begin, entries + from * layout.entry_bytes,
+                   codes + frames_bytes(layout, request.span.type, elements, entries, first, from));
+             });
+}
+
+EncodeResult finish(const Request& request, const FramedLayout& layout, std::size_t code_bytes,
+                    std::uint8_t* payload) noexcept {
+  const std::size_t table_end = kHeaderBytes + layout.frames * layout.entry_bytes;
+  std::memset(payload + table_end, 0, layout.codes_offset - table_end);
+  Header header = request.header(PayloadKind::kFramed);
+  header.code_bytes = code_bytes;
+  header.payload_bytes = layout.codes_offset + code_bytes;
+  std::memcpy(payload, &header, sizeof header);
+  return {Status::kOk, layout.codes_offset + code_bytes};
+}
+
+std::size_t most_bytes(const Request& request, std::size_t capacity) noexcept {
+  const std::size_t below_raw = request.raw_bytes() - 1;
+  return capacity < below_raw ? capacity : below_raw;
+}
+
+}  // namespace
+
+FramedLayout::FramedLayout(ElementType type, std::size_t elements) noexcept
+    : frame_elements(is_floating(type) ? kFloatFrame : kIntegerFrame),
+      frames(ceil_divide(elements, frame_elements)),
+      entry_bytes(2 * element_size(type)),
+      codes_offset(kHeaderBytes + ceil_divide(frames * entry_bytes, 64) * 64) {}
+
+bool has_frames(ElementType type) noexcept {
+  return is_floating(type) || type == ElementType::kInt64 || type == ElementType::kInt32;
+}
+
+std::size_t frames_bytes(const FramedLayout& layout, ElementType type, std::size_t elements,
+                         const void* entries, std::size_t first, std::size_t last) noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t frame = first; frame < last; ++frame) {
+    const Entry entry = read_entry(type, entries, frame);
+    const std::size_t count =
+        first_element(layout, frame + 1, elements) - first_element(layout, frame, elements);
+    if (!entry.valid || (entry.without_zeros && entry.others >= count)) return SIZE_MAX;
+    bytes += entry.without_zeros ? kFrameBitmap + frame_codes(entry.others, entry.width)
+                                 : frame_codes(count, entry.width);
+  }
+  return bytes;
+}
+
+bool encode_framed(const Request& request, const Executor& executor, std::uint8_t* payload,
+                   std::size_t capacity, EncodeResult* result) noexcept {
+  const ElementType type = request.span.type;
+  const std::size_t elements = request.span.elements;
+  const FramedLayout layout(type, elements);
+  const std::size_t most = most_bytes(request, capacity);
+  if (layout.codes_offset > most) return false;
+  std::uint8_t* const entries = payload + kHeaderBytes;
+  const std::size_t stretch = kStretchBytes / (layout.frame_elements * element_size(type));
+  std::size_t code_bytes = 0;
+  for (std::size_t first = 0; first < layout.frames; first += stretch) {
+    const std::size_t last = layout.frames - first < stretch ? layout.frames : first + stretch;
+    measure(request, layout, executor, entries, first, last);
+    const std::size_t more = frames_bytes(layout, type, elements, entries, first, last);
+    if (more > most - layout.codes_offset - code_bytes) return false;
+    pack(request, layout, executor, entries, first, last,
+         payload + layout.codes_offset + code_bytes);
+    code_bytes += more;
+  }
+  *result = finish(request, layout, code_bytes, payload);
+  return true;
+}
+
+bool encode_framed_in_place(const Request& request, const Executor& executor, std::uint8_t* buffer,
+                            std::size_t capacity, EncodeResult* result) noexcept {
+  const ElementType type = request.span.type;
+  const std::size_t elements = request.span.elements, size = element_size(type);
+  const FramedLayout layout(type, elements);
+  const std::size_t table_bytes = layout.frames * layout.entry_bytes;
+  struct Freed {
+    std::uint8_t* bytes;
+    ~Freed() { std::free(bytes); }
+  };
+  const Freed table{static_cast<std::uint8_t*>(std::malloc(table_bytes))};
+  if (table.bytes == nullptr) return false;
+  measure(request, layout, executor, table.bytes, 0, layout.frames);
+
+  // Frames are packed into a bounce buffer and copied over what has been read. The first tile must
+  // reach as far as header, table and its codes do, or they would overtake the reader; after it any
+  // tile does, as long as no later frame falls behind again.
+  std::size_t end = layout.codes_offset, first_tile = 0, first_bytes = 0;
+  for (std::size_t frame = 0; frame < layout.frames; ++frame) {
+    end += frames_bytes(layout, type, elements, table.bytes, frame, frame + 1);
+    if (end > first_element(layout, frame + 1, elements) * size || frame == 0) {
+      first_tile = frame + 2 < layout.frames ? frame + 2 : layout.frames;
+      first_bytes = 0;
+    }
+    if (frame < first_tile) first_bytes = end - layout.codes_offset;
+  }
+  if (end > most_bytes(request, capacity)) return false;
+  const std::size_t frame_most = kFrameBitmap + layout.frame_elements * size;
+  const Freed bounce{static_cast<std::uint8_t*>(
+      std::malloc((first_bytes > kTileBytes ? first_bytes : kTileBytes) + frame_most))};
+  if (bounce.bytes == nullptr) return false;
+
+  std::size_t written = 0;
+  for (std::size_t frame = 0; frame < layout.frames;) {
+    std::size_t last = frame, bytes = 0;
+    while (last < layout.frames && (last < first_tile || bytes < kTileBytes)) {
+      bytes += frames_bytes(layout, type, elements, table.bytes, last, last + 1);
+      ++last;
+    }
+    pack(request, layout, executor, table.bytes, frame, last, bounce.bytes);
+    std::memcpy(buffer + layout.codes_offset + written, bounce.bytes, bytes);
+    written += bytes;
+    frame = last;
+  }
+  std::memcpy(buffer + kHeaderBytes, table.bytes, table_bytes);
+  *result = finish(request, layout, written, buffer);
+  return true;
+}
+
+Status decode_framed(const Header& header, const std::uint8_t* payload, void* target,
+                     const Executor& executor) noexcept {
+  const auto type = static_cast<ElementType>(header.type);
+  if (!has_frames(type)) return Status::kCorrupt;
+  const FramedLayout layout(type, header.elements);
+  if (layout.codes_offset > header.payload_bytes) return Status::kCorrupt;
+  const std::uint8_t* const entries = payload + kHeaderBytes;
+  const std::size_t code_bytes = header.payload_bytes - layout.codes_offset;
+  if (header.code_bytes != code_bytes ||
+      frames_bytes(layout, type, header.elements, entries, 0, layout.frames) != code_bytes)
+    return Status::kCorrupt;
+  run_frames(layout, type, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
+    const std::size_t begin = first_element(layout, from, header.elements);
+    kernels().unpack_frames[header.type](
+        payload + layout.codes_offset +
+            frames_bytes(layout, type, header.elements, entries, 0, from),
+        first_element(layout, to, header.elements) - begin, entries + from * layout.entry_bytes,
+        static_cast<std::uint8_t*>(target) + begin * element_size(type));
+  });
+  return Status::kOk;
+}
+
+}  // namespace pleat::compress
