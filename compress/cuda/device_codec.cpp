@@ -104,7 +104,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
   if (is_floating(task.type))
-    return GroupedLayout(task.type, grouped_bits(task), task.elements).end_of_codes();
+    return GroupedLayout(task.type, grouped_bits(task), task.elements, false).end_of_codes();
   if (task.type == ElementType::kBool) return kHeaderBytes + packed_bytes(task.elements, 1);
   return FramedLayout(task.type, task.elements).codes_offset +
          frame_codes(task.elements, task.width);
@@ -112,7 +112,7 @@ std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
 
 std::size_t device_payload_bound(const DeviceTask& task) noexcept {
   if (!is_floating(task.type)) return device_payload_bytes(task);
-  const GroupedLayout layout(task.type, grouped_bits(task), task.elements);
+  const GroupedLayout layout(task.type, grouped_bits(task), task.elements, false);
   return layout.end_of_codes() +
          layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3}
 // the scalar path. Empty: too many groups escape.
 std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits, std::size_t elements,
                                          const unsigned char* source) {
-  const GroupedLayout layout(type, bits, elements);
+  const GroupedLayout layout(type, bits, elements, false);
   std::vector<unsigned char> payload(layout.end_of_codes());
   BlockResult seen{};
   EncodeGroups job{};
@@ -60,7 +60,7 @@ struct Emulated {
 };
 Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
                           const void* source) {
-  const GroupedLayout layout(type, bits, elements);
+  const GroupedLayout layout(type, bits, elements, false);
   Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
   Emulated result;
   cuda::Job job{};
@@ -327,7 +327,7 @@ TEST(CudaCore, DeviceLayoutIsTheFormats) {
                                      std::size_t{4096}, std::size_t{1} << 33}) {
     for (const ElementType type : kFloatTypes) {
       for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
-        const GroupedLayout format(type, bits, elements);
+        const GroupedLayout format(type, bits, elements, false);
         with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
           const DeviceLayout<T, kBits> device(elements);
           EXPECT_EQ(device.groups, format.groups);

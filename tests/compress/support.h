@@ -314,10 +314,11 @@ struct Encoded {
 };
 inline Encoded encode_span(const void* data, std::size_t elements, ElementType type, unsigned bits,
                            std::uint64_t nonce = 1, const Executor& executor = serial_executor(),
-                           bool force_raw = false) {
+                           bool force_raw = false, Transform transform = Transform::kNone) {
   CodecSpec spec;
   spec.bits = static_cast<std::uint8_t>(bits);
   spec.force_raw = force_raw;
+  spec.transform = transform;
   const std::size_t bound = payload_bound(spec, type, elements);
   Bytes buffer(bound);
   Encoded out;
