@@ -89,7 +89,7 @@ EncodeResult encode_frames(const Request& request, const Executor& executor, Roo
 
 EncodeResult encode_grouped(const Request& request, const Executor& executor, Room room,
                             Totals* totals) noexcept {
-  const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
+  const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return encode_raw(request, executor, room);
   if (layout.end_of_codes() > room.capacity) return kDoesNotFit;  // so raw does not either
   std::uint8_t* const payload = room.bytes;
@@ -129,7 +129,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
   if (escapes.load() != 0) {
     const std::size_t size = layout.source_bytes_per_group;
     for (std::size_t g = 0; g < layout.groups; ++g) {
-      if (!is_escaped(request.span.type, payload + kHeaderBytes, g)) continue;
+      if (!is_escaped(request.metadata_type(), payload + kHeaderBytes, g)) continue;
       const std::size_t from = g * size;
       const std::size_t length =
           request.span.bytes() - from < size ? request.span.bytes() - from : size;
@@ -165,8 +165,11 @@ struct Target {
 Status decode_grouped(const Header& header, const std::uint8_t* payload, Target target,
                       const Executor& executor) noexcept {
   const auto type = static_cast<ElementType>(header.type);
-  if (!is_floating(type) || header.elements == 0) return Status::kCorrupt;
-  const GroupedLayout layout(type, header.bits, header.elements);
+  if (!is_floating(type) || header.elements == 0 ||
+      (header.bits == 0 && (header.flags & kFlagTransformed) != 0))
+    return Status::kCorrupt;
+  const bool transformed = (header.flags & kFlagTransformed) != 0;
+  const GroupedLayout layout(type, header.bits, header.elements, transformed);
   const bool compacted = (header.flags & kFlagCompacted) != 0;
   // Each term is compared before it is added: no sum can wrap.
   if (layout.codes_offset > header.payload_bytes) return Status::kCorrupt;
@@ -210,6 +213,7 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
                 job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
                 job.bits = header.bits;
                 job.compacted = compacted;
+                job.transformed = transformed;
                 job.stream = stream;
                 job.nonce = header.nonce;
                 job.target =
@@ -273,7 +277,7 @@ Status decode_constant(const Header& header, Target target, const Executor& exec
 std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t elements) noexcept {
   const Request request({nullptr, elements, type}, spec, 0);
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
-  const GroupedLayout layout(type, request.bits, elements);
+  const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
   return request.grouped_bytes(layout, layout.escape_limit(request.bits));
 }
@@ -345,6 +349,7 @@ Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info
   info->type = static_cast<ElementType>(header.type);
   info->spec.bits = header.bits;
   info->spec.force_raw = (header.flags & kFlagForceRaw) != 0;
+  if ((header.flags & kFlagTransformed) != 0) info->spec.transform = Transform::kHadamard;
   info->elements = header.elements;
   info->nonce = header.nonce;
   info->lossy = (header.flags & kFlagLossy) != 0;

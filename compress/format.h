@@ -21,10 +21,12 @@ enum class PayloadKind : std::uint8_t {
   kConstant = 4,  // every element has the bits in `value`
 };
 
-inline constexpr std::uint8_t kFlagCompacted = 1;  // slots have the size their group needs
-inline constexpr std::uint8_t kFlagForceRaw = 2;   // the request said so
-inline constexpr std::uint8_t kFlagLossy = 4;      // at least one group was quantised
-inline constexpr std::uint8_t kKnownFlags = kFlagCompacted | kFlagForceRaw | kFlagLossy;
+inline constexpr std::uint8_t kFlagCompacted = 1;    // slots have the size their group needs
+inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request said so
+inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
+inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
+inline constexpr std::uint8_t kKnownFlags =
+    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed;
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -68,11 +70,12 @@ struct GroupedLayout {
   std::size_t codes_offset;
   std::size_t code_bytes;
 
-  GroupedLayout(ElementType type, unsigned bits, std::size_t elements) noexcept
+  // Transformed groups have the metadata of float32 ones.
+  GroupedLayout(ElementType type, unsigned bits, std::size_t elements, bool transformed) noexcept
       : groups(ceil_divide(elements, kGroupElements)),
         blocks(ceil_divide(groups, kBlockGroups)),
         source_bytes_per_group(kGroupElements * element_size(type)),
-        metadata_bytes_per_group(2 * element_size(type)),
+        metadata_bytes_per_group(2 * element_size(transformed ? ElementType::kFloat32 : type)),
         slot_bytes(kBitmapBytes * (bits == 0 ? 1 : bits)),
         codes_offset(kHeaderBytes + ceil_divide(groups * metadata_bytes_per_group, 64) * 64),
         code_bytes(groups * slot_bytes) {}

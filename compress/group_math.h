@@ -1,31 +1,33 @@
 // What one group's two metadata words mean, and the arithmetic every path must do in the same
-// order. Included by each instruction set's file; anonymous, so that no copy is shared between
-// them.
+// order. Included by each instruction set's file and by the CUDA kernels; anonymous, so that no
+// copy is shared between them.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/host_device.h"
+
 namespace pleat::compress {
 namespace {
 
-inline uint32_t bits_of(float value) {
+PLEAT_HD inline uint32_t bits_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return bits;
 }
-inline float float_of(uint32_t bits) {
+PLEAT_HD inline float float_of(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline float magnitude(float value) {
+PLEAT_HD inline float magnitude(float value) {
   return float_of(bits_of(value) & 0x7FFF'FFFFu);
 }
 
 // IEEE binary16, round to nearest even; subnormals kept.
-inline uint16_t half_of(float value) {
+PLEAT_HD inline uint16_t half_of(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t rest = bits & 0x7FFF'FFFFu;
@@ -38,7 +40,7 @@ inline uint16_t half_of(float value) {
   const uint32_t rounded = rest + 0xFFFu + ((rest >> 13) & 1u);
   return static_cast<uint16_t>(sign | ((rounded - 0x3800'0000u) >> 13));
 }
-inline float float_of_half(uint16_t half) {
+PLEAT_HD inline float float_of_half(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = (half >> 10) & 31u;
   const uint32_t mantissa = half & 0x3FFu;
@@ -47,7 +49,8 @@ inline float float_of_half(uint16_t half) {
   if (exponent != 0) return float_of(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   return float_of(sign | bits_of(static_cast<float>(mantissa) * 5.9604644775390625e-8f));  // 2^-24
 }
-inline uint16_t bfloat_of(float value) {  // round to nearest even; never given a NaN that matters
+PLEAT_HD inline uint16_t bfloat_of(
+    float value) {  // round to nearest even; never given a NaN that matters
   const uint32_t bits = bits_of(value);
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
@@ -64,8 +67,8 @@ struct Float32 {
   static constexpr float kLargest = 3.40282346638528859811704183484516925e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;  // 2^-126
   static constexpr bool kEvenFirst = false;
-  static float to_float(Word word) { return float_of(word); }
-  static Word from_float(float value) { return bits_of(value); }
+  PLEAT_HD static float to_float(Word word) { return float_of(word); }
+  PLEAT_HD static Word from_float(float value) { return bits_of(value); }
 };
 struct BFloat16 {
   using Word = uint16_t;
@@ -75,8 +78,8 @@ struct BFloat16 {
   static constexpr float kLargest = 3.38953138925153547590470800371487867e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;
   static constexpr bool kEvenFirst = true;
-  static float to_float(Word word) { return float_of(static_cast<uint32_t>(word) << 16); }
-  static Word from_float(float value) { return bfloat_of(value); }
+  PLEAT_HD static float to_float(Word word) { return float_of(static_cast<uint32_t>(word) << 16); }
+  PLEAT_HD static Word from_float(float value) { return bfloat_of(value); }
 };
 struct Float16 {
   using Word = uint16_t;
@@ -86,8 +89,8 @@ struct Float16 {
   static constexpr float kLargest = 65504.0f;
   static constexpr float kTiny = 5.9604644775390625e-8f;  // 2^-24
   static constexpr bool kEvenFirst = false;
-  static float to_float(Word word) { return float_of_half(word); }
-  static Word from_float(float value) { return half_of(value); }
+  PLEAT_HD static float to_float(Word word) { return float_of_half(word); }
+  PLEAT_HD static Word from_float(float value) { return half_of(value); }
 };
 
 template <class T>
@@ -116,8 +119,8 @@ inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f; 
 
 // False: the range overflows, or the step is too close to the subnormals to be accurate.
 template <class T>
-inline bool plan_group(float minimum, float maximum, float largest_code, Quantiser* quantiser,
-                       Metadata<T>* metadata) {
+PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code,
+                                Quantiser* quantiser, Metadata<T>* metadata) {
   const float range = maximum - minimum;
   const uint32_t step_bits = (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
   if (step_bits < bits_of(kSmallestStep) || step_bits >= 0x7F80'0000u) return false;
@@ -136,13 +139,13 @@ inline bool plan_group(float minimum, float maximum, float largest_code, Quantis
 // Groups of zeros and positive values. Readers of such data (a ReLU's backward) ask which elements
 // are above zero, so code 0 is kept for zero itself and codes 1..K cover the others. For groups
 // that plan_group() accepted: it says which groups are escaped, and this has no refusal of its own.
-inline bool keeps_zero(float minimum, unsigned bits) {
+PLEAT_HD inline bool keeps_zero(float minimum, unsigned bits) {
   return bits >= 2 && minimum == 0.0f;  // a group that is not two-valued reaches above zero then
 }
 // `smallest`: of the elements above zero.
 template <class T>
-inline void plan_zero_kept(float smallest, float maximum, float largest_code, Quantiser* quantiser,
-                           Metadata<T>* metadata) {
+PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest_code,
+                                    Quantiser* quantiser, Metadata<T>* metadata) {
   const float range = (maximum - smallest) / (largest_code - 1.0f);
   uint32_t step_bits = (bits_of(range) + T::kStepRounding) & ~T::kStepRounding;
   if (step_bits < bits_of(kSmallestStep)) step_bits = bits_of(kSmallestStep);
@@ -156,8 +159,8 @@ inline void plan_zero_kept(float smallest, float maximum, float largest_code, Qu
 // the words says the sign when both share it. Returns in *one the pattern that a set bit stands
 // for.
 template <class T>
-inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
-                                       typename T::Word* one) {
+PLEAT_HD inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
+                                                typename T::Word* one) {
   using Word = typename T::Word;
   const Word sign = kSignBit<T>;
   const Word low = a < b ? a : b;
@@ -177,7 +180,7 @@ inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
 enum class GroupKind : uint8_t { kRegular, kConstant, kTwoValued, kEscaped };
 
 template <class T>
-inline GroupKind kind_of(const Metadata<T>& metadata) {
+PLEAT_HD inline GroupKind kind_of(const Metadata<T>& metadata) {
   using Word = typename T::Word;
   if ((metadata.second & kSignBit<T>) != 0)
     return metadata.first == metadata.second ? GroupKind::kEscaped : GroupKind::kTwoValued;
@@ -187,7 +190,8 @@ inline GroupKind kind_of(const Metadata<T>& metadata) {
 
 // The patterns of a two-valued group: clear bit, set bit.
 template <class T>
-inline void two_values(const Metadata<T>& metadata, typename T::Word* zero, typename T::Word* one) {
+PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* zero,
+                                typename T::Word* one) {
   using Word = typename T::Word;
   const bool nonnegative = (metadata.first & kSignBit<T>) != 0 && metadata.first < metadata.second;
   const Word keep = nonnegative ? static_cast<Word>(~kSignBit<T>) : static_cast<Word>(~Word{0});
@@ -199,10 +203,10 @@ inline void two_values(const Metadata<T>& metadata, typename T::Word* zero, type
 inline constexpr float kMantissa = 8388608.0f;  // 2^23
 // Dithered levels are put together as base + code + (255 - noise) / 256, a power of two whose
 // mantissa takes code and noise, and lowered by this, exactly, to code + 1/2 - u.
-inline constexpr float level_base(unsigned bits) {
+PLEAT_HD inline constexpr float level_base(unsigned bits) {
   return bits == 8 ? 256.0f : 128.0f;
 }
-inline constexpr float level_offset(unsigned bits, bool keep_zero) {
+PLEAT_HD inline constexpr float level_offset(unsigned bits, bool keep_zero) {
   return level_base(bits) + (keep_zero ? 1.0f : 0.0f) + 127.5f / 256.0f;
 }
 
@@ -214,7 +218,7 @@ struct Dequantiser {
   bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
 template <class T>
-inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
+PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
   using Word = typename T::Word;
   const float codes = static_cast<float>(1u << bits);
   const float anchor = T::to_float(metadata.first);
@@ -233,7 +237,7 @@ inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
 }
 
 template <class T>
-inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular) {
+PLEAT_HD inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular) {
   switch (kind_of<T>(metadata)) {
     case GroupKind::kRegular:
       return regular;

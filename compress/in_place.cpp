@@ -120,6 +120,9 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
       job.groups = (to > whole ? whole : to) - from;
       job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
       job.bits = request.bits;
+      job.transformed = request.transformed;
+      job.nonce = request.nonce;
+      job.first_group = from;
       const std::size_t found =
           kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
       if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
@@ -131,7 +134,7 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
 
 EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Executor& executor,
                               Totals* totals) noexcept {
-  const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
+  const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return keep_raw(request, buffer);
   const std::size_t limit = layout.escape_limit(request.bits);
   const std::size_t escapes = count_escapes(request, layout, limit, executor);
@@ -184,7 +187,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
       totals->add(results[block]);
       if (results[block].escaped_groups == 0) continue;
       for (std::size_t g = block * kBlockGroups; g < count && g < (block + 1) * kBlockGroups; ++g) {
-        if (!is_escaped(request.span.type, metadata, g)) continue;
+        if (!is_escaped(request.metadata_type(), metadata, g)) continue;
         const std::size_t from = (first + g) * size;
         const std::size_t rest = request.span.bytes() - from;
         const std::size_t length = rest < size ? rest : size;

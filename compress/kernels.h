@@ -28,6 +28,7 @@ struct EncodeGroups {
   size_t groups;         // whole groups
   size_t tail_elements;  // of a last, shorter group after them; 0: none
   unsigned bits;
+  bool transformed;  // transform_kernels.h
   uint64_t nonce;
   void* metadata;  // of the first group
   uint8_t* codes;  // slot of the first group; slots follow each other
@@ -45,6 +46,7 @@ struct DecodeGroups {
   size_t tail_elements;
   unsigned bits;
   bool compacted;
+  bool transformed;
   bool stream;  // write past the caches; target is 64-byte aligned then
   uint64_t nonce;
   void* target;

@@ -11,6 +11,7 @@
 #include "compress/frame_kernels.h"
 #include "compress/group_math.h"
 #include "compress/kernels.h"
+#include "compress/transform_kernels.h"
 
 namespace pleat::compress {
 namespace {
@@ -352,6 +353,7 @@ void encode_whole_groups(const EncodeGroups& job) {
 
 template <class T>
 void encode_groups(const EncodeGroups& job) {
+  if (job.transformed) return encode_transformed<T>(job, encode_groups<Float32>);
   switch (job.bits) {
     case 0:
       encode_whole_groups<T, 0>(job);
@@ -385,6 +387,7 @@ void encode_groups(const EncodeGroups& job) {
 template <class T>
 size_t count_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
+  if (job.transformed) return count_transformed_escapes<T>(job, encode_groups<Float32>);
   if (job.bits == 0 || job.tail_elements != 0) {
     if (job.tail_elements != 0 && job.groups != 0) {  // the tail by the reference path
       EncodeGroups whole = job, tail = job;
@@ -553,6 +556,7 @@ bool decode_with_bits(const DecodeGroups& job, const uint8_t** end) {
 
 template <class T>
 bool decode_groups(const DecodeGroups& job) {
+  if (job.transformed) return decode_transformed<T>(job, decode_groups<Float32>);
   const uint8_t* end = job.codes;
   bool intact = false;
   switch (job.bits) {

@@ -97,9 +97,11 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   const SpanStatistics& seen = totals.statistics;
   Header header = request.header(PayloadKind::kGrouped);
   if (totals.lossy_groups != 0) header.flags |= kFlagLossy;
-  if (seen.constant_groups == layout.groups &&
+  if (request.transformed) header.flags |= kFlagTransformed;
+  if (seen.constant_groups == layout.groups && sizeof(Word) == element_size(request.span.type) &&
       all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
+    header.flags &= static_cast<std::uint8_t>(~kFlagTransformed);
     header.value = metadata_at<Word>(payload + kHeaderBytes, 0).first;
     header.payload_bytes = kHeaderBytes;
     std::memcpy(payload, &header, sizeof header);
@@ -176,6 +178,7 @@ Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t no
     : span(span_of),
       spec(spec_of),
       bits(is_floating(span_of.type) ? supported_bits(spec_of.bits) : 0),
+      transformed(bits != 0 && spec_of.transform == Transform::kHadamard),
       nonce(nonce_of) {}
 
 std::size_t Request::grouped_bytes(const GroupedLayout& layout,
@@ -214,7 +217,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
                    std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept {
   const unsigned type = static_cast<unsigned>(request.span.type);
-  const GroupedLayout layout(request.span.type, request.bits, request.span.elements);
+  const GroupedLayout layout = request.layout();
   const std::size_t whole = request.span.elements / kGroupElements;
   run_parts(executor, ceil_divide(count, kBlockGroups), grain_blocks(request.span.type),
             [&](std::size_t begin, std::size_t end) {
@@ -230,6 +233,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 job.groups = to - from - (has_tail ? 1 : 0);
                 job.tail_elements = has_tail ? request.span.elements % kGroupElements : 0;
                 job.bits = request.bits;
+                job.transformed = request.transformed;
                 job.nonce = request.nonce;
                 job.metadata =
                     static_cast<std::uint8_t*>(metadata) + from * layout.metadata_bytes_per_group;
@@ -255,7 +259,7 @@ bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept 
 std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
                            const Totals& totals, std::uint8_t* payload,
                            std::uint8_t** escape_table) noexcept {
-  return request.span.type == ElementType::kFloat32
+  return request.metadata_type() == ElementType::kFloat32
              ? finish<std::uint32_t>(request, layout, totals, payload, escape_table)
              : finish<std::uint16_t>(request, layout, totals, payload, escape_table);
 }

@@ -30,10 +30,17 @@ struct Request {
   Span span;
   CodecSpec spec;
   unsigned bits = 0;  // effective: 0 unless the type is floating
+  bool transformed = false;
   std::uint64_t nonce = 0;
 
   Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;
 
+  [[nodiscard]] GroupedLayout layout() const noexcept {
+    return {span.type, bits, span.elements, transformed};
+  }
+  [[nodiscard]] ElementType metadata_type() const noexcept {
+    return transformed ? ElementType::kFloat32 : span.type;
+  }
   // Grouped payload of `escapes` escaped groups, before compaction.
   [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
                                           std::size_t escapes) const noexcept;

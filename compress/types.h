@@ -51,9 +51,17 @@ inline constexpr std::size_t kGroupElements = 256;
 //          (bool and two-valued groups -> 1 bit, integers -> the narrowest width per 1024, floats
 //          -> their differences' width per 256, with or without zeros; else raw).
 //   force_raw  store the bytes as they are, whatever they hold.
+//   transform  of each group before it is quantised. For data whose range a few outliers set: the
+//          error then is that of Gaussian data of the same energy, still unbiased; but elements
+//          are no longer bounded by their group's step, nor kept to its sign, zeros not zero.
+enum class Transform : std::uint8_t {
+  kNone = 0,
+  kHadamard = 1,  // randomised, 256 elements
+};
 struct CodecSpec {
   std::uint8_t bits = 0;
   bool force_raw = false;
+  Transform transform = Transform::kNone;
 };
 
 // A contiguous run of elements in canonical (storage) order.

@@ -38,6 +38,15 @@ std::vector<Sample> samples() {
     for (auto& number : numbers) number = static_cast<std::int64_t>(random() % values);
     all.push_back({encode_span(numbers.data(), 3001, ElementType::kInt64, 0).payload, 3001 * 8});
   }
+  for (const ElementType type : kFloatTypes) {  // rotated, some groups exact
+    Bytes source(3001 * element_size(type));
+    for (std::size_t e = 0; e < 3001; ++e)
+      set_value(type, source.data(), e, e < 1500 ? e / 600 : double(random() % 90) / 7);
+    all.push_back({encode_span(source.data(), 3001, type, 3, 1, serial_executor(), false,
+                               Transform::kHadamard)
+                       .payload,
+                   source.size()});
+  }
   for (const ElementType type : kFloatTypes) {  // frames, with and without zeros of their own
     Bytes source(3001 * element_size(type));
     for (std::size_t e = 0; e < 3001; ++e)

@@ -156,6 +156,75 @@ class Bytes {
   std::size_t room_;
 };
 
+// ---- content ----
+
+// A tensor with every kind of group in it.
+inline Bytes mixed(ElementType type, std::size_t elements, std::uint64_t stream,
+                   bool escapes = true) {
+  std::mt19937_64 random(seed() + stream);
+  std::normal_distribution<double> normal;
+  const bool half = type == ElementType::kFloat16;
+  const double smallest = std::ldexp(1, half ? -24 : type == ElementType::kBFloat16 ? -133 : -149);
+  Bytes source(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e) {
+    const std::size_t g = e / 256;
+    double x = normal(random);
+    switch (g % 13) {
+      case 0:
+        x = std::max(x, 0.0);
+        break;
+      case 1:
+        x = -std::exp(x);
+        break;
+      case 2:
+        x = std::min(x, 0.0);
+        break;
+      case 3:
+        x = 0.25 * double(g % 9);
+        break;
+      case 4:
+        x = e % 3 == 0 ? -0.0 : 1.25;
+        break;
+      case 5:
+        x = 100 + x;
+        break;
+      case 6:
+        x = e % 2 == 0 ? 0.0 : e % 3 == 0 ? -0.0 : x;
+        break;
+      case 7:
+        x *= half ? 2e4 : 1e37;
+        x = std::max(-6e37, std::min(6e37, x));
+        break;
+      case 8:
+        x *= half ? 1e-6 : 1e-30;
+        break;
+      case 9:
+        x = (half ? 65504 : 3.3e38) * double(random() % 1000) / 999;
+        break;
+      case 10:  // one zero far below the others
+        x = e % 256 == g % 256 ? 0 : 5000 + 100 * x;
+        break;
+      case 11:  // zeros of both signs, the smallest number, and a wide range
+        x = e % 3 == 0 ? (e % 2 == 0 ? -0.0 : 0.0) : e % 64 == 1 ? smallest : std::exp(3 * x);
+        break;
+      default:
+        break;
+    }
+    if (half) x = std::max(-65504.0, std::min(65504.0, x));
+    set_value(type, source.data(), e, x);
+  }
+  if (escapes) {
+    for (std::size_t g = 10; g * 256 + 1 < elements; g += 97) {
+      const std::uint32_t nan = 0x7FC00000;
+      const std::uint16_t nan16 = type == ElementType::kBFloat16 ? 0x7FC0 : 0x7E00;
+      std::memcpy(source.data() + g * 256 * element_size(type),
+                  element_size(type) == 4 ? static_cast<const void*>(&nan) : &nan16,
+                  element_size(type));
+    }
+  }
+  return source;
+}
+
 // ---- executors ----
 
 // As many threads as parts of `part` items.
@@ -245,10 +314,11 @@ struct Encoded {
 };
 inline Encoded encode_span(const void* data, std::size_t elements, ElementType type, unsigned bits,
                            std::uint64_t nonce = 1, const Executor& executor = serial_executor(),
-                           bool force_raw = false) {
+                           bool force_raw = false, Transform transform = Transform::kNone) {
   CodecSpec spec;
   spec.bits = static_cast<std::uint8_t>(bits);
   spec.force_raw = force_raw;
+  spec.transform = transform;
   const std::size_t bound = payload_bound(spec, type, elements);
   Bytes buffer(bound);
   Encoded out;

@@ -18,7 +18,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 def includes():
     for folder in ALLOWED:
         for path in sorted((REPO / folder).rglob("*")):
-            if path.suffix in {".h", ".cpp", ".c", ".S"}:
+            if path.suffix in {".h", ".cpp", ".c", ".cu", ".S"}:
                 for target in INCLUDE.findall(path.read_text()):
                     yield folder, path.relative_to(REPO), target
 

@@ -1,0 +1,53 @@
+// Encode and decode spans in device memory. Work is queued on a stream and nothing is waited for:
+// what became of a span stands in its verdict once the stream has passed it. The payloads are those
+// of docs/payload_format.md, uncompacted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "compress/cuda/jobs.h"
+#include "compress/kernel_launcher.h"
+#include "compress/types.h"
+
+namespace pleat::compress::cuda {
+
+// One span. All pointers are the device's.
+struct DeviceTask {
+  const void* source = nullptr;  // encode: the elements; decode: the payload, 64-byte aligned
+  void* target = nullptr;        // encode: the payload, 64-byte aligned; decode: the elements
+  std::size_t elements = 0;      // at least one
+  ElementType type = ElementType::kFloat32;
+  std::uint8_t bits = 0;    // as CodecSpec has it
+  std::uint64_t nonce = 0;  // encode
+  // Encode, integers: they are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
+  // 8, 16 or 32. If one does not, the outcome is kKeepRaw.
+  std::int64_t minimum = 0;
+  unsigned width = 0;
+  Verdict* verdict = nullptr;    // device or device-visible host memory; its outcome is set to
+                                 // kPending by the caller, before
+  Counters* counters = nullptr;  // device memory; zero. Tasks that may run at once have one each
+};
+
+// Whether the device has a kernel for this task, and its form is smaller than the source.
+[[nodiscard]] bool device_can_encode(const DeviceTask& task) noexcept;
+// What a task's target must hold: the payload with the most escaped groups there can be. Without
+// escapes it has device_payload_bytes(), which is what a caller may cut it down to at once.
+[[nodiscard]] std::size_t device_payload_bound(const DeviceTask& task) noexcept;
+[[nodiscard]] std::size_t device_payload_bytes(const DeviceTask& task) noexcept;
+
+// The device code built into this library; empty if it was built without nvcc.
+[[nodiscard]] DeviceImage device_image() noexcept;
+
+// Queue tasks on `stream`: one launch for up to kMostJobs of one type and width, in the tasks'
+// order. After a failure the tasks from the failing launch on have not been queued; *queued says
+// how many were. Sources and targets of the tasks of one call must not overlap.
+[[nodiscard]] LaunchStatus encode_on_device(KernelLauncher& launcher,
+                                            std::span<const DeviceTask> tasks, StreamHandle stream,
+                                            std::size_t* queued) noexcept;
+[[nodiscard]] LaunchStatus decode_on_device(KernelLauncher& launcher,
+                                            std::span<const DeviceTask> tasks, StreamHandle stream,
+                                            std::size_t* queued) noexcept;
+
+}  // namespace pleat::compress::cuda

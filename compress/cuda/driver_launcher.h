@@ -1,0 +1,70 @@
+// Launches over the CUDA driver API, found at run time: nothing here links or includes CUDA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "compress/kernel_launcher.h"
+
+namespace pleat::compress::cuda {
+
+// The driver functions that launching takes, by their ABI: CUresult is an int, handles are
+// pointers.
+struct DriverFunctions {
+  int (*context_current)(void** context) = nullptr;                          // cuCtxGetCurrent
+  int (*context_id)(void* context, unsigned long long* id) = nullptr;        // cuCtxGetId
+  int (*context_device)(int* device) = nullptr;                              // cuCtxGetDevice
+  int (*device_attribute)(int* value, int attribute, int device) = nullptr;  // cuDeviceGetAttribute
+  int (*module_load)(void** module, const void* image) = nullptr;            // cuModuleLoadData
+  int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                void** parameters, void** extra) = nullptr;  // cuLaunchKernel
+
+  // From a driver library by its file name. All but context_id (CUDA 12) must be there; false
+  // otherwise. The library is never closed: a driver cannot be. Makes no CUDA call.
+  [[nodiscard]] bool find(const char* library) noexcept;
+};
+
+// Modules are loaded once per context and never unloaded: they die with it. A context whose address
+// another had before is told apart by its id.
+class DriverLauncher final : public KernelLauncher {
+ public:
+  explicit DriverLauncher(const char* library = "libcuda.so.1") noexcept;
+  explicit DriverLauncher(const DriverFunctions& functions) noexcept;
+
+  [[nodiscard]] LaunchStatus prepare(const DeviceImage& image) noexcept override;
+  [[nodiscard]] LaunchStatus launch(const DeviceImage& image, const char* kernel, unsigned blocks,
+                                    unsigned threads, const void* parameter,
+                                    StreamHandle stream) noexcept override;
+  [[nodiscard]] unsigned multiprocessors() noexcept override;
+  [[nodiscard]] int driver_error() const noexcept override;
+
+ private:
+  struct Function {
+    const char* name;
+    void* handle;
+  };
+  struct Module {
+    void* context;
+    unsigned long long context_id;
+    const void* image;
+    void* handle;
+    unsigned multiprocessors;
+    std::vector<Function> functions;
+  };
+
+  LaunchStatus current(void** context, unsigned long long* id) noexcept;
+  // With mutex_ held. nullptr: *status says why.
+  Module* find_module(const DeviceImage& image, LaunchStatus* status) noexcept;
+  void* find_function(Module& module, const char* name, LaunchStatus* status) noexcept;
+
+  DriverFunctions driver_;
+  bool usable_ = false;
+  std::mutex mutex_;
+  std::vector<Module> modules_;
+};
+
+}  // namespace pleat::compress::cuda

@@ -1,0 +1,75 @@
+// What a launch is told, as plain words that host and device lay out alike, and what it reports
+// back. One launch serves up to kMostJobs spans of one type and width; the jobs travel as the
+// kernel's parameter, so nothing has to be copied or waited for.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/host_device.h"
+
+namespace pleat::compress::cuda {
+
+// How a job ended; written by the device, last of all, when the payload or the target is complete.
+enum class Outcome : uint32_t {
+  kPending = 0,  // not yet
+  kDone = 1,
+  kKeepRaw = 2,  // encode: too many escaped groups, a byte that is no boolean, an integer outside
+                 // the predicted range. The payload's header is invalid then, the source untouched
+  kCorrupt =
+      3,  // decode: not the payload that the job expects; the target's contents are undefined
+};
+
+// May lie in host memory that the device can write: a later poll then needs no copy.
+struct Verdict {
+  Outcome outcome = Outcome::kPending;
+  uint32_t escapes = 0;        // groups in the escape table (also when they were too many)
+  uint64_t payload_bytes = 0;  // encode
+};
+static_assert(sizeof(Verdict) == 16);
+
+// Device memory of a job while it runs. Zero before the launch; every launch leaves it zero, so one
+// that was cleared once serves a stream for ever. Jobs of one launch have one each.
+struct Counters {
+  uint32_t tiles_done;
+  uint32_t escapes;
+  uint32_t lossy;   // some group was quantised
+  uint32_t misses;  // booleans and integers that the form does not hold; decode: damaged groups
+  uint32_t ticket;  // in place only, as the rest
+  uint32_t loaded;
+  uint32_t reserved[2];
+};
+static_assert(sizeof(Counters) == 32);
+
+struct Job {
+  const void* source;  // encode: the span; decode: the payload
+  void* target;        // encode: the payload, 64-byte aligned; decode: the span
+  Verdict* verdict;
+  Counters* counters;
+  uint64_t elements;
+  uint64_t nonce;
+  int64_t minimum;      // integers: predicted
+  uint32_t first_tile;  // of the launch
+  uint32_t width;       // integers: bits per element
+};
+static_assert(sizeof(Job) == 64);
+
+inline constexpr unsigned kMostJobs = 62;
+struct Batch {
+  uint32_t jobs;
+  uint32_t tiles;  // of all jobs
+  uint32_t reserved[2];
+  Job job[kMostJobs];
+};
+static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
+
+inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers for at least so many
+inline constexpr unsigned kGroupsPerTile = kThreads / 8;  // eight lanes per group
+inline constexpr unsigned kElementsPerTile = kGroupsPerTile * 256;
+
+PLEAT_HD constexpr uint64_t tiles_of(uint64_t elements) {
+  return elements / kElementsPerTile + (elements % kElementsPerTile != 0 ? 1 : 0);
+}
+
+}  // namespace pleat::compress::cuda

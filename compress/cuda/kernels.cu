@@ -1,0 +1,400 @@
+// The kernels: one launch per direction, each element read once, nothing waited for on the host.
+// Eight lanes hold a group, a warp four, a block of 256 threads a tile of 32; blocks stride over
+// the tiles of all jobs of a launch. What a group or a span needs is in group_core.h and
+// span_core.h.
+#include "compress/cuda/group_core.h"
+#include "compress/cuda/jobs.h"
+#include "compress/cuda/packing_core.h"
+#include "compress/cuda/span_core.h"
+
+namespace pleat::compress {
+namespace {
+
+using cuda::Batch;
+using cuda::Counters;
+using cuda::Job;
+using cuda::kGroupsPerTile;
+using cuda::kThreads;
+using cuda::Outcome;
+using cuda::Verdict;
+
+constexpr unsigned kWarp = 0xFFFF'FFFFu;
+
+template <class T>
+class ThreadTile {
+ public:
+  __device__ ThreadTile() { lane_.index = threadIdx.x % kTileLanes; }
+
+  template <class F>
+  __device__ void each(F f) {
+    f(lane_);
+  }
+  template <class U, class F>
+  __device__ float lesser(F f) {
+    uint32_t least = f(lane_);
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2)
+      least = Packed<T>::lesser_of(least, __shfl_xor_sync(kWarp, least, step));
+    if constexpr (Packed<T>::kPerRegister == 1) return float_of(least);
+    return compress::lesser(Packed<T>::value(least, 0), Packed<T>::value(least, 1));
+  }
+  template <class U, class F>
+  __device__ float greater(F f) {
+    uint32_t most = f(lane_);
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2)
+      most = Packed<T>::greater_of(most, __shfl_xor_sync(kWarp, most, step));
+    if constexpr (Packed<T>::kPerRegister == 1) return float_of(most);
+    return compress::greater(Packed<T>::value(most, 0), Packed<T>::value(most, 1));
+  }
+  template <class F>
+  __device__ bool any(F f) {
+    return (__ballot_sync(kWarp, f(lane_)) & mask()) != 0;
+  }
+  template <class F>
+  __device__ bool any_alone(F f) {
+    return __ballot_sync(mask(), f(lane_)) != 0;
+  }
+  template <class F>
+  __device__ float least_alone(F f) {
+    float least = f(lane_);
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2)
+      least = fminf(least, __shfl_xor_sync(mask(), least, step));
+    return least;
+  }
+  template <class Has, class F>
+  __device__ uint32_t pick_alone(Has has, F f) {
+    const unsigned holders = __ballot_sync(mask(), has(lane_));
+    return __shfl_sync(mask(), f(lane_), __ffs(static_cast<int>(holders)) - 1);
+  }
+
+ private:
+  // The lanes of this tile, in their warp.
+  __device__ static unsigned mask() {
+    return 0xFFu << (threadIdx.x % 32 & ~(kTileLanes - 1));
+  }
+
+  Lane<T> lane_;
+};
+
+class ThreadBlock {
+ public:
+  template <class F>
+  __device__ void each(uint64_t n, F f) {
+    for (uint64_t i = threadIdx.x; i < n; i += kThreads) f(i);
+  }
+  template <class G, class F>
+  __device__ void by_warps(uint64_t n, G g, F f) {
+    for (uint64_t i = threadIdx.x / 32; i < n; i += kThreads / 32) {
+      const auto read = g(i);
+      __syncwarp();
+      f(i, read, threadIdx.x % 32);
+    }
+  }
+  template <class Marked, class F>
+  __device__ void ranked(uint64_t n, Marked marked, F f) {
+    __shared__ unsigned found[kThreads / 32];
+    uint64_t before = 0;
+    for (uint64_t from = 0; from < n; from += kThreads) {
+      const uint64_t i = from + threadIdx.x;
+      const bool mine = i < n && marked(i);
+      const unsigned votes = __ballot_sync(kWarp, mine);
+      if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = __popc(votes);
+      __syncthreads();
+      unsigned rank = __popc(votes & ((1u << threadIdx.x % 32) - 1)), all = 0;
+      for (unsigned w = 0; w < kThreads / 32; ++w) {
+        rank += w < threadIdx.x / 32 ? found[w] : 0;
+        all += found[w];
+      }
+      if (mine) f(i, before + rank);
+      before += all;
+      __syncthreads();
+    }
+  }
+  template <class F>
+  __device__ void once(F f) {
+    if (threadIdx.x == 0) f();
+  }
+  __device__ void sync() { __syncthreads(); }
+  __device__ void publish(Verdict* verdict, Outcome outcome) {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    __threadfence_system();
+    *reinterpret_cast<volatile uint32_t*>(&verdict->outcome) = static_cast<uint32_t>(outcome);
+  }
+};
+
+// The job that a tile of the launch belongs to; `from`: one not after it.
+__device__ unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
+  while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
+  return from;
+}
+__device__ unsigned end_of_job(const Batch& batch, unsigned job) {
+  return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
+}
+
+__device__ Header load_header(const void* payload) {
+  uint32_t words[sizeof(Header) / 4];
+#pragma unroll
+  for (unsigned w = 0; w < sizeof(Header) / 4; w += 4)
+    load16(static_cast<const uint8_t*>(payload) + 4 * w, words + w);
+  Header header;
+  memcpy(&header, words, sizeof header);
+  return header;
+}
+
+// What a block has found in its tiles of one job, handed to the job's counters; true in the block
+// that hands in the last tiles: by then, what all others wrote is visible to it.
+// The last block also gets what was counted, and leaves the counters zero before anyone is told
+// that the job is done.
+__device__ bool hand_in(const Job& job, unsigned tiles, Counters* counted) {
+  __shared__ bool last;
+  __shared__ Counters seen;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(&job.counters->tiles_done, tiles) + tiles == cuda::tiles_of(job.elements);
+    __threadfence();
+    if (last) {
+      seen.escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
+      seen.lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy);
+      seen.misses = *static_cast<volatile uint32_t*>(&job.counters->misses);
+      *job.counters = Counters{};
+    }
+  }
+  __syncthreads();
+  *counted = seen;
+  return last;
+}
+
+// Both directions: a block strides over the launch's tiles. What does not change within a job is
+// read once per job, so that the turns of the loop have little but their elements to deal with.
+template <class T, unsigned kBits>
+__device__ void encode(const Batch& batch) {
+  using Word = typename T::Word;
+  const unsigned tile_group = threadIdx.x / kTileLanes;
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const DeviceLayout<T, kBits> layout(job.elements);
+    const unsigned end = end_of_job(batch, number);
+    const Word* const source = static_cast<const Word*>(job.source);
+    const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
+    auto* const metadata = reinterpret_cast<Metadata<T>*>(static_cast<uint8_t*>(job.target) + 64);
+    uint8_t* const codes = static_cast<uint8_t*>(job.target) + layout.codes_offset;
+    const uint64_t nonce = job.nonce;
+    unsigned tiles = 0;
+    bool lossy = false;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
+      unsigned elements = kGroupSize;
+      bool own = true;
+      if (tile + 1 == end) {
+        // Lanes beyond the last group do it once more, writing the same bytes: warps stay whole.
+        own = group < layout.groups;
+        if (!own) group = layout.groups - 1;
+        const uint64_t left = job.elements - group * kGroupSize;
+        if (left < kGroupSize) elements = static_cast<unsigned>(left);
+      }
+      ThreadTile<T> lanes;
+      const GroupKind kind =
+          encode_group<T, kBits>(lanes, source + group * kGroupSize, elements, aligned, group,
+                                 nonce, metadata + group, codes + group * layout.kSlotBytes);
+      lossy |= kind == GroupKind::kRegular;
+      if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
+        atomicAdd(&job.counters->escapes, 1u);
+    }
+    if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
+    ThreadBlock block;
+    finish_span<T, kBits>(block, job, counted.escapes, counted.lossy != 0);
+  }
+}
+
+template <class T, unsigned kBits>
+__device__ void decode(const Batch& batch) {
+  using Word = typename T::Word;
+  const unsigned tile_group = threadIdx.x / kTileLanes;
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const DeviceLayout<T, kBits> layout(job.elements);
+    const unsigned end = end_of_job(batch, number);
+    const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
+    const auto* const metadata = reinterpret_cast<const Metadata<T>*>(payload + 64);
+    const uint8_t* const codes = payload + layout.codes_offset;
+    Word* const target = static_cast<Word*>(job.target);
+    const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0;
+    const Header header = load_header(payload);
+    const uint64_t nonce = header.nonce;
+    const EscapeTable escapes{payload + layout.end_of_codes(), header.escapes};
+    bool damaged = !payload_fits<T, kBits>(header, job.elements);
+    const bool readable = !damaged;
+    unsigned tiles = 0;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      const uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
+      unsigned elements = kGroupSize;
+      if (tile + 1 == end) {
+        if (group >= layout.groups) continue;
+        const uint64_t left = job.elements - group * kGroupSize;
+        if (left < kGroupSize) elements = static_cast<unsigned>(left);
+      }
+      if (!readable) continue;
+      ThreadTile<T> lanes;
+      damaged |= !decode_group<T, kBits>(lanes, metadata[group], codes + group * layout.kSlotBytes,
+                                         escapes, group, nonce, target + group * kGroupSize,
+                                         elements, aligned);
+    }
+    if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
+    ThreadBlock block;
+    block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
+  }
+}
+
+// Booleans and integers: every thread takes its runs of a tile.
+//   pack(job, run)         false where the form does not hold an element
+//   finish(block, job, missed)
+template <unsigned kRun, class Pack, class Finish>
+__device__ void pack_spans(const Batch& batch, Pack pack, Finish finish) {
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const unsigned end = end_of_job(batch, number);
+    unsigned tiles = 0;
+    bool missed = false;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
+      for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
+        const uint64_t run = first + k + threadIdx.x;
+        if (run * kRun < job.elements) missed |= !pack(job, run);
+      }
+    }
+    if (__syncthreads_or(missed) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
+    ThreadBlock block;
+    finish(block, job, counted.misses != 0);
+  }
+}
+// And back.
+//   open(job, header)      false: not the payload that the job expects
+//   unpack(job, run)       false: damaged
+template <unsigned kRun, class Open, class Unpack>
+__device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const unsigned end = end_of_job(batch, number);
+    const Header header = load_header(job.source);
+    bool damaged = !open(job, header);
+    const bool readable = !damaged;
+    unsigned tiles = 0;
+    for (; tile < end; tile += gridDim.x, ++tiles) {
+      if (!readable) continue;
+      const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
+      for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
+        const uint64_t run = first + k + threadIdx.x;
+        if (run * kRun < job.elements) damaged |= !unpack(job, run);
+      }
+    }
+    if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    Counters counted;
+    if (!hand_in(job, tiles, &counted)) continue;
+    ThreadBlock block;
+    block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
+  }
+}
+
+template <class Integer>
+__device__ void encode_integers(const Batch& batch) {
+  pack_spans<kIntegerRun>(
+      batch, [](const Job& job, uint64_t run) { return encode_integer_run<Integer>(job, run); },
+      [](ThreadBlock& block, const Job& job, bool missed) {
+        finish_integers<Integer>(block, job, missed);
+      });
+}
+template <class Integer>
+__device__ void decode_integers(const Batch& batch) {
+  unpack_spans<kIntegerRun>(
+      batch,
+      [](const Job& job, const Header& header) {
+        return integers_fit<Integer>(header, job.elements, job.width);
+      },
+      [](const Job& job, uint64_t run) {
+        return decode_integer_run<Integer>(job, job.width, run);
+      });
+}
+
+}  // namespace
+}  // namespace pleat::compress
+
+// Names as device_codec.cpp expects them.
+#define PLEAT_KERNELS(type, name, bits)                                                          \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
+                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
+      pleat_encode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
+    pleat::compress::encode<pleat::compress::type, bits>(batch);                                 \
+  }                                                                                              \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
+                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
+      pleat_decode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
+    pleat::compress::decode<pleat::compress::type, bits>(batch);                                 \
+  }
+#define PLEAT_WIDTHS(type, name) \
+  PLEAT_KERNELS(type, name, 0)   \
+  PLEAT_KERNELS(type, name, 1)   \
+  PLEAT_KERNELS(type, name, 2)   \
+  PLEAT_KERNELS(type, name, 3)   \
+  PLEAT_KERNELS(type, name, 4)   \
+  PLEAT_KERNELS(type, name, 8)
+PLEAT_WIDTHS(Float32, float32)
+PLEAT_WIDTHS(BFloat16, bfloat16)
+PLEAT_WIDTHS(Float16, float16)
+
+#define PLEAT_KERNEL(name)                                                      \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
+      name(const __grid_constant__ pleat::compress::cuda::Batch batch)
+
+PLEAT_KERNEL(pleat_encode_bool) {
+  using namespace pleat::compress;
+  pack_spans<kBooleanRun>(
+      batch,
+      [](const cuda::Job& job, uint64_t run) {
+        return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
+                                static_cast<uint8_t*>(job.target) + 64);
+      },
+      [](ThreadBlock& block, const cuda::Job& job, bool missed) {
+        finish_booleans(block, job, missed);
+      });
+}
+PLEAT_KERNEL(pleat_decode_bool) {
+  using namespace pleat::compress;
+  unpack_spans<kBooleanRun>(
+      batch,
+      [](const cuda::Job& job, const Header& header) { return booleans_fit(header, job.elements); },
+      [](const cuda::Job& job, uint64_t run) {
+        unpack_boolean_run(static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
+                           static_cast<uint8_t*>(job.target));
+        return true;
+      });
+}
+PLEAT_KERNEL(pleat_encode_int64) {
+  pleat::compress::encode_integers<int64_t>(batch);
+}
+PLEAT_KERNEL(pleat_decode_int64) {
+  pleat::compress::decode_integers<int64_t>(batch);
+}
+PLEAT_KERNEL(pleat_encode_int32) {
+  pleat::compress::encode_integers<int32_t>(batch);
+}
+PLEAT_KERNEL(pleat_decode_int32) {
+  pleat::compress::decode_integers<int32_t>(batch);
+}

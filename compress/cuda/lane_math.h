@@ -1,0 +1,241 @@
+// What a lane does with registers: bytes picked from two words, packed minima and maxima, 16-bit
+// floats, Philox. On the GPU each is an instruction or two; elsewhere the same function in plain
+// C++, so that the kernels' code runs, and is tested, on a CPU. Anonymous, as group_math.h is.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "compress/group_math.h"
+#include "compress/host_device.h"
+
+#if !defined(__CUDA_ARCH__)
+#include <math.h>
+#endif
+
+namespace pleat::compress {
+namespace {
+
+// Byte n of the result is byte (nibble n of `selector`) of the eight bytes b:a.
+PLEAT_HD inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(a, b, selector);
+#else
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t picked = 0;
+  for (unsigned n = 0; n < 4; ++n)
+    picked |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * n) & 7)) & 0xFF) << (8 * n);
+  return picked;
+#endif
+}
+
+// One rounding, whatever the compiler's flags.
+PLEAT_HD inline float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return fmaf(a, b, c);
+#endif
+}
+
+// NaN if either is: a group that holds one is found by its minimum. The sign of a zero is of no
+// consequence.
+PLEAT_HD inline float lesser(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+  return least;
+#else
+  return a != a ? a : b != b ? b : b < a ? b : a;
+#endif
+}
+PLEAT_HD inline float greater(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+#else
+  return a != a ? a : b != b ? b : b > a ? b : a;
+#endif
+}
+
+// A lane's elements lie in 32-bit registers as they lie in memory. Per element type:
+//   kPerRegister  elements in one
+//   value         element `which` of a register as a float
+//   lesser, greater  of both halves of two registers; as the float functions above
+//   pack          kPerRegister floats, rounded to the type
+template <class T>
+struct Packed;
+
+template <>
+struct Packed<Float32> {
+  static constexpr unsigned kPerRegister = 1;
+  PLEAT_HD static float value(uint32_t bits, unsigned) { return float_of(bits); }
+  PLEAT_HD static uint32_t pattern(uint32_t bits, unsigned) { return bits; }
+  PLEAT_HD static uint32_t repeat(uint32_t pattern) { return pattern; }
+  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
+    return bits_of(lesser(float_of(a), float_of(b)));
+  }
+  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
+    return bits_of(greater(float_of(a), float_of(b)));
+  }
+  PLEAT_HD static uint32_t pack(float first, float) { return bits_of(first); }
+};
+
+template <class T>
+struct PackedPair {
+  static constexpr unsigned kPerRegister = 2;
+  PLEAT_HD static uint32_t pattern(uint32_t bits, unsigned which) {
+    return which == 0 ? bits & 0xFFFFu : bits >> 16;
+  }
+  PLEAT_HD static uint32_t repeat(uint32_t pattern) { return pattern | pattern << 16; }
+  PLEAT_HD static uint32_t lesser_of_host(uint32_t a, uint32_t b) {
+    uint32_t both = 0;
+    for (unsigned which = 0; which < 2; ++which) {
+      const float least = lesser(T::to_float(static_cast<uint16_t>(pattern(a, which))),
+                                 T::to_float(static_cast<uint16_t>(pattern(b, which))));
+      both |= (least != least ? 0x7FFFu : uint32_t{T::from_float(least)}) << (16 * which);
+    }
+    return both;
+  }
+  PLEAT_HD static uint32_t greater_of_host(uint32_t a, uint32_t b) {
+    uint32_t both = 0;
+    for (unsigned which = 0; which < 2; ++which) {
+      const float most = greater(T::to_float(static_cast<uint16_t>(pattern(a, which))),
+                                 T::to_float(static_cast<uint16_t>(pattern(b, which))));
+      both |= (most != most ? 0x7FFFu : uint32_t{T::from_float(most)}) << (16 * which);
+    }
+    return both;
+  }
+};
+
+template <>
+struct Packed<BFloat16> : PackedPair<BFloat16> {
+  PLEAT_HD static float value(uint32_t bits, unsigned which) {
+    return float_of(which == 0 ? bits << 16 : bits & 0xFFFF'0000u);
+  }
+  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return lesser_of_host(a, b);
+#endif
+  }
+  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return greater_of_host(a, b);
+#endif
+  }
+  PLEAT_HD static uint32_t pack(float first, float second) {
+#if defined(__CUDA_ARCH__)
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    return both;
+#else
+    return BFloat16::from_float(first) | uint32_t{BFloat16::from_float(second)} << 16;
+#endif
+  }
+};
+
+template <>
+struct Packed<Float16> : PackedPair<Float16> {
+  PLEAT_HD static float value(uint32_t bits, unsigned which) {
+#if defined(__CUDA_ARCH__)
+    float wide;
+    if (which == 0)
+      asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(wide) : "r"(bits));
+    else
+      asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}" : "=f"(wide) : "r"(bits));
+    return wide;
+#else
+    return Float16::to_float(static_cast<uint16_t>(pattern(bits, which)));
+#endif
+  }
+  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return lesser_of_host(a, b);
+#endif
+  }
+  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return greater_of_host(a, b);
+#endif
+  }
+  PLEAT_HD static uint32_t pack(float first, float second) {
+#if defined(__CUDA_ARCH__)
+    uint32_t both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    return both;
+#else
+    return Float16::from_float(first) | uint32_t{Float16::from_float(second)} << 16;
+#endif
+  }
+};
+
+// The 64 bits of a product. (Written as one, it costs ptxas an addition of zero.)
+PLEAT_HD inline void multiply_wide(uint32_t a, uint32_t b, uint32_t* low, uint32_t* high) {
+#if defined(__CUDA_ARCH__)
+  asm("{.reg .b64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p;}"
+      : "=r"(*low), "=r"(*high)
+      : "r"(a), "r"(b));
+#else
+  const uint64_t product = uint64_t{a} * b;
+  *low = static_cast<uint32_t>(product);
+  *high = static_cast<uint32_t>(product >> 32);
+#endif
+}
+
+// One call of Philox4x32-7: the 16 noise bytes of counter (call, group), in the payload's order.
+struct NoiseWords {
+  uint32_t word[4];
+};
+PLEAT_HD inline NoiseWords philox_call(uint64_t nonce, uint64_t group, uint32_t call) {
+  uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
+           c3 = 0;
+  uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int round = 0; round < 7; ++round) {
+    uint32_t low0, high0, low1, high1;
+    multiply_wide(kPhiloxM0, c0, &low0, &high0);
+    multiply_wide(kPhiloxM1, c2, &low1, &high1);
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
+  }
+  return {{c1, c0, c3, c2}};
+}
+
+// Sixteen bytes to and from aligned memory.
+PLEAT_HD inline void load16(const void* from, uint32_t* words) {
+#if defined(__CUDA_ARCH__)
+  const uint4 four = *static_cast<const uint4*>(from);
+  words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
+#else
+  memcpy(words, from, 16);
+#endif
+}
+PLEAT_HD inline void store16(void* to, const uint32_t* words) {
+#if defined(__CUDA_ARCH__)
+  *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+#else
+  memcpy(to, words, 16);
+#endif
+}
+
+}  // namespace
+}  // namespace pleat::compress

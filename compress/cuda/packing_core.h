@@ -1,0 +1,298 @@
+// Booleans to bits and integers to a narrow width, by threads that each take runs of
+// neighbouring elements whose codes are whole bytes. No tile is needed: threads do not meet. As in
+// group_core.h, the kernels and a test on the CPU run the same code.
+//
+// A device cannot choose the width from the data without the host waiting for it. So minimum and
+// width are predicted (from the last step, or from what the numbers index), every element is
+// checked, and on a miss the verdict says so and the caller keeps the source.
+#pragma once
+
+#include "compress/cuda/group_core.h"
+#include "compress/cuda/jobs.h"
+#include "compress/format.h"
+#include "compress/frame_entry.h"
+
+namespace pleat::compress {
+namespace {
+
+inline constexpr unsigned kBooleanRun = 32;  // elements: 4 bytes of bits
+inline constexpr unsigned kIntegerRun = 8;   // elements: `width` bytes
+
+// Integers: frames that all have one width, so that codes lie where a flat array's would.
+template <class Integer>
+struct UniformFrames {
+  using Entry = FrameEntry<decltype([] {
+    if constexpr (sizeof(Integer) == 8)
+      return uint64_t{};
+    else
+      return uint32_t{};
+  }())>;
+  uint64_t frames;
+  uint64_t entries_end;
+  uint64_t codes_offset;
+
+  PLEAT_HD explicit UniformFrames(uint64_t elements)
+      : frames((elements + (kIntegerFrame - 1)) / kIntegerFrame),
+        entries_end(64 + frames * sizeof(Entry)),
+        codes_offset((entries_end + 63) / 64 * 64) {}
+  PLEAT_HD static uint64_t code_bytes(uint64_t elements, unsigned width) {
+    return (elements + 7) / 8 * width;
+  }
+};
+
+// Run number `run` of a span of bytes. False: not all were 0 or 1.
+PLEAT_HD inline bool pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
+                                      uint8_t* bits) {
+  const uint8_t* const from = source + run * kBooleanRun;
+  const uint64_t left = elements - run * kBooleanRun;
+  uint32_t words[8];
+  if (left >= kBooleanRun && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
+    load16(from, words);
+    load16(from + 16, words + 4);
+  } else {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < 8; ++w) {
+      words[w] = 0;
+      for (unsigned b = 0; b < 4; ++b)
+        words[w] |= 4 * w + b < left ? uint32_t{from[4 * w + b]} << (8 * b) : 0;
+    }
+  }
+  uint32_t packed = 0, seen = 0;
+  PLEAT_UNROLL
+  for (unsigned w = 0; w < 8; ++w) {
+    seen |= words[w];
+    packed |= (squeeze<1>(words[w] & 0x0101'0101u) & 0xF) << (4 * w);
+  }
+  uint8_t* const to = bits + run * (kBooleanRun / 8);
+  if (left >= kBooleanRun) {
+    *reinterpret_cast<Stored32*>(to) = packed;
+  } else {
+    for (unsigned b = 0; b < (left + 7) / 8; ++b) to[b] = static_cast<uint8_t>(packed >> (8 * b));
+  }
+  return (seen & ~0x0101'0101u) == 0;
+}
+
+PLEAT_HD inline void unpack_boolean_run(const uint8_t* bits, uint64_t elements, uint64_t run,
+                                        uint8_t* target) {
+  const uint8_t* const from = bits + run * (kBooleanRun / 8);
+  uint8_t* const to = target + run * kBooleanRun;
+  const uint64_t left = elements - run * kBooleanRun;
+  if (left >= kBooleanRun && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
+    const uint32_t packed = *reinterpret_cast<const Stored32*>(from);
+    uint32_t words[8];
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < 8; ++w) words[w] = spread<1>(packed >> (4 * w) & 0xF);
+    store16(to, words);
+    store16(to + 16, words + 4);
+    return;
+  }
+  for (unsigned e = 0; e < kBooleanRun && e < left; ++e) to[e] = from[e / 8] >> (e % 8) & 1;
+}
+
+// Eight integers, sign-extended; those beyond the span's end are `minimum`.
+template <class Integer>
+PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool aligned,
+                                   int64_t minimum, int64_t* values) {
+  if (left >= kIntegerRun && aligned) {
+    uint32_t words[kIntegerRun * sizeof(Integer) / 4];
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < sizeof words / 4; w += 4)
+      load16(reinterpret_cast<const uint8_t*>(from) + 4 * w, words + w);
+    PLEAT_UNROLL
+    for (unsigned j = 0; j < kIntegerRun; ++j) {
+      if constexpr (sizeof(Integer) == 8)
+        values[j] = static_cast<int64_t>(uint64_t{words[2 * j + 1]} << 32 | words[2 * j]);
+      else
+        values[j] = static_cast<int32_t>(words[j]);
+    }
+    return;
+  }
+  PLEAT_UNROLL
+  for (unsigned j = 0; j < kIntegerRun; ++j) values[j] = j < left ? int64_t{from[j]} : minimum;
+}
+
+// False: some element is not in [minimum, minimum + 2^width).
+template <class Integer, unsigned kWidth>
+PLEAT_HD inline bool pack_integer_run(const Integer* source, uint64_t elements, uint64_t run,
+                                      int64_t minimum, uint8_t* codes) {
+  const uint64_t left = elements - run * kIntegerRun;
+  int64_t values[kIntegerRun];
+  load_integers(source + run * kIntegerRun, left, reinterpret_cast<uintptr_t>(source) % 16 == 0,
+                minimum, values);
+  constexpr unsigned kWords = kWidth < 4 ? 1 : kWidth / 4;
+  uint32_t words[kWords] = {};
+  uint64_t beyond = 0;
+  PLEAT_UNROLL
+  for (unsigned j = 0; j < kIntegerRun; ++j) {
+    const uint64_t code = static_cast<uint64_t>(values[j]) - static_cast<uint64_t>(minimum);
+    beyond |= code >> kWidth;
+    words[j * kWidth / 32] |= static_cast<uint32_t>(code) << (j * kWidth % 32);
+  }
+  uint8_t* const to = codes + run * kWidth;
+  if constexpr (kWidth == 1) {
+    *to = static_cast<uint8_t>(words[0]);
+  } else if constexpr (kWidth == 2) {
+    *reinterpret_cast<Stored16*>(to) = static_cast<uint16_t>(words[0]);
+  } else if constexpr (kWidth < 16) {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; ++w) reinterpret_cast<Stored32*>(to)[w] = words[w];
+  } else {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4) store16(to + 4 * w, words + w);
+  }
+  return beyond == 0;
+}
+
+template <class Integer, unsigned kWidth>
+PLEAT_HD inline void unpack_integer_run(const uint8_t* codes, uint64_t elements, uint64_t run,
+                                        int64_t minimum, Integer* target) {
+  const uint8_t* const from = codes + run * kWidth;
+  const uint64_t left = elements - run * kIntegerRun;
+  constexpr unsigned kWords = kWidth < 4 ? 1 : kWidth / 4;
+  uint32_t words[kWords] = {};
+  if constexpr (kWidth == 1) {
+    words[0] = *from;
+  } else if constexpr (kWidth == 2) {
+    words[0] = *reinterpret_cast<const Stored16*>(from);
+  } else if constexpr (kWidth < 16) {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; ++w) words[w] = reinterpret_cast<const Stored32*>(from)[w];
+  } else {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4) load16(from + 4 * w, words + w);
+  }
+  constexpr uint32_t kMask = kWidth == 32 ? ~0u : (1u << (kWidth % 32)) - 1;
+  PLEAT_UNROLL
+  for (unsigned j = 0; j < kIntegerRun; ++j) {
+    const uint32_t code = words[j * kWidth / 32] >> (j * kWidth % 32) & kMask;
+    if (j < left)
+      target[run * kIntegerRun + j] = static_cast<Integer>(static_cast<uint64_t>(minimum) + code);
+  }
+}
+
+// The width as a constant: f.template operator()<kWidth>(). False: the format has no such width.
+template <class F>
+PLEAT_HD inline bool with_width(unsigned width, F f) {
+  switch (width) {
+    case 1:
+      f.template operator()<1>();
+      return true;
+    case 2:
+      f.template operator()<2>();
+      return true;
+    case 4:
+      f.template operator()<4>();
+      return true;
+    case 8:
+      f.template operator()<8>();
+      return true;
+    case 16:
+      f.template operator()<16>();
+      return true;
+    case 32:
+      f.template operator()<32>();
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What the last block does.
+template <class Block>
+PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
+                                   bool missed) {
+  block.once([&] {
+    *static_cast<Header*>(job.target) = header;
+    if (missed) static_cast<Header*>(job.target)->magic = 0;
+    job.verdict->escapes = 0;
+    job.verdict->payload_bytes = missed ? 0 : header.payload_bytes;
+  });
+  block.publish(job.verdict, missed ? cuda::Outcome::kKeepRaw : cuda::Outcome::kDone);
+}
+PLEAT_HD inline Header packed_header(const cuda::Job& job, PayloadKind kind, unsigned type) {
+  Header header;
+  header.kind = static_cast<uint8_t>(kind);
+  header.type = static_cast<uint8_t>(type);
+  header.elements = job.elements;
+  header.nonce = job.nonce;
+  return header;
+}
+template <class Block>
+PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, bool missed) {
+  Header header = packed_header(job, PayloadKind::kBoolean, 3);
+  header.payload_bytes = 64 + (job.elements + 7) / 8;
+  finish_packed(block, job, header, missed);
+}
+template <class Integer, class Block>
+PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, bool missed) {
+  using Frames = UniformFrames<Integer>;
+  using Entry = typename Frames::Entry;
+  const Frames layout(job.elements);
+  uint8_t* const payload = static_cast<uint8_t*>(job.target);
+  block.each(layout.frames, [&](uint64_t frame) {
+    Entry entry{};
+    entry.base = static_cast<decltype(entry.base)>(job.minimum);
+    entry.width = static_cast<uint8_t>(job.width);
+    reinterpret_cast<Entry*>(payload + 64)[frame] = entry;
+  });
+  block.each(layout.codes_offset - layout.entries_end,
+             [&](uint64_t i) { payload[layout.entries_end + i] = 0; });
+  Header header = packed_header(job, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5);
+  header.code_bytes = Frames::code_bytes(job.elements, job.width);
+  header.payload_bytes = layout.codes_offset + header.code_bytes;
+  finish_packed(block, job, header, missed);
+}
+
+// Whether a payload is what the job expects: sizes agree, so nothing read lies outside it.
+PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, PayloadKind kind,
+                                 unsigned type, uint64_t payload_bytes, uint64_t code_bytes) {
+  unsigned wrong = header.magic ^ kMagic;
+  wrong |= header.version ^ unsigned { kFormatVersion };
+  wrong |= header.kind ^ static_cast<unsigned>(kind);
+  wrong |= (header.type ^ type) | header.bits | header.flags | header.reserved;
+  uint64_t wrong_sizes = header.reserved_tail;
+  wrong_sizes |= header.elements ^ elements;
+  wrong_sizes |= header.payload_bytes ^ payload_bytes;
+  wrong_sizes |= header.code_bytes ^ code_bytes;
+  return (wrong | (wrong_sizes != 0 ? 1u : 0u)) == 0;
+}
+PLEAT_HD inline bool booleans_fit(const Header& header, uint64_t elements) {
+  return header_fits(header, elements, PayloadKind::kBoolean, 3, 64 + (elements + 7) / 8, 0);
+}
+template <class Integer>
+PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsigned width) {
+  const UniformFrames<Integer> layout(elements);
+  const uint64_t codes = layout.code_bytes(elements, width);
+  return header_fits(header, elements, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5,
+                     layout.codes_offset + codes, codes);
+}
+
+// One run of a job, either way. False: an integer outside the prediction; a frame of another width.
+template <class Integer>
+PLEAT_HD inline bool encode_integer_run(const cuda::Job& job, uint64_t run) {
+  const UniformFrames<Integer> layout(job.elements);
+  bool held = false;
+  return with_width(job.width,
+                    [&]<unsigned kWidth>() {
+                      held = pack_integer_run<Integer, kWidth>(
+                          static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
+                          static_cast<uint8_t*>(job.target) + layout.codes_offset);
+                    }) &&
+         held;
+}
+template <class Integer>
+PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, unsigned width, uint64_t run) {
+  using Frames = UniformFrames<Integer>;
+  const Frames layout(job.elements);
+  const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
+  const auto& entry = reinterpret_cast<const typename Frames::Entry*>(
+      payload + 64)[run / (kIntegerFrame / kIntegerRun)];
+  return entry.width == width && with_width(width, [&]<unsigned kWidth>() {
+           unpack_integer_run<Integer, kWidth>(payload + layout.codes_offset, job.elements, run,
+                                               static_cast<int64_t>(entry.base),
+                                               static_cast<Integer*>(job.target));
+         });
+}
+
+}  // namespace
+}  // namespace pleat::compress

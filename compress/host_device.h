@@ -1,0 +1,8 @@
+// Marks what both the CPU paths and the CUDA kernels run. Nothing without nvcc.
+#pragma once
+
+#if defined(__CUDACC__)
+#define PLEAT_HD __host__ __device__
+#else
+#define PLEAT_HD
+#endif

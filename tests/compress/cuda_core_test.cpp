@@ -1,0 +1,347 @@
+// The CUDA kernels' own code, run on the CPU tile by tile, against the scalar path: same bytes.
+#include "compress/cuda/device_codec.h"
+#include "compress/format.h"
+#include "tests/compress/emulated_device.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+constexpr std::uint64_t kNonce = 0xFEDC'BA98'7654'3210;
+constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3};
+
+// A grouped payload as format.h and docs/payload_format.md lay it out before compaction, groups by
+// the scalar path. Empty: too many groups escape.
+std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits, std::size_t elements,
+                                         const unsigned char* source) {
+  const GroupedLayout layout(type, bits, elements, false);
+  std::vector<unsigned char> payload(layout.end_of_codes());
+  BlockResult seen{};
+  EncodeGroups job{};
+  job.source = source;
+  job.groups = elements / 256;
+  job.tail_elements = elements % 256;
+  job.bits = bits;
+  job.nonce = kNonce;
+  job.metadata = payload.data() + kHeaderBytes;
+  job.codes = payload.data() + layout.codes_offset;
+  job.result = &seen;
+  kScalarKernels.encode[static_cast<int>(type)](job);
+  const std::size_t size = element_size(type);
+  if (seen.escaped_groups > layout.escape_limit(bits)) return {};
+  Header header;
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    const unsigned char* const words = payload.data() + kHeaderBytes + 2 * size * g;
+    std::vector<unsigned char> mark(2 * size, 0);
+    mark[size - 1] = mark[2 * size - 1] = 0x80;
+    if (std::memcmp(words, mark.data(), 2 * size) != 0) continue;
+    const std::uint64_t index = header.escapes++;
+    std::memcpy(payload.data() + layout.codes_offset + g * layout.slot_bytes, &index, 8);
+    const std::size_t from = g * 256 * size, end = std::min(elements * size, from + 256 * size);
+    payload.insert(payload.end(), source + from, source + end);
+    payload.resize(layout.end_of_codes() + header.escapes * 256 * size);
+  }
+  if (bits == 0 && payload.size() >= kHeaderBytes + elements * size) return {};
+  header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
+  header.type = static_cast<std::uint8_t>(type);
+  header.bits = static_cast<std::uint8_t>(bits);
+  header.flags = seen.lossy_groups != 0 ? kFlagLossy : 0;
+  header.elements = elements;
+  header.nonce = kNonce;
+  header.payload_bytes = payload.size();
+  header.code_bytes = layout.code_bytes;
+  std::memcpy(payload.data(), &header, sizeof header);
+  return payload;
+}
+
+struct Emulated {
+  cuda::Verdict verdict;
+  std::vector<unsigned char> payload;
+};
+Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
+                          const void* source) {
+  const GroupedLayout layout(type, bits, elements, false);
+  Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
+  Emulated result;
+  cuda::Job job{};
+  job.source = source;
+  job.target = room.data();
+  job.verdict = &result.verdict;
+  job.elements = elements;
+  job.nonce = kNonce;
+  with_codec(static_cast<unsigned>(type), bits,
+             [&]<class T, unsigned kBits>() { emulate_encode<T, kBits>(job); });
+  EXPECT_TRUE(room.guard_intact());
+  EXPECT_LE(result.verdict.payload_bytes, room.size());
+  result.payload.assign(room.data(), room.data() + result.verdict.payload_bytes);
+  return result;
+}
+cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t elements,
+                              const std::vector<unsigned char>& payload, void* target) {
+  Bytes copy(payload.size());  // aligned as payloads are
+  std::memcpy(copy.data(), payload.data(), payload.size());
+  cuda::Verdict verdict;
+  cuda::Job job{};
+  job.source = copy.data();
+  job.target = target;
+  job.verdict = &verdict;
+  job.elements = elements;
+  with_codec(static_cast<unsigned>(type), bits,
+             [&]<class T, unsigned kBits>() { emulate_decode<T, kBits>(job); });
+  return verdict.outcome;
+}
+
+TEST(CudaCore, KernelsGiveTheBytesOfTheScalarPath) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const std::size_t elements : kSizes) {
+        const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
+                                 " bits, " + std::to_string(elements);
+        const Bytes source = mixed(type, elements, bits);
+        const std::vector<unsigned char> expected =
+            fixed_payload(type, bits, elements, source.data());
+        const Emulated got = emulated_payload(type, bits, elements, source.data());
+        ASSERT_FALSE(expected.empty()) << what;
+        ASSERT_EQ(got.verdict.outcome, cuda::Outcome::kDone) << what;
+        EXPECT_TRUE(got.payload == expected) << what;
+        Bytes restored(source.size());
+        ASSERT_EQ(emulated_decode(type, bits, elements, expected, restored.data()),
+                  cuda::Outcome::kDone)
+            << what;
+        EXPECT_TRUE(restored.guard_intact());
+        EXPECT_EQ(std::memcmp(decode_span(expected, source.size()).data(), restored.data(),
+                              source.size()),
+                  0)
+            << what;
+      }
+    }
+  }
+}
+
+TEST(CudaCore, UncompactedPayloadsAreThoseOfEncode) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      const std::size_t elements = 40000;
+      std::mt19937_64 random(seed());
+      std::normal_distribution<double> normal;
+      Bytes source(elements * element_size(type));
+      for (std::size_t e = 0; e < elements; ++e) set_value(type, source.data(), e, normal(random));
+      const Encoded reference = encode_span(source.data(), elements, type, bits, kNonce);
+      ASSERT_EQ(reference.status, Status::kOk);
+      EXPECT_TRUE(reference.payload ==
+                  emulated_payload(type, bits, elements, source.data()).payload)
+          << name_of(type) << " " << bits;
+    }
+  }
+}
+
+TEST(CudaCore, SourcesAndTargetsOfAnyAlignment) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 3000, size = element_size(type);
+    const Bytes source = mixed(type, elements, 5);
+    const std::vector<unsigned char> expected = fixed_payload(type, 4, elements, source.data());
+    for (std::size_t shift = size; shift < 16; shift += size) {
+      Bytes shifted(source.size(), shift);
+      std::memcpy(shifted.data(), source.data(), source.size());
+      EXPECT_TRUE(emulated_payload(type, 4, elements, shifted.data()).payload == expected);
+      Bytes restored(source.size(), shift);
+      ASSERT_EQ(emulated_decode(type, 4, elements, expected, restored.data()),
+                cuda::Outcome::kDone);
+      EXPECT_TRUE(restored.guard_intact());
+      EXPECT_EQ(
+          std::memcmp(decode_span(expected, source.size()).data(), restored.data(), source.size()),
+          0);
+    }
+  }
+}
+
+// Groups of few values, where searching for patterns and looking at one element per lane part ways.
+TEST(CudaCore, GroupsOfFewValuesAreToldApart) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t elements = 256 * 300 - 17;
+    Bytes source(elements * element_size(type));
+    for (std::size_t g = 0; g * 256 < elements; ++g) {
+      const double values[4] = {0.0, -0.0, 1.0 + double(g % 7), g % 3 == 0 ? -3.0 : 0.5};
+      const std::size_t odd = random() % 256;  // the one element that differs
+      for (std::size_t e = 0; e < 256 && g * 256 + e < elements; ++e)
+        set_value(type, source.data(), g * 256 + e,
+                  e == odd ? values[g / 4 % 4] : values[(g % 2 + e * (g / 16 % 2)) % 4]);
+    }
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+      EXPECT_TRUE(emulated_payload(type, bits, elements, source.data()).payload ==
+                  fixed_payload(type, bits, elements, source.data()))
+          << name_of(type) << " " << bits;
+  }
+}
+
+TEST(CudaCore, LosslessCodesGroupsOfOneOrTwoPatternsAndEscapesFew) {
+  for (const ElementType type : kFloatTypes) {
+    for (const bool few : {true, false}) {
+      const std::size_t elements = 256 * 64;
+      Bytes source(elements * element_size(type));
+      for (std::size_t e = 0; e < elements; ++e) {
+        const bool exact = e / 256 % (few ? 10 : 5) != 3;
+        set_value(type, source.data(), e, exact ? double(e % 2) : double(e % 100));
+      }
+      const auto expected = fixed_payload(type, 0, elements, source.data());
+      const Emulated got = emulated_payload(type, 0, elements, source.data());
+      EXPECT_EQ(expected.empty(), !few);
+      EXPECT_EQ(got.verdict.outcome, few ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+      EXPECT_TRUE(got.payload == expected);
+      if (!few) continue;
+      Bytes restored(source.size());
+      ASSERT_EQ(emulated_decode(type, 0, elements, expected, restored.data()),
+                cuda::Outcome::kDone);
+      EXPECT_EQ(std::memcmp(source.data(), restored.data(), source.size()), 0);
+    }
+  }
+}
+
+TEST(CudaCore, TooManyEscapesLeaveAVerdictAndNoPayload) {
+  const std::size_t elements = 256 * 128;
+  Bytes source = mixed(ElementType::kFloat32, elements, 1, false);
+  for (const unsigned escapes : {2u, 3u}) {  // the limit is 128 / 64
+    for (unsigned g = 0; g < escapes; ++g) source.as<float>()[256 * (g * 40 + 7) + 9] = INFINITY;
+    const Emulated got = emulated_payload(ElementType::kFloat32, 4, elements, source.data());
+    EXPECT_EQ(got.verdict.escapes, escapes);
+    EXPECT_EQ(got.verdict.outcome, escapes == 2 ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+    EXPECT_EQ(got.payload.empty(), escapes == 3);
+  }
+}
+
+// Whatever a payload holds, no lane leaves the two buffers (guards, and AddressSanitizer).
+TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 5000;
+  const Bytes source = mixed(ElementType::kBFloat16, elements, 2);
+  const auto intact = fixed_payload(ElementType::kBFloat16, 4, elements, source.data());
+  unsigned refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    auto damaged = intact;
+    const std::size_t within = round % 2 == 0 ? kHeaderBytes : damaged.size();
+    damaged[random() % within] ^= static_cast<unsigned char>(1u << random() % 8);
+    Bytes target(source.size());
+    const auto outcome =
+        emulated_decode(ElementType::kBFloat16, 4, elements, damaged, target.data());
+    EXPECT_TRUE(target.guard_intact());
+    refused += outcome == cuda::Outcome::kCorrupt;
+  }
+  EXPECT_GT(refused, 500u);  // nearly all of a header's bits are checked
+}
+
+struct PackedSpan {
+  cuda::Verdict packed, unpacked;
+  std::vector<unsigned char> payload;
+  Bytes restored;
+};
+PackedSpan pack(ElementType type, const Bytes& source, std::int64_t minimum, unsigned width,
+                std::size_t shift = 0) {
+  const std::size_t elements = source.size() / element_size(type);
+  cuda::DeviceTask task;
+  task.type = type;
+  task.elements = elements;
+  task.width = width;
+  Bytes payload(cuda::device_payload_bytes(task));
+  PackedSpan result{{}, {}, {}, Bytes(source.size(), shift)};
+  cuda::Job job{};
+  job.source = source.data();
+  job.target = payload.data();
+  job.verdict = &result.packed;
+  job.elements = elements;
+  job.nonce = kNonce;
+  job.minimum = minimum;
+  job.width = width;
+  emulate_pack(job, static_cast<unsigned>(type));
+  EXPECT_TRUE(payload.guard_intact());
+  result.payload.assign(payload.data(), payload.data() + result.packed.payload_bytes);
+  job.source = payload.data();
+  job.target = result.restored.data();
+  job.verdict = &result.unpacked;
+  emulate_unpack(job, static_cast<unsigned>(type));
+  EXPECT_TRUE(result.restored.guard_intact());
+  return result;
+}
+
+TEST(CudaCore, BooleansAndIntegersGiveTheBytesOfEncode) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : {ElementType::kBool, ElementType::kInt64, ElementType::kInt32}) {
+    const std::size_t size = element_size(type);
+    for (const unsigned width : {1u, 2u, 4u, 8u, 16u, 32u}) {
+      if (width >= 8 * size) continue;
+      for (const std::size_t elements : {1u, 7u, 8u, 31u, 33u, 1000u, 16384u + 5}) {
+        for (const std::size_t shift : {std::size_t{0}, size}) {
+          Bytes source(elements * size, shift);
+          const std::int64_t minimum = width == 4 ? INT32_MIN : width == 8 ? -3 : 1 << 20;
+          for (std::size_t e = 0; e < elements; ++e) {
+            // the ends of the range are in every frame, so that encode() finds this very width
+            const std::uint64_t most = (1ULL << width) - 1;
+            const std::uint64_t code = e % 1024 == 0 ? 0 : e % 1024 == 1 ? most : random() & most;
+            const std::uint64_t value =
+                type == ElementType::kBool ? code & 1 : static_cast<std::uint64_t>(minimum) + code;
+            std::memcpy(source.data() + e * size, &value, size);
+          }
+          const Encoded reference = encode_span(source.data(), elements, type, 0, kNonce);
+          const PackedSpan got = pack(type, source, minimum, width, shift);
+          ASSERT_EQ(got.packed.outcome, cuda::Outcome::kDone);
+          // Short spans are smaller raw, or constant, which only the CPU looks for.
+          if (elements >= 1000) {
+            ASSERT_EQ(reference.payload[6], type == ElementType::kBool ? 2 : 3);
+            EXPECT_TRUE(got.payload == reference.payload)
+                << name_of(type) << " " << width << " " << elements;
+          }
+          ASSERT_EQ(got.unpacked.outcome, cuda::Outcome::kDone);
+          EXPECT_EQ(std::memcmp(got.restored.data(), source.data(), source.size()), 0);
+          EXPECT_TRUE(decode_span(got.payload, source.size()) ==
+                      std::vector<unsigned char>(source.data(), source.data() + source.size()));
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaCore, AMissedPredictionLeavesAVerdictAndNoPayload) {
+  for (const std::size_t elements : {3u, 1000u}) {
+    for (const std::size_t at : {std::size_t{0}, elements - 1}) {
+      Bytes flags(elements);
+      std::memset(flags.data(), 1, elements);
+      flags.data()[at] = 2;
+      const PackedSpan bytes = pack(ElementType::kBool, flags, 0, 1);
+      EXPECT_EQ(bytes.packed.outcome, cuda::Outcome::kKeepRaw);
+      EXPECT_EQ(bytes.unpacked.outcome, cuda::Outcome::kCorrupt);
+      for (const std::int64_t outlier : {std::int64_t{99}, std::int64_t{100 + 256}, INT64_MIN}) {
+        Bytes numbers(elements * 8);
+        for (std::size_t e = 0; e < elements; ++e)
+          numbers.as<std::int64_t>()[e] = e == at ? outlier : 100;
+        const PackedSpan packed = pack(ElementType::kInt64, numbers, 100, 8);
+        EXPECT_EQ(packed.packed.outcome, cuda::Outcome::kKeepRaw);
+        EXPECT_TRUE(packed.payload.empty());
+        EXPECT_EQ(packed.unpacked.outcome, cuda::Outcome::kCorrupt);
+      }
+    }
+  }
+}
+
+TEST(CudaCore, DeviceLayoutIsTheFormats) {
+  for (const std::size_t elements : {std::size_t{1}, std::size_t{256}, std::size_t{257},
+                                     std::size_t{4096}, std::size_t{1} << 33}) {
+    for (const ElementType type : kFloatTypes) {
+      for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+        const GroupedLayout format(type, bits, elements, false);
+        with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
+          const DeviceLayout<T, kBits> device(elements);
+          EXPECT_EQ(device.groups, format.groups);
+          EXPECT_EQ(device.codes_offset, format.codes_offset);
+          EXPECT_EQ(device.end_of_codes(), format.end_of_codes());
+          EXPECT_EQ(device.escape_limit(), format.escape_limit(bits));
+          EXPECT_EQ(device.kSlotBytes, format.slot_bytes);
+          EXPECT_EQ(device.kMetadataBytes, format.metadata_bytes_per_group);
+          EXPECT_EQ(device.kGroupBytes, format.source_bytes_per_group);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::compress::test

@@ -1,0 +1,325 @@
+// The host side of the CUDA path against a stand-in libcuda: what is launched, where and with what.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compress/cuda/device_codec.h"
+#include "compress/cuda/driver_launcher.h"
+#include "compress/format.h"
+#include "tests/compress/emulated_device.h"
+#include "tests/compress/fake_cuda.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+using cuda::Batch;
+using cuda::DeviceTask;
+using cuda::DriverLauncher;
+
+constexpr unsigned char kImage[] = {1, 2, 3};
+constexpr DeviceImage kSomeImage{kImage, sizeof kImage};
+
+class CudaLaunch : public testing::Test {
+ protected:
+  CudaLaunch() {
+    void* const library = dlopen(PLEAT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library, nullptr) << dlerror();
+    fake_ = reinterpret_cast<FakeCuda* (*)()>(dlsym(library, "fake_cuda_state"))();
+    fake_->context = &context_;
+    fake_->context_id = 7;
+    fake_->multiprocessors = 132;
+    fake_->parameter_bytes = 8;
+    fake_->failing.clear();
+    fake_->images.clear();
+    fake_->functions.clear();
+    fake_->launches.clear();
+  }
+  void fail(const char* function, int code) {
+    fake_->failing = function;
+    fake_->failure = code;
+  }
+
+  int context_ = 0, other_context_ = 0;
+  FakeCuda* fake_;
+  DriverLauncher launcher_{PLEAT_FAKE_CUDA};
+  const std::uint64_t parameter_ = 0x1122'3344'5566'7788;
+};
+
+TEST_F(CudaLaunch, WithoutADriverEveryCallSaysSo) {
+  for (const char* library : {"libno-such-driver.so.1", "libm.so.6"}) {  // none; not a driver
+    DriverLauncher launcher(library);
+    EXPECT_EQ(launcher.prepare(kSomeImage), LaunchStatus::kNoDriver);
+    EXPECT_EQ(launcher.launch(kSomeImage, "k", 1, 1, &parameter_, {}), LaunchStatus::kNoDriver);
+    EXPECT_EQ(launcher.multiprocessors(), 0u);
+  }
+}
+
+TEST_F(CudaLaunch, ArgumentsReachTheDriver) {
+  ASSERT_EQ(launcher_.launch(kSomeImage, "some_kernel", 12, 256, &parameter_, {0xABC0}),
+            LaunchStatus::kOk);
+  ASSERT_EQ(fake_->launches.size(), 1u);
+  const FakeLaunch& launch = fake_->launches[0];
+  EXPECT_EQ(launch.kernel, "some_kernel");
+  EXPECT_EQ(launch.grid[0], 12u);
+  EXPECT_EQ(launch.grid[1] * launch.grid[2], 1u);
+  EXPECT_EQ(launch.block[0], 256u);
+  EXPECT_EQ(launch.block[1] * launch.block[2], 1u);
+  EXPECT_EQ(launch.shared_bytes, 0u);
+  EXPECT_EQ(launch.stream, reinterpret_cast<void*>(0xABC0));
+  EXPECT_FALSE(launch.has_extra);
+  EXPECT_EQ(std::memcmp(launch.parameter.data(), &parameter_, sizeof parameter_), 0);
+  EXPECT_EQ(fake_->images, std::vector<const void*>{kImage});
+}
+
+TEST_F(CudaLaunch, AModuleIsLoadedOncePerContext) {
+  const auto launch = [&] {
+    ASSERT_EQ(launcher_.launch(kSomeImage, "k", 1, 1, &parameter_, {}), LaunchStatus::kOk);
+  };
+  EXPECT_EQ(launcher_.prepare(kSomeImage), LaunchStatus::kOk);
+  launch();
+  launch();
+  EXPECT_EQ(fake_->images.size(), 1u);
+  EXPECT_EQ(fake_->functions.size(), 1u);
+  fake_->context = &other_context_;
+  fake_->context_id = 8;
+  launch();
+  EXPECT_EQ(fake_->images.size(), 2u);
+  fake_->context_id = 9;  // destroyed, and another made at the same address
+  launch();
+  EXPECT_EQ(fake_->images.size(), 3u);
+  launch();
+  EXPECT_EQ(fake_->images.size(), 3u);
+}
+
+TEST_F(CudaLaunch, WithoutContextIdsAContextIsItsAddress) {
+  cuda::DriverFunctions functions;
+  ASSERT_TRUE(functions.find(PLEAT_FAKE_CUDA));
+  functions.context_id = nullptr;
+  DriverLauncher launcher(functions);
+  EXPECT_EQ(launcher.prepare(kSomeImage), LaunchStatus::kOk);
+  fake_->context_id = 9;
+  EXPECT_EQ(launcher.prepare(kSomeImage), LaunchStatus::kOk);
+  EXPECT_EQ(fake_->images.size(), 1u);
+}
+
+TEST_F(CudaLaunch, FailuresAreNamedAndNotRemembered) {
+  const auto launch = [&] { return launcher_.launch(kSomeImage, "k", 1, 1, &parameter_, {}); };
+  const struct {
+    const char* function;
+    int code;
+    LaunchStatus status;
+  } kFailures[] = {{"cuCtxGetCurrent", 4, LaunchStatus::kFailed},
+                   {"cuCtxGetId", 201, LaunchStatus::kNoContext},
+                   {"cuCtxGetDevice", 201, LaunchStatus::kNoContext},
+                   {"cuDeviceGetAttribute", 1, LaunchStatus::kFailed},
+                   {"cuModuleLoadData", 209, LaunchStatus::kNoImage},
+                   {"cuModuleLoadData", 222, LaunchStatus::kNoImage},
+                   {"cuModuleLoadData", 2, LaunchStatus::kFailed},
+                   {"cuModuleGetFunction", 500, LaunchStatus::kFailed},
+                   {"cuLaunchKernel", 700, LaunchStatus::kFailed}};
+  for (const auto& failure : kFailures) {
+    fail(failure.function, failure.code);
+    EXPECT_EQ(launch(), failure.status) << failure.function;
+    EXPECT_EQ(launcher_.driver_error(), failure.code) << failure.function;
+    EXPECT_TRUE(fake_->launches.empty());
+  }
+  fake_->failing.clear();
+  EXPECT_EQ(launch(), LaunchStatus::kOk);
+  fake_->context = nullptr;
+  EXPECT_EQ(launch(), LaunchStatus::kNoContext);
+  EXPECT_EQ(launcher_.multiprocessors(), 0u);
+  fake_->context = &context_;
+  EXPECT_EQ(launcher_.prepare({}), LaunchStatus::kNoImage);
+  EXPECT_EQ(fake_->launches.size(), 1u);
+}
+
+TEST_F(CudaLaunch, ThreadsShareOneModule) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int n = 0; n < 50; ++n) {
+        EXPECT_EQ(launcher_.launch(kSomeImage, n % 2 == 0 ? "even" : "odd", 1, 1, &parameter_, {}),
+                  LaunchStatus::kOk);
+        EXPECT_EQ(launcher_.multiprocessors(), 132u);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_->launches.size(), 200u);
+  EXPECT_EQ(fake_->images.size(), 1u);
+}
+
+// A launcher that takes the built image for granted: the tasks' launches are of interest.
+class Recorder final : public KernelLauncher {
+ public:
+  struct Launch {
+    std::string kernel;
+    unsigned blocks, threads;
+    Batch batch;
+    std::uint64_t stream;
+  };
+  LaunchStatus prepare(const DeviceImage&) noexcept override { return LaunchStatus::kOk; }
+  LaunchStatus launch(const DeviceImage& image, const char* kernel, unsigned blocks,
+                      unsigned threads, const void* parameter,
+                      StreamHandle stream) noexcept override {
+    EXPECT_EQ(image.data, cuda::device_image().data);
+    if (launches.size() == fail_at) return LaunchStatus::kFailed;
+    launches.push_back({kernel, blocks, threads, {}, stream.value});
+    std::memcpy(&launches.back().batch, parameter, sizeof(Batch));
+    return LaunchStatus::kOk;
+  }
+  unsigned multiprocessors() noexcept override { return 4; }
+  int driver_error() const noexcept override { return 0; }
+
+  std::vector<Launch> launches;
+  std::size_t fail_at = SIZE_MAX;
+};
+
+std::vector<DeviceTask> many_tasks() {
+  std::vector<DeviceTask> tasks(62 + 8 + 3 + 1);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    tasks[t].elements = 1 + t * 1000;
+    tasks[t].bits = t < 73 ? 4 : 8;
+    tasks[t].type = t < 70 || t == 73 ? ElementType::kFloat32 : ElementType::kBFloat16;
+    tasks[t].nonce = t;
+  }
+  return tasks;
+}
+
+TEST(CudaTasks, OneLaunchServesNeighboursOfOneTypeAndWidth) {
+  Recorder recorder;
+  const std::vector<DeviceTask> tasks = many_tasks();
+  std::size_t queued = 0;
+  ASSERT_EQ(cuda::encode_on_device(recorder, tasks, {0x77}, &queued), LaunchStatus::kOk);
+  EXPECT_EQ(queued, tasks.size());
+  ASSERT_EQ(recorder.launches.size(), 4u);
+  const char* const names[] = {"pleat_encode_float32_4", "pleat_encode_float32_4",
+                               "pleat_encode_bfloat16_4", "pleat_encode_float32_8"};
+  const unsigned counts[] = {62, 8, 3, 1};
+  std::size_t t = 0;
+  for (std::size_t l = 0; l < 4; ++l) {
+    const Recorder::Launch& launch = recorder.launches[l];
+    EXPECT_EQ(launch.kernel, names[l]);
+    EXPECT_EQ(launch.stream, 0x77u);
+    EXPECT_EQ(launch.threads, 256u);
+    ASSERT_EQ(launch.batch.jobs, counts[l]);
+    std::uint64_t tiles = 0;
+    for (unsigned j = 0; j < launch.batch.jobs; ++j, ++t) {
+      EXPECT_EQ(launch.batch.job[j].elements, tasks[t].elements);
+      EXPECT_EQ(launch.batch.job[j].nonce, tasks[t].nonce);
+      EXPECT_EQ(launch.batch.job[j].first_tile, tiles);
+      tiles += (tasks[t].elements + 8191) / 8192;
+    }
+    EXPECT_EQ(launch.batch.tiles, tiles);
+    // 4 multiprocessors: up to 48 blocks have a tile each, then four tiles share one.
+    EXPECT_EQ(launch.blocks, std::min(tiles, std::max<std::uint64_t>(48, (tiles + 3) / 4)));
+  }
+}
+
+TEST(CudaTasks, AFailureSaysHowManyTasksWereQueued) {
+  Recorder recorder;
+  recorder.fail_at = 2;
+  std::size_t queued = 0;
+  EXPECT_EQ(cuda::decode_on_device(recorder, many_tasks(), {}, &queued), LaunchStatus::kFailed);
+  EXPECT_EQ(queued, 70u);
+  EXPECT_EQ(recorder.launches[0].kernel, "pleat_decode_float32_4");
+}
+
+// From tasks to payloads and back: what a launch's parameter says, run on the CPU.
+TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
+  constexpr std::size_t kElements = 5000;
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      const Bytes source = mixed(type, kElements, bits, false);
+      Bytes restored(source.size());
+      cuda::Verdict verdicts[2];
+      Recorder recorder;
+      DeviceTask task;
+      task.source = source.data();
+      task.elements = kElements;
+      task.type = type;
+      task.bits = static_cast<std::uint8_t>(bits);
+      task.nonce = 99;
+      ASSERT_TRUE(cuda::device_can_encode(task));
+      Bytes payload(cuda::device_payload_bound(task));
+      task.target = payload.data();
+      task.verdict = &verdicts[0];
+      DeviceTask back = task;
+      back.source = payload.data();
+      back.target = restored.data();
+      back.verdict = &verdicts[1];
+      std::size_t queued = 0;
+      ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+      ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
+      with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
+        emulate_encode<T, kBits>(recorder.launches[0].batch.job[0]);
+        emulate_decode<T, kBits>(recorder.launches[1].batch.job[0]);
+      });
+      ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
+      EXPECT_EQ(verdicts[0].payload_bytes, cuda::device_payload_bytes(task));
+      ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
+      const Encoded reference = encode_span(source.data(), kElements, type, bits, 99);
+      const auto expected = decode_span(reference.payload, source.size());
+      EXPECT_EQ(std::memcmp(expected.data(), restored.data(), source.size()), 0);
+    }
+  }
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
+  const auto can = [](ElementType type, unsigned bits, std::size_t elements, unsigned width = 0) {
+    DeviceTask task;
+    task.type = type;
+    task.bits = static_cast<std::uint8_t>(bits);
+    task.elements = elements;
+    task.width = width;
+    return cuda::device_can_encode(task);
+  };
+  EXPECT_FALSE(can(ElementType::kBytes, 4, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 0));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 3));    // raw is smaller
+  EXPECT_TRUE(can(ElementType::kFloat32, 5, 1000));  // as 4
+  EXPECT_TRUE(can(ElementType::kBool, 0, 1000));
+  EXPECT_TRUE(can(ElementType::kInt64, 0, 1000, 32));
+  EXPECT_TRUE(can(ElementType::kInt32, 0, 1000, 16));
+  EXPECT_FALSE(can(ElementType::kInt32, 0, 1000, 32));
+  EXPECT_FALSE(can(ElementType::kInt64, 0, 1000, 12));
+  EXPECT_FALSE(can(ElementType::kInt64, 0, 1000, 0));
+}
+
+// Every kernel that tasks can ask for is in the image, for every architecture.
+TEST(CudaImage, HoldsTheKernels) {
+  const DeviceImage image = cuda::device_image();
+#ifdef PLEAT_HAVE_DEVICE_CODE
+  const std::string bytes(static_cast<const char*>(image.data), image.bytes);
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, bytes.data(), 4);
+  EXPECT_EQ(magic, 0xBA55'ED50u);
+  Recorder recorder;
+  for (int type = 0; type < 6; ++type)
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+      if (type >= 3 && bits != 0) continue;
+      DeviceTask task;
+      task.elements = 1;
+      task.type = static_cast<ElementType>(type);
+      task.bits = static_cast<std::uint8_t>(bits);
+      std::size_t queued = 0;
+      ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+      ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+    }
+  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 3));
+  for (const Recorder::Launch& launch : recorder.launches) {
+    const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
+    std::size_t found = 0;
+    for (std::size_t at = bytes.find(section); at != std::string::npos;
+         at = bytes.find(section, at + 1))
+      ++found;
+    EXPECT_GE(found, 3u) << launch.kernel;
+  }
+#else
+  EXPECT_EQ(image.bytes, 0u);
+#endif
+}
+
+}  // namespace
+}  // namespace pleat::compress::test

@@ -1,0 +1,218 @@
+// A device in plain C++: the tiles and blocks that the CUDA kernels' code is written against, with
+// the lanes as an array. Runs a job as the kernels do, one tile after the other.
+#pragma once
+
+#include <cstdint>
+
+#include "compress/cuda/packing_core.h"
+#include "compress/cuda/span_core.h"
+
+namespace pleat::compress::test {
+
+template <class T>
+class EmulatedTile {
+ public:
+  EmulatedTile() {
+    for (unsigned l = 0; l < kTileLanes; ++l) lanes_[l].index = l;
+  }
+  template <class F>
+  void each(F f) {
+    for (Lane<T>& lane : lanes_) f(lane);
+  }
+  template <class U, class F>
+  float lesser(F f) {
+    return fold(
+        f, [](std::uint32_t a, std::uint32_t b) { return Packed<T>::lesser_of(a, b); },
+        [](float a, float b) { return compress::lesser(a, b); });
+  }
+  template <class U, class F>
+  float greater(F f) {
+    return fold(
+        f, [](std::uint32_t a, std::uint32_t b) { return Packed<T>::greater_of(a, b); },
+        [](float a, float b) { return compress::greater(a, b); });
+  }
+  template <class F>
+  bool any(F f) {
+    bool found = false;
+    for (Lane<T>& lane : lanes_) found |= f(lane);
+    return found;
+  }
+  template <class F>
+  bool any_alone(F f) {
+    return any(f);
+  }
+  template <class F>
+  float least_alone(F f) {
+    float least = f(lanes_[0]);
+    for (Lane<T>& lane : lanes_) least = f(lane) < least ? f(lane) : least;
+    return least;
+  }
+  template <class Has, class F>
+  std::uint32_t pick_alone(Has has, F f) {
+    for (Lane<T>& lane : lanes_)
+      if (has(lane)) return f(lane);
+    return 0;
+  }
+
+ private:
+  template <class F, class Both, class Halves>
+  float fold(F f, Both both, Halves halves) {
+    std::uint32_t word = f(lanes_[0]);
+    for (Lane<T>& lane : lanes_) word = both(word, f(lane));
+    return halves(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
+  }
+  Lane<T> lanes_[kTileLanes];
+};
+
+class EmulatedBlock {
+ public:
+  template <class F>
+  void each(std::uint64_t n, F f) {
+    for (std::uint64_t i = n; i-- > 0;) f(i);
+  }
+  template <class G, class F>
+  void by_warps(std::uint64_t n, G g, F f) {
+    for (std::uint64_t i = n; i-- > 0;) {
+      const auto read = g(i);
+      for (unsigned lane = 0; lane < 32; ++lane) f(i, read, lane);
+    }
+  }
+  template <class Marked, class F>
+  void ranked(std::uint64_t n, Marked marked, F f) {
+    std::uint64_t rank = 0;
+    for (std::uint64_t i = 0; i < n; ++i)
+      if (marked(i)) f(i, rank++);
+  }
+  template <class F>
+  void once(F f) {
+    f();
+  }
+  void sync() {}
+  void publish(cuda::Verdict* verdict, cuda::Outcome outcome) { verdict->outcome = outcome; }
+};
+
+// Groups last to first: no group may depend on another.
+template <class T, unsigned kBits>
+void emulate_encode(const cuda::Job& job) {
+  using Word = typename T::Word;
+  const DeviceLayout<T, kBits> layout(job.elements);
+  auto* const payload = static_cast<std::uint8_t*>(job.target);
+  std::uint64_t escapes = 0;
+  bool lossy = false;
+  for (std::uint64_t g = layout.groups; g-- > 0;) {
+    EmulatedTile<T> tile;
+    const std::uint64_t left = job.elements - g * kGroupSize;
+    const GroupKind kind =
+        encode_group<T, kBits>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
+                               left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+                               reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
+                               reinterpret_cast<Metadata<T>*>(payload + 64) + g,
+                               payload + layout.codes_offset + g * layout.kSlotBytes);
+    escapes += kind == GroupKind::kEscaped;
+    lossy |= kind == GroupKind::kRegular;
+    if (too_many_escapes<T, kBits>(job.elements, escapes)) break;
+  }
+  EmulatedBlock block;
+  finish_span<T, kBits>(block, job, escapes, lossy);
+}
+
+template <class T, unsigned kBits>
+void emulate_decode(const cuda::Job& job) {
+  using Word = typename T::Word;
+  const DeviceLayout<T, kBits> layout(job.elements);
+  const auto* const payload = static_cast<const std::uint8_t*>(job.source);
+  Header header;
+  memcpy(&header, payload, sizeof header);
+  if (!payload_fits<T, kBits>(header, job.elements)) {
+    job.verdict->outcome = cuda::Outcome::kCorrupt;
+    return;
+  }
+  bool intact = true;
+  for (std::uint64_t g = layout.groups; g-- > 0;) {
+    EmulatedTile<T> tile;
+    const std::uint64_t left = job.elements - g * kGroupSize;
+    Metadata<T> metadata;
+    memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
+    intact &= decode_group<T, kBits>(
+        tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
+        EscapeTable{payload + layout.end_of_codes(), header.escapes}, g, header.nonce,
+        static_cast<Word*>(job.target) + g * kGroupSize,
+        left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+        reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
+  }
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
+// Booleans and integers; runs last to first.
+template <class Run>
+bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
+  bool good = true;
+  for (std::uint64_t r = (elements + length - 1) / length; r-- > 0;) good &= run(r);
+  return good;
+}
+inline void emulate_pack(const cuda::Job& job, unsigned type) {
+  EmulatedBlock block;
+  if (type == 3)
+    return finish_booleans(block, job, !emulate_runs(job.elements, kBooleanRun, [&](auto run) {
+                             return pack_boolean_run(static_cast<const std::uint8_t*>(job.source),
+                                                     job.elements, run,
+                                                     static_cast<std::uint8_t*>(job.target) + 64);
+                           }));
+  const bool held = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
+    return type == 4 ? encode_integer_run<std::int64_t>(job, run)
+                     : encode_integer_run<std::int32_t>(job, run);
+  });
+  type == 4 ? finish_integers<std::int64_t>(block, job, !held)
+            : finish_integers<std::int32_t>(block, job, !held);
+}
+inline void emulate_unpack(const cuda::Job& job, unsigned type) {
+  Header header;
+  memcpy(&header, job.source, sizeof header);
+  bool intact = type == 3   ? booleans_fit(header, job.elements)
+                : type == 4 ? integers_fit<std::int64_t>(header, job.elements, job.width)
+                            : integers_fit<std::int32_t>(header, job.elements, job.width);
+  if (intact && type == 3)
+    emulate_runs(job.elements, kBooleanRun, [&](auto run) {
+      unpack_boolean_run(static_cast<const std::uint8_t*>(job.source) + 64, job.elements, run,
+                         static_cast<std::uint8_t*>(job.target));
+      return true;
+    });
+  else if (intact)
+    intact = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
+      return type == 4 ? decode_integer_run<std::int64_t>(job, job.width, run)
+                       : decode_integer_run<std::int32_t>(job, job.width, run);
+    });
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
+// A kernel by its type and width.
+template <class F>
+void with_codec(unsigned type, unsigned bits, F f) {
+  const auto of_type = [&](auto t) {
+    using T = decltype(t);
+    switch (bits) {
+      case 0:
+        return f.template operator()<T, 0>();
+      case 1:
+        return f.template operator()<T, 1>();
+      case 2:
+        return f.template operator()<T, 2>();
+      case 3:
+        return f.template operator()<T, 3>();
+      case 4:
+        return f.template operator()<T, 4>();
+      default:
+        return f.template operator()<T, 8>();
+    }
+  };
+  switch (type) {
+    case 0:
+      return of_type(Float32{});
+    case 1:
+      return of_type(BFloat16{});
+    default:
+      return of_type(Float16{});
+  }
+}
+
+}  // namespace pleat::compress::test

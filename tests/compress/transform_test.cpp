@@ -1,0 +1,227 @@
+// Noise of the quantisers, with and without the randomised Hadamard transform, against stochastic
+// rounding at the same bits; and what the transform must keep.
+#include <functional>
+
+#include "compress/transform_kernels.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+using Values = std::vector<float>;
+
+double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+Values gaussian(std::mt19937_64& random, std::size_t elements) {
+  std::normal_distribution<float> normal;
+  Values x(elements);
+  for (float& value : x) value = normal(random);
+  return x;
+}
+Values gelu(std::mt19937_64& random, std::size_t elements) {
+  Values x = gaussian(random, elements);
+  for (float& value : x) value *= 0.5f * std::erfc(-value / std::sqrt(2.0f));
+  return x;
+}
+Values swiglu(std::mt19937_64& random, std::size_t elements) {
+  std::normal_distribution<double> normal;
+  Values x(elements);
+  for (float& value : x) value = static_cast<float>(silu(normal(random)) * normal(random));
+  return x;
+}
+Values outlier_channels(std::mt19937_64& random, std::size_t elements) {  // 1 % of 1000, x 20
+  Values x = gaussian(random, elements);
+  for (std::size_t e = 0; e < elements; ++e)
+    if (e % 1000 % 100 == 37) x[e] *= 20;
+  return x;
+}
+
+// Expected squared error of min-max stochastic rounding, from its definition: D^2 f (1 - f).
+double stochastic_rounding(const Values& x, unsigned bits) {
+  double sum = 0;
+  for (std::size_t from = 0; from < x.size(); from += 256) {
+    const std::size_t to = std::min(from + 256, x.size());
+    const auto [low, high] = std::minmax_element(x.begin() + long(from), x.begin() + long(to));
+    const double step = (double(*high) - *low) / ((1 << bits) - 1);
+    for (std::size_t e = from; e < to; ++e) {
+      const double t = (double(x[e]) - *low) / step, f = t - std::floor(t);
+      sum += step * step * f * (1 - f);
+    }
+  }
+  return sum;
+}
+double codec_error(const Values& x, unsigned bits, Transform transform) {
+  const Encoded out = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 11,
+                                  serial_executor(), false, transform);
+  EXPECT_EQ(out.status, Status::kOk);
+  const auto restored = decode_span(out.payload, 4 * x.size());
+  double sum = 0;
+  for (std::size_t e = 0; e < x.size(); ++e) {
+    const double error = value_at(ElementType::kFloat32, restored.data(), e) - x[e];
+    sum += error * error;
+  }
+  return sum;
+}
+
+TEST(Noise, DitherHalvesThatOfStochasticRounding) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 1 << 20;
+  const Values normal = gaussian(random, elements), activation = gelu(random, elements);
+  for (const unsigned bits : {2u, 4u, 8u})
+    EXPECT_LE(codec_error(normal, bits, Transform::kNone), 0.51 * stochastic_rounding(normal, bits))
+        << bits;
+  EXPECT_LE(codec_error(activation, 4, Transform::kNone),
+            0.60 * stochastic_rounding(activation, 4));
+  EXPECT_LE(codec_error(activation, 2, Transform::kNone),
+            0.75 * stochastic_rounding(activation, 2));
+}
+
+TEST(Noise, RotationTakesItToASeventhWhereOutliersSetTheRange) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 1 << 20;
+  for (const auto& make : {swiglu, outlier_channels}) {
+    const Values x = make(random, elements);
+    EXPECT_LE(codec_error(x, 4, Transform::kHadamard), 0.15 * stochastic_rounding(x, 4));
+  }
+}
+
+TEST(Transform, IsTheWalshHadamardTransformWithRandomSigns) {
+  float signs[256];
+  for (float& sign : signs) sign = 1;
+  flip_signs(77, 5, signs);
+  int negative = 0;
+  for (const float sign : signs) negative += sign < 0;
+  EXPECT_GT(negative, 80);
+  EXPECT_LT(negative, 176);
+  for (unsigned e = 0; e < 256; ++e) {
+    float x[256] = {};
+    x[e] = 16;
+    rotate(77, 5, x);
+    for (unsigned p = 0; p < 256; ++p) {
+      const unsigned natural = (p >> 3 | p << 5) & 255;
+      const float expected = __builtin_parity(natural & e) != 0 ? -1 : 1;
+      ASSERT_EQ(x[p], expected * signs[e]) << e << " " << p;
+    }
+    rotate_back(77, 5, x);
+    for (unsigned i = 0; i < 256; ++i) ASSERT_EQ(x[i], i == e ? 16 : 0);
+  }
+}
+
+// A spike, a step and a ramp: the mean over nonces is the element itself.
+TEST(Transform, IsUnbiasedOnAdversarialGroups) {
+  std::mt19937_64 random(seed());
+  for (const unsigned bits : {1u, 2u, 4u}) {
+    Values x(256 * 3);
+    std::normal_distribution<float> normal;
+    for (std::size_t e = 0; e < 256; ++e) {
+      x[e] = normal(random) + (e == 100 ? 50.0f : 0.0f);
+      x[256 + e] = e < 7 ? 100.0f + float(e) : 0.0f;
+      x[512 + e] = float(e) - 3;
+    }
+    const int trials = 10000;
+    std::vector<double> sum(x.size()), squares(x.size());
+    for (int trial = 0; trial < trials; ++trial) {
+      const Encoded out = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, random(),
+                                      serial_executor(), false, Transform::kHadamard);
+      const auto restored = decode_span(out.payload, 4 * x.size());
+      for (std::size_t e = 0; e < x.size(); ++e) {
+        const double error = value_at(ElementType::kFloat32, restored.data(), e) - x[e];
+        sum[e] += error;
+        squares[e] += error * error;
+      }
+    }
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const double deviation = std::sqrt(squares[e] / trials);
+      EXPECT_LE(std::fabs(sum[e] / trials), 5 * deviation / std::sqrt(trials) + deviation / 100)
+          << bits << " bits, element " << e;
+    }
+  }
+}
+
+TEST(Transform, MasksConstantsAndNonFiniteGroupsStayExact) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      const std::size_t elements = 256 * 200 + 31, size = element_size(type);
+      Bytes source(elements * size);
+      for (std::size_t e = 0; e < elements; ++e)
+        set_value(type, source.data(), e,
+                  e / 256 % 4 == 0   ? 1.25
+                  : e / 256 % 4 == 1 ? -0.75 * double(random() % 2)
+                                     : std::normal_distribution<double>()(random));
+      set_value(type, source.data(), 256 * 6 + 9, 60000);
+      std::memset(source.data() + (256 * 7 + 9) * size, 0xFF, size);  // NaN
+      const Encoded out = encode_span(source.data(), elements, type, bits, 3, thread_executor(2),
+                                      false, Transform::kHadamard);
+      ASSERT_EQ(out.status, Status::kOk);
+      EXPECT_EQ(out.statistics.escaped_groups, 1u);
+      const auto restored = decode_span(out.payload, source.size(), backwards_executor());
+      for (std::size_t g = 0; g * 256 < elements; ++g) {
+        const std::size_t from = g * 256 * size, to = std::min(from + 256 * size, source.size());
+        EXPECT_EQ(std::memcmp(restored.data() + from, source.data() + from, to - from) == 0,
+                  g % 4 < 2 || g == 7)
+            << g;
+      }
+      PayloadInfo info;
+      ASSERT_EQ(inspect(out.payload.data(), out.payload.size(), &info), Status::kOk);
+      EXPECT_EQ(info.spec.transform, Transform::kHadamard);
+    }
+  }
+}
+
+// Rotated, this group has two values; its own are three.
+TEST(Transform, GroupsThatBecomeTwoValuedAreKeptAsTheyAre) {
+  float x[256] = {};
+  x[3] = x[200] = 32;
+  rotate_back(9, 0, x);
+  const Encoded out = encode_span(x, 256, ElementType::kFloat32, 4, 9, serial_executor(), false,
+                                  Transform::kHadamard);
+  ASSERT_EQ(out.status, Status::kOk);
+  EXPECT_EQ(out.statistics.escaped_groups, 1u);
+  EXPECT_EQ(out.statistics.two_valued_groups, 0u);
+  EXPECT_EQ(std::memcmp(decode_span(out.payload, sizeof x).data(), x, sizeof x), 0);
+}
+
+TEST(Transform, EveryPathGivesTheSameBytesInPlaceOrNot) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      for (const std::size_t elements : {255, 256, 256 * 67 + 5, 256 * 400}) {
+        Bytes source(elements * element_size(type));
+        for (std::size_t e = 0; e < elements; ++e)
+          set_value(type, source.data(), e,
+                    std::pow(std::normal_distribution<double>()(random), e / 256 % 5 + 1));
+        Encoded first;
+        std::vector<unsigned char> restored;
+        for (const Path& path : paths()) {
+          if (path.name == "avx512 emulated" && elements > 30000) continue;  // slow
+          const UsePath use(path);
+          const Encoded out = encode_span(source.data(), elements, type, bits, 21,
+                                          thread_executor(1), false, Transform::kHadamard);
+          ASSERT_EQ(out.status, Status::kOk);
+          const auto back = decode_span(out.payload, source.size(), thread_executor(1));
+          if (first.payload.empty()) {
+            first = out;
+            restored = back;
+          }
+          EXPECT_TRUE(out.payload == first.payload) << path.name;
+          EXPECT_TRUE(back == restored) << path.name;
+          Bytes buffer(source.size() + 4096);
+          std::memcpy(buffer.data(), source.data(), source.size());
+          CodecSpec spec;
+          spec.bits = static_cast<std::uint8_t>(bits);
+          spec.transform = Transform::kHadamard;
+          const EncodeResult result = encode_in_place(buffer.data(), buffer.size(), elements, type,
+                                                      spec, 21, thread_executor(1), nullptr);
+          ASSERT_EQ(result.status, Status::kOk);
+          ASSERT_EQ(result.payload_bytes, first.payload.size());
+          EXPECT_EQ(std::memcmp(buffer.data(), first.payload.data(), first.payload.size()), 0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::compress::test

@@ -1,0 +1,464 @@
+// On a machine with an NVIDIA GPU: do the kernels give the bytes of the CPU path, and how fast are
+// they beside a copy? Prints JSON; exits 0 if all bytes agree, 1 if not, 77 where there is no GPU.
+// Uses the driver API, found at run time as the library does, and nothing else of CUDA.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/cuda/device_codec.h"
+#include "compress/cuda/driver_launcher.h"
+#include "compress/format.h"
+#include "compress/kernels.h"
+
+namespace {
+
+using namespace pleat::compress;
+using cuda::DeviceTask;
+
+using Address = unsigned long long;
+
+// The part of the driver that a test needs beyond launching.
+struct Driver {
+  int (*init)(unsigned);
+  int (*device_count)(int*);
+  int (*device_get)(int*, int);
+  int (*device_name)(char*, int, int);
+  int (*driver_version)(int*);
+  int (*attribute)(int*, int, int);
+  int (*retain)(void**, int);
+  int (*set_current)(void*);
+  int (*allocate)(Address*, std::size_t);
+  int (*release)(Address);
+  int (*to_device)(Address, const void*, std::size_t);
+  int (*to_host)(void*, Address, std::size_t);
+  int (*copy)(Address, Address, std::size_t, void*);
+  int (*fill)(Address, unsigned char, std::size_t, void*);
+  int (*stream_create)(void**, unsigned);
+  int (*stream_synchronize)(void*);
+  int (*event_create)(void**, unsigned);
+  int (*event_record)(void*, void*);
+  int (*event_elapsed)(float*, void*, void*);
+  int (*error_string)(int, const char**);
+
+  bool find() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return false;
+    const auto get = [&](const char* name, auto* function) {
+      *function =
+          reinterpret_cast<std::remove_reference_t<decltype(*function)>>(dlsym(library, name));
+      return *function != nullptr;
+    };
+    return get("cuInit", &init) && get("cuDeviceGetCount", &device_count) &&
+           get("cuDeviceGet", &device_get) && get("cuDeviceGetName", &device_name) &&
+           get("cuDriverGetVersion", &driver_version) && get("cuDeviceGetAttribute", &attribute) &&
+           get("cuDevicePrimaryCtxRetain", &retain) && get("cuCtxSetCurrent", &set_current) &&
+           get("cuMemAlloc_v2", &allocate) && get("cuMemFree_v2", &release) &&
+           get("cuMemcpyHtoD_v2", &to_device) && get("cuMemcpyDtoH_v2", &to_host) &&
+           get("cuMemcpyDtoDAsync_v2", &copy) && get("cuMemsetD8Async", &fill) &&
+           get("cuStreamCreate", &stream_create) &&
+           get("cuStreamSynchronize", &stream_synchronize) && get("cuEventCreate", &event_create) &&
+           get("cuEventRecord", &event_record) && get("cuEventElapsedTime", &event_elapsed) &&
+           get("cuGetErrorString", &error_string);
+  }
+} driver;
+
+[[noreturn]] void no_gpu(const char* why) {
+  std::printf("{\"gpu\": null, \"reason\": \"%s\"}\n", why);
+  std::fprintf(stderr, "no GPU: %s\n", why);
+  std::exit(77);
+}
+void check(int code, const char* what) {
+  if (code == 0) return;
+  const char* text = "?";
+  (void)driver.error_string(code, &text);
+  std::fprintf(stderr, "gpu_check: %s: %s (%d)\n", what, text, code);
+  std::exit(1);
+}
+void check(LaunchStatus status, const KernelLauncher& launcher) {
+  if (status == LaunchStatus::kOk) return;
+  std::fprintf(stderr, "gpu_check: launch failed: status %d, driver error %d\n",
+               static_cast<int>(status), launcher.driver_error());
+  std::exit(1);
+}
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(std::size_t bytes) : bytes_(bytes) {
+    check(driver.allocate(&address_, bytes), "cuMemAlloc");
+  }
+  ~DeviceMemory() { (void)driver.release(address_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  [[nodiscard]] Address address(std::size_t offset = 0) const { return address_ + offset; }
+  template <class T = void>
+  [[nodiscard]] T* as(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(address_ + offset);
+  }
+  void write(const void* from, std::size_t bytes, std::size_t offset = 0) const {
+    check(driver.to_device(address_ + offset, from, bytes), "copy to device");
+  }
+  void read(void* to, std::size_t bytes, std::size_t offset = 0) const {
+    check(driver.to_host(to, address_ + offset, bytes), "copy from device");
+  }
+
+ private:
+  Address address_ = 0;
+  std::size_t bytes_;
+};
+
+const char* type_name(ElementType type) {
+  const char* const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32"};
+  return names[static_cast<int>(type)];
+}
+
+// ---- content ----
+
+void set_float(ElementType type, unsigned char* data, std::size_t e, float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (type == ElementType::kFloat32) {
+    std::memcpy(data + 4 * e, &bits, 4);
+    return;
+  }
+  std::uint16_t half = static_cast<std::uint16_t>(bits >> 16);  // bfloat16, truncated: any will do
+  if (type == ElementType::kFloat16) {
+    const auto narrow = static_cast<_Float16>(value);
+    std::memcpy(&half, &narrow, 2);
+  }
+  std::memcpy(data + 2 * e, &half, 2);
+}
+
+// Every kind of group: normal, one-sided, sparse, few values, constant, wide, tiny, NaN and Inf.
+std::vector<unsigned char> floats(ElementType type, std::size_t elements, std::uint64_t seed,
+                                  bool escapes) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<unsigned char> data(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e) {
+    const std::size_t g = e / 256;
+    float x = normal(random);
+    switch (g % 11) {
+      case 0:
+        x = std::max(x, 0.0f);
+        break;
+      case 1:
+        x = -std::exp(x);
+        break;
+      case 2:
+        x = e % 3 == 0 ? -0.0f : 1.25f;
+        break;
+      case 3:
+        x = 0.25f * static_cast<float>(g % 9);
+        break;
+      case 4:
+        x = e % 256 == g % 256 ? 0.0f : 500 + 10 * x;
+        break;
+      case 5:
+        x *= 1e4f;
+        break;
+      case 6:
+        x *= 1e-6f;
+        break;
+      case 7:
+        x = x > 2 ? x : 0.0f;
+        break;
+      default:
+        break;
+    }
+    set_float(type, data.data(), e, x);
+  }
+  for (std::size_t g = 8; escapes && g * 256 + 5 < elements; g += 89)
+    set_float(type, data.data(), g * 256 + 5, g % 2 == 0 ? INFINITY : NAN);
+  return data;
+}
+
+// The scalar path's groups in the uncompacted layout; empty where too many escape.
+std::vector<unsigned char> expected_payload(const DeviceTask& task, const unsigned char* source) {
+  const unsigned bits = task.bits;
+  const GroupedLayout layout(task.type, bits, task.elements, false);
+  std::vector<unsigned char> payload(layout.end_of_codes());
+  const std::size_t size = element_size(task.type);
+  BlockResult seen{};
+  EncodeGroups job{};
+  job.source = source;
+  job.groups = task.elements / 256;
+  job.tail_elements = task.elements % 256;
+  job.bits = bits;
+  job.nonce = task.nonce;
+  job.metadata = payload.data() + kHeaderBytes;
+  job.codes = payload.data() + layout.codes_offset;
+  job.result = &seen;
+  kScalarKernels.encode[static_cast<int>(task.type)](job);
+  if (seen.escaped_groups > layout.escape_limit(bits)) return {};
+  Header header;
+  for (std::size_t g = 0; g < layout.groups; ++g) {
+    std::vector<unsigned char> mark(2 * size, 0);
+    mark[size - 1] = mark[2 * size - 1] = 0x80;
+    if (std::memcmp(payload.data() + kHeaderBytes + 2 * size * g, mark.data(), 2 * size) != 0)
+      continue;
+    const std::uint64_t index = header.escapes++;
+    std::memcpy(payload.data() + layout.codes_offset + g * layout.slot_bytes, &index, 8);
+    const std::size_t from = g * 256 * size,
+                      end = std::min(task.elements * size, from + 256 * size);
+    payload.insert(payload.end(), source + from, source + end);
+    payload.resize(layout.end_of_codes() + header.escapes * 256 * size);
+  }
+  header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
+  header.type = static_cast<std::uint8_t>(task.type);
+  header.bits = static_cast<std::uint8_t>(bits);
+  header.flags = seen.lossy_groups != 0 ? kFlagLossy : 0;
+  header.elements = task.elements;
+  header.nonce = task.nonce;
+  header.payload_bytes = payload.size();
+  header.code_bytes = layout.code_bytes;
+  std::memcpy(payload.data(), &header, sizeof header);
+  return payload;
+}
+
+struct Case {
+  DeviceTask task;
+  std::vector<unsigned char> source;
+  std::size_t shift;  // of source and target, in bytes
+  std::size_t payload_bytes;
+  std::size_t payload_at, source_at, restored_at;
+};
+
+// Many spans per call, so that batches are what is tested. Returns how many differ.
+unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) {
+  std::vector<Case> cases;
+  std::uint64_t seed = 1;
+  const auto add = [&](ElementType type, unsigned bits, std::size_t elements, unsigned width,
+                       std::vector<unsigned char> source) {
+    Case one{};
+    one.task.type = type;
+    one.task.bits = static_cast<std::uint8_t>(bits);
+    one.task.elements = elements;
+    one.task.nonce = 0x9E37'79B9'7F4A'7C15 * seed;
+    one.task.width = width;
+    one.task.minimum = -77;
+    one.source = std::move(source);
+    one.shift = cases.size() % 3 == 2 ? element_size(type) : 0;
+    if (cuda::device_can_encode(one.task)) cases.push_back(std::move(one));
+    ++seed;
+  };
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+      for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
+        add(type, bits, elements, 0, floats(type, elements, seed, elements != 70001));
+  std::mt19937_64 random(7);
+  for (const std::size_t elements : {1000u, 70001u, 3000000u}) {
+    std::vector<unsigned char> flags(elements);
+    for (unsigned char& flag : flags) flag = random() & 1;
+    add(ElementType::kBool, 0, elements, 0, flags);
+    for (const ElementType type : {ElementType::kInt64, ElementType::kInt32})
+      for (const unsigned width : {1u, 2u, 4u, 8u, 16u, 32u}) {
+        std::vector<unsigned char> numbers(elements * element_size(type));
+        for (std::size_t e = 0; e < elements; ++e) {
+          const std::uint64_t most = (1ULL << width) - 1;
+          const std::int64_t number =
+              -77 + static_cast<std::int64_t>(e % 1024 == 0   ? 0
+                                              : e % 1024 == 1 ? most
+                                                              : random() & most);
+          std::memcpy(&numbers[e * element_size(type)], &number, element_size(type));
+        }
+        add(type, 0, elements, width, numbers);
+      }
+  }
+  std::size_t room = 0;
+  for (Case& one : cases) {
+    const auto place = [&](std::size_t bytes) {
+      const std::size_t at = room;
+      room += (bytes + 64 + 255) / 256 * 256;
+      return at;
+    };
+    one.payload_at = place(cuda::device_payload_bound(one.task));
+    one.source_at = place(one.source.size()) + one.shift;
+    one.restored_at = place(one.source.size()) + one.shift;
+  }
+  const DeviceMemory memory(room);
+  const DeviceMemory verdicts(2 * cases.size() * sizeof(cuda::Verdict));
+  const DeviceMemory counters(cases.size() * sizeof(cuda::Counters));
+  check(driver.fill(memory.address(), 0xA5, room, stream), "fill");
+  check(driver.fill(verdicts.address(), 0, 2 * cases.size() * sizeof(cuda::Verdict), stream),
+        "fill");
+  check(driver.fill(counters.address(), 0, cases.size() * sizeof(cuda::Counters), stream), "fill");
+  check(driver.stream_synchronize(stream), "synchronize");
+  std::vector<DeviceTask> there, back;
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    Case& one = cases[c];
+    memory.write(one.source.data(), one.source.size(), one.source_at);
+    one.task.source = memory.as(one.source_at);
+    one.task.target = memory.as(one.payload_at);
+    one.task.verdict = verdicts.as<cuda::Verdict>(c * sizeof(cuda::Verdict));
+    one.task.counters = counters.as<cuda::Counters>(c * sizeof(cuda::Counters));
+    there.push_back(one.task);
+    DeviceTask task = one.task;
+    task.source = one.task.target;
+    task.target = memory.as(one.restored_at);
+    task.verdict = verdicts.as<cuda::Verdict>((cases.size() + c) * sizeof(cuda::Verdict));
+    back.push_back(task);
+  }
+  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
+  std::size_t queued = 0;
+  check(cuda::encode_on_device(launcher, there, handle, &queued), launcher);
+  check(cuda::decode_on_device(launcher, back, handle, &queued), launcher);
+  check(driver.stream_synchronize(stream), "kernels");
+  std::vector<cuda::Verdict> outcomes(2 * cases.size());
+  verdicts.read(outcomes.data(), outcomes.size() * sizeof(cuda::Verdict));
+  std::vector<cuda::Counters> left(cases.size());
+  counters.read(left.data(), left.size() * sizeof(cuda::Counters));
+  unsigned wrong = 0;
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    const Case& one = cases[c];
+    std::vector<unsigned char> expected, restored(one.source.size());
+    if (is_floating(one.task.type)) {
+      expected = expected_payload(one.task, one.source.data());
+    } else {
+      expected.resize(payload_bound({}, one.task.type, one.task.elements));
+      const EncodeResult result =
+          encode({one.source.data(), one.task.elements, one.task.type}, {}, one.task.nonce,
+                 expected.data(), expected.size(), serial_executor(), nullptr);
+      expected.resize(result.payload_bytes);
+    }
+    std::vector<unsigned char> got(expected.size());
+    memory.read(got.data(), got.size(), one.payload_at);
+    memory.read(restored.data(), restored.size(), one.restored_at);
+    std::vector<unsigned char> decoded(one.source.size());
+    const bool decodes = decode(expected.data(), expected.size(), decoded.data(), decoded.size(),
+                                serial_executor()) == Status::kOk;
+    const cuda::Counters zero{};
+    const bool same = outcomes[c].outcome == cuda::Outcome::kDone &&
+                      outcomes[c].payload_bytes == expected.size() && got == expected;
+    const bool back_same = outcomes[cases.size() + c].outcome == cuda::Outcome::kDone && decodes &&
+                           restored == decoded;
+    const bool clean = std::memcmp(&left[c], &zero, sizeof zero) == 0;
+    ++*checked;
+    if (same && back_same && clean) continue;
+    ++wrong;
+    std::fprintf(stderr, "gpu_check: %s, %u bits, width %u, %zu elements:%s%s%s\n",
+                 type_name(one.task.type), one.task.bits, one.task.width, one.task.elements,
+                 same ? "" : " payload differs", back_same ? "" : " restored bytes differ",
+                 clean ? "" : " counters not zero");
+  }
+  return wrong;
+}
+
+// ---- speed ----
+
+// Median of five, each long enough to time; microseconds per call.
+template <class Call>
+double microseconds(void* stream, Call call) {
+  void *from = nullptr, *to = nullptr;
+  check(driver.event_create(&from, 0), "event");
+  check(driver.event_create(&to, 0), "event");
+  constexpr int kCalls = 20;
+  std::vector<double> times;
+  call();
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    check(driver.event_record(from, stream), "record");
+    for (int n = 0; n < kCalls; ++n) call();
+    check(driver.event_record(to, stream), "record");
+    check(driver.stream_synchronize(stream), "kernels");
+    float milliseconds = 0;
+    check(driver.event_elapsed(&milliseconds, from, to), "elapsed");
+    times.push_back(milliseconds * 1000 / kCalls);
+  }
+  std::sort(times.begin(), times.end());
+  return times[2];
+}
+
+void time_kernels(KernelLauncher& launcher, void* stream) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
+  std::printf(" \"speed\": [");
+  const char* separator = "";
+  for (const std::size_t bytes : {64 * kMiB, 256 * kMiB}) {
+    const DeviceMemory source(bytes), target(2 * bytes), restored(bytes), small(4096);
+    check(driver.fill(small.address(), 0, 4096, stream), "fill");
+    const double copy = microseconds(stream, [&] {
+      check(driver.copy(target.address(), source.address(), bytes, stream), "copy");
+    });
+    const double copy_rate = 2.0 * static_cast<double>(bytes) / copy;  // bytes moved per us
+    for (const ElementType type :
+         {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+      std::mt19937_64 random(3);
+      std::normal_distribution<float> normal;
+      std::vector<unsigned char> data(kMiB * element_size(type));
+      for (std::size_t e = 0; e < kMiB; ++e) set_float(type, data.data(), e, normal(random));
+      for (std::size_t at = 0; at < bytes; at += data.size())
+        source.write(data.data(), std::min(data.size(), bytes - at), at);
+      for (const unsigned bits : {1u, 2u, 4u, 8u}) {
+        DeviceTask task;
+        task.type = type;
+        task.bits = static_cast<std::uint8_t>(bits);
+        task.elements = bytes / element_size(type);
+        task.source = source.as();
+        task.target = target.as();
+        task.verdict = small.as<cuda::Verdict>();
+        task.counters = small.as<cuda::Counters>(1024);
+        DeviceTask back = task;
+        back.source = target.as();
+        back.target = restored.as();
+        std::size_t queued = 0;
+        const double encode = microseconds(stream, [&] {
+          check(cuda::encode_on_device(launcher, {&task, 1}, handle, &queued), launcher);
+        });
+        const double decode = microseconds(stream, [&] {
+          check(cuda::decode_on_device(launcher, {&back, 1}, handle, &queued), launcher);
+        });
+        cuda::Verdict verdict;
+        small.read(&verdict, sizeof verdict);
+        if (verdict.outcome != cuda::Outcome::kDone)
+          check(999, "timed kernels did not finish well");
+        const double moved = static_cast<double>(bytes + cuda::device_payload_bytes(task));
+        std::printf(
+            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"source_mib\": %zu, \"copy_gbps\": %.1f, "
+            "\"encode_us\": %.1f, \"encode_gbps\": %.1f, \"encode_of_copy\": %.3f, "
+            "\"decode_us\": %.1f, \"decode_gbps\": %.1f, \"decode_of_copy\": %.3f}",
+            separator, type_name(type), bits, bytes / kMiB, copy_rate / 1e3, encode,
+            moved / encode / 1e3, moved / encode / copy_rate, decode, moved / decode / 1e3,
+            moved / decode / copy_rate);
+        separator = ",";
+      }
+    }
+  }
+  std::printf("]}\n");
+}
+
+}  // namespace
+
+int main() {
+  int count = 0, device = 0, version = 0, multiprocessors = 0;
+  void* context = nullptr;
+  void* stream = nullptr;
+  if (cuda::device_image().bytes == 0) no_gpu("built without nvcc");
+  if (!driver.find()) no_gpu("no libcuda.so.1");
+  if (driver.init(0) != 0 || driver.device_count(&count) != 0 || count == 0) no_gpu("no device");
+  check(driver.device_get(&device, 0), "device");
+  check(driver.retain(&context, device), "context");
+  check(driver.set_current(context), "context");
+  check(driver.stream_create(&stream, 1), "stream");
+  char name[128] = "";
+  check(driver.device_name(name, sizeof name, device), "name");
+  check(driver.driver_version(&version), "version");
+  check(driver.attribute(&multiprocessors, 16, device), "multiprocessors");
+  cuda::DriverLauncher launcher;
+  check(launcher.prepare(cuda::device_image()), launcher);
+  unsigned checked = 0;
+  const unsigned wrong = check_bytes(launcher, stream, &checked);
+  std::printf(
+      "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
+      "\"payloads_wrong\": %u,\n",
+      name, version, multiprocessors, checked, wrong);
+  time_kernels(launcher, stream);
+  return wrong == 0 ? 0 : 1;
+}
