@@ -1,0 +1,195 @@
+#include "tests/compress/golden.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "compress/group_math.h"
+
+namespace pleat::compress::golden {
+namespace {
+
+class Random {  // splitmix64
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t operator()() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+  // The sum of four uniform 16-bit numbers: nearly Gaussian, exact.
+  float bell() {
+    const std::uint64_t bits = (*this)();
+    std::int32_t sum = 0;
+    for (int i = 0; i < 4; ++i)
+      sum += static_cast<std::int32_t>((bits >> (16 * i)) & 0xFFFF) - 0x8000;
+    return static_cast<float>(sum) * (1.0f / 32768.0f);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::uint32_t word_of(ElementType type, float value) {
+  return type == ElementType::kFloat32    ? bits_of(value)
+         : type == ElementType::kBFloat16 ? bfloat_of(value)
+                                          : half_of(value);
+}
+float power_of_two(int exponent) {
+  return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+constexpr const char* kContents[] = {"bell",     "relu",    "cubed",    "offset",
+                                     "negative", "mixture", "extremes", "special"};
+
+float content(int kind, ElementType type, std::size_t e, Random& random) {
+  const float x = random.bell();
+  const std::size_t group = e / 256;
+  const int least = type == ElementType::kFloat16 ? -14 : -90;  // below, groups are escaped
+  const int reach = type == ElementType::kFloat16 ? 14 : 118;
+  switch (kind) {
+    case 1:
+      return x > 0 ? x : 0;
+    case 2:
+      return x * x * x * 10.0f;
+    case 3:
+      return x + 100.0f;
+    case 4:
+      return -(x * x) - 0.001f;
+    case 5:
+      return group % 4 == 0   ? 1.25f
+             : group % 4 == 1 ? (x > 0 ? 1.0f / 0.875f : 0.0f)
+                              : (group % 4 == 2 && x < 0.5f ? 0.0f : x);
+    case 6:
+      return x * power_of_two(static_cast<int>(group * 31 % unsigned(reach - least)) + least);
+    default:
+      return x;
+  }
+}
+
+std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elements,
+                                  std::uint64_t seed) {
+  Random random(seed);
+  const std::size_t size = element_size(type);
+  std::vector<unsigned char> bytes(elements * size);
+  const std::uint32_t sign = size == 4 ? 0x80000000u : 0x8000u;
+  for (std::size_t e = 0; e < elements; ++e) {
+    std::uint32_t word = word_of(type, content(kind, type, e, random));
+    if (kind == 7) {  // one group with NaNs of every sort, then -0, subnormals, zeros
+      if (e / 256 == 3) word = static_cast<std::uint32_t>(random());
+      if (e == 3 * 256) word = word_of(type, float_of(0x7F800000)) | 1;
+      if (e / 256 % 3 == 1 && e % 5 == 0) word = e % 2 ? sign : 0;
+      if (e / 256 == 8 && e % 5 == 0) word = static_cast<std::uint32_t>(random() % 100) + 1;
+    }
+    std::memcpy(bytes.data() + e * size, &word, size);  // little endian
+  }
+  return bytes;
+}
+
+std::uint64_t hash_of(const std::vector<unsigned char>& bytes) {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001B3;
+  return hash;
+}
+
+}  // namespace
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const char* const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32", "bytes"};
+  const auto add = [&](const std::string& what, ElementType type, CodecSpec spec,
+                       std::vector<unsigned char> source) {
+    const std::size_t elements = source.size() / element_size(type);
+    all.push_back({std::string(names[static_cast<int>(type)]) + "/" + what, type, spec, elements,
+                   std::move(source)});
+  };
+  const std::size_t elements = 256 * 70 + 57;  // more than a block, and a short group
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+      CodecSpec spec;
+      spec.bits = static_cast<std::uint8_t>(bits);
+      const std::string what = std::to_string(bits) + "bits/";
+      for (int kind = 0; kind < 8; ++kind)
+        add(what + kContents[kind], type, spec,
+            floats(kind, type, elements, 1000 * bits + 10 * unsigned(kind) + unsigned(type)));
+      if (bits == 0) continue;
+      spec.transform = Transform::kHadamard;
+      for (const int kind : {2, 5, 7})
+        add(what + "hadamard/" + kContents[kind], type, spec,
+            floats(kind, type, elements, 77 * bits + unsigned(kind)));
+    }
+  }
+  for (const ElementType type : {ElementType::kInt64, ElementType::kInt32}) {
+    const std::size_t size = element_size(type);
+    for (const unsigned width : {0u, 1u, 2u, 3u, 7u, 13u, 16u, 30u, 64u}) {
+      Random random(width);
+      std::vector<unsigned char> source((1024 * 9 + 77) * size);
+      for (std::size_t e = 0; e * size < source.size(); ++e) {
+        const unsigned wide = e / 1024 == 4 ? 24 : width;  // one frame unlike the others
+        const std::uint64_t mask = wide == 64 ? ~0ull : (1ull << wide) - 1;
+        const std::uint64_t value = (random() & mask) - (e / 1024) * 1000;
+        std::memcpy(source.data() + e * size, &value, size);
+      }
+      add(std::to_string(width) + "bits", type, {}, std::move(source));
+    }
+  }
+  Random random(5);
+  std::vector<unsigned char> flags(70001);
+  for (auto& flag : flags) flag = static_cast<unsigned char>(random() & 1);
+  add("flags", ElementType::kBool, {}, flags);
+  flags[69000] = 2;
+  add("not-flags", ElementType::kBool, {}, flags);
+  add("repeated", ElementType::kFloat32, {}, std::vector<unsigned char>(4000, 0x41));
+  add("any", ElementType::kBytes, {}, floats(0, ElementType::kFloat32, 777, 3));
+  CodecSpec raw;
+  raw.bits = 4;
+  raw.force_raw = true;
+  add("forced-raw", ElementType::kFloat16, raw, floats(0, ElementType::kFloat16, 777, 3));
+  return all;
+}
+
+Backend library_backend() {
+  return {[](const Case& input) {
+            std::vector<unsigned char> payload(
+                payload_bound(input.spec, input.type, input.elements) + 64);
+            auto* const aligned =
+                payload.data() + (64 - reinterpret_cast<std::uintptr_t>(payload.data()) % 64) % 64;
+            const EncodeResult result = encode(
+                {input.source.data(), input.elements, input.type}, input.spec, kNonce, aligned,
+                payload_bound(input.spec, input.type, input.elements), serial_executor(), nullptr);
+            if (result.status != Status::kOk) return std::vector<unsigned char>{};
+            return std::vector<unsigned char>(aligned, aligned + result.payload_bytes);
+          },
+          [](const std::vector<unsigned char>& payload, std::size_t bytes) {
+            std::vector<unsigned char> target(bytes);
+            if (decode(payload.data(), payload.size(), target.data(), bytes, serial_executor()) !=
+                Status::kOk)
+              target.clear();
+            return target;
+          }};
+}
+
+std::vector<std::string> lines_of(const Backend& backend) {
+  std::vector<std::string> lines;
+  for (const Case& input : cases()) {
+    const std::vector<unsigned char> payload = backend.encode(input);
+    const std::vector<unsigned char> restored = backend.decode(payload, input.source.size());
+    char numbers[80];
+    std::snprintf(numbers, sizeof numbers, " %zu %016" PRIx64 " %016" PRIx64, payload.size(),
+                  hash_of(payload), hash_of(restored));
+    lines.push_back(input.name + numbers);
+  }
+  return lines;
+}
+
+std::vector<std::string> read_lines(const std::string& file) {
+  std::ifstream in(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace pleat::compress::golden

@@ -1,0 +1,38 @@
+// Seeded inputs of every kind and what their payloads must be, as hashes in golden.txt. Integer and
+// exact float arithmetic only, no library functions: any machine, any back end, the same inputs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+
+namespace pleat::compress::golden {
+
+struct Case {
+  std::string name;
+  ElementType type;
+  CodecSpec spec;
+  std::size_t elements;
+  std::vector<unsigned char> source;
+};
+inline constexpr std::uint64_t kNonce = 0x0123456789ABCDEF;
+
+[[nodiscard]] std::vector<Case> cases();
+
+// What encodes and decodes: a path of this library, or another implementation of the format.
+struct Backend {
+  std::function<std::vector<unsigned char>(const Case& input)> encode;  // empty: refused
+  std::function<std::vector<unsigned char>(const std::vector<unsigned char>& payload,
+                                           std::size_t bytes)>
+      decode;
+};
+[[nodiscard]] Backend library_backend();
+
+// "name payload-bytes payload-hash restored-hash", a line per case. Hashes are 64-bit FNV-1a.
+[[nodiscard]] std::vector<std::string> lines_of(const Backend& backend);
+[[nodiscard]] std::vector<std::string> read_lines(const std::string& file);
+
+}  // namespace pleat::compress::golden

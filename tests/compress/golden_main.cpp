@@ -1,0 +1,54 @@
+// compress_golden --write FILE | --check FILE [--isa=scalar|avx2|avx512]
+// The committed file is tests/compress/golden.txt. A new back end becomes checkable by a Backend.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "tests/compress/golden.h"
+
+using namespace pleat::compress;
+
+int main(int argc, char** argv) {
+  const char* file = nullptr;
+  bool write = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if ((argument == "--write" || argument == "--check") && i + 1 < argc) {
+      write = argument == "--write";
+      file = argv[++i];
+      continue;
+    }
+    bool known = false;
+    for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      if (argument != std::string("--isa=") + isa_name(isa)) continue;
+      if (!isa_supported(isa)) {
+        std::fprintf(stderr, "compress_golden: this CPU has no %s\n", isa_name(isa));
+        return 2;
+      }
+      set_isa(isa);
+      known = true;
+    }
+    if (!known) file = nullptr, i = argc;
+  }
+  if (file == nullptr) {
+    std::fprintf(stderr, "usage: compress_golden --write|--check FILE [--isa=NAME]\n");
+    return 2;
+  }
+  const std::vector<std::string> now = golden::lines_of(golden::library_backend());
+  if (write) {
+    std::ofstream out(file);
+    for (const std::string& line : now) out << line << '\n';
+    return out.good() ? 0 : 1;
+  }
+  const std::vector<std::string> then = golden::read_lines(file);
+  int differing = 0;
+  for (std::size_t i = 0; i < std::max(now.size(), then.size()); ++i) {
+    const std::string a = i < then.size() ? then[i] : "(no line)";
+    const std::string b = i < now.size() ? now[i] : "(no case)";
+    if (a == b) continue;
+    if (++differing <= 10) std::printf("expected %s\n     got %s\n", a.c_str(), b.c_str());
+  }
+  std::printf("%zu cases on %s, %d differ\n", now.size(), isa_name(active_isa()), differing);
+  return differing == 0 ? 0 : 1;
+}
