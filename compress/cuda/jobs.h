@@ -35,9 +35,7 @@ struct Counters {
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
   uint32_t misses;  // booleans and integers that the form does not hold; decode: damaged groups
-  uint32_t ticket;  // in place only, as the rest
-  uint32_t loaded;
-  uint32_t reserved[2];
+  uint32_t reserved[4];
 };
 static_assert(sizeof(Counters) == 32);
 

@@ -114,9 +114,9 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
   block.publish(job.verdict, cuda::Outcome::kDone);
 }
 
-// Whether `payload` is what the job expects: every offset a decoder follows then lies inside it.
-// `capacity`: the payload's bytes, as the caller knows them. Compacted payloads, which a device
-// never writes, are not read on one.
+// Whether a payload is what the job expects: every offset a decoder follows then lies within the
+// bound that its encoder was given (device_payload_bound()); the bytes there are the caller's word.
+// Compacted payloads, which a device never writes, are not read on one.
 template <class T, unsigned kBits>
 PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
   const DeviceLayout<T, kBits> layout(elements);
@@ -133,7 +133,8 @@ PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
   wrong_sizes |= header.code_bytes ^ layout.code_bytes();
   wrong_sizes |= header.payload_bytes ^
                  (layout.end_of_codes() + uint64_t{header.escapes} * layout.kGroupBytes);
-  return (wrong | (wrong_sizes != 0 ? 1u : 0u) | (header.escapes > layout.groups ? 1u : 0u)) == 0;
+  return (wrong | (wrong_sizes != 0 ? 1u : 0u) |
+          (header.escapes > layout.escape_limit() ? 1u : 0u)) == 0;
 }
 
 }  // namespace
