@@ -1,4 +1,8 @@
 // Chooses the table of inner loops once, by what the CPU can do.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 
 #include "compress/codec.h"
@@ -6,6 +10,13 @@
 
 namespace pleat::compress {
 namespace {
+
+#if defined(__x86_64__)
+bool has_f16c() noexcept {  // a name that not every compiler's __builtin_cpu_supports() knows
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 bool cpu_has(Isa isa) noexcept {
   switch (isa) {
@@ -15,7 +26,7 @@ bool cpu_has(Isa isa) noexcept {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-             __builtin_cpu_supports("f16c") != 0;
+             has_f16c();
     case Isa::kAvx512:
       return cpu_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&

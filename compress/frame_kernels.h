@@ -93,16 +93,17 @@ inline Word sign_to_highest(Word word) {
 
 template <class Word>
 void measure_float_frame(const Word* words, size_t count, FrameEntry<Word>* entry) {
-  Word low = static_cast<Word>(~Word{0}), low_of_others = low, high = 0;
-  unsigned zeros = 0;
+  Word below_others = static_cast<Word>(~Word{0}), high = 0;
+  Word zeros = 0;  // as wide as the rest, for the vectoriser
   for (size_t e = 0; e < count; ++e) {
     const Word word = sign_to_lowest(words[e]);
-    const Word other = static_cast<Word>(word == 0 ? ~Word{0} : word);
-    low = word < low ? word : low;
-    low_of_others = other < low_of_others ? other : low_of_others;
+    const auto below = static_cast<Word>(word - 1);  // the largest number where it is zero
+    below_others = below < below_others ? below : below_others;
     high = word > high ? word : high;
-    zeros += words[e] == 0 ? 1 : 0;
+    zeros = static_cast<Word>(zeros + static_cast<Word>(word == 0));
   }
+  const auto low_of_others = static_cast<Word>(below_others + 1);
+  const Word low = zeros != 0 ? Word{0} : low_of_others;
   *entry = {};
   const unsigned width = bit_length(static_cast<Word>(high - low));
   entry->width = static_cast<uint8_t>(width);

@@ -10,9 +10,11 @@
 namespace pleat::compress {
 namespace {
 
-// A payload may lie anywhere in memory.
-typedef uint16_t __attribute__((aligned(1), may_alias)) Packed16;
-typedef uint32_t __attribute__((aligned(1), may_alias)) Packed32;
+// A payload may lie anywhere in memory. (A template argument would lose an attribute of a typedef.)
+template <class Word>
+struct __attribute__((packed, may_alias)) Unaligned {
+  Word value;
+};
 
 template <class Integer>
 void integer_range(const void* source, size_t elements, int64_t* minimum, int64_t* maximum) {
@@ -27,16 +29,16 @@ void integer_range(const void* source, size_t elements, int64_t* minimum, int64_
 }
 
 template <class Integer, class Narrow>
-void narrow(const Integer* source, size_t elements, int64_t minimum, Narrow* codes) {
+void narrow(const Integer* source, size_t elements, int64_t minimum, Unaligned<Narrow>* codes) {
   const auto base = static_cast<uint64_t>(minimum);
   for (size_t e = 0; e < elements; ++e)
-    codes[e] = static_cast<Narrow>(static_cast<uint64_t>(source[e]) - base);
+    codes[e].value = static_cast<Narrow>(static_cast<uint64_t>(source[e]) - base);
 }
 template <class Integer, class Narrow>
-void widen(const Narrow* codes, size_t elements, int64_t minimum, Integer* target) {
+void widen(const Unaligned<Narrow>* codes, size_t elements, int64_t minimum, Integer* target) {
   const auto base = static_cast<uint64_t>(minimum);
   for (size_t e = 0; e < elements; ++e)
-    target[e] = static_cast<Integer>(static_cast<uint64_t>(codes[e]) + base);
+    target[e] = static_cast<Integer>(static_cast<uint64_t>(codes[e].value) + base);
 }
 
 template <class Integer, unsigned kWidth>
@@ -46,7 +48,7 @@ void pack_bits(const Integer* source, size_t elements, int64_t minimum, uint8_t*
   uint8_t bytes[kTile];
   while (elements != 0) {
     const size_t count = elements < kTile ? elements : kTile;
-    narrow<Integer, uint8_t>(source, count, minimum, bytes);
+    narrow(source, count, minimum, reinterpret_cast<Unaligned<uint8_t>*>(bytes));
     for (size_t e = count; e % kPerByte != 0; ++e) bytes[e] = 0;
     const size_t packed = (count + kPerByte - 1) / kPerByte;
     for (size_t b = 0; b < packed; ++b) {
@@ -72,7 +74,7 @@ void unpack_bits(const uint8_t* codes, size_t elements, int64_t minimum, Integer
       for (unsigned i = 0; i < kPerByte; ++i)
         bytes[b * kPerByte + i] =
             static_cast<uint8_t>((codes[b] >> (i * kWidth)) & ((1u << kWidth) - 1));
-    widen<Integer, uint8_t>(bytes, count, minimum, target);
+    widen(reinterpret_cast<const Unaligned<uint8_t>*>(bytes), count, minimum, target);
     target += count;
     elements -= count;
     codes += packed;
@@ -91,11 +93,11 @@ void pack_integers(const void* source, size_t elements, int64_t minimum, unsigne
     case 4:
       return pack_bits<Integer, 4>(values, elements, minimum, codes);
     case 8:
-      return narrow<Integer, uint8_t>(values, elements, minimum, codes);
+      return narrow(values, elements, minimum, reinterpret_cast<Unaligned<uint8_t>*>(codes));
     case 16:
-      return narrow(values, elements, minimum, reinterpret_cast<Packed16*>(codes));
+      return narrow(values, elements, minimum, reinterpret_cast<Unaligned<uint16_t>*>(codes));
     default:
-      return narrow(values, elements, minimum, reinterpret_cast<Packed32*>(codes));
+      return narrow(values, elements, minimum, reinterpret_cast<Unaligned<uint32_t>*>(codes));
   }
 }
 template <class Integer>
@@ -110,11 +112,11 @@ void unpack_integers(const uint8_t* codes, size_t elements, int64_t minimum, uns
     case 4:
       return unpack_bits<Integer, 4>(codes, elements, minimum, values);
     case 8:
-      return widen<Integer, uint8_t>(codes, elements, minimum, values);
+      return widen(reinterpret_cast<const Unaligned<uint8_t>*>(codes), elements, minimum, values);
     case 16:
-      return widen(reinterpret_cast<const Packed16*>(codes), elements, minimum, values);
+      return widen(reinterpret_cast<const Unaligned<uint16_t>*>(codes), elements, minimum, values);
     default:
-      return widen(reinterpret_cast<const Packed32*>(codes), elements, minimum, values);
+      return widen(reinterpret_cast<const Unaligned<uint32_t>*>(codes), elements, minimum, values);
   }
 }
 

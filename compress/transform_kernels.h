@@ -52,14 +52,11 @@ inline void far_butterflies(float* values) {
     for (size_t from = 0; from < kRotated; from += 2 * apart) {
       float* const low = values + from;
       float* const high = low + apart;
-      for (size_t i = 0; i < apart; i += 8) {
-        float sums[8], differences[8];
-        for (size_t j = 0; j < 8; ++j) {
-          sums[j] = low[i + j] + high[i + j];
-          differences[j] = low[i + j] - high[i + j];
-        }
-        memcpy(low + i, sums, sizeof sums);
-        memcpy(high + i, differences, sizeof differences);
+#pragma GCC ivdep
+      for (size_t i = 0; i < apart; ++i) {
+        const float a = low[i], b = high[i];
+        low[i] = a + b;
+        high[i] = a - b;
       }
     }
   }

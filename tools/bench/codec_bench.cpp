@@ -130,7 +130,7 @@ void fill(ElementType type, unsigned char* data, std::size_t bytes) {
     std::memcpy(data + at, tile.data(), std::min(tile.size(), bytes - at));
 }
 
-void encode_bench(benchmark::State& state, ElementType type, unsigned bits, int threads,
+void encode_bench(benchmark::State& state, ElementType type, const CodecSpec& spec, int threads,
                   bool mask) {
   const std::size_t bytes = buffer_bytes, elements = bytes / element_size(type);
   unsigned char* const source = buffer(0, bytes);
@@ -140,8 +140,6 @@ void encode_bench(benchmark::State& state, ElementType type, unsigned bits, int 
       const float value = (e * 2654435761u >> 7 & 15) != 0 ? 1.0f / 0.9f : 0.0f;
       std::memcpy(source + 4 * e, &value, 4);
     }
-  CodecSpec spec;
-  spec.bits = static_cast<std::uint8_t>(bits);
   const std::size_t bound = payload_bound(spec, type, elements);
   unsigned char* const payload = buffer(1, bound);
   std::uint64_t nonce = 0;
@@ -157,12 +155,10 @@ void encode_bench(benchmark::State& state, ElementType type, unsigned bits, int 
   state.counters["ratio"] = double(bytes) / double(used);
 }
 
-void decode_bench(benchmark::State& state, ElementType type, unsigned bits, int threads) {
+void decode_bench(benchmark::State& state, ElementType type, const CodecSpec& spec, int threads) {
   const std::size_t bytes = buffer_bytes, elements = bytes / element_size(type);
   unsigned char* const target = buffer(0, bytes);
   fill(type, target, bytes);
-  CodecSpec spec;
-  spec.bits = static_cast<std::uint8_t>(bits);
   const std::size_t bound = payload_bound(spec, type, elements);
   unsigned char* const payload = buffer(1, bound);
   const EncodeResult result =
@@ -212,6 +208,11 @@ void add(const std::string& name, std::function<void(benchmark::State&)> body) {
       ->Unit(benchmark::kMillisecond);
 }
 
+void add_both(const std::string& what, ElementType type, const CodecSpec& spec, int threads) {
+  add("encode/" + what, [=](benchmark::State& s) { encode_bench(s, type, spec, threads, false); });
+  add("decode/" + what, [=](benchmark::State& s) { decode_bench(s, type, spec, threads); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -250,21 +251,17 @@ int main(int argc, char** argv) {
           Case{"float16", ElementType::kFloat16}}) {
       for (const unsigned bits : {4u, 2u, 8u}) {
         const std::string what = std::string(c.name) + "/bits:" + std::to_string(bits) + suffix;
-        add("encode/" + what, [=, type = c.type](benchmark::State& s) {
-          encode_bench(s, type, bits, threads, false);
-        });
-        add("decode/" + what,
-            [=, type = c.type](benchmark::State& s) { decode_bench(s, type, bits, threads); });
+        add_both(what, c.type, {static_cast<std::uint8_t>(bits)}, threads);
       }
+      const CodecSpec rotated{4, false, Transform::kHadamard};
+      add_both(std::string("hadamard/") + c.name + "/bits:4" + suffix, c.type, rotated, threads);
+      add_both(std::string("lossless/") + c.name + suffix, c.type, {}, threads);
     }
     for (const Case& c : {Case{"bool", ElementType::kBool}, Case{"int64", ElementType::kInt64}}) {
-      add(std::string("encode/") + c.name + suffix,
-          [=, type = c.type](benchmark::State& s) { encode_bench(s, type, 0, threads, false); });
-      add(std::string("decode/") + c.name + suffix,
-          [=, type = c.type](benchmark::State& s) { decode_bench(s, type, 0, threads); });
+      add_both(c.name + suffix, c.type, {}, threads);
     }
     add("encode/mask/bits:4" + suffix,
-        [=](benchmark::State& s) { encode_bench(s, ElementType::kFloat32, 4, threads, true); });
+        [=](benchmark::State& s) { encode_bench(s, ElementType::kFloat32, {4}, threads, true); });
     add("encode_in_place/float32/bits:4" + suffix,
         [=](benchmark::State& s) { in_place_bench(s, ElementType::kFloat32, 4, threads); });
   }

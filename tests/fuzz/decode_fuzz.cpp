@@ -1,0 +1,112 @@
+// Decoders given hostile bytes: nothing outside the two buffers may be touched, on any path. The
+// sanitizers judge. PLEAT_FUZZ_SHAPE says how the input becomes a payload:
+//   payload   as it is
+//   grouped, framed, packed   a header put together from the first bytes, its lengths consistent
+//             with the rest as far as they go, so that the decoder of that kind is reached
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "compress/codec.h"
+#include "compress/format.h"
+
+namespace {
+
+using namespace pleat::compress;
+
+constexpr std::size_t kMostElements = 40000;
+
+enum class Shape { payload, grouped, framed, packed };
+
+struct Input {
+  const std::uint8_t* data;
+  std::size_t size;
+  std::uint64_t take(std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes && size != 0; ++i, ++data, --size)
+      value |= std::uint64_t{*data} << (8 * i);
+    return value;
+  }
+};
+
+// The payload lies at the end of a block of its own, so that the first byte beyond is caught.
+std::vector<std::uint8_t> with_header(Shape shape, Input input) {
+  Header header;
+  header.elements = input.take(2) % kMostElements;
+  const auto selector = static_cast<unsigned>(input.take(1));
+  header.nonce = input.take(1);
+  switch (shape) {
+    case Shape::grouped:
+      header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
+      header.type = static_cast<std::uint8_t>(selector % 3);
+      header.bits = static_cast<std::uint8_t>(supported_bits(selector / 3 % 9));
+      header.flags = static_cast<std::uint8_t>(input.take(1) & kKnownFlags);
+      header.escapes = static_cast<std::uint32_t>(input.take(1));
+      break;
+    case Shape::framed:
+      header.kind = static_cast<std::uint8_t>(PayloadKind::kFramed);
+      header.type = static_cast<std::uint8_t>(selector % 5 + (selector % 5 > 2 ? 1 : 0));
+      break;
+    default:
+      header.kind = static_cast<std::uint8_t>(selector % 3 == 0   ? PayloadKind::kRaw
+                                              : selector % 3 == 1 ? PayloadKind::kBoolean
+                                                                  : PayloadKind::kConstant);
+      header.type = static_cast<std::uint8_t>(selector / 3 % 7);
+      header.value = input.take(8);
+      break;
+  }
+  const auto type = static_cast<ElementType>(header.type);
+  std::size_t body = input.size;
+  if (shape == Shape::grouped) {
+    const GroupedLayout layout(type, header.bits, header.elements,
+                               (header.flags & kFlagTransformed) != 0);
+    const bool compacted = (header.flags & kFlagCompacted) != 0;
+    header.code_bytes = compacted ? input.take(2) % (layout.code_bytes + 1) : layout.code_bytes;
+    body = layout.codes_offset - kHeaderBytes + header.code_bytes +
+           (compacted ? layout.offset_table_bytes() : 0) +
+           header.escapes * layout.source_bytes_per_group;
+  } else if (shape == Shape::packed) {
+    body = header.kind == static_cast<std::uint8_t>(PayloadKind::kConstant) ? 0
+           : header.kind == static_cast<std::uint8_t>(PayloadKind::kBoolean)
+               ? (header.elements + 7) / 8
+               : header.elements * element_size(type);
+  } else {
+    const std::size_t frame = is_floating(type) ? 256 : 1024;
+    const std::size_t table =
+        ceil_divide(ceil_divide(header.elements, frame) * 2 * element_size(type), 64) * 64;
+    header.code_bytes = body < table ? 0 : body - table;
+  }
+  header.payload_bytes = kHeaderBytes + body;
+  std::vector<std::uint8_t> payload(kHeaderBytes + body);
+  std::memcpy(payload.data(), &header, sizeof header);
+  // The input, over and over: short inputs reach every section.
+  for (std::size_t i = 0; i < body && input.size != 0; ++i)
+    payload[kHeaderBytes + i] = input.data[i % input.size];
+  return payload;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr Shape shape = Shape::PLEAT_FUZZ_SHAPE;
+  const std::vector<std::uint8_t> payload = shape == Shape::payload
+                                                ? std::vector<std::uint8_t>(data, data + size)
+                                                : with_header(shape, {data, size});
+  // malloc, not the vector: exactly the payload's bytes are addressable.
+  auto* const exact = static_cast<std::uint8_t*>(std::malloc(payload.empty() ? 1 : payload.size()));
+  if (!payload.empty()) std::memcpy(exact, payload.data(), payload.size());
+  PayloadInfo info;
+  if (inspect(exact, payload.size(), &info) == Status::kOk && info.elements <= kMostElements) {
+    const std::size_t bytes = info.elements * element_size(info.type);
+    auto* const target = static_cast<std::uint8_t*>(std::malloc(bytes == 0 ? 1 : bytes));
+    for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      if (!isa_supported(isa)) continue;
+      set_isa(isa);
+      (void)decode(exact, payload.size(), target, bytes, serial_executor());
+    }
+    std::free(target);
+  }
+  std::free(exact);
+  return 0;
+}

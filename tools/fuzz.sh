@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Fuzzes every decoder under the address and undefined-behaviour sanitizers, each for the given seconds (60),
+# from the committed corpus. What is new and what fails stays in build/fuzz. Needs clang with its runtime
+# (Debian: clang-14 libclang-rt-14-dev).
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+seconds=${1:-60}
+build=${PLEAT_FUZZ_BUILD_DIR:-$root/build/fuzz}
+compiler=${CXX:-}
+if [ -z "$compiler" ]; then
+  for name in clang++ clang++-19 clang++-16 clang++-15 clang++-14; do
+    if command -v "$name" >/dev/null; then compiler=$name; break; fi
+  done
+fi
+[ -n "$compiler" ] || { echo "fuzz: no clang++ here (apt-get install clang-14 libclang-rt-14-dev)" >&2; exit 1; }
+
+cmake -S "$root" -B "$build" -G Ninja -DPLEAT_FUZZ=ON -DPLEAT_BUILD_BRIDGE=OFF -DPLEAT_BUILD_TESTS=OFF \
+  -DPLEAT_BUILD_BENCHMARKS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER="$compiler" >/dev/null || exit 1
+cmake --build "$build" --target fuzzers || exit 1
+
+failed=0
+for shape in payload grouped framed packed; do
+  printf '\n== %s, %s s\n' "$shape" "$seconds"
+  mkdir -p "$build/corpus/$shape"
+  "$build/bin/fuzz_$shape" -max_total_time="$seconds" -max_len=4096 -artifact_prefix="$build/$shape-" \
+    -print_final_stats=1 "$build/corpus/$shape" "$root/tests/fuzz/corpus/$shape" 2>&1 | tail -n 12
+  [ "${PIPESTATUS[0]}" = 0 ] || { failed=1; echo "FAILED: see $build/$shape-*"; }
+done
+exit $failed
