@@ -21,7 +21,8 @@ Segment* Pool::Impl::take(std::size_t need, std::size_t* granule) noexcept {
     if (end <= segment.bytes || reach(segment, end)) [[likely]]
       return &segment;
     segment.runs.give(*granule, need);
-    segment.runs.resize(segment.bytes >> granule_shift);  // it has met something
+    segment.runs.resize(segment.bytes >> granule_shift);
+    ++met;
   }
   return nullptr;
 }
@@ -131,7 +132,9 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t growth = size(options.growth_bytes);
   const DeviceCapabilities& capabilities = device.capabilities();
 
-  if (capabilities.reserves_freely && capabilities.returns_pages) {
+  // Where the kernel fills gaps from below (ulimit -s unlimited), what is mapped next lies behind us.
+  constexpr std::size_t kTries = 3;
+  if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first = options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom;
     const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
     std::size_t room = std::min(first << std::min<std::size_t>(rooms, 20), enough);

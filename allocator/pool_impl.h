@@ -50,7 +50,8 @@ struct Pool::Impl {
   const std::size_t huge_page_bytes;  // page_bytes where there are none
 
   std::size_t grown = 0;  // segments taken where addresses are limited
-  std::size_t rooms = 0;  // segments that grow in place
+  std::size_t rooms = 0;  // segments that may grow in place
+  std::size_t met = 0;    // of them, those that found the addresses behind them taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;

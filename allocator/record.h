@@ -114,7 +114,8 @@ class Record {
   Block* restored = nullptr;  // block of the restored storage, while that lives
   PayloadSlot payload{};
   std::size_t payload_bytes = 0;
-  bool payload_in_block = false;                 // place:inplace: `block` holds the payload
+  bool payload_in_block = false;   // place:inplace: `block` holds the payload
+  bool counted_raw = false;        // the bytes of `block` count as saved raw
   std::atomic<bool> pending_forward_end{false};  // in the list of the two below
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;

@@ -68,8 +68,16 @@ void Residency::link_new(Block* block, Record* record) noexcept {
   record->block = block;
   block->record.store(record, std::memory_order_release);
   count(counters_.tagged);
-  pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record->bytes));
+  count_raw(*record, true);
   emit(EventKind::kTag, *record, block, record->bytes);
+}
+
+void Residency::count_raw(Record& record, bool counted) noexcept {
+  if (record.counted_raw != counted) {
+    record.counted_raw = counted;
+    const std::int64_t bytes = signed_bytes(record.bytes);
+    pool_.statistics().add(StatKind::kSavedRaw, counted ? bytes : -bytes);
+  }
 }
 
 // ---- release ------------------------------------------------------------------------------------
@@ -92,8 +100,12 @@ void Residency::release_saved(Block* block) noexcept {
     const std::lock_guard<std::mutex> guard(record->mutex);
     if (record->restored == block) {
       release_restored(*record, block);
-    } else {
+    } else if (record->block == block && !record->payload_in_block) {
       release_original(*record, block);
+    } else {
+      // Between its unlinking above and the lock, another thread found this restored block dead and
+      // restored anew: nothing refers to it any more.
+      pool_.free(block);
     }
   }
   drop(record);
@@ -104,7 +116,7 @@ void Residency::release_restored(Record& record, Block* block) noexcept {
   pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
   if (record.block == block) {  // an adopted raw block: the only copy of the bytes
     transition(record, RecordAction::kAdoptedFreed);
-    pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record.bytes));
+    count_raw(record, true);
     return;
   }
   if (record.state == RecordState::kRestored) {
@@ -114,7 +126,7 @@ void Residency::release_restored(Record& record, Block* block) noexcept {
       // Copied out of a moved block that has gone since: this copy is all there is.
       record.block = block;
       transition(record, RecordAction::kAdoptedFreed);
-      pool_.statistics().add(StatKind::kSavedRaw, signed_bytes(record.bytes));
+      count_raw(record, true);
       return;
     }
   }
@@ -125,13 +137,15 @@ void Residency::release_original(Record& record, Block* block) noexcept {
   count(counters_.released);
   emit(EventKind::kRelease, record, block, record.bytes);
   if (record.state != RecordState::kTagged) {
-    // Copied out at unpack before this free arrived (kRestored). The copy stands in for the block;
-    // where it is gone already, the block is all there is.
+    // Copied out at unpack before this free arrived (kRestored), or adopted, and copied out while
+    // the free was under way. The copy stands in for the block; where it is gone already, the block
+    // is all there is.
     if (record.restored == nullptr) {
       transition(record, RecordAction::kAdoptedFreed);
+      count_raw(record, true);
       return;
     }
-    pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+    count_raw(record, false);
     record.block = nullptr;
     pool_.free(block);
     return;
@@ -141,7 +155,7 @@ void Residency::release_original(Record& record, Block* block) noexcept {
     // have it. Hold on to the storage itself from now on.
     transition(record, RecordAction::kKeep);
     count(counters_.kept);
-    pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+    count_raw(record, false);
     record.block = nullptr;
     pool_.free(block);
     return;
@@ -204,7 +218,7 @@ bool Residency::encode_locked(Record& record) noexcept {
   count(counters_.encoded);
   count(counters_.source_bytes, record.bytes);
   count(counters_.payload_bytes, record.payload_bytes);
-  pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+  count_raw(record, false);
   pool_.statistics().add(StatKind::kPayload, signed_bytes(record.payload_bytes));
   emit(EventKind::kEncode, record, block, record.payload_bytes);
   if (!record.payload_in_block) {
@@ -251,7 +265,7 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
     case RecordState::kHeld: {
       pending_remove(record);
       target = record.block;
-      pool_.statistics().add(StatKind::kSavedRaw, -signed_bytes(record.bytes));
+      count_raw(record, false);
       count(counters_.adopted);
       break;
     }
@@ -297,9 +311,10 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
   }
   {
     const std::lock_guard<std::mutex> guard(link_mutex_);
-    if (record.restored != nullptr &&
-        record.restored->record.load(std::memory_order_relaxed) == &record) {
-      record.restored->record.store(nullptr, std::memory_order_relaxed);
+    if (record.restored != nullptr) {
+      // Superseded: its free, which may be under way already, is an ordinary one.
+      Record* expected = &record;
+      record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);
       pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
     }
     record.restored = target;
@@ -318,11 +333,11 @@ bool Residency::shared(const Record& record) noexcept {
 
 // ---- drop ---------------------------------------------------------------------------------------
 
-bool Residency::drop(Record* record) noexcept {
+void Residency::drop(Record* record) noexcept {
   {
     const std::lock_guard<std::mutex> guard(link_mutex_);
     if (--record->references_ != 0) {
-      return false;
+      return;
     }
     // Nobody else can reach the record once its blocks no longer point to it.
     for (Block* block : {record->block, record->restored}) {
@@ -338,8 +353,8 @@ bool Residency::drop(Record* record) noexcept {
   Statistics& statistics = pool_.statistics();
   if (last == RecordState::kTagged) {
     count(counters_.dropped_unreleased);
-    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));
   }
+  count_raw(*record, false);
   if (record->restored != nullptr) {
     statistics.add(StatKind::kRestored, -signed_bytes(record->bytes));
   }
@@ -351,16 +366,10 @@ bool Residency::drop(Record* record) noexcept {
       arena_.free(record->payload);
     }
   } else if (last == RecordState::kHeld) {
-    statistics.add(StatKind::kSavedRaw, -signed_bytes(record->bytes));
     pool_.free(record->block);
-  } else if (last == RecordState::kRestored && record->block != nullptr &&
-             record->block != record->restored) {
-    statistics.add(StatKind::kSavedRaw,
-                   -signed_bytes(record->bytes));  // moved block, still out there
-  }
+  }  // a kRestored record's block is the restored one, or a moved one that is still out there
   emit(EventKind::kDrop, *record, nullptr, record->payload_bytes);
   delete record;
-  return true;
 }
 
 // ---- forward end --------------------------------------------------------------------------------

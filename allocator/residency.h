@@ -76,9 +76,8 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // Gives up one reference; the last one drops payload, held block and the record itself. True if
-  // it was the last.
-  bool drop(Record* record) noexcept;
+  // Gives up one reference; the last one drops payload, held block and the record itself.
+  void drop(Record* record) noexcept;
 
   // Makes the bytes of a released record available in a block of its own, which the caller wraps
   // into a storage whose free is release(). `record.mutex` must be held by the caller. nullptr if
@@ -109,6 +108,7 @@ class Residency {
 
  private:
   void link_new(Block* block, Record* record) noexcept;
+  void count_raw(Record& record, bool counted) noexcept;
   void release_saved(Block* block) noexcept;
   void release_restored(Record& record, Block* block) noexcept;
   void release_original(Record& record, Block* block) noexcept;

@@ -63,16 +63,17 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back
-  // and a later one with as much room takes the slot; its size changes before that, or grows.
-  // Whoever asks for a block of ours therefore sees a base and a size that hold it, and foreign
-  // addresses are never between a base and the largest size it has had.
+  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back and
+  // a later one with as much room takes the slot; its size changes before that, or grows. Whoever
+  // asks for a block of ours therefore sees a base and a size that hold it.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     const std::size_t count = slots_.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t offset = a - ranges_[i].base.load(std::memory_order_acquire);
-      if (offset < ranges_[i].bytes.load(std::memory_order_acquire)) return {i, offset};
+      const std::uintptr_t base = ranges_[i].base.load(std::memory_order_acquire);
+      if (a - base < ranges_[i].bytes.load(std::memory_order_acquire) &&
+          ranges_[i].base.load(std::memory_order_relaxed) == base)  // and not another's size
+        return {i, a - base};
     }
     return {kNone, 0};
   }

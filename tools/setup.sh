@@ -49,6 +49,7 @@ libcli11-dev /usr/include/CLI/CLI.hpp
 libfmt-dev /usr/include/fmt/format.h
 nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 libsimde-dev /usr/include/simde/simde-common.h
+strace strace
 LIST
 }
 

@@ -5,6 +5,7 @@ set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${PLEAT_BUILD_DIR:-$root/build}
 export PLEAT_BUILD_DIR=$build
+export CI=${CI:-true}  # what is not built is a failure, not a skip
 
 bash "$root/tools/setup.sh" test || exit 1
 

@@ -1,8 +1,13 @@
 #include "torch_bridge/engine.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
+#include <mutex>
+#include <utility>
 
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saved_tensor_hooks.h"
@@ -32,15 +37,31 @@ RegisterHooksFunction real_register_hooks = nullptr;
 // Call sites of careful operators are learned before the first tensor is judged.
 std::atomic<bool> call_sites_learned{false};
 
-void learn_call_sites_once() {
-  static const bool done = [] {
-    ConstructionScope* const outer = current_construction();
-    current_construction() = nullptr;
-    learn_call_sites();
-    current_construction() = outer;
-    return true;
-  }();
-  call_sites_learned.store(done, std::memory_order_release);
+// True while the operators that this thread runs are recorded or replaced by somebody: dispatch modes
+// (fake tensors, proxies, loggers), tracing, function transforms. Ours must not be among them.
+bool operators_are_watched() noexcept {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
+}
+
+void learn_call_sites_once() noexcept {
+  static std::once_flag once;
+  struct Scope {  // our own saves are judged like those of no constructor
+    ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
+    ~Scope() { current_construction() = outer; }
+  } const scope;
+  try {
+    std::call_once(once, [] {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      try {
+        learn_call_sites();
+      } catch (...) {  // what is not known yet is learned at the first unpack
+      }
+    });
+  } catch (...) {
+  }
+  call_sites_learned.store(true, std::memory_order_release);
 }
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
@@ -92,7 +113,8 @@ class WrappingEngine final : public Engine {
     if (runtime == nullptr) {
       return nullptr;
     }
-    if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed) {
+    if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
+        !operators_are_watched()) {
       learn_call_sites_once();
     }
     return make_saved_tensor_hooks(*runtime);
@@ -164,7 +186,7 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
   if (is_saved_tensor_hooks(present.get())) {
     at::Tensor value = present->call_unpack_hook();
     present.reset();
-    saved_data(*self) = std::move(value);
+    saved_data(*self) = value.detach();  // what stock hands to a hook
   }
   real_register_hooks(self, std::move(hooks));
 }

@@ -146,10 +146,10 @@ constexpr std::array kEntries{
            "seed of the dither; the same seed gives the same bytes in every run"},
           [](std::string_view text, Options& options) { return parse_number(text, options.seed); },
           [](const Options& options) { return number_text(options.seed); }},
-    Entry{{"verbose", "0", "0..2", "1: a report on stderr at exit; 2: and a line per decision"},
+    Entry{{"verbose", "0", "0..1", "1: a report on stderr at exit"},
           [](std::string_view text, Options& options) {
             int verbose = 0;
-            if (!parse_number(text, verbose) || verbose < 0 || verbose > 2) return false;
+            if (!parse_number(text, verbose) || verbose < 0 || verbose > 1) return false;
             options.verbose = verbose;
             return true;
           },

@@ -121,6 +121,10 @@ void Runtime::begin_backward() noexcept {
   backward_passes.fetch_add(1, std::memory_order_relaxed);
   {
     const std::lock_guard<std::mutex> guard(keys_mutex_);
+    constexpr std::size_t kFewFamilies = 4096;  // shapes that change make new ones without end
+    if (ordinals_.size() > kFewFamilies) {
+      ordinals_.clear();
+    }
     for (auto& [family, ordinal] : ordinals_) {
       ordinal = 0;
     }

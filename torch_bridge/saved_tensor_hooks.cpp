@@ -70,6 +70,7 @@ class SampledTimer {
 class TorchRecord final : public allocator::Record {
  public:
   explicit TorchRecord(c10::StorageImpl* storage) : identity(storage), weak(weak_to(storage)) {}
+  ~TorchRecord() override;
 
   bool storage_alive() const noexcept override { return !weak.expired(); }
   bool keep_storage() noexcept override {
@@ -148,6 +149,9 @@ void forget_recent(const TorchRecord* record) noexcept {
   }
 }
 
+// What was kept for further hooks of the record has no user left.
+TorchRecord::~TorchRecord() { forget_recent(this); }
+
 // The byte ranges of the storage that a view touches: exact while they are few, else the one range
 // from its first to its last byte.
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
@@ -204,9 +208,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       : runtime_(runtime), decision_(decision), context_(context) {}
 
   ~SavedTensorHooks() override {
-    if (record_ != nullptr && runtime_.residency.drop(record_)) {
-      // The last hook of the record: what was kept for the others has no user left.
-      forget_recent(record_);
+    if (record_ != nullptr) {
+      runtime_.residency.drop(record_);
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;

@@ -173,6 +173,16 @@ TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
+TEST_F(PoolTest, WhereSegmentsCannotGrowInPlaceTheyComeInLargePieces) {
+  FakeDevice large(1024_GiB);
+  large.caps.reserves_freely = true;
+  large.extends = false;
+  Pool pool(large, PoolOptions{}, statistics);
+  for (int i = 0; i < 64 * 64; ++i) ASSERT_NE(pool.allocate(16_MiB), nullptr) << i;  // 64 GiB
+  EXPECT_LT(large.segments, 200);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
 TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
   FakeDevice small(20_MiB);
   small.caps.reserves_freely = true;

@@ -182,6 +182,53 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   expect_empty();
 }
 
+// A thread frees the restored block while another, that holds the record, restores anew.
+TEST_F(ResidencyTest, FreeingARestoredBlockThatIsSupersededMeanwhileLosesNothing) {
+  enum Case { kArena, kInPlace, kHeldRaw };
+  for (const Case which : {kArena, kInPlace, kHeldRaw}) {
+    for (const bool second_dies_first : {false, true}) {
+      SCOPED_TRACE(std::to_string(which) + (second_dies_first ? " second first" : ""));
+      ResidencyOptions options;
+      options.in_place = which == kInPlace;
+      options.compress = which != kHeldRaw;
+      residency->set_options(options);
+      FakeStorage storage;
+      Block* const block = filled_block(7);
+      FakeRecord* const record = tag(block, storage);
+      storage.alive = false;
+      residency->release(block);
+      Block* const first = restore(*record);
+      ASSERT_TRUE(holds(first, 7));
+      std::thread freeing;
+      Block* second = nullptr;
+      {
+        const std::lock_guard<std::mutex> guard(record->mutex);
+        freeing = std::thread([&] { residency->release(first); });
+        while (first->record.load() != nullptr) std::this_thread::yield();
+        Residency::RestoreStatus status{};
+        second = residency->restore_locked(*record, {}, &status);
+        ASSERT_NE(second, nullptr);
+        EXPECT_TRUE(holds(second, 7));
+        EXPECT_EQ(statistics.current(StatKind::kRestored), static_cast<std::int64_t>(kBytes));
+      }
+      if (second_dies_first) {
+        residency->release(second);
+        freeing.join();
+      } else {
+        freeing.join();
+        residency->release(second);
+      }
+      EXPECT_EQ(statistics.current(StatKind::kRestored), 0);
+      Block* const third = restore(*record);
+      ASSERT_NE(third, nullptr);
+      EXPECT_TRUE(holds(third, 7));
+      residency->release(third);
+      residency->drop(record);
+      expect_empty();
+    }
+  }
+}
+
 TEST_F(ResidencyTest, HooksDroppedBeforeReleaseLeaveAnOrdinaryBlock) {
   FakeStorage storage;
   std::atomic<int> destroyed{0};

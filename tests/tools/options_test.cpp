@@ -36,7 +36,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
-      "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,verbose:2,"
+      "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,verbose:1,"
       "copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
@@ -48,7 +48,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.place, Place::kInPlace);
   EXPECT_EQ(second.options.min_bytes, 3u << 20);
   EXPECT_EQ(second.options.seed, ~std::uint64_t{0});
-  EXPECT_EQ(second.options.verbose, 2);
+  EXPECT_EQ(second.options.verbose, 1);
   EXPECT_TRUE(second.options.copy_raw);
 }
 
@@ -136,7 +136,7 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       "seed:-1",
       "seed:18446744073709551616",
       "seed:x",
-      "verbose:3",
+      "verbose:2",
       "verbose:-1",
       "verbose:1.0",
       "copy_raw:2",
@@ -193,7 +193,7 @@ TEST(ParseOptions, RandomBytesNeverLeaveTheRanges) {
     for (unsigned n = random() % 24; n > 0; --n) conf += alphabet[random() % alphabet.size()];
     const Parsed parsed = parse(conf);
     ASSERT_TRUE(parsed.options.bits >= 1 && parsed.options.bits <= 8) << conf;
-    ASSERT_TRUE(parsed.options.verbose >= 0 && parsed.options.verbose <= 2) << conf;
+    ASSERT_TRUE(parsed.options.verbose >= 0 && parsed.options.verbose <= 1) << conf;
   }
 }
 

@@ -338,7 +338,7 @@ def test_doctor_shows_options_in_force_and_problems(doctor, python_with_torch):
     values = {row["key"]: row["value"] for row in report["options"]}
     assert (values["bits"], values["seed"], values["verbose"]) == ("lossless", "5", "0")
     problems = [check["finding"] for check in findings(report, "PLEAT_CONF")]
-    assert problems[0] == "verbose:9: allowed are 0..2; using 0"
+    assert problems[0] == "verbose:9: allowed are 0..1; using 0"
     assert problems[1].startswith("bitz:1: no such key")
     assert report["ok"]  # a mistake in PLEAT_CONF costs its key, not Pleat
 

@@ -99,7 +99,8 @@ def test_a_bad_option_is_an_error_and_changes_nothing(python, call, words):
 
 @pytest.mark.parametrize(
     "variables, encodes",
-    [({}, False), ({"PLEAT_CONF": "bits:4"}, True), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "1"}, False)],
+    [({}, False), ({"PLEAT_CONF": "bits:4"}, True), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "1"}, False),
+     ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "true"}, False), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "0"}, True)],
 )
 def test_torch_loads_it_by_itself_only_when_asked(python, variables, encodes):
     done = python("import torch\nimport sys; loaded = 'pleat' in sys.modules\nimport pleat\n" + STEP + "print(step() > 0, loaded)", **variables)

@@ -308,11 +308,37 @@ TRACED = """
         model.zero_grad()
         traced(x).square().mean().backward()
         results.append(t.gradients(model))
-    t.emit(results=results)
+    t.emit(results=results, nodes=[node.kind() for node in traced.inlined_graph.nodes()])
 """
 
 
 def test_traced_modules_train_as_in_stock(run_pair, identical):
     pair = run_pair(TRACED, conf=LOSSLESS)
+    pair.stock.check()
+    identical(pair.pleat.check().json, pair.stock.json)
+
+
+WATCHED = """
+    import torch, pleat_test_support as t
+    from torch.utils._python_dispatch import TorchDispatchMode
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            if "full" in str(function):
+                raise RuntimeError("a factory function")
+            return function(*args, **(kwargs or {}))
+    a, b = (t.noise(64, 96, seed=s).requires_grad_() for s in (1, 2))
+    seen = []
+    with Log():
+        ((a + 1) * (b + 1)).sum().backward(torch.tensor(1.0))
+    # Unpacking through any saved-tensor hook detaches once more, in the sight of the mode.
+    t.emit(seen=[name for name in seen if "detach" not in name], a=t.digest(a.grad))
+"""
+
+
+@pytest.mark.smoke
+def test_a_dispatch_mode_sees_the_operators_of_the_script_only(run_pair, identical):
+    """The first saved tensor of the process is saved under a mode that logs, and refuses some operators."""
+    pair = run_pair(WATCHED, conf=LOSSLESS)
     pair.stock.check()
     identical(pair.pleat.check().json, pair.stock.json)

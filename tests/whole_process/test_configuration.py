@@ -153,7 +153,7 @@ def test_a_process_without_torch_notices_nothing(name, preload_library, test_pyt
     """
     command = [str(test_python) if word == "python" else word for word in PROGRAMS[name]]
     plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF")}
-    preloaded = {**plain, "LD_PRELOAD": str(preload_library), "PLEAT_CONF": LOSSY + ",verbose:2"}
+    preloaded = {**plain, "LD_PRELOAD": str(preload_library), "PLEAT_CONF": LOSSY + ",verbose:1"}
     outputs, rounds = (set(), set()), []
     while len(rounds) < 3 and (not rounds or min(rounds) >= 1e-3):
         differences = []

@@ -74,7 +74,7 @@ REGISTER_HOOKS = """
     log = []
     def hooks(name):
         def pack(tensor):
-            log.append([name, "pack", t.digest(tensor)])
+            log.append([name, "pack", t.digest(tensor), tensor.requires_grad, tensor.is_leaf])
             return tensor.detach() * 2
         def unpack(tensor):
             log.append([name, "unpack", t.digest(tensor)])

@@ -202,10 +202,10 @@ def _autoload() -> None:
     Does nothing unless PLEAT_CONF is set, and never raises: a job under Pleat must not fail where it
     would have run without it.
     """
-    if "PLEAT_CONF" not in os.environ or os.environ.get("PLEAT_DISABLE") == "1":
+    if "PLEAT_CONF" not in os.environ or os.environ.get("PLEAT_DISABLE", "0") not in ("", "0"):
         return
-    if _mapped_bridge() is not None:
-        return  # the preload library was here first
+    if _mapped_bridge() is not None or "libpleat.so" in os.environ.get("LD_PRELOAD", ""):
+        return  # the preload library was here first, and has said so if it could not help
     try:
         _install(_load())
     except Exception as error:  # noqa: BLE001
