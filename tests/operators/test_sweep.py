@@ -84,7 +84,7 @@ def full_sweeps(request, runner, tmp_path_factory, preload_library):
     """The sweeps the session asks for, one core each, all at once; name -> future of the report."""
     wanted = {item.callspec.params["name"] for item in request.session.items
               if "full_sweeps" in item.fixturenames}  # fmt: skip
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         yield {
             name: pool.submit(sweep, runner, tmp_path_factory.mktemp(name), subject="pleat", **how)
             for name, how in FULL_SWEEPS.items()

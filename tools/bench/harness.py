@@ -292,6 +292,11 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:.0f}"
 
 
+def described(arguments) -> dict:
+    """The arguments of a run as they go into its JSON: without the paths of this machine."""
+    return {name: value for name, value in vars(arguments).items() if name not in ("json", "lib")}
+
+
 def machine() -> dict:
     """What the figures were taken on."""
 

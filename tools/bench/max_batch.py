@@ -138,7 +138,7 @@ def main() -> int:
     library = harness.find_library(arguments.lib)
     rows = harness.parse_rows(arguments.rows, harness.check_bits(arguments.bits))
     rows = harness.runnable_rows(rows, library)
-    content = {"machine": machine, "arguments": vars(arguments), "cap_bytes": cap, "models": {}}
+    content = {"machine": machine, "arguments": harness.described(arguments), "cap_bytes": cap, "models": {}}
     harness.write_json(arguments.json, content)
     for name in names:
         found: list[dict] = []

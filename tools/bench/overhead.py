@@ -77,7 +77,7 @@ def main() -> int:
     library = harness.find_library(arguments.lib)
     if library is None:
         raise Problem(f"no libpleat.so: {harness.REMEDY}")
-    content = {"machine": harness.machine(), "arguments": vars(arguments), "models": {}}
+    content = {"machine": harness.machine(), "arguments": harness.described(arguments), "models": {}}
     harness.write_json(arguments.json, content)
 
     micros: dict[str, list[dict]] = {STOCK.name: [], OFF.name: []}

@@ -104,7 +104,7 @@ def main() -> int:
     library = harness.find_library(arguments.lib)
     rows = harness.parse_rows(arguments.rows, harness.check_bits(arguments.bits))
     rows = harness.runnable_rows(rows, library)
-    content = {"machine": harness.machine(), "arguments": vars(arguments), "models": {}}
+    content = {"machine": harness.machine(), "arguments": harness.described(arguments), "models": {}}
     harness.write_json(arguments.json, content)  # before hours of work, not after
     started = time.monotonic()
     for name in names:
