@@ -86,13 +86,13 @@ def check_bits(text: str) -> str:
 
 
 def find_library(given: str | None) -> pathlib.Path | None:
-    """libpleat.so: the one given (which must exist), else the one in build/lib, else None."""
+    """libpleat.so: the one given (which must exist), else the build folder's (PLEAT_BUILD_DIR or build/), else None."""
     if given:
         path = pathlib.Path(given).resolve()
         if not path.is_file():
             raise Problem(f"--lib {given}: no such file")
         return path
-    path = ROOT / "build" / "lib" / "libpleat.so"
+    path = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR") or ROOT / "build") / "lib" / "libpleat.so"
     return path if path.is_file() else None
 
 
