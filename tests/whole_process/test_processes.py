@@ -177,6 +177,7 @@ def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
 
 INTERRUPT = """
     import os, signal, sys, torch, pleat_test_support as t
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
     a = t.noise(256, 256, seed=1).requires_grad_()
     where = sys.argv[1]
     def interrupt(*unused):
