@@ -114,7 +114,12 @@ def test_program_that_cannot_start(pleat, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_signals_reach_the_program(prefix, environment, number):
-    process = subprocess.Popen([prefix / "bin" / "pleat", "run", "--", "sleep", "60"], env=environment)
+    def heed():  # a test run in the background ignores SIGINT, and so would its children
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+
+    command = [prefix / "bin" / "pleat", "run", "--", "sleep", "60"]
+    process = subprocess.Popen(command, env=environment, preexec_fn=heed)
     while open(f"/proc/{process.pid}/comm").read() != "sleep\n":
         pass
     process.send_signal(number)
