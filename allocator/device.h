@@ -24,6 +24,8 @@ struct DeviceCapabilities {
   // its first touch, and giving back less than all of it costs the speed of a huge page. A power of
   // two.
   std::size_t huge_page_bytes = 0;
+  // Such a range of which parts went back alone comes whole again once all of it went back at once.
+  bool huge_pages_rejoin = false;
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
 };
 

@@ -1,12 +1,15 @@
-// The free runs of a row of granules: address-ordered first fit with coalescing.
+// The free runs of a row of granules, with coalescing.
 //
-// A run is a maximal stretch of free granules. Runs lie sorted by address in leaves of up to 32,
-// begins and lengths in arrays of their own; over the leaves lie arrays of each leaf's first begin
-// and largest length. First fit is a scan of `largest_` and of one leaf; freeing is a binary
-// search, after which the neighbours to coalesce with are simply the entries beside it, so that
-// most operations change one entry in place. A thousand runs fit the first-level cache, whatever
-// addresses they span: measured several times faster than both search trees over nodes and a
-// tournament tree over granules, whose misses dominate.
+// A run is a maximal stretch of free granules. Of each run is known one stretch whose memory is
+// there, the longest that is known of: what was given was in use, so it is. Best fit among those
+// comes before first fit among the runs, as a page fault costs more than a hole.
+//
+// Runs lie sorted by address in leaves of up to 32, begins and lengths in arrays of their own; over
+// the leaves lie arrays of each leaf's first begin and largest lengths. A fit is a scan of those
+// and of a few leaves; freeing is a binary search, after which the neighbours to coalesce with are
+// simply the entries beside it, so that most operations change one entry in place. A thousand runs
+// fit the first-level cache, whatever addresses they span: measured several times faster than both
+// search trees over nodes and a tournament tree over granules, whose misses dominate.
 //
 // Memory is handed in once, large enough for the worst case, so nothing here can fail; only what is
 // used of it is ever touched. Knows nothing of blocks; not thread-safe.
@@ -31,11 +34,11 @@ class FreeRuns {
 
   // Metadata bytes for a row of `granules` (1 .. kMaxGranules).
   [[nodiscard]] static std::size_t metadata_bytes(std::size_t granules) noexcept {
-    return max_leaves(granules) * (sizeof(Leaf) + 4 * sizeof(std::int32_t));
+    return max_leaves(granules) * (sizeof(Leaf) + kLeafArrays * sizeof(std::int32_t));
   }
 
   // `memory` holds metadata_bytes(granules) zero bytes, 64-byte aligned, and outlives this object.
-  // All granules are free afterwards.
+  // All granules are free and untouched afterwards.
   void attach(std::byte* memory, std::size_t granules) noexcept {
     assert(granules >= 1 && granules <= kMaxGranules);
     const std::size_t capacity = max_leaves(granules);
@@ -43,35 +46,24 @@ class FreeRuns {
     leaves_ = reinterpret_cast<Leaf*>(memory);
     auto* next = reinterpret_cast<std::int32_t*>(memory + capacity * sizeof(Leaf));
     largest_ = next;
+    touched_ = next += capacity;
     first_ = next += capacity;
     count_ = next += capacity;
     leaf_ = next += capacity;
     leaf_count_ = leaves_made_ = 0;
     spare_ = -1;
     run_count_ = 0;
-    insert(0, 0, 0, granules);
+    insert(0, 0, {0, static_cast<std::int32_t>(granules), 0, 0});
   }
 
-  // Lengthens the row at its end, the new granules being free, or cuts free ones off it. At most
-  // the number that attach() was given.
+  // Lengthens the row at its end, the new granules being free and untouched, or cuts free ones off
+  // it. At most the number that attach() was given.
   void resize(std::size_t granules) noexcept {
     const std::size_t before = granules_;
-    if (granules >= before) {
-      granules_ = granules;
-      if (granules > before) give(before, granules - before);
-      return;
-    }
-    const std::size_t i = leaf_count_ - 1;
-    const auto k = static_cast<std::size_t>(count_[i]) - 1;
-    Leaf& last = at(i);
-    assert(static_cast<std::size_t>(last.begin[k] + last.length[k]) == before &&
-           static_cast<std::size_t>(last.begin[k]) <= granules);
-    if (static_cast<std::size_t>(last.begin[k]) == granules) {
-      erase(i, k);
-    } else {
-      last.length[k] = static_cast<std::int32_t>(granules) - last.begin[k];
-      refresh(i);
-    }
+    const std::size_t kept = std::min(before, granules);
+    granules_ = std::max(before, granules);
+    if (granules > before) join(before, granules - before, 0);
+    if (granules < before) take(kept, before - kept);
     granules_ = granules;
   }
 
@@ -95,55 +87,74 @@ class FreeRuns {
     return static_cast<std::size_t>(leaf.length[k - 1]);
   }
 
-  // Takes `need` (> 0) granules from the head of the lowest run that has as many and returns the
-  // first of them; kNone if no run has.
-  [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
+  // The begin of the lowest run of at least `need` (> 0) granules, kNone if there is none.
+  [[nodiscard]] std::size_t first_fit(std::size_t need) const noexcept {
     if (need > granules_) return kNone;
     const auto n = static_cast<std::int32_t>(need);
     const std::size_t i = lanes::first_at_least(largest_, leaf_count_, n);
     if (i == leaf_count_) return kNone;
-    Leaf& leaf = at(i);
-    const auto k = static_cast<std::size_t>(std::countr_zero(lanes::at_least(leaf.length, n)));
-    const std::int32_t begin = leaf.begin[k];
-    const std::int32_t length = leaf.length[k];
-    if (length == n) {
-      erase(i, k);
-    } else {
-      leaf.begin[k] = begin + n;
-      leaf.length[k] = length - n;
-      if (k == 0) first_[i] = begin + n;
-      if (length == largest_[i]) largest_[i] = lanes::maximum(leaf.length);
-    }
-    return static_cast<std::size_t>(begin);
+    const auto k = static_cast<std::size_t>(std::countr_zero(lanes::at_least(at(i).length, n)));
+    return static_cast<std::size_t>(at(i).begin[k]);
   }
 
-  // Frees granules that are in use.
-  void give(std::size_t begin, std::size_t length) noexcept {
-    assert(length > 0 && begin + length <= granules_);
-    const auto b = static_cast<std::int32_t>(begin);
-    const auto n = static_cast<std::int32_t>(length);
-    if (leaf_count_ == 0) return insert(0, 0, begin, length);
+  // Takes `need` granules from the head of that run and returns its begin.
+  [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
+    const std::size_t begin = first_fit(need);
+    if (begin != kNone) take(begin, need);
+    return begin;
+  }
+
+  // Takes `need` (> 0) granules from the head of the shortest of the known touched stretches that
+  // has as many and returns the first of them; kNone if none has. Of equals the lowest; looks at a
+  // hundred runs or so at most.
+  [[nodiscard]] std::size_t take_best_touched(std::size_t need) noexcept {
+    if (need > granules_) return kNone;
+    const auto n = static_cast<std::int32_t>(need);
+    constexpr int kMostLeaves = 4;
+    std::int32_t least = kBeyond;
+    std::size_t best = 0;
+    std::size_t i = 0;
+    for (int leaves = 0; leaves < kMostLeaves && least != n; ++leaves, ++i) {
+      i = lanes::first_at_least(touched_, leaf_count_, n, i);
+      if (i == leaf_count_) break;
+      const std::int32_t here = lanes::least_from(at(i).touched_length, n);
+      if (here < least) {
+        least = here;
+        best = i;
+      }
+    }
+    if (least == kBeyond) return kNone;
+    const std::size_t k = lanes::first_equal(at(best).touched_length, least);
+    return cut(best, k, at(best).touched_begin[k], n);
+  }
+
+  // Takes `need` (> 0) granules from `begin` on, all of them free.
+  void take(std::size_t begin, std::size_t need) noexcept {
     const std::size_t i = leaf_of(begin);
-    Leaf& leaf = at(i);
-    const std::size_t k = leaf.up_to(begin);  // the new run's place; k - 1 is the one before it
-    // The run after it may be the first of the next leaf.
-    const bool in_leaf = k < static_cast<std::size_t>(count_[i]);
-    const std::size_t after_i = in_leaf ? i : i + 1;
-    const std::size_t after_k = in_leaf ? k : 0;
-    const bool joins_after = after_i < leaf_count_ && at(after_i).begin[after_k] == b + n;
-    const bool joins_before = k > 0 && leaf.begin[k - 1] + leaf.length[k - 1] == b;
-    if (joins_before) {
-      leaf.length[k - 1] += n + (joins_after ? at(after_i).length[after_k] : 0);
-      largest_[i] = std::max(largest_[i], leaf.length[k - 1]);
-      if (joins_after) erase(after_i, after_k);
-    } else if (joins_after) {
-      Leaf& after = at(after_i);
-      after.begin[after_k] = b;
-      after.length[after_k] += n;
-      if (after_k == 0) first_[after_i] = b;
-      largest_[after_i] = std::max(largest_[after_i], after.length[after_k]);
-    } else {
-      insert(i, k, begin, length);
+    cut(i, at(i).up_to(begin) - 1, static_cast<std::int32_t>(begin),
+        static_cast<std::int32_t>(need));
+  }
+
+  // Frees granules that are in use, and therefore touched.
+  void give(std::size_t begin, std::size_t length) noexcept { join(begin, length, length); }
+
+  // Asks function(begin, length) for the touched stretch {begin, length} of each run that has a
+  // granule in [begin, end).
+  template <typename Function>
+  void update_touched(std::size_t begin, std::size_t end, Function&& function) noexcept {
+    if (leaf_count_ == 0) return;
+    for (std::size_t i = leaf_of(begin); i < leaf_count_; ++i) {
+      if (static_cast<std::size_t>(first_[i]) >= end) return;
+      Leaf& leaf = at(i);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
+        const auto from = static_cast<std::size_t>(leaf.begin[k]);
+        const auto length = static_cast<std::size_t>(leaf.length[k]);
+        if (from >= end || from + length <= begin) continue;
+        const auto [stretch, granules] = function(from, length);
+        leaf.touched_begin[k] = static_cast<std::int32_t>(stretch);
+        leaf.touched_length[k] = static_cast<std::int32_t>(granules);
+      }
+      refresh(i);
     }
   }
 
@@ -161,16 +172,76 @@ class FreeRuns {
     }
   }
 
+  // Calls function(begin, length) for the known touched stretches.
+  template <typename Function>
+  void visit_touched(Function&& function) const noexcept {
+    for (std::size_t i = 0; i < leaf_count_; ++i) {
+      const Leaf& leaf = at(i);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
+        if (leaf.touched_length[k] == 0) continue;
+        function(static_cast<std::size_t>(leaf.touched_begin[k]),
+                 static_cast<std::size_t>(leaf.touched_length[k]));
+      }
+    }
+  }
+
   // nullptr if well.
   [[nodiscard]] const char* check() const noexcept;
 
  private:
   static constexpr std::size_t kLeafRuns = lanes::kCount;
+  static constexpr std::size_t kLeafArrays = 5;
   static constexpr std::int32_t kBeyond = std::numeric_limits<std::int32_t>::max();
+
+  struct Run {
+    std::int32_t begin;
+    std::int32_t length;
+    std::int32_t touched_begin;  // anything where touched_length is 0
+    std::int32_t touched_length;
+
+    // What of the run lies in [from, end), with what of its touched stretch does.
+    [[nodiscard]] Run part(std::int32_t from, std::int32_t end) const noexcept {
+      const std::int32_t low = std::max(touched_begin, from);
+      const std::int32_t high = std::min(touched_begin + touched_length, end);
+      return {from, end - from, low, std::max(high - low, 0)};
+    }
+    // With the run that begins at this one's end.
+    [[nodiscard]] Run joined(const Run& next) const noexcept {
+      Run all{begin, length + next.length, touched_begin, touched_length};
+      if (next.touched_length != 0 && touched_begin + touched_length == next.touched_begin) {
+        all.touched_length += next.touched_length;
+      } else if (next.touched_length > touched_length) {
+        all.touched_begin = next.touched_begin;
+        all.touched_length = next.touched_length;
+      }
+      return all;
+    }
+  };
 
   struct alignas(64) Leaf {
     std::int32_t begin[kLeafRuns];   // ascending; kBeyond where unused
     std::int32_t length[kLeafRuns];  // 0 where unused
+    std::int32_t touched_begin[kLeafRuns];
+    std::int32_t touched_length[kLeafRuns];  // 0 where unused
+
+    [[nodiscard]] Run get(std::size_t k) const noexcept {
+      return {begin[k], length[k], touched_begin[k], touched_length[k]};
+    }
+    void set(std::size_t k, const Run& run) noexcept {
+      begin[k] = run.begin;
+      length[k] = run.length;
+      touched_begin[k] = run.touched_begin;
+      touched_length[k] = run.touched_length;
+    }
+    void clear(std::size_t k) noexcept { set(k, {kBeyond, 0, 0, 0}); }
+    // Moves `count` runs from place k on to place `to` of `leaf`.
+    void move(std::size_t k, std::size_t count, Leaf& leaf, std::size_t to) const noexcept {
+      const std::size_t bytes = count * sizeof(std::int32_t);
+      std::memmove(leaf.begin + to, begin + k, bytes);
+      std::memmove(leaf.length + to, length + k, bytes);
+      std::memmove(leaf.touched_begin + to, touched_begin + k, bytes);
+      std::memmove(leaf.touched_length + to, touched_length + k, bytes);
+    }
 
     // Number of runs that begin at or before granule `g`.
     [[nodiscard]] std::size_t up_to(std::size_t g) const noexcept {
@@ -201,7 +272,40 @@ class FreeRuns {
     return static_cast<std::size_t>(low - first_);
   }
 
-  void insert(std::size_t i, std::size_t k, std::size_t begin, std::size_t length) noexcept;
+  // Takes `n` granules from `begin` on out of run k of leaf i. Returns `begin`.
+  std::size_t cut(std::size_t i, std::size_t k, std::int32_t begin, std::int32_t n) noexcept {
+    const Run run = at(i).get(k);
+    const Run before = run.part(run.begin, begin);
+    const Run after = run.part(begin + n, run.begin + run.length);
+    assert(before.length >= 0 && after.length >= 0);
+    if (before.length == 0 && after.length == 0) {
+      erase(i, k);
+    } else {
+      replace(i, k, before.length != 0 ? before : after);
+      if (before.length != 0 && after.length != 0) insert(i, k + 1, after);
+    }
+    return static_cast<std::size_t>(begin);
+  }
+  // Adds granules that are not free, the first `touched` of them touched.
+  void join(std::size_t begin, std::size_t length, std::size_t touched) noexcept;
+  // Puts another run in the place of run k, between the same neighbours.
+  void replace(std::size_t i, std::size_t k, const Run& run) noexcept {
+    Leaf& leaf = at(i);
+    const Run old = leaf.get(k);
+    leaf.set(k, run);
+    if (k == 0) first_[i] = run.begin;
+    raise_or_find(largest_[i], old.length, run.length, leaf.length);
+    raise_or_find(touched_[i], old.touched_length, run.touched_length, leaf.touched_length);
+  }
+  static void raise_or_find(std::int32_t& most, std::int32_t old, std::int32_t now,
+                            const std::int32_t (&all)[kLeafRuns]) noexcept {
+    if (now >= most) {
+      most = now;
+    } else if (old == most) {
+      most = lanes::maximum(all);
+    }
+  }
+  void insert(std::size_t i, std::size_t k, const Run& run) noexcept;
   void erase(std::size_t i, std::size_t k) noexcept;
   void add_leaf(std::size_t i) noexcept;
   void remove_leaf(std::size_t i) noexcept;
@@ -209,14 +313,16 @@ class FreeRuns {
   void refresh(std::size_t i) noexcept {
     first_[i] = at(i).begin[0];
     largest_[i] = lanes::maximum(at(i).length);
+    touched_[i] = lanes::maximum(at(i).touched_length);
   }
 
   std::size_t granules_ = 0;
   std::size_t run_count_ = 0;
-  // Of the leaves in address order: largest length, begin of the first run, runs, place in leaves_.
-  // Beyond leaf_count_, largest_ is 0.
+  // Of the leaves in address order: largest length, largest touched length, begin of the first run,
+  // runs, place in leaves_. Beyond leaf_count_, the first two are 0.
   std::size_t leaf_count_ = 0;
   std::int32_t* largest_ = nullptr;
+  std::int32_t* touched_ = nullptr;
   std::int32_t* first_ = nullptr;
   std::int32_t* count_ = nullptr;
   std::int32_t* leaf_ = nullptr;
@@ -228,20 +334,41 @@ class FreeRuns {
 // ---- Leaves
 // --------------------------------------------------------------------------------------
 
-inline void FreeRuns::insert(std::size_t i, std::size_t k, std::size_t begin,
-                             std::size_t length) noexcept {
+inline void FreeRuns::join(std::size_t begin, std::size_t length, std::size_t touched) noexcept {
+  assert(length > 0 && begin + length <= granules_);
+  const auto b = static_cast<std::int32_t>(begin);
+  Run run{b, static_cast<std::int32_t>(length), b, static_cast<std::int32_t>(touched)};
+  if (leaf_count_ == 0) return insert(0, 0, run);
+  const std::size_t i = leaf_of(begin);
+  const Leaf& leaf = at(i);
+  const std::size_t k = leaf.up_to(begin);  // the new run's place; k - 1 is the one before it
+  // The run after it may be the first of the next leaf.
+  const bool in_leaf = k < static_cast<std::size_t>(count_[i]);
+  const std::size_t after_i = in_leaf ? i : i + 1;
+  const std::size_t after_k = in_leaf ? k : 0;
+  const bool joins_after =
+      after_i < leaf_count_ && at(after_i).begin[after_k] == run.begin + run.length;
+  const bool joins_before = k > 0 && leaf.begin[k - 1] + leaf.length[k - 1] == b;
+  if (joins_after) run = run.joined(at(after_i).get(after_k));
+  if (joins_before) {
+    replace(i, k - 1, leaf.get(k - 1).joined(run));
+    if (joins_after) erase(after_i, after_k);
+  } else if (joins_after) {
+    replace(after_i, after_k, run);
+  } else {
+    insert(i, k, run);
+  }
+}
+
+inline void FreeRuns::insert(std::size_t i, std::size_t k, const Run& run) noexcept {
   if (leaf_count_ == 0) add_leaf(0);
   if (count_[i] == static_cast<std::int32_t>(kLeafRuns)) {
     constexpr std::size_t kHalf = kLeafRuns / 2;
     add_leaf(i + 1);
     Leaf& full = at(i);
     Leaf& upper = at(i + 1);
-    for (std::size_t j = 0; j < kHalf; ++j) {
-      upper.begin[j] = full.begin[kHalf + j];
-      upper.length[j] = full.length[kHalf + j];
-      full.begin[kHalf + j] = kBeyond;
-      full.length[kHalf + j] = 0;
-    }
+    full.move(kHalf, kHalf, upper, 0);
+    for (std::size_t j = kHalf; j < kLeafRuns; ++j) full.clear(j);
     count_[i] = count_[i + 1] = kHalf;
     refresh(i);
     refresh(i + 1);
@@ -251,29 +378,26 @@ inline void FreeRuns::insert(std::size_t i, std::size_t k, std::size_t begin,
     }
   }
   Leaf& leaf = at(i);
-  const std::size_t after = static_cast<std::size_t>(count_[i]) - k;
-  std::memmove(leaf.begin + k + 1, leaf.begin + k, after * sizeof(std::int32_t));
-  std::memmove(leaf.length + k + 1, leaf.length + k, after * sizeof(std::int32_t));
-  leaf.begin[k] = static_cast<std::int32_t>(begin);
-  leaf.length[k] = static_cast<std::int32_t>(length);
+  leaf.move(k, static_cast<std::size_t>(count_[i]) - k, leaf, k + 1);
+  leaf.set(k, run);
   ++count_[i];
   ++run_count_;
   first_[i] = leaf.begin[0];
-  largest_[i] = std::max(largest_[i], leaf.length[k]);
+  largest_[i] = std::max(largest_[i], run.length);
+  touched_[i] = std::max(touched_[i], run.touched_length);
 }
 
 inline void FreeRuns::erase(std::size_t i, std::size_t k) noexcept {
   Leaf& leaf = at(i);
   const auto last = static_cast<std::size_t>(--count_[i]);
   --run_count_;
-  const std::int32_t length = leaf.length[k];
-  std::memmove(leaf.begin + k, leaf.begin + k + 1, (last - k) * sizeof(std::int32_t));
-  std::memmove(leaf.length + k, leaf.length + k + 1, (last - k) * sizeof(std::int32_t));
-  leaf.begin[last] = kBeyond;
-  leaf.length[last] = 0;
+  const Run run = leaf.get(k);
+  leaf.move(k + 1, last - k, leaf, k);
+  leaf.clear(last);
   if (last == 0) return remove_leaf(i);
   first_[i] = leaf.begin[0];
-  if (length == largest_[i]) largest_[i] = lanes::maximum(leaf.length);
+  if (run.length == largest_[i]) largest_[i] = lanes::maximum(leaf.length);
+  if (run.touched_length == touched_[i]) touched_[i] = lanes::maximum(leaf.touched_length);
   // Half-empty neighbours become one leaf, which bounds their number.
   if (!merge_with_next(i) && i > 0) merge_with_next(i - 1);
 }
@@ -283,10 +407,10 @@ inline bool FreeRuns::merge_with_next(std::size_t i) noexcept {
   const auto here = static_cast<std::size_t>(count_[i]);
   const auto more = static_cast<std::size_t>(count_[i + 1]);
   if (here + more > kLeafRuns / 2) return false;
-  std::memcpy(at(i).begin + here, at(i + 1).begin, more * sizeof(std::int32_t));
-  std::memcpy(at(i).length + here, at(i + 1).length, more * sizeof(std::int32_t));
+  at(i + 1).move(0, more, at(i), here);
   count_[i] += static_cast<std::int32_t>(more);
   largest_[i] = std::max(largest_[i], largest_[i + 1]);
+  touched_[i] = std::max(touched_[i], touched_[i + 1]);
   remove_leaf(i + 1);
   return true;
 }
@@ -300,12 +424,9 @@ inline void FreeRuns::add_leaf(std::size_t i) noexcept {
   } else {
     made = leaves_made_++;
   }
-  for (std::size_t k = 0; k < kLeafRuns; ++k) {
-    leaves_[made].begin[k] = kBeyond;
-    leaves_[made].length[k] = 0;
-  }
+  for (std::size_t k = 0; k < kLeafRuns; ++k) leaves_[made].clear(k);
   const std::size_t bytes = (leaf_count_ - i) * sizeof(std::int32_t);
-  for (std::int32_t* array : {largest_, first_, count_, leaf_}) {
+  for (std::int32_t* array : {largest_, touched_, first_, count_, leaf_}) {
     std::memmove(array + i + 1, array + i, bytes);
     array[i] = 0;
   }
@@ -318,10 +439,10 @@ inline void FreeRuns::remove_leaf(std::size_t i) noexcept {
   spare_ = leaf_[i];
   --leaf_count_;
   const std::size_t bytes = (leaf_count_ - i) * sizeof(std::int32_t);
-  for (std::int32_t* array : {largest_, first_, count_, leaf_}) {
+  for (std::int32_t* array : {largest_, touched_, first_, count_, leaf_}) {
     std::memmove(array + i, array + i + 1, bytes);
   }
-  largest_[leaf_count_] = 0;
+  largest_[leaf_count_] = touched_[leaf_count_] = 0;
 }
 
 inline const char* FreeRuns::check() const noexcept {
@@ -336,11 +457,21 @@ inline const char* FreeRuns::check() const noexcept {
     }
     if (first_[i] != leaf.begin[0]) return "free runs: wrong first begin";
     std::int32_t largest = 0;
+    std::int32_t touched = 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(kLeafRuns); ++k) {
       if (k >= count) {
-        if (leaf.begin[k] != kBeyond || leaf.length[k] != 0) return "free runs: unused entry";
+        if (leaf.begin[k] != kBeyond || leaf.length[k] != 0 || leaf.touched_length[k] != 0) {
+          return "free runs: unused entry";
+        }
         continue;
       }
+      if (leaf.touched_length[k] < 0) return "free runs: less than nothing touched";
+      if (leaf.touched_length[k] > 0 &&
+          (leaf.touched_begin[k] < leaf.begin[k] ||
+           leaf.touched_begin[k] + leaf.touched_length[k] > leaf.begin[k] + leaf.length[k])) {
+        return "free runs: touched stretch outside its run";
+      }
+      touched = std::max(touched, leaf.touched_length[k]);
       if (leaf.length[k] <= 0) return "free runs: empty run";
       if (leaf.begin[k] <= previous_end) return "free runs: out of order, or neighbours not joined";
       previous_end = std::int64_t{leaf.begin[k]} + leaf.length[k];
@@ -348,12 +479,13 @@ inline const char* FreeRuns::check() const noexcept {
       ++runs;
     }
     if (largest != largest_[i]) return "free runs: wrong largest length";
+    if (touched != touched_[i]) return "free runs: wrong largest touched length";
   }
   if (previous_end > static_cast<std::int64_t>(granules_)) return "free runs: beyond the row";
   if (runs != run_count_) return "free runs: wrong number of runs";
   const std::size_t padded = (leaf_count_ + lanes::kCount - 1) / lanes::kCount * lanes::kCount;
   for (std::size_t i = leaf_count_; i < padded; ++i) {
-    if (largest_[i] != 0) return "free runs: largest length of no leaf";
+    if (largest_[i] != 0 || touched_[i] != 0) return "free runs: largest length of no leaf";
   }
   return nullptr;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -57,14 +58,54 @@ inline std::int32_t maximum(const std::int32_t* values) noexcept {
 #endif
 }
 
-// Index of the first of `n` values that is >= bound (> 0), n if none is. The array is readable up
-// to the next multiple of kCount and 0 from n on.
-inline std::size_t first_at_least(const std::int32_t* values, std::size_t n,
-                                  std::int32_t bound) noexcept {
-  for (std::size_t i = 0; i < n; i += kCount) {
-    if (const std::uint32_t mask = at_least(values + i, bound)) {
+// The least of kCount values that is >= bound, the maximum of int32 if none is.
+inline std::int32_t least_from(const std::int32_t* values, std::int32_t bound) noexcept {
+  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+#if defined(__SSE2__)
+  const auto* v = reinterpret_cast<const __m128i*>(values);
+  const __m128i below = _mm_set1_epi32(bound - 1);
+  const auto smaller = [](__m128i a, __m128i b) {
+    const __m128i b_wins = _mm_cmpgt_epi32(a, b);
+    return _mm_or_si128(_mm_and_si128(b_wins, b), _mm_andnot_si128(b_wins, a));
+  };
+  const auto counted = [&](int i) {  // the value, or kNone where it is too small
+    const __m128i value = _mm_load_si128(v + i);
+    const __m128i fits = _mm_cmpgt_epi32(value, below);
+    return _mm_or_si128(_mm_and_si128(fits, value), _mm_andnot_si128(fits, _mm_set1_epi32(kNone)));
+  };
+  const auto four = [&](int i) {
+    return smaller(smaller(counted(i), counted(i + 1)), smaller(counted(i + 2), counted(i + 3)));
+  };
+  __m128i best = smaller(four(0), four(4));
+  best = smaller(best, _mm_shuffle_epi32(best, _MM_SHUFFLE(1, 0, 3, 2)));
+  best = smaller(best, _mm_shuffle_epi32(best, _MM_SHUFFLE(2, 3, 0, 1)));
+  return _mm_cvtsi128_si32(best);
+#else
+  std::int32_t best = kNone;
+  for (std::size_t k = 0; k < kCount; ++k) {
+    if (values[k] >= bound && values[k] < best) best = values[k];
+  }
+  return best;
+#endif
+}
+
+// Index of the first of kCount values that equals `value`; one does.
+inline std::size_t first_equal(const std::int32_t* values, std::int32_t value) noexcept {
+  // What is at least the value and not more.
+  return static_cast<std::size_t>(
+      std::countr_zero(at_least(values, value) & ~at_least(values, value + 1)));
+}
+
+// Index of the first of values [from, n) that is >= bound (> 0), n if none is. The array is aligned
+// like the others, readable up to the next multiple of kCount and 0 from n on.
+inline std::size_t first_at_least(const std::int32_t* values, std::size_t n, std::int32_t bound,
+                                  std::size_t from = 0) noexcept {
+  std::uint32_t wanted = ~std::uint32_t{0} << (from % kCount);
+  for (std::size_t i = from - from % kCount; i < n; i += kCount) {
+    if (const std::uint32_t mask = at_least(values + i, bound) & wanted) {
       return i + static_cast<std::size_t>(std::countr_zero(mask));
     }
+    wanted = ~std::uint32_t{0};
   }
   return n;
 }

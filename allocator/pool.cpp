@@ -11,20 +11,29 @@ constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 
 // ---- Blocks ----
 
-// Takes granules from the lowest run that has `need` of them.
-Segment* Pool::Impl::take(std::size_t need, std::size_t* granule) noexcept {
+// Takes granules where `need` of them lie on touched pages, as far as the runs know.
+Pool::Impl::Place Pool::Impl::take_touched(std::size_t need) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
-    *granule = segment.runs.take_first_fit(need);
-    if (*granule == FreeRuns::kNone) continue;
-    const std::size_t end = (*granule + need) << granule_shift;
-    if (end <= segment.bytes || reach(segment, end)) [[likely]]
-      return &segment;
-    segment.runs.give(*granule, need);
+    const std::size_t granule = segment.runs.take_best_touched(need);
+    if (granule != FreeRuns::kNone) return {&segment, granule};
+  }
+  return {};
+}
+
+// The lowest run that has `need` granules.
+Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need) noexcept {
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    Segment& segment = segments[rank];
+    const std::size_t granule = segment.runs.first_fit(need);
+    if (granule == FreeRuns::kNone) continue;
+    const std::size_t end = (granule + need) << granule_shift;
+    if (end <= segment.bytes || reach(rank, end)) [[likely]]
+      return {&segment, granule};
     segment.runs.resize(segment.bytes >> granule_shift);
     ++met;
   }
-  return nullptr;
+  return {};
 }
 
 Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream) noexcept {
@@ -39,10 +48,11 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     publish_all();
     return nullptr;
   }
-  std::size_t granule = 0;
-  Segment* segment = take(need, &granule);
-  if (segment == nullptr) [[unlikely]] {
-    if (!grow(rounded) || (segment = take(need, &granule)) == nullptr) {
+  Place place = take_touched(need);
+  const bool touched = place.segment != nullptr;
+  if (!touched) [[unlikely]] {
+    place = take_most_touched(need);
+    if (place.segment == nullptr) {
       blocks.put(block);
       publish_all();
       emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);
@@ -50,6 +60,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     }
   }
 
+  const auto [segment, granule] = place;
   const std::size_t offset = granule << granule_shift;
   block->begin = segment->base + offset;
   block->bytes = rounded;
@@ -63,11 +74,8 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   requested += counted;
   reserved += rounded;
   window.raise(reserved);
-  const std::size_t first_page = offset >> page_shift;
-  const std::size_t end_page = ((offset + rounded - 1) >> page_shift) + 1;
-  if (!segment->touched.all_touched(first_page, end_page)) [[unlikely]] {
-    want_pages(*segment, first_page, end_page);
-  }
+  if (!touched) [[unlikely]]
+    want_pages(*segment, first_page(granule), end_page(granule, need));
 
   count_live(static_cast<std::int64_t>(counted));
   publish_all();
@@ -132,7 +140,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t growth = size(options.growth_bytes);
   const DeviceCapabilities& capabilities = device.capabilities();
 
-  // Where the kernel fills gaps from below (ulimit -s unlimited), what is mapped next lies behind us.
+  // Where the kernel fills gaps from below (ulimit -s unlimited), what is mapped next lies behind
+  // us.
   constexpr std::size_t kTries = 3;
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first = options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom;
@@ -161,13 +170,14 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 }
 
 // Lengthens a segment so that offset `end` lies in it.
-[[gnu::noinline]] bool Pool::Impl::reach(Segment& segment, std::size_t end) noexcept {
+[[gnu::noinline]] bool Pool::Impl::reach(std::size_t rank, std::size_t end) noexcept {
+  const Segment& segment = segments[rank];
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t least = round_up(end, unit);
   const std::size_t wanted =
       std::min(std::max(least, segment.bytes + round_up(options.extend_bytes, unit)), segment.room);
   const std::size_t before = segment.bytes;
-  if (!segments.extend(device, segment, wanted) && !segments.extend(device, segment, least)) {
+  if (!segments.extend(device, rank, wanted) && !segments.extend(device, rank, least)) {
     return false;
   }
   emit(EventKind::kSegmentReserve, segment.base + before, segment.bytes - before);
@@ -179,6 +189,7 @@ bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room) noexcept {
   if (segment == nullptr) return false;
   if (!returns_pages) {  // memory came with the range
     segment->touched.touch(0, bytes >> page_shift);
+    update_runs(*segment, 0, bytes >> page_shift);
     resident += bytes;
   }
   emit(EventKind::kSegmentReserve, segment->base, bytes);
@@ -201,6 +212,7 @@ void Pool::Impl::forget_segment(std::size_t rank) noexcept {
   Segment& segment = segments[rank];
   resident -= segment.touched.count() << page_shift;
   segment.touched.reset();
+  update_runs(segment, 0, segment.touched.pages());
   emit(EventKind::kSegmentRelease, segment.base, segment.bytes);
   segments.remove(device, rank);
 }

@@ -1,4 +1,4 @@
-// Blocks cut from segments: address-ordered first fit with coalescing, metadata out of band, and a
+// Blocks cut from segments: best fit on resident pages with coalescing, metadata out of band, and a
 // bound on the free pages kept resident. Knows of blocks and pages only; what a block holds is the
 // business of residency.h.
 //

@@ -64,6 +64,11 @@ const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
   }
   if (granule != segment.runs.granules()) return "a block reaches beyond its segment";
   if (runs != segment.runs.run_count()) return "the free index differs from the set of free runs";
+  bool runs_know = true;
+  segment.runs.visit_touched([&](std::size_t begin, std::size_t length) {
+    runs_know &= segment.touched.all_touched(first_page(begin), end_page(begin, length));
+  });
+  if (!runs_know) return "a free run takes untouched pages for touched ones";
   std::size_t touched = 0;
   for (std::size_t page = 0; page < segment.touched.pages(); ++page) {
     touched += segment.touched.test(page) ? 1 : 0;

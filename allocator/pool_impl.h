@@ -109,6 +109,14 @@ struct Pool::Impl {
            options.resident_slack_bytes;
   }
 
+  // The pages of granules [granule, granule + need).
+  [[nodiscard]] std::size_t first_page(std::size_t granule) const noexcept {
+    return (granule << granule_shift) >> page_shift;
+  }
+  [[nodiscard]] std::size_t end_page(std::size_t granule, std::size_t need) const noexcept {
+    return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
+  }
+
   Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
@@ -128,10 +136,18 @@ struct Pool::Impl {
   bool purge_run(Segment& segment, std::size_t begin, std::size_t length, std::size_t target,
                  Purge kind) noexcept;
 
-  [[nodiscard]] Segment* take(std::size_t need, std::size_t* granule) noexcept;
+  // Granules of a segment. Without a segment: none.
+  struct Place {
+    Segment* segment = nullptr;
+    std::size_t granule = 0;
+  };
+  [[nodiscard]] Place take_touched(std::size_t need) noexcept;
+  [[nodiscard]] Place find_lowest(std::size_t need) noexcept;
+  [[nodiscard]] Place take_most_touched(std::size_t need) noexcept;
+  void update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept;
   bool grow(std::size_t bytes) noexcept;
   bool add_segment(std::size_t bytes, std::size_t room) noexcept;
-  bool reach(Segment& segment, std::size_t end) noexcept;
+  bool reach(std::size_t rank, std::size_t end) noexcept;
   std::size_t release_free_segments() noexcept;
   void forget_segment(std::size_t rank) noexcept;
 

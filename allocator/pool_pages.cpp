@@ -1,5 +1,7 @@
 #include <time.h>
 
+#include <utility>
+
 #include "allocator/pool_impl.h"
 
 namespace pleat::allocator {
@@ -14,15 +16,75 @@ std::uint64_t coarse_now_ns() noexcept {
 
 }  // namespace
 
+// Takes granules on touched pages if there are any that the runs had lost sight of; else those with
+// as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
+// Looks at every run that is large enough, which takes less time than the fault that it may save.
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need) noexcept {
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    update_runs(segments[rank], 0, segments[rank].touched.pages());
+  }
+  if (const Place place = take_touched(need); place.segment != nullptr) return place;
+  Place best = find_lowest(need);
+  if (best.segment == nullptr && grow(need << granule_shift)) best = find_lowest(need);
+  if (best.segment == nullptr) return best;
+  const int shift = std::max(page_shift - granule_shift, 0);
+  const std::size_t whole = std::size_t{1} << shift;  // granules of a page
+  const std::size_t pages = round_up(need, whole) >> shift;
+  std::size_t fewest = SIZE_MAX / 2;
+  const auto consider = [&](Segment& segment, std::size_t granule, std::size_t untouched) {
+    if (untouched > fewest) return;
+    fewest = untouched;
+    best = {&segment, granule};
+  };
+  for (std::size_t rank = segments.count(); rank-- > 0;) {
+    Segment& segment = segments[rank];
+    const std::size_t usable = segment.bytes >> granule_shift;
+    segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
+      const std::size_t end = std::min(begin + length, usable);
+      if (begin >= end || end - begin < need) return true;
+      const std::size_t low = round_up(begin, whole) >> shift;
+      const std::size_t high = end >> shift;
+      if (granule_bytes <= page_bytes && low + pages <= high &&
+          segment.touched.touched(low, high) + fewest >= pages) {  // else no window can be as good
+        const auto window = segment.touched.best_window(low, high, pages);
+        consider(segment, window.begin << shift, window.untouched);
+      }
+      consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
+      return true;
+    });
+  }
+  best.segment->runs.take(best.granule, need);
+  return best;
+}
+
+// Tells the free runs on pages [begin, end) what of them is touched.
+void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept {
+  const auto granules_below = [&](std::size_t page) {
+    return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
+  };
+  segment.runs.update_touched(
+      (begin << page_shift) >> granule_shift, granules_below(end),
+      [&](std::size_t from, std::size_t length) {
+        const auto found =
+            segment.touched.longest_touched(first_page(from), end_page(from, length));
+        const std::size_t low = std::max(granules_below(found.begin), from);
+        const std::size_t high =
+            std::min(((found.begin + found.length) << page_shift) >> granule_shift, from + length);
+        return std::pair(low, high > low ? high - low : 0);
+      });
+}
+
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them.
 // Before that, free pages elsewhere go back as far as the limit asks for it.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin,
                                               std::size_t end) noexcept {
   segment.touched.widen(&begin, &end);
   const std::size_t more = segment.touched.untouched(begin, end) << page_shift;
+  if (more == 0) return;
   const std::size_t limit = resident_limit();
   if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kAllPages);
   segment.touched.touch(begin, end);
+  update_runs(segment, begin, end);
   resident += more;
 
   // Half of what went because of age is back: the window is shorter than the job's rhythm.
@@ -52,7 +114,7 @@ std::uint64_t coarse_now_ns() noexcept {
 }
 
 // Gives free pages back until `target` bytes are resident or nothing is left that `most` allows.
-// Highest first, because first fit will want the low ones soonest. Returns the bytes given back.
+// Highest first, so that what stays is dense at the low end. Returns the bytes given back.
 [[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most) noexcept {
   if (!returns_pages) return 0;
   const std::size_t before = resident;
@@ -63,9 +125,11 @@ std::uint64_t coarse_now_ns() noexcept {
     const std::size_t least = std::max<std::size_t>(unit >> granule_shift, 1);
     for (std::size_t rank = segments.count(); rank-- > 0 && resident > target;) {
       Segment& segment = segments[rank];
+      const std::size_t touched = segment.touched.count();
       segment.runs.visit_down(least, [&](std::size_t begin, std::size_t length) {
         return purge_run(segment, begin, length, target, kind) && resident > target;
       });
+      if (segment.touched.count() != touched) update_runs(segment, 0, segment.touched.pages());
     }
   }
   return before - resident;

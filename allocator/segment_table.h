@@ -40,9 +40,9 @@ struct Segment {
     // Zero pages are null pointers already; constructing millions of them would touch every page.
     static_assert(std::atomic<Block*>::is_always_lock_free);
     in_use = reinterpret_cast<std::atomic<Block*>*>(metadata.data() + runs_bytes);
-    touched.attach(
-        metadata.data() + runs_bytes + map_bytes, pages,
-        std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1));
+    touched.attach(metadata.data() + runs_bytes + map_bytes, pages,
+                   std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1),
+                   capabilities.huge_pages_rejoin);
     return true;
   }
 };
@@ -63,9 +63,9 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back and
-  // a later one with as much room takes the slot; its size changes before that, or grows. Whoever
-  // asks for a block of ours therefore sees a base and a size that hold it.
+  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back
+  // and a later one with as much room takes the slot; its size changes before that, or grows.
+  // Whoever asks for a block of ours therefore sees a base and a size that hold it.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     const std::size_t count = slots_.load(std::memory_order_acquire);
@@ -83,10 +83,6 @@ class SegmentTable {
   [[nodiscard]] std::size_t count() const noexcept { return active_; }
   [[nodiscard]] Segment& operator[](std::size_t rank) const noexcept {
     return *segments_[by_address_[rank]];
-  }
-  // Whether there was ever a segment.
-  [[nodiscard]] bool pristine() const noexcept {
-    return slots_.load(std::memory_order_relaxed) == 0;
   }
 
   // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device or metadata memory
@@ -127,13 +123,11 @@ class SegmentTable {
 
   // Lengthens a segment in place, to at most its room. False, and nothing has changed, if the
   // device cannot.
-  bool extend(Device& device, Segment& segment, std::size_t bytes) noexcept {
+  bool extend(Device& device, std::size_t rank, std::size_t bytes) noexcept {
+    Segment& segment = (*this)[rank];
     if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
     segment.bytes = bytes;
-    for (std::size_t rank = 0; rank < active_; ++rank) {
-      if (&(*this)[rank] == &segment)
-        ranges_[by_address_[rank]].bytes.store(bytes, std::memory_order_release);
-    }
+    ranges_[by_address_[rank]].bytes.store(bytes, std::memory_order_release);
     return true;
   }
 

@@ -1,9 +1,11 @@
 // Which pages of a segment have been touched since they were last given back: one bit a page. Where
 // the kernel backs the segment with huge pages, also which of those have been split: a touch of an
-// untouched huge page brings all of it, but once a part was given back its pages come singly (until
-// the kernel joins them again on its own account, which nobody tells us). Not thread-safe.
+// untouched huge page brings all of it, but once a part was given back its pages come singly, on
+// some kernels until all of it is given back at once. (That the kernel may also join them on its
+// own account nobody tells us.) Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -19,11 +21,14 @@ class TouchedPages {
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
   // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
-  void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1) noexcept {
+  // `rejoin`: a huge page given back at once is no longer split.
+  void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1,
+              bool rejoin = false) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
     split_ = words_ + words_for(pages);
     pages_ = pages;
     huge_ = pages_per_huge_page;
+    rejoin_ = rejoin;
     count_ = 0;
     high_ = 0;
   }
@@ -41,13 +46,16 @@ class TouchedPages {
     });
     return all;
   }
-  // Pages of [begin, end) not touched yet.
-  [[nodiscard]] std::size_t untouched(std::size_t begin, std::size_t end) const noexcept {
-    std::size_t touched = 0;
-    for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) {
-      touched += static_cast<std::size_t>(std::popcount(words_[word] & mask));
+  // Touched pages of [begin, end).
+  [[nodiscard]] std::size_t touched(std::size_t begin, std::size_t end) const noexcept {
+    std::size_t count = 0;
+    for_each_word(begin, std::min(end, high_), [&](std::size_t word, std::uint64_t mask) {
+      count += static_cast<std::size_t>(std::popcount(words_[word] & mask));
     });
-    return end - begin - touched;
+    return count;
+  }
+  [[nodiscard]] std::size_t untouched(std::size_t begin, std::size_t end) const noexcept {
+    return end - begin - touched(begin, end);
   }
   // Pages [*begin, *end) widened to what a touch of them brings.
   void widen(std::size_t* begin, std::size_t* end) const noexcept {
@@ -68,12 +76,16 @@ class TouchedPages {
     if (end > high_) high_ = end;
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
   }
-  // The pages were given back.
+  // The pages were given back, at once.
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= end - begin - untouched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
     if (begin % huge_ != 0) split(begin);
     if (end % huge_ != 0) split(end - 1);
+    if (!rejoin_ || huge_ == 1) return;
+    for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) {
+      split_[huge / 64] &= ~(std::uint64_t{1} << (huge % 64));
+    }
   }
   // The whole segment was given back, or is new.
   void reset() noexcept {
@@ -99,11 +111,61 @@ class TouchedPages {
     return kNone;
   }
 
+  // Pages [begin, begin + length).
+  struct Stretch {
+    std::size_t begin;
+    std::size_t length;
+  };
+  // The longest stretch of touched pages in [begin, end), the lowest of equals.
+  [[nodiscard]] Stretch longest_touched(std::size_t begin, std::size_t end) const noexcept {
+    Stretch best{begin, 0};
+    end = std::min(end, high_);
+    while (begin < end) {
+      begin = next(begin, end, true);
+      const std::size_t stop = next(begin, end, false);
+      if (stop - begin > best.length) best = {begin, stop - begin};
+      begin = stop;
+    }
+    return best;
+  }
+
+  // The lowest of the windows of `length` pages in [begin, end) that have the fewest untouched
+  // pages, and that number. There is room for one at least.
+  struct Window {
+    std::size_t begin;
+    std::size_t untouched;
+  };
+  [[nodiscard]] Window best_window(std::size_t begin, std::size_t end,
+                                   std::size_t length) const noexcept {
+    std::size_t now = untouched(begin, begin + length);
+    Window best{begin, now};
+    // Beyond high_ nothing is touched: what has left the last touched page behind is no better.
+    const std::size_t stop = std::min(end, high_ + length);
+    for (std::size_t next = begin + length; next < stop && best.untouched > 0; ++next) {
+      now += static_cast<std::size_t>(test(next - length)) - static_cast<std::size_t>(test(next));
+      if (now < best.untouched) best = {next + 1 - length, now};
+    }
+    return best;
+  }
+
  private:
   static constexpr std::size_t words_for(std::size_t bits) noexcept { return (bits + 63) / 64; }
 
   [[nodiscard]] bool comes_whole(std::size_t first) const noexcept {
     return !is_split(first) && untouched(first, first + huge_) == huge_;
+  }
+  // The first page of [page, end) that is touched, or is not; `end` if there is none.
+  [[nodiscard]] std::size_t next(std::size_t page, std::size_t end, bool touched) const noexcept {
+    while (page < end) {
+      const std::size_t word = page / 64;
+      const std::uint64_t bits =
+          (touched ? words_[word] : ~words_[word]) & (~std::uint64_t{0} << (page % 64));
+      if (bits != 0) {
+        return std::min(end, word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+      }
+      page = (word + 1) * 64;
+    }
+    return end;
   }
   void split(std::size_t page) noexcept {
     const std::size_t huge = page / huge_;
@@ -128,6 +190,7 @@ class TouchedPages {
   std::uint64_t* split_ = nullptr;  // one bit a huge page
   std::size_t pages_ = 0;
   std::size_t huge_ = 1;  // pages in a huge page
+  bool rejoin_ = false;
   std::size_t count_ = 0;
   std::size_t high_ = 0;  // no page from here on was ever touched
 };

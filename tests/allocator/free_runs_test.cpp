@@ -90,16 +90,28 @@ TEST(FreeRuns, AgreesWithANaiveMap) {
             1 + random() % (1 + random() % std::max<std::size_t>(granules / 50, 8));
         auto fit = free.begin();
         while (fit != free.end() && fit->second < need) ++fit;
-        const std::size_t got = row.runs.take_first_fit(need);
         if (fit == free.end()) {
-          ASSERT_EQ(got, FreeRuns::kNone);
+          ASSERT_EQ(row.runs.take_first_fit(need), FreeRuns::kNone);
           continue;
         }
-        ASSERT_EQ(got, fit->first);
+        const bool first_fit = random() % 4 != 0;
+        if (!first_fit) {  // anywhere in a later run that is large enough
+          for (auto later = fit; later != free.end() && random() % 8 != 0; ++later) {
+            if (later->second >= need) fit = later;
+          }
+        }
         const auto [begin, length] = *fit;
         free.erase(fit);
-        if (length > need) free[begin + need] = length - need;
-        used.push_back({begin, need});
+        std::size_t taken = begin;
+        if (first_fit) {
+          ASSERT_EQ(row.runs.take_first_fit(need), begin);
+        } else {
+          if (random() % 8 != 0) taken += random() % (length - need + 1);
+          row.runs.take(taken, need);
+        }
+        if (taken > begin) free[begin] = taken - begin;
+        if (begin + length > taken + need) free[taken + need] = begin + length - taken - need;
+        used.push_back({taken, need});
       } else {
         std::swap(used[random() % used.size()], used.back());
         auto [begin, length] = used.back();

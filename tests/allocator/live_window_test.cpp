@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "allocator/touched_pages.h"
+#include "test_support.h"
 
 namespace pleat::allocator {
 namespace {
@@ -57,6 +58,30 @@ TEST(TouchedPages, CountsAcrossWords) {
   pages.clear(64, 256);
   EXPECT_EQ(pages.count(), 4u);
   EXPECT_EQ(pages.last_touched(0, 300), 63u);
+}
+
+TEST(TouchedPages, TheBestWindowIsTheLowestOfThoseWithFewestUntouched) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < testing::scaled(2000); ++round) {
+    alignas(8) std::byte memory[128] = {};
+    TouchedPages pages;
+    pages.attach(memory, 300);
+    for (int i = 0; i < 6; ++i) {
+      const std::size_t begin = random() % 250;
+      pages.touch(begin, begin + 1 + random() % 30);
+    }
+    const std::size_t begin = random() % 200;
+    const std::size_t end = begin + 1 + random() % (300 - begin);
+    const std::size_t length = 1 + random() % (end - begin);
+    std::size_t best = begin;
+    for (std::size_t at = begin; at + length <= end; ++at) {
+      if (pages.untouched(at, at + length) < pages.untouched(best, best + length)) best = at;
+    }
+    const auto window = pages.best_window(begin, end, length);
+    ASSERT_EQ(window.begin, best);
+    ASSERT_EQ(window.untouched, pages.untouched(best, best + length));
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "test_support.h"
@@ -54,7 +55,7 @@ TEST_F(PoolTest, AbsurdSizesReturnNull) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, TheLowestAddressThatFitsIsTaken) {
+TEST_F(PoolTest, TheSmallestHoleThatFitsIsTaken) {
   Pool pool(device, small_options(), statistics);
   std::vector<Block*> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(pool.allocate(64_KiB));
@@ -163,12 +164,12 @@ TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
   EXPECT_STREQ(pool.check_invariants(), "");
   // Something else lies behind it: the next segment takes over, for good.
   device.extends = false;
-  Block* third = pool.allocate(1_MiB);
+  ASSERT_NE(pool.allocate(1_MiB), nullptr);
   EXPECT_EQ(device.segments, 2);
   EXPECT_FALSE(pool.owns(first->begin + 11_MiB));
   EXPECT_STREQ(pool.check_invariants(), "");
   pool.free(second);
-  EXPECT_EQ(pool.allocate(2_MiB)->begin, third->begin + 1_MiB) << "the lower address first";
+  EXPECT_EQ(pool.allocate(2_MiB)->begin, first->begin + 1_MiB) << "its pages are there";
   EXPECT_EQ(device.segments, 2);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
@@ -362,6 +363,9 @@ class HugePageKernel {
  public:
   static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
 
+  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin.
+  explicit HugePageKernel(bool rejoins = false) : rejoins_(rejoins) {}
+
   void touch(const std::byte* begin, std::size_t bytes) {
     const std::uintptr_t first = page_of(begin), last = page_of(begin + bytes - 1);
     for (std::uintptr_t page = first; page <= last; ++page) {
@@ -380,7 +384,13 @@ class HugePageKernel {
       if (present(huge) != 0) split_.insert(huge);
     }
     touched_.clear();
+    if (!rejoins_) return;
+    const std::uintptr_t end = page_of(begin + bytes);
+    for (std::uintptr_t page = page_of(begin); page + kPagesPerHuge <= end; ++page) {
+      if (page % kPagesPerHuge == 0) rejoined_ += split_.erase(page / kPagesPerHuge);
+    }
   }
+  std::size_t rejoined() const { return rejoined_; }
   std::size_t resident() const { return pages_.size() * kPage; }
   std::size_t split() const { return split_.size(); }
 
@@ -389,9 +399,11 @@ class HugePageKernel {
     return reinterpret_cast<std::uintptr_t>(p) / kPage;
   }
   std::size_t present(std::uintptr_t huge) const {
-    return static_cast<std::size_t>(std::distance(
-        pages_.lower_bound(huge * kPagesPerHuge), pages_.lower_bound((huge + 1) * kPagesPerHuge)));
+    return static_cast<std::size_t>(std::distance(pages_.lower_bound(huge * kPagesPerHuge),
+                                                  pages_.lower_bound((huge + 1) * kPagesPerHuge)));
   }
+  bool rejoins_;
+  std::size_t rejoined_ = 0;
   std::set<std::uintptr_t> pages_, split_, touched_;
 };
 
@@ -421,25 +433,34 @@ TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   Block* wide = allocate(512_KiB);  // fits the fourth
   EXPECT_EQ(kernel.split(), 0u);
   // A fifth huge page is wanted, only the hole in the second is free: it goes, and one is split.
-  Block* wider = allocate(256_KiB + 4096);
+  Block* wider = allocate(512_KiB);
   EXPECT_EQ(kernel.split(), 1u);
   EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB - 256_KiB);
-  // The hole comes back page by page; free pages at the end of the fifth go for it.
+  // The hole comes back page by page.
   const std::byte* const hole = allocate(64_KiB)->begin;
   EXPECT_EQ(hole, hole_begin);
-  EXPECT_EQ(kernel.resident(), 2_MiB + 128_KiB);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 256_KiB + 64_KiB);
+  EXPECT_EQ(kernel.split(), 1u);
+  // A sixth is wanted: half of the third goes for it.
+  pool.free(blocks[9]);
+  pool.free(blocks[10]);
+  allocate(320_KiB);
   EXPECT_EQ(kernel.split(), 2u);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB + 64_KiB);
   pool.free(wide);
   pool.free(wider);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, ResidentBytesFollowTheKernelWithHugePages) {
+struct HugePageTest : PoolTest, ::testing::WithParamInterface<bool> {};
+
+TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   device.caps.reserves_freely = true;
   device.caps.huge_page_bytes = 512_KiB;
-  HugePageKernel kernel;
+  device.caps.huge_pages_rejoin = GetParam();
+  HugePageKernel kernel(GetParam());
   device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
@@ -467,6 +488,48 @@ TEST_F(PoolTest, ResidentBytesFollowTheKernelWithHugePages) {
     }
   }
   EXPECT_GT(kernel.split(), 0u);
+  EXPECT_EQ(kernel.rejoined() > 0, GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(Rejoining, HugePageTest, ::testing::Bool());
+
+TEST_F(PoolTest, ResidentPagesAreTakenBeforeLowAddresses) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(256_KiB));
+  std::byte* const base = blocks[0]->begin;
+  // What is free: at 1 (256 KiB) without its pages, at 5 to 7 (768 KiB) with them.
+  pool.free(blocks[1]);
+  EXPECT_EQ(pool.trim(), 256_KiB);
+  for (const std::size_t i : {5u, 6u, 7u}) pool.free(blocks[i]);
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  EXPECT_EQ(pool.allocate(256_KiB)->begin, base + 5 * 256_KiB) << "the lowest that is there";
+  EXPECT_EQ(pool.allocate(20_KiB)->begin, base + 6 * 256_KiB);
+  EXPECT_EQ(pool.allocate(384_KiB)->begin, base + 6 * 256_KiB + 20_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  EXPECT_EQ(pool.allocate(128_KiB)->begin, base + 1 * 256_KiB) << "two pages anywhere: the lowest";
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched + 128_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, WithinARunThePagesThatAreThereAreFound) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  Block* first = pool.allocate(1_MiB);
+  Block* second = pool.allocate(1_MiB);
+  Block* third = pool.allocate(64_KiB);
+  std::byte* const base = first->begin;
+  pool.free(first);
+  pool.trim();
+  pool.free(second);  // one run of 2 MiB now, whose second half is there
+  Block* block = pool.allocate(512_KiB);
+  EXPECT_EQ(block->begin, base + 1_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(block);
+  EXPECT_EQ(pool.allocate(1536_KiB)->begin, base + 512_KiB) << "all that are there, the end first";
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(third);
 }
 
 TEST_F(PoolTest, MemoryFallsWhenTheJobNeedsLess) {
@@ -519,10 +582,11 @@ TEST_F(PoolTest, PagesTheDeviceKeepsStayCounted) {
 // ---- Against a model
 // -----------------------------------------------------------------------------
 
-// The model is a byte-address map of what is in use, searched naively for the lowest hole.
+// The model is a byte-address map of what is in use, searched naively.
 class Model {
  public:
   explicit Model(std::byte* base) : base_(base) {}
+  // The lowest hole.
   std::byte* first_fit(std::size_t bytes) const {
     std::byte* at = base_;
     for (const auto& [begin, length] : used_) {
@@ -530,6 +594,31 @@ class Model {
       at = begin + length;
     }
     return at;
+  }
+  // The smallest hole that is large enough below `end`, of equals the lowest.
+  std::byte* best_fit(std::size_t bytes, std::byte* end) const {
+    std::byte* best = nullptr;
+    std::size_t least = SIZE_MAX;
+    std::byte* at = base_;
+    const auto consider = [&](std::byte* hole_end) {
+      const auto hole = static_cast<std::size_t>(hole_end - at);
+      if (hole >= bytes && hole < least) {
+        least = hole;
+        best = at;
+      }
+    };
+    for (const auto& [begin, length] : used_) {
+      consider(begin);
+      at = begin + length;
+    }
+    consider(end);
+    return best;
+  }
+  bool is_free(const std::byte* begin, std::size_t bytes) const {
+    for (const auto& [other, length] : used_) {
+      if (begin < other + length && other < begin + bytes) return false;
+    }
+    return true;
   }
   void add(std::byte* begin, std::size_t bytes) { used_[begin] = bytes; }
   void remove(std::byte* begin) { used_.erase(begin); }
@@ -544,24 +633,33 @@ class Model {
   std::map<std::byte*, std::size_t> used_;
 };
 
-TEST_F(PoolTest, AgreesWithANaiveModel) {
+struct ModelTest : PoolTest, ::testing::WithParamInterface<bool> {};
+
+// Where all pages are there the smallest hole is taken; where they come and go, one that touches no
+// more pages than the lowest would.
+TEST_P(ModelTest, AgreesWithIt) {
+  const bool pages_come_and_go = GetParam();
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
-  device.caps.reserves_freely = true;
+  device.caps.reserves_freely = pages_come_and_go;
+  device.caps.returns_pages = pages_come_and_go;
   PoolOptions options = small_options();
+  options.growth_bytes = 512_MiB;  // one segment, as the model knows one
   options.reserve_bytes = 1_GiB;
   options.extend_bytes = 1_MiB;
   options.epoch_ns = 10'000'000;
   Pool pool(device, options, statistics);
   Block* probe = pool.allocate(1);
-  Model model(probe->begin);
+  std::byte* const probe_begin = probe->begin;
+  Model model(probe_begin);
   pool.free(probe);
   std::vector<Block*> live;
   std::size_t requested = 0;
   const auto round = [](std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
   for (int step = 0; step < scaled(30000); ++step) {
     const auto dice = random() % 100;
-    const std::size_t most = step / 3000 % 2 == 0 ? 300 : 60;
+    // Among very many holes not all are looked at.
+    const std::size_t most = step / 3000 % 2 != 0 ? 60 : pages_come_and_go ? 300 : 60;
     if (dice < 5 && !live.empty()) {
       Block* block = live[random() % live.size()];
       const std::size_t bytes = 1 + random() % block->requested;
@@ -572,10 +670,19 @@ TEST_F(PoolTest, AgreesWithANaiveModel) {
       pool.trim();
     } else if (live.size() < most && (live.empty() || dice < 60)) {
       const std::size_t bytes = 1 + (random() % 1_MiB >> (random() % 20));
-      std::byte* expected = model.first_fit(round(bytes));
+      std::byte* const lowest = model.first_fit(round(bytes));
+      const auto first_page = reinterpret_cast<std::uintptr_t>(lowest) / 64_KiB;
+      const auto last_page = (reinterpret_cast<std::uintptr_t>(lowest) + bytes - 1) / 64_KiB;
+      const auto touched = statistics.read(StatKind::kResident).allocated;
       Block* block = pool.allocate(bytes);
       ASSERT_NE(block, nullptr);
-      ASSERT_EQ(block->begin, expected) << step;
+      if (pages_come_and_go) {
+        ASSERT_TRUE(model.is_free(block->begin, block->bytes)) << step;
+        ASSERT_LE(statistics.read(StatKind::kResident).allocated - touched,
+                  (last_page - first_page + 1) * 64_KiB);
+      } else {
+        ASSERT_EQ(block->begin, model.best_fit(block->bytes, probe_begin + 512_MiB)) << step;
+      }
       ASSERT_EQ(pool.find(block->begin), block);
       model.add(block->begin, block->bytes);
       requested += bytes;
@@ -594,6 +701,8 @@ TEST_F(PoolTest, AgreesWithANaiveModel) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(PagesComeAndGo, ModelTest, ::testing::Bool());
 
 TEST_F(PoolTest, ManySmallSegmentsKeepTheInvariants) {
   PLEAT_SEED(seed);
