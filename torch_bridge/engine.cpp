@@ -6,7 +6,6 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "torch_bridge/node_class.h"
@@ -45,23 +44,22 @@ bool operators_are_watched() noexcept {
          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
 }
 
-void learn_call_sites_once() noexcept {
-  static std::once_flag once;
-  struct Scope {  // our own saves are judged like those of no constructor
-    ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
-    ~Scope() { current_construction() = outer; }
-  } const scope;
-  try {
-    std::call_once(once, [] {
-      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      try {
-        learn_call_sites();
-      } catch (...) {  // what is not known yet is learned at the first unpack
-      }
-    });
-  } catch (...) {
-  }
-  call_sites_learned.store(true, std::memory_order_release);
+void learn_call_sites_once(Runtime& runtime) noexcept {
+  [[maybe_unused]] static const bool done = [&]() noexcept {
+    struct Scope {  // our own saves are judged like those of no constructor
+      ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
+      ~Scope() { current_construction() = outer; }
+    } const scope;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    try {
+      learn_call_sites();
+    } catch (...) {  // what is not known yet is learned at the first unpack
+    }
+    // Saves may have been judged before, where operators were watched.
+    runtime.lessons.fetch_add(1, std::memory_order_release);
+    call_sites_learned.store(true, std::memory_order_release);
+    return true;
+  }();
 }
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
@@ -115,7 +113,7 @@ class WrappingEngine final : public Engine {
     }
     if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
         !operators_are_watched()) {
-      learn_call_sites_once();
+      learn_call_sites_once(*runtime);
     }
     return make_saved_tensor_hooks(*runtime);
   }

@@ -342,3 +342,27 @@ def test_a_dispatch_mode_sees_the_operators_of_the_script_only(run_pair, identic
     pair = run_pair(WATCHED, conf=LOSSLESS)
     pair.stock.check()
     identical(pair.pleat.check().json, pair.stock.json)
+
+
+WATCHED_FIRST = """
+    import torch, pleat_test_support as t
+    from torch.utils._python_dispatch import TorchDispatchMode
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            return function(*args, **(kwargs or {}))
+    a, b = (t.noise(64, 96, seed=s).requires_grad_() for s in (1, 2))
+    def quotient():
+        return (a * 3 + 1) / (b * 2 + 9)
+    with Watch():
+        quotient()
+    quotient().sum().backward()
+    t.emit(a=t.digest(a.grad))
+"""
+
+
+@pytest.mark.smoke
+def test_a_divisor_is_exact_though_its_first_save_was_watched(run_pair, identical):
+    """Call sites are learned after the first save at this one has been judged without knowing it."""
+    pair = run_pair(WATCHED_FIRST, conf="bits:4,min_bytes:0")
+    pair.stock.check()
+    identical(pair.pleat.check().json, pair.stock.json)
