@@ -84,7 +84,12 @@ class ByteRanges {
     } else {
       std::vector<ByteRange> all(data(), data() + size());
       add_range(all, range);
-      many_.swap(all);
+      if (all.size() == 1) {
+        one_ = all.front();
+        many_.clear();
+      } else {
+        many_.swap(all);
+      }
     }
   }
 
