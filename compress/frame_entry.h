@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace pleat::compress {
 
@@ -29,10 +30,27 @@ struct FrameEntry<uint16_t> {
 static_assert(sizeof(FrameEntry<uint16_t>) == 4 && sizeof(FrameEntry<uint32_t>) == 8 &&
               sizeof(FrameEntry<uint64_t>) == 16);
 
+// Anonymous, as each instruction set compiles its own: see kernels.h.
+namespace {
+
+// Of frame `frame` of a table that need not be aligned.
+template <class Word>
+inline FrameEntry<Word> load_entry(const void* entries, size_t frame) noexcept {
+  FrameEntry<Word> entry;
+  memcpy(&entry, static_cast<const uint8_t*>(entries) + frame * sizeof entry, sizeof entry);
+  return entry;
+}
+template <class Word>
+inline void store_entry(void* entries, size_t frame, const FrameEntry<Word>& entry) noexcept {
+  memcpy(static_cast<uint8_t*>(entries) + frame * sizeof entry, &entry, sizeof entry);
+}
+
 // Bytes of `count` differences: whole 8s of them. Frames behind whole ones without a bitmap begin
 // on multiples of 32.
 [[nodiscard]] constexpr size_t frame_codes(size_t count, unsigned width) noexcept {
   return (count + 7) / 8 * width;
 }
+
+}  // namespace
 
 }  // namespace pleat::compress

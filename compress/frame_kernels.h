@@ -33,8 +33,7 @@ void measure_integers(const void* source, size_t elements, void* entries) {
     FrameEntry<Word> entry{};
     entry.base = width == 8 * sizeof(Word) ? 0 : static_cast<Word>(low);
     entry.width = static_cast<uint8_t>(width);
-    memcpy(static_cast<uint8_t*>(entries) + from / kIntegerFrame * sizeof entry, &entry,
-           sizeof entry);
+    store_entry(entries, from / kIntegerFrame, entry);
   }
 }
 
@@ -43,9 +42,7 @@ void pack_integer_frames(const void* source, size_t elements, const void* entrie
   for (size_t from = 0; from < elements; from += kIntegerFrame) {
     const size_t count = elements - from < kIntegerFrame ? elements - from : kIntegerFrame;
     const Integer* const values = static_cast<const Integer*>(source) + from;
-    FrameEntry<Word> entry;
-    memcpy(&entry, static_cast<const uint8_t*>(entries) + from / kIntegerFrame * sizeof entry,
-           sizeof entry);
+    const auto entry = load_entry<Word>(entries, from / kIntegerFrame);
     const size_t bytes = frame_codes(count, entry.width);
     const size_t used = (count * entry.width + 7) / 8;
     if (entry.width == 8 * sizeof(Word))
@@ -63,9 +60,7 @@ void unpack_integer_frames(const uint8_t* codes, size_t elements, const void* en
   for (size_t from = 0; from < elements; from += kIntegerFrame) {
     const size_t count = elements - from < kIntegerFrame ? elements - from : kIntegerFrame;
     Integer* const values = static_cast<Integer*>(target) + from;
-    FrameEntry<Word> entry;
-    memcpy(&entry, static_cast<const uint8_t*>(entries) + from / kIntegerFrame * sizeof entry,
-           sizeof entry);
+    const auto entry = load_entry<Word>(entries, from / kIntegerFrame);
     const auto base = static_cast<Integer>(entry.base);
     if (entry.width == 8 * sizeof(Word))
       memcpy(values, codes, count * sizeof(Word));
@@ -122,8 +117,7 @@ void measure_floats(const void* source, size_t elements, void* entries) {
     const size_t count = elements - from < kFloatFrame ? elements - from : kFloatFrame;
     FrameEntry<Word> entry;
     measure_float_frame(static_cast<const Word*>(source) + from, count, &entry);
-    memcpy(static_cast<uint8_t*>(entries) + from / kFloatFrame * sizeof entry, &entry,
-           sizeof entry);
+    store_entry(entries, from / kFloatFrame, entry);
   }
 }
 
@@ -199,9 +193,7 @@ void pack_float_frames(const void* source, size_t elements, const void* entries,
   for (size_t from = 0; from < elements; from += kFloatFrame) {
     const size_t count = elements - from < kFloatFrame ? elements - from : kFloatFrame;
     const Word* const words = static_cast<const Word*>(source) + from;
-    FrameEntry<Word> entry;
-    memcpy(&entry, static_cast<const uint8_t*>(entries) + from / kFloatFrame * sizeof entry,
-           sizeof entry);
+    const auto entry = load_entry<Word>(entries, from / kFloatFrame);
     const unsigned width = entry.width & ~kFrameWithoutZeros;
     Word differences[kFloatFrame + 1];
     size_t kept = count;
@@ -234,9 +226,7 @@ void unpack_float_frames(const uint8_t* codes, size_t elements, const void* entr
   for (size_t from = 0; from < elements; from += kFloatFrame) {
     const size_t count = elements - from < kFloatFrame ? elements - from : kFloatFrame;
     Word* const words = static_cast<Word*>(target) + from;
-    FrameEntry<Word> entry;
-    memcpy(&entry, static_cast<const uint8_t*>(entries) + from / kFloatFrame * sizeof entry,
-           sizeof entry);
+    const auto entry = load_entry<Word>(entries, from / kFloatFrame);
     const unsigned width = entry.width & ~kFrameWithoutZeros;
     const bool without_zeros = (entry.width & kFrameWithoutZeros) != 0;
     const size_t kept = without_zeros ? entry.others : count;

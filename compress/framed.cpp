@@ -22,9 +22,7 @@ struct Entry {
 
 template <class Word>
 Entry read_entry(const void* entries, std::size_t frame) noexcept {
-  FrameEntry<Word> entry;
-  std::memcpy(&entry, static_cast<const std::uint8_t*>(entries) + frame * sizeof entry,
-              sizeof entry);
+  const auto entry = load_entry<Word>(entries, frame);
   const unsigned width = entry.width & ~kFrameWithoutZeros;
   return {width, (entry.width & kFrameWithoutZeros) != 0, entry.others, width <= 8 * sizeof(Word)};
 }

@@ -248,11 +248,53 @@ PLEAT_HD inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular
   }
 }
 
-// Philox4x32-7 (Salmon et al. 2011): key = nonce, counter = (call, group low, group high, 0).
 inline constexpr uint32_t kPhiloxM0 = 0xD251'1F53u;
 inline constexpr uint32_t kPhiloxM1 = 0xCD9E'8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E37'79B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67'AE85u;
+
+// The 64 bits of a product. (Written as one, it costs ptxas an addition of zero.)
+PLEAT_HD inline void multiply_wide(uint32_t a, uint32_t b, uint32_t* low, uint32_t* high) {
+#if defined(__CUDA_ARCH__)
+  asm("{.reg .b64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p;}"
+      : "=r"(*low), "=r"(*high)
+      : "r"(a), "r"(b));
+#else
+  const uint64_t product = uint64_t{a} * b;
+  *low = static_cast<uint32_t>(product);
+  *high = static_cast<uint32_t>(product >> 32);
+#endif
+}
+
+// Philox4x32-7 (Salmon et al., SC 2011): key = nonce, counter = (call, group low, group high, 0).
+struct PhiloxWords {
+  uint32_t word[4];
+};
+PLEAT_HD inline PhiloxWords philox(uint64_t nonce, uint64_t group, uint32_t call) {
+  uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
+           c3 = 0;
+  uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int round = 0; round < 7; ++round) {
+    uint32_t low0, high0, low1, high1;
+    multiply_wide(kPhiloxM0, c0, &low0, &high0);
+    multiply_wide(kPhiloxM1, c2, &low1, &high1);
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
+  }
+  return {{c0, c1, c2, c3}};
+}
+// The 16 noise bytes of a call, in the payload's order.
+PLEAT_HD inline PhiloxWords noise_words(uint64_t nonce, uint64_t group, uint32_t call) {
+  const PhiloxWords words = philox(nonce, group, call);
+  return {{words.word[1], words.word[0], words.word[3], words.word[2]}};
+}
 
 // Squared sums in float outside this window are taken again in double.
 inline constexpr float kEnergyFloor = 1e-20f;

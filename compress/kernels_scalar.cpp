@@ -12,50 +12,47 @@ namespace {
 constexpr size_t kGroup = 256;
 
 // The 256 noise bytes of one group: element e = i*64 + lane*8 + j takes byte (i&1)*8 + j of call
-// (i>>1)*8 + lane, whose words come in the order 1, 0, 3, 2.
+// (i>>1)*8 + lane.
 void philox_noise(uint64_t nonce, uint64_t group, uint8_t* noise) {
   for (uint32_t call = 0; call < 16; ++call) {
-    uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
-             c3 = 0;
-    uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
-    for (int round = 0; round < 7; ++round) {
-      const uint64_t p0 = uint64_t{kPhiloxM0} * c0;
-      const uint64_t p1 = uint64_t{kPhiloxM1} * c2;
-      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<uint32_t>(p1);
-      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<uint32_t>(p0);
-      k0 += kPhiloxW0;
-      k1 += kPhiloxW1;
-    }
-    const uint32_t words[4] = {c1, c0, c3, c2};
+    const PhiloxWords words = noise_words(nonce, group, call);
     for (unsigned byte = 0; byte < 16; ++byte) {
       const unsigned i = 2 * (call >> 3) + (byte >> 3);
       noise[i * 64 + (call & 7) * 8 + (byte & 7)] =
-          static_cast<uint8_t>(words[byte >> 2] >> (8 * (byte & 3)));
+          static_cast<uint8_t>(words.word[byte >> 2] >> (8 * (byte & 3)));
     }
   }
 }
 
+// Bytes below 2^bits, packed; bits: 1, 2, 4 or 8.
+struct Planes {
+  static void pack(unsigned bits, const uint8_t* bytes, size_t count, uint8_t* out) {
+    memset(out, 0, count * bits / 8);
+    for (size_t e = 0; e < count; ++e)
+      out[e * bits / 8] |= static_cast<uint8_t>(bytes[e] << (e * bits % 8));
+  }
+  static void unpack(unsigned bits, const uint8_t* in, size_t count, uint8_t* bytes) {
+    for (size_t e = 0; e < count; ++e) bytes[e] = at(in, bits, e);
+  }
+  static uint8_t at(const uint8_t* in, unsigned bits, size_t e) {
+    return (in[e * bits / 8] >> (e * bits % 8)) & ((1u << bits) - 1);
+  }
+};
+
+// Codes of 3 bits are a plane of two and one of one.
 void pack_codes(const uint8_t* codes, unsigned bits, uint8_t* slot) {
-  if (bits == 3) {
-    uint8_t low[kGroup], high[kGroup];
-    for (size_t e = 0; e < kGroup; ++e) {
-      low[e] = codes[e] & 3;
-      high[e] = codes[e] >> 2;
-    }
-    pack_codes(low, 2, slot);
-    pack_codes(high, 1, slot + 64);
-    return;
+  if (bits != 3) return Planes::pack(bits, codes, kGroup, slot);
+  uint8_t low[kGroup], high[kGroup];
+  for (size_t e = 0; e < kGroup; ++e) {
+    low[e] = codes[e] & 3;
+    high[e] = codes[e] >> 2;
   }
-  memset(slot, 0, bits * 32);
-  for (size_t e = 0; e < kGroup; ++e)
-    slot[e * bits / 8] |= static_cast<uint8_t>(codes[e] << (e * bits % 8));
+  Planes::pack(2, low, kGroup, slot);
+  Planes::pack(1, high, kGroup, slot + 64);
 }
-
 unsigned code_at(const uint8_t* slot, unsigned bits, size_t e) {
-  if (bits == 3) return code_at(slot, 2, e) | code_at(slot + 64, 1, e) << 2;
-  return (slot[e * bits / 8] >> (e * bits % 8)) & ((1u << bits) - 1);
+  if (bits != 3) return Planes::at(slot, bits, e);
+  return Planes::at(slot, 2, e) | static_cast<unsigned>(Planes::at(slot + 64, 1, e)) << 2;
 }
 
 enum class Pattern : uint8_t { kConstant, kTwoValued, kOther };
@@ -336,18 +333,12 @@ void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool
   for (size_t e = 0; e < elements; ++e) target[e] = (bits[e / 8] >> (e % 8)) & 1;
 }
 
-struct Planes {
-  static void pack(unsigned bits, const uint8_t* bytes, size_t count, uint8_t* out) {
-    memset(out, 0, count * bits / 8);
-    for (size_t e = 0; e < count; ++e)
-      out[e * bits / 8] |= static_cast<uint8_t>(bytes[e] << (e * bits % 8));
-  }
-  static void unpack(unsigned bits, const uint8_t* in, size_t count, uint8_t* bytes) {
-    for (size_t e = 0; e < count; ++e) bytes[e] = static_cast<uint8_t>(code_at(in, bits, e));
-  }
-};
-
 }  // namespace
+}  // namespace pleat::compress
+
+#include "compress/kernel_table.h"
+
+namespace pleat::compress {
 
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements) {
   switch (type) {
@@ -381,21 +372,6 @@ bool careful_energy(unsigned type, const void* source, size_t elements, double* 
   }
 }
 
-const Kernels kScalarKernels = {
-    {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},
-    {decode_groups<Float32>, decode_groups<BFloat16>, decode_groups<Float16>},
-    {count_escapes<Float32>, count_escapes<BFloat16>, count_escapes<Float16>},
-    are_booleans,
-    pack_booleans,
-    unpack_booleans,
-    {measure_floats<uint32_t>, measure_floats<uint16_t>, measure_floats<uint16_t>, nullptr,
-     measure_integers<int64_t, uint64_t>, measure_integers<int32_t, uint32_t>},
-    {pack_float_frames<Planes, uint32_t>, pack_float_frames<Planes, uint16_t>,
-     pack_float_frames<Planes, uint16_t>, nullptr, pack_integer_frames<int64_t, uint64_t>,
-     pack_integer_frames<int32_t, uint32_t>},
-    {unpack_float_frames<Planes, uint32_t>, unpack_float_frames<Planes, uint16_t>,
-     unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
-     unpack_integer_frames<int32_t, uint32_t>},
-};
+const Kernels kScalarKernels = kTable;
 
 }  // namespace pleat::compress

@@ -20,23 +20,8 @@ constexpr uint32_t kSignCall = 16;  // calls 0 to 15 of a group are its noise
 inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {
   uint32_t words[8];
   for (uint32_t call = 0; call < 2; ++call) {
-    uint32_t c0 = kSignCall + call, c1 = static_cast<uint32_t>(group),
-             c2 = static_cast<uint32_t>(group >> 32), c3 = 0;
-    uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
-    for (int round = 0; round < 7; ++round) {
-      const uint64_t p0 = uint64_t{kPhiloxM0} * c0;
-      const uint64_t p1 = uint64_t{kPhiloxM1} * c2;
-      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<uint32_t>(p1);
-      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<uint32_t>(p0);
-      k0 += kPhiloxW0;
-      k1 += kPhiloxW1;
-    }
-    words[4 * call] = c0;
-    words[4 * call + 1] = c1;
-    words[4 * call + 2] = c2;
-    words[4 * call + 3] = c3;
+    const PhiloxWords four = philox(nonce, group, kSignCall + call);
+    memcpy(words + 4 * call, four.word, sizeof four.word);
   }
   for (size_t w = 0; w < 8; ++w) {
     uint32_t bits[32];

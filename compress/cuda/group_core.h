@@ -233,7 +233,7 @@ PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, ui
   constexpr float kBase = kKeepZero ? kMantissa + 256.0f : kMantissa;
   PLEAT_UNROLL
   for (unsigned half = 0; half < 2; ++half) {
-    const NoiseWords noise = philox_call(nonce, group, half * 8 + lane.index);
+    const PhiloxWords noise = noise_words(nonce, group, half * 8 + lane.index);
     PLEAT_UNROLL
     for (unsigned part = 0; part < 2; ++part) {
       const unsigned run = half * 2 + part;
@@ -426,8 +426,8 @@ PLEAT_HD inline void restore_lane(L& lane, const Dequantiser& how, uint64_t nonc
   constexpr unsigned kStep = Lane<T>::kRegistersPerRun;
   PLEAT_UNROLL
   for (unsigned half = 0; half < 2; ++half) {
-    NoiseWords noise{};
-    if constexpr (kDither) noise = philox_call(nonce, group, half * 8 + lane.index);
+    PhiloxWords noise{};
+    if constexpr (kDither) noise = noise_words(nonce, group, half * 8 + lane.index);
     PLEAT_UNROLL
     for (unsigned part = 0; part < 2; ++part) {
       const unsigned run = half * 2 + part;

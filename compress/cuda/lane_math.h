@@ -1,5 +1,5 @@
 // What a lane does with registers: bytes picked from two words, packed minima and maxima, 16-bit
-// floats, Philox. On the GPU each is an instruction or two; elsewhere the same function in plain
+// floats. On the GPU each is an instruction or two; elsewhere the same function in plain
 // C++, so that the kernels' code runs, and is tested, on a CPU. Anonymous, as group_math.h is.
 #pragma once
 
@@ -89,46 +89,47 @@ struct PackedPair {
     return which == 0 ? bits & 0xFFFFu : bits >> 16;
   }
   PLEAT_HD static uint32_t repeat(uint32_t pattern) { return pattern | pattern << 16; }
-  PLEAT_HD static uint32_t lesser_of_host(uint32_t a, uint32_t b) {
+  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (T::kType == BFloat16::kType)
+      asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    else
+      asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return of_halves(a, b, lesser);
+#endif
+  }
+  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (T::kType == BFloat16::kType)
+      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    else
+      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+#else
+    return of_halves(a, b, greater);
+#endif
+  }
+
+ private:
+#if !defined(__CUDA_ARCH__)
+  static uint32_t of_halves(uint32_t a, uint32_t b, float (*chosen)(float, float)) {
     uint32_t both = 0;
     for (unsigned which = 0; which < 2; ++which) {
-      const float least = lesser(T::to_float(static_cast<uint16_t>(pattern(a, which))),
-                                 T::to_float(static_cast<uint16_t>(pattern(b, which))));
-      both |= (least != least ? 0x7FFFu : uint32_t{T::from_float(least)}) << (16 * which);
+      const float one = chosen(T::to_float(static_cast<uint16_t>(pattern(a, which))),
+                               T::to_float(static_cast<uint16_t>(pattern(b, which))));
+      both |= (one != one ? 0x7FFFu : uint32_t{T::from_float(one)}) << (16 * which);
     }
     return both;
   }
-  PLEAT_HD static uint32_t greater_of_host(uint32_t a, uint32_t b) {
-    uint32_t both = 0;
-    for (unsigned which = 0; which < 2; ++which) {
-      const float most = greater(T::to_float(static_cast<uint16_t>(pattern(a, which))),
-                                 T::to_float(static_cast<uint16_t>(pattern(b, which))));
-      both |= (most != most ? 0x7FFFu : uint32_t{T::from_float(most)}) << (16 * which);
-    }
-    return both;
-  }
+#endif
 };
 
 template <>
 struct Packed<BFloat16> : PackedPair<BFloat16> {
   PLEAT_HD static float value(uint32_t bits, unsigned which) {
     return float_of(which == 0 ? bits << 16 : bits & 0xFFFF'0000u);
-  }
-  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
-#if defined(__CUDA_ARCH__)
-    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-#else
-    return lesser_of_host(a, b);
-#endif
-  }
-  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
-#if defined(__CUDA_ARCH__)
-    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-#else
-    return greater_of_host(a, b);
-#endif
   }
   PLEAT_HD static uint32_t pack(float first, float second) {
 #if defined(__CUDA_ARCH__)
@@ -155,22 +156,6 @@ struct Packed<Float16> : PackedPair<Float16> {
     return Float16::to_float(static_cast<uint16_t>(pattern(bits, which)));
 #endif
   }
-  PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
-#if defined(__CUDA_ARCH__)
-    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-#else
-    return lesser_of_host(a, b);
-#endif
-  }
-  PLEAT_HD static uint32_t greater_of(uint32_t a, uint32_t b) {
-#if defined(__CUDA_ARCH__)
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-#else
-    return greater_of_host(a, b);
-#endif
-  }
   PLEAT_HD static uint32_t pack(float first, float second) {
 #if defined(__CUDA_ARCH__)
     uint32_t both;
@@ -181,44 +166,6 @@ struct Packed<Float16> : PackedPair<Float16> {
 #endif
   }
 };
-
-// The 64 bits of a product. (Written as one, it costs ptxas an addition of zero.)
-PLEAT_HD inline void multiply_wide(uint32_t a, uint32_t b, uint32_t* low, uint32_t* high) {
-#if defined(__CUDA_ARCH__)
-  asm("{.reg .b64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p;}"
-      : "=r"(*low), "=r"(*high)
-      : "r"(a), "r"(b));
-#else
-  const uint64_t product = uint64_t{a} * b;
-  *low = static_cast<uint32_t>(product);
-  *high = static_cast<uint32_t>(product >> 32);
-#endif
-}
-
-// One call of Philox4x32-7: the 16 noise bytes of counter (call, group), in the payload's order.
-struct NoiseWords {
-  uint32_t word[4];
-};
-PLEAT_HD inline NoiseWords philox_call(uint64_t nonce, uint64_t group, uint32_t call) {
-  uint32_t c0 = call, c1 = static_cast<uint32_t>(group), c2 = static_cast<uint32_t>(group >> 32),
-           c3 = 0;
-  uint32_t k0 = static_cast<uint32_t>(nonce), k1 = static_cast<uint32_t>(nonce >> 32);
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-  for (int round = 0; round < 7; ++round) {
-    uint32_t low0, high0, low1, high1;
-    multiply_wide(kPhiloxM0, c0, &low0, &high0);
-    multiply_wide(kPhiloxM1, c2, &low1, &high1);
-    c0 = high1 ^ c1 ^ k0;
-    c1 = low1;
-    c2 = high0 ^ c3 ^ k1;
-    c3 = low0;
-    k0 += kPhiloxW0;
-    k1 += kPhiloxW1;
-  }
-  return {{c1, c0, c3, c2}};
-}
 
 // Sixteen bytes to and from aligned memory.
 PLEAT_HD inline void load16(const void* from, uint32_t* words) {

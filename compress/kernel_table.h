@@ -1,0 +1,28 @@
+// One instruction set's table, over the functions that the including file has defined; therefore
+// included after them. Anonymous: see kernels.h.
+#pragma once
+
+#include "compress/kernels.h"
+
+namespace pleat::compress {
+namespace {
+
+constexpr Kernels kTable = {
+    {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},
+    {decode_groups<Float32>, decode_groups<BFloat16>, decode_groups<Float16>},
+    {count_escapes<Float32>, count_escapes<BFloat16>, count_escapes<Float16>},
+    are_booleans,
+    pack_booleans,
+    unpack_booleans,
+    {measure_floats<uint32_t>, measure_floats<uint16_t>, measure_floats<uint16_t>, nullptr,
+     measure_integers<int64_t, uint64_t>, measure_integers<int32_t, uint32_t>},
+    {pack_float_frames<Planes, uint32_t>, pack_float_frames<Planes, uint16_t>,
+     pack_float_frames<Planes, uint16_t>, nullptr, pack_integer_frames<int64_t, uint64_t>,
+     pack_integer_frames<int32_t, uint32_t>},
+    {unpack_float_frames<Planes, uint32_t>, unpack_float_frames<Planes, uint16_t>,
+     unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
+     unpack_integer_frames<int32_t, uint32_t>},
+};
+
+}  // namespace
+}  // namespace pleat::compress
