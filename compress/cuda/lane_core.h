@@ -1,0 +1,200 @@
+// What a lane of a group's tile holds and how it gets there: its 32 elements, e = i * 64 + lane * 8
+// + j (i < 4, j < 8), that is runs of eight neighbours, whose noise is one half of a Philox call
+// and whose codes are `bits` whole bytes. Anonymous, as group_math.h is.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "compress/cuda/lane_math.h"
+
+#if defined(__CUDA_ARCH__)
+#define PLEAT_UNROLL _Pragma("unroll")
+#else
+#define PLEAT_UNROLL
+#endif
+
+namespace pleat::compress {
+namespace {
+
+inline constexpr unsigned kTileLanes = 8;
+inline constexpr unsigned kGroupSize = 256;
+inline constexpr unsigned kRuns = 4;       // of neighbouring elements, per lane
+inline constexpr unsigned kRunLength = 8;  // elements
+
+// Words of a payload, which is bytes to others.
+typedef uint16_t __attribute__((may_alias)) Stored16;
+typedef uint32_t __attribute__((may_alias)) Stored32;
+typedef uint64_t __attribute__((may_alias)) Stored64;
+
+// A lane's elements as they lie in memory.
+template <class T>
+struct Lane {
+  static constexpr unsigned kRegistersPerRun = kRunLength / Packed<T>::kPerRegister;
+  static constexpr unsigned kRegisters = kRuns * kRegistersPerRun;
+  unsigned index = 0;
+  uint32_t words[kRegisters];
+
+  PLEAT_HD float value(unsigned run, unsigned j) const {
+    return Packed<T>::value(words[run * kRegistersPerRun + j / Packed<T>::kPerRegister],
+                            j % Packed<T>::kPerRegister);
+  }
+  PLEAT_HD uint32_t pattern(unsigned run, unsigned j) const {
+    return Packed<T>::pattern(words[run * kRegistersPerRun + j / Packed<T>::kPerRegister],
+                              j % Packed<T>::kPerRegister);
+  }
+  PLEAT_HD unsigned element(unsigned run) const { return run * 64 + index * kRunLength; }
+};
+
+// Elements [0, elements) of a group; `aligned`: to 16 bytes. A short group's padding repeats its
+// first element, which changes neither extremes nor the number of patterns.
+template <class T>
+PLEAT_HD inline void load_lane(const typename T::Word* source, unsigned elements, bool aligned,
+                               Lane<T>& lane) {
+  constexpr unsigned kStep = Lane<T>::kRegistersPerRun;
+  if (elements == kGroupSize && aligned) {
+    PLEAT_UNROLL
+    for (unsigned run = 0; run < kRuns; ++run) {
+      PLEAT_UNROLL
+      for (unsigned r = 0; r < kStep; r += 4)
+        load16(source + lane.element(run) + r * Packed<T>::kPerRegister,
+               &lane.words[run * kStep + r]);
+    }
+    return;
+  }
+  PLEAT_UNROLL
+  for (unsigned r = 0; r < Lane<T>::kRegisters; ++r) {
+    uint32_t word = 0;
+    PLEAT_UNROLL
+    for (unsigned which = 0; which < Packed<T>::kPerRegister; ++which) {
+      const unsigned e = lane.element(r / kStep) + (r % kStep) * Packed<T>::kPerRegister + which;
+      word |= static_cast<uint32_t>(source[e < elements ? e : 0]) << (16 * which);
+    }
+    lane.words[r] = word;
+  }
+}
+
+template <class T>
+PLEAT_HD inline void store_lane(const Lane<T>& lane, typename T::Word* target, unsigned elements,
+                                bool aligned) {
+  constexpr unsigned kStep = Lane<T>::kRegistersPerRun;
+  if (elements == kGroupSize && aligned) {
+    PLEAT_UNROLL
+    for (unsigned run = 0; run < kRuns; ++run) {
+      PLEAT_UNROLL
+      for (unsigned r = 0; r < kStep; r += 4)
+        store16(target + lane.element(run) + r * Packed<T>::kPerRegister,
+                &lane.words[run * kStep + r]);
+    }
+    return;
+  }
+  PLEAT_UNROLL
+  for (unsigned run = 0; run < kRuns; ++run) {
+    PLEAT_UNROLL
+    for (unsigned j = 0; j < kRunLength; ++j)
+      if (lane.element(run) + j < elements)
+        target[lane.element(run) + j] = static_cast<typename T::Word>(lane.pattern(run, j));
+  }
+}
+
+// ---- codes ----
+
+// Four fields of one or two bits, a byte each, moved together into the top byte: the partial
+// products do not meet.
+template <unsigned kWidth>
+PLEAT_HD inline uint32_t squeeze(uint32_t bytes) {
+  constexpr uint32_t kShift = 8 - kWidth;
+  return bytes *
+             (1u << 24 | 1u << (24 - kShift) | 1u << (24 - 2 * kShift) | 1u << (24 - 3 * kShift)) >>
+         24;
+}
+// And apart again: field n of the low bits into byte n. Copies must not meet, so pairs go first.
+template <unsigned kWidth>
+PLEAT_HD inline uint32_t spread(uint32_t fields) {
+  if constexpr (kWidth == 1) return fields * (1u | 1u << 7 | 1u << 14 | 1u << 21) & 0x0101'0101u;
+  const uint32_t pairs = fields * (1u | 1u << 12) & 0x000F'000Fu;
+  return pairs * (1u | 1u << 6) & 0x0303'0303u;
+}
+
+// The eight codes of a run as bytes, four to a word: of elements 0..3 and 4..7, but for four bits
+// of the even and of the odd ones.
+struct RunCodes {
+  uint32_t first;
+  uint32_t second;
+};
+template <unsigned kBits>
+PLEAT_HD constexpr unsigned element_of(unsigned byte) {  // 0..3 of first, 4..7 of second
+  return kBits == 4 ? byte % 4 * 2 + byte / 4 : byte;
+}
+
+template <unsigned kBits>
+PLEAT_HD inline void store_codes(uint8_t* slot, unsigned element, const RunCodes& codes) {
+  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
+  if constexpr (kBits == 4) {
+    *reinterpret_cast<Stored32*>(slot + at) = codes.first + codes.second * 16;
+  } else if constexpr (kBits == 8) {
+    reinterpret_cast<Stored32*>(slot + at)[0] = codes.first;
+    reinterpret_cast<Stored32*>(slot + at)[1] = codes.second;
+  } else if constexpr (kBits == 1) {
+    slot[at] =
+        static_cast<uint8_t>((squeeze<1>(codes.first) & 0xF) | squeeze<1>(codes.second) << 4);
+  } else {
+    *reinterpret_cast<Stored16*>(slot + at) = static_cast<uint16_t>(
+        squeeze<2>(codes.first & 0x0303'0303u) | squeeze<2>(codes.second & 0x0303'0303u) << 8);
+    if constexpr (kBits == 3)
+      slot[64 + element / 8] =
+          static_cast<uint8_t>((squeeze<1>(codes.first >> 2 & 0x0101'0101u) & 0xF) |
+                               squeeze<1>(codes.second >> 2 & 0x0101'0101u) << 4);
+  }
+}
+template <unsigned kBits>
+PLEAT_HD inline RunCodes load_codes(const uint8_t* slot, unsigned element) {
+  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
+  if constexpr (kBits == 4) {
+    const uint32_t word = *reinterpret_cast<const Stored32*>(slot + at);
+    return {word & 0x0F0F'0F0Fu, word >> 4 & 0x0F0F'0F0Fu};
+  } else if constexpr (kBits == 8) {
+    const Stored32* const words = reinterpret_cast<const Stored32*>(slot + at);
+    return {words[0], words[1]};
+  } else if constexpr (kBits == 1) {
+    const uint32_t byte = slot[at];
+    return {spread<1>(byte & 0xF), spread<1>(byte >> 4)};
+  } else {
+    const uint32_t low = *reinterpret_cast<const Stored16*>(slot + at);
+    RunCodes codes{spread<2>(low & 0xFF), spread<2>(low >> 8)};
+    if constexpr (kBits == 3) {
+      const uint32_t top = slot[64 + element / 8];
+      codes.first |= spread<1>(top & 0xF) << 2;
+      codes.second |= spread<1>(top >> 4) << 2;
+    }
+    return codes;
+  }
+}
+
+// Every bit of the lane's part of the slot to 0.
+template <unsigned kSlotBytes, class L>
+PLEAT_HD inline void clear_slot(uint8_t* slot, const L& lane) {
+  constexpr unsigned kWords = kSlotBytes / 4 / kTileLanes;
+  PLEAT_UNROLL
+  for (unsigned w = 0; w < kWords; ++w)
+    reinterpret_cast<Stored32*>(slot)[w * kTileLanes + lane.index] = 0;
+}
+// Of a short group: the lane clears the codes of the padding that it has written itself.
+template <unsigned kWidth, class L>
+PLEAT_HD inline void clear_padding(uint8_t* slot, unsigned elements, const L& lane) {
+  for (unsigned run = 0; run < kRuns; ++run) {
+    const unsigned from = lane.element(run);
+    uint8_t* const bytes = slot + from / 8 * kWidth;
+    for (unsigned b = 0; b < kWidth; ++b) {
+      const unsigned first = from * kWidth + 8 * b;  // bit in the slot
+      const unsigned end = elements * kWidth;
+      if (first + 8 <= end) continue;
+      bytes[b] =
+          first >= end ? uint8_t{0} : static_cast<uint8_t>(bytes[b] & ((1u << (end - first)) - 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::compress

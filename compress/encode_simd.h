@@ -1,0 +1,355 @@
+// Whole groups to codes, in batches of 8: first a pass that finds patterns, ranges and energy, then
+// the metadata (so that the divisions overlap), then the codes, from data that is by now in the
+// first-level cache. Included through kernels_simd.h. Anonymous: see kernels.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "compress/group_math.h"
+#include "compress/kernels.h"
+#include "compress/philox_simd.h"
+#include "compress/transform_kernels.h"
+
+namespace pleat::compress {
+namespace {
+
+using F = Simd::F;
+
+constexpr size_t kGroup = 256;
+constexpr size_t kBatch = 8;
+constexpr size_t kPrefetchBytes = 4096;  // ahead of the first pass
+
+// ---- first pass ----
+
+// At most two distinct bit patterns? Ends at the first vector for nearly all other data.
+enum class Pattern : uint8_t { kConstant, kTwoValued, kOther };
+
+template <class T>
+Pattern find_pattern(const typename T::Word* words, typename T::Word* other) {
+  using Word = typename T::Word;
+  constexpr size_t kWords = Simd::kWordsPerVector<Word>;
+  constexpr Simd::Mask kAll = static_cast<Simd::Mask>(~uint64_t{0} >> (64 - kWords));
+  const I first = Simd::splat_word(words[0]);
+  size_t w = 0;
+  Simd::Mask same = kAll;
+  for (; w < kGroup; w += kWords) {
+    same = Simd::equal(Word{}, Simd::load_bytes(words + w), first);
+    if (same != kAll) break;
+  }
+  if (same == kAll) return Pattern::kConstant;
+  *other = words[w + static_cast<size_t>(__builtin_ctzll(static_cast<uint64_t>(~same & kAll)))];
+  const I second = Simd::splat_word(*other);
+  for (; w < kGroup; w += kWords) {
+    const I v = Simd::load_bytes(words + w);
+    if ((Simd::equal(Word{}, v, first) | Simd::equal(Word{}, v, second)) != kAll)
+      return Pattern::kOther;
+  }
+  return Pattern::kTwoValued;
+}
+
+struct Summary {
+  float minimum;
+  float maximum;
+  float energy;  // outside [floor, ceiling]: to be taken again in double
+};
+
+template <class T>
+Summary summarise(const typename T::Word* words) {
+  constexpr size_t kVectors = 32 / Simd::kLanes;  // 32 lanes of partial sums
+  F low[kVectors], high[kVectors], sums[kVectors];
+#pragma GCC unroll 2
+  for (size_t j = 0; j < kVectors; j += 2) Simd::load_pair(T{}, words + j * Simd::kLanes, low + j);
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kVectors; ++j) {
+    high[j] = low[j];
+    sums[j] = Simd::mul(low[j], low[j]);
+  }
+#pragma GCC unroll 7
+  for (size_t r = 1; r < 8; ++r) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kVectors; j += 2) {
+      F v[2];
+      Simd::load_pair(T{}, words + 32 * r + j * Simd::kLanes, v);
+#pragma GCC unroll 2
+      for (size_t i = 0; i < 2; ++i) {
+        low[j + i] = Simd::min(low[j + i], v[i]);
+        high[j + i] = Simd::max(high[j + i], v[i]);
+        sums[j + i] = Simd::fma(v[i], v[i], sums[j + i]);
+      }
+    }
+  }
+  F least = low[0], most = high[0];
+#pragma GCC unroll 4
+  for (size_t j = 1; j < kVectors; ++j) {
+    least = Simd::min(least, low[j]);
+    most = Simd::max(most, high[j]);
+  }
+  return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(T{}, sums)};
+}
+
+// The smallest element above zero of a group that has one, and none below.
+template <class T>
+float smallest_positive(const typename T::Word* words, float maximum) {
+  constexpr size_t kVectors = 4;
+  const F zero = Simd::splat(0.0f), none = Simd::splat(maximum);
+  F low[kVectors] = {none, none, none, none};
+  for (size_t e = 0; e < kGroup; e += kVectors * Simd::kLanes) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kVectors; ++j) {
+      const F v = Simd::load(T{}, words + e + j * Simd::kLanes);
+      low[j] = Simd::min(low[j], Simd::choose_above(v, zero, v, none));
+    }
+  }
+  return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
+}
+
+template <class T>
+void prefetch_group(const typename T::Word* words) {
+  const char* const p = reinterpret_cast<const char*>(words) + kPrefetchBytes;
+#pragma GCC unroll 16
+  for (size_t line = 0; line < kGroup * sizeof(typename T::Word); line += 64)
+    Simd::prefetch(p + line);
+}
+
+bool is_finite(float value) {
+  return magnitude(value) < float_of(0x7F80'0000u);
+}
+double square(float value) {
+  return static_cast<double>(value) * static_cast<double>(value);
+}
+
+// Constant and two-valued groups, in full; the words of the metadata are returned.
+template <class T>
+Metadata<T> encode_constant(const typename T::Word* words, BlockResult* result) {
+  const float value = T::to_float(words[0]);
+  if (is_finite(value)) result->energy += 256.0 * square(value);
+  ++result->constant_groups;
+  return {words[0], 0};
+}
+
+template <class T>
+Metadata<T> encode_two_valued(const typename T::Word* words, typename T::Word other, uint8_t* slot,
+                              BlockResult* result) {
+  using Word = typename T::Word;
+  constexpr size_t kWords = Simd::kWordsPerVector<Word>;
+  Word one = 0;
+  const Metadata<T> metadata = two_valued_metadata<T>(words[0], other, &one);
+  const I pattern = Simd::splat_word(one);
+  size_t ones = 0;
+  for (size_t w = 0; w < kGroup; w += kWords) {
+    const Simd::Mask hit = Simd::equal(Word{}, Simd::load_bytes(words + w), pattern);
+    memcpy(slot + w / 8, &hit, kWords / 8);  // little endian
+    ones += static_cast<size_t>(__builtin_popcountll(hit));
+  }
+  const float a = T::to_float(one);
+  const float b = T::to_float(words[0] == one ? other : words[0]);
+  if (is_finite(a) && is_finite(b))
+    result->energy +=
+        static_cast<double>(ones) * square(a) + static_cast<double>(kGroup - ones) * square(b);
+  ++result->two_valued_groups;
+  return metadata;
+}
+
+// ---- second pass ----
+
+template <class T, unsigned kBits, bool kKeepZero>
+size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, const uint8_t* noise,
+                    uint8_t* slot) {
+  const F anchor = Simd::splat(quantiser.anchor);
+  const F inverse = Simd::splat(quantiser.inverse);
+  const F base = Simd::splat(kKeepZero ? kMantissa + 256.0f : kMantissa);
+  const F zero = Simd::splat(0.0f);
+  Simd::Count zeros = Simd::no_count();
+#pragma GCC unroll 2
+  for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
+    F sums[4];
+    Simd::load_pair(T{}, words + e, sums);
+    Simd::load_pair(T{}, words + e + 2 * Simd::kLanes, sums + 2);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < 4; ++j) {
+      const F v = sums[j];
+      sums[j] = Simd::fma(Simd::sub(v, anchor), inverse, base);
+      if constexpr (kKeepZero) {  // all bits 0, and so the code, where the element is
+        zeros = Simd::count_equal(zeros, v, zero);
+        sums[j] = Simd::choose_above(v, zero, sums[j], zero);
+      }
+    }
+    const I codes = Simd::codes(T{}, sums, Simd::load_bytes(noise + e));
+    if constexpr (kBits == 3) {
+      Simd::pack_chunk<2>(Simd::bit_and(codes, Simd::splat8(3)), slot + e / 4);
+      Simd::pack_chunk<1>(Simd::shift_right2(codes), slot + 64 + e / 8);
+    } else {
+      Simd::pack_chunk<kBits>(codes, slot + e * kBits / 8);
+    }
+  }
+  return kKeepZero ? Simd::total(zeros) : 0;
+}
+
+template <class T, unsigned kBits>
+void encode_whole_groups(const EncodeGroups& job) {
+  using Word = typename T::Word;
+  constexpr size_t kSlot = 32 * (kBits == 0 ? 1 : kBits);
+  const Word* const source = static_cast<const Word*>(job.source);
+  BlockResult& result = *job.result;
+  alignas(64) uint8_t noise[kGroup];
+  const Philox philox(job.nonce, static_cast<uint32_t>(job.first_group >> 32));
+  const Metadata<T> escape{kEscapeWord<T>, kEscapeWord<T>};
+
+  for (size_t base = 0; base < job.groups; base += kBatch) {
+    const size_t count = job.groups - base < kBatch ? job.groups - base : kBatch;
+    Summary summaries[kBatch];
+    Quantiser quantisers[kBatch];
+    Metadata<T> metadata[kBatch];
+    double energies[kBatch];
+    unsigned regular = 0;  // one bit per group of the batch
+    for (size_t g = 0; g < count; ++g) {
+      const Word* const words = source + (base + g) * kGroup;
+      prefetch_group<T>(words);
+      Word other = 0;
+      const Pattern pattern = find_pattern<T>(words, &other);
+      if (pattern == Pattern::kOther) {
+        if constexpr (kBits != 0) summaries[g] = summarise<T>(words);
+        regular |= 1u << g;
+        continue;
+      }
+      uint8_t* const slot = job.codes + (base + g) * kSlot;
+      memset(slot, 0, kSlot);
+      BlockResult one{};  // energies are added in group order below
+      metadata[g] = pattern == Pattern::kConstant ? encode_constant<T>(words, &one)
+                                                  : encode_two_valued<T>(words, other, slot, &one);
+      energies[g] = one.energy;
+      result.constant_groups += one.constant_groups;
+      result.two_valued_groups += one.two_valued_groups;
+    }
+    if constexpr (kBits == 0) {
+      for (size_t g = 0; g < count; ++g) {
+        if ((regular >> g & 1) == 0) {
+          result.energy += energies[g];
+          continue;
+        }
+        metadata[g] = escape;
+        memset(job.codes + (base + g) * kSlot, 0, kSlot);
+        ++result.escaped_groups;
+      }
+    } else {
+      constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
+      unsigned quantised = 0, zero_kept = 0;
+      for (size_t g = 0; g < count; ++g) {
+        if ((regular >> g & 1) == 0) {
+          result.energy += energies[g];
+          continue;
+        }
+        const Summary& summary = summaries[g];
+        bool finite = true;
+        double energy = summary.energy;
+        if (__builtin_expect(!(summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling),
+                             0))
+          finite = careful_energy(T::kType, source + (base + g) * kGroup, kGroup, &energy);
+        if (finite) result.energy += energy;
+        if (__builtin_expect(finite && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
+                                                     &quantisers[g], &metadata[g]),
+                             1)) {
+          quantised |= 1u << g;
+          if (keeps_zero(summary.minimum, kBits)) {
+            zero_kept |= 1u << g;
+            plan_zero_kept<T>(smallest_positive<T>(source + (base + g) * kGroup, summary.maximum),
+                              summary.maximum, kLargestCode, &quantisers[g], &metadata[g]);
+          }
+          const double range =
+              static_cast<double>(summary.maximum) - static_cast<double>(summary.minimum);
+          result.sum_squared_range += 256.0 * (range * range);
+          ++result.lossy_groups;
+        } else {
+          metadata[g] = escape;
+          memset(job.codes + (base + g) * kSlot, 0, kSlot);
+          ++result.escaped_groups;
+        }
+      }
+      for (size_t g = 0; g < count; ++g) {
+        if ((quantised >> g & 1) == 0) continue;
+        philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
+        const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>
+                                                      : encode_codes<T, kBits, false>;
+        result.elements_at_minimum += encode(source + (base + g) * kGroup, quantisers[g], noise,
+                                             job.codes + (base + g) * kSlot);
+      }
+    }
+    memcpy(static_cast<Metadata<T>*>(job.metadata) + base, metadata, count * sizeof metadata[0]);
+  }
+}
+
+template <class T>
+void encode_groups(const EncodeGroups& job) {
+  if (job.transformed) return encode_transformed<T>(job, encode_groups<Float32>);
+  switch (job.bits) {
+    case 0:
+      encode_whole_groups<T, 0>(job);
+      break;
+    case 1:
+      encode_whole_groups<T, 1>(job);
+      break;
+    case 2:
+      encode_whole_groups<T, 2>(job);
+      break;
+    case 3:
+      encode_whole_groups<T, 3>(job);
+      break;
+    case 4:
+      encode_whole_groups<T, 4>(job);
+      break;
+    default:
+      encode_whole_groups<T, 8>(job);
+      break;
+  }
+  if (job.tail_elements != 0) {
+    EncodeGroups tail = job;
+    tail.source = static_cast<const typename T::Word*>(job.source) + job.groups * kGroup;
+    tail.first_group = job.first_group + job.groups;
+    tail.metadata = static_cast<Metadata<T>*>(job.metadata) + job.groups;
+    tail.codes = job.codes + job.groups * 32 * (job.bits == 0 ? 1 : job.bits);
+    encode_one_group(T::kType, tail, job.tail_elements);
+  }
+}
+
+template <class T>
+size_t count_escapes(const EncodeGroups& job) {
+  using Word = typename T::Word;
+  if (job.transformed) return count_transformed_escapes<T>(job, encode_groups<Float32>);
+  if (job.bits == 0 || job.tail_elements != 0) {
+    if (job.tail_elements != 0 && job.groups != 0) {  // the tail by the reference path
+      EncodeGroups whole = job, tail = job;
+      whole.tail_elements = 0;
+      tail.groups = 0;
+      tail.source = static_cast<const Word*>(job.source) + job.groups * kGroup;
+      return count_escapes<T>(whole) + kScalarKernels.count_escapes[T::kType](tail);
+    }
+    if (job.tail_elements != 0) return kScalarKernels.count_escapes[T::kType](job);
+  }
+  const float largest_code = static_cast<float>((1u << job.bits) - 1);
+  size_t escapes = 0;
+  for (size_t g = 0; g < job.groups; ++g) {
+    const Word* const words = static_cast<const Word*>(job.source) + g * kGroup;
+    Word other = 0;
+    if (find_pattern<T>(words, &other) != Pattern::kOther) continue;
+    if (job.bits == 0) {
+      ++escapes;
+      continue;
+    }
+    prefetch_group<T>(words);
+    const Summary summary = summarise<T>(words);
+    Quantiser quantiser;
+    Metadata<T> metadata;
+    double energy;
+    const bool finite = (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
+                        careful_energy(T::kType, words, kGroup, &energy);
+    if (!finite ||
+        !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser, &metadata))
+      ++escapes;
+  }
+  return escapes;
+}
+
+}  // namespace
+}  // namespace pleat::compress
