@@ -138,10 +138,10 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
     install_engine(*runtime, *host, installed);
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
-    pthread_atfork([] { Runtime::get()->residency.lock_for_fork(); },
-                   [] { Runtime::get()->residency.unlock_after_fork(); },
+    pthread_atfork([] { Runtime::get()->lock_for_fork(); },
+                   [] { Runtime::get()->unlock_after_fork(); },
                    [] {
-                     Runtime::get()->residency.unlock_after_fork();
+                     Runtime::get()->unlock_after_fork();
                      Runtime::get()->retire();
                    });
     std::atexit(print_report_at_exit);
@@ -149,9 +149,11 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "pleat: %s; running without Pleat\n", error.what());
-    refused = true;
-    return 1;
+  } catch (...) {
+    std::fprintf(stderr, "pleat: an unknown failure at installation; running without Pleat\n");
   }
+  refused = true;
+  return 1;
 }
 
 PLEAT_EXPORT const char* pleat_bridge_built_for(void) noexcept { return TORCH_VERSION; }

@@ -85,6 +85,17 @@ void Runtime::retire() noexcept {
   residency.stop_encoding();
 }
 
+void Runtime::lock_for_fork() noexcept {
+  options_mutex_.lock();  // held while the residency is told of new options
+  residency.lock_for_fork();
+  keys_mutex_.lock();
+}
+void Runtime::unlock_after_fork() noexcept {
+  keys_mutex_.unlock();
+  residency.unlock_after_fork();
+  options_mutex_.unlock();
+}
+
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }
 void Runtime::exempt_exit() noexcept {
   if (exempt_depth > 0) {

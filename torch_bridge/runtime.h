@@ -54,6 +54,9 @@ class Runtime {
   [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
   // A forked child or a process past exit: never tags or encodes again, frees only.
   void retire() noexcept;
+  // Around fork(): no lock of ours is left held in the child by a thread that it does not have.
+  void lock_for_fork() noexcept;
+  void unlock_after_fork() noexcept;
 
   static void exempt_enter() noexcept;
   static void exempt_exit() noexcept;

@@ -121,11 +121,15 @@ PEAK = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", ["bits:4", "bits:4,place:inplace,when:forward_end"])
-def test_peak_resident_memory_really_falls(run_pair, conf):
-    """The reason to exist: 32 saved activations of 8 MiB. A gate against regressions, not a figure."""
+@pytest.mark.parametrize("conf, ratio", [("bits:4", 3), ("bits:4,place:inplace,when:forward_end", 1)])
+def test_peak_resident_memory_really_falls(run_pair, conf, ratio):
+    """The reason to exist: 32 saved activations of 8 MiB. A gate against regressions, not a figure.
+
+    With when:forward_end everything is raw at the end of forward: no more than stock is all there is to ask."""
     pair = run_pair(PEAK, conf=conf)
     stock, pleat = pair.stock.check().json["above"], pair.pleat.active(encoded=50).json["above"]
     assert stock > 240 << 10
     if not STOCK_ONLY:
-        assert pleat < stock / (3 if "release" in conf or conf == "bits:4" else 1), (pleat, stock)
+        assert pleat < stock / ratio, (pleat, stock)
+        of_pool = pair.pleat.stats["bytes"]
+        assert of_pool["live"]["peak"] >= 0.9 * of_pool["resident"]["peak"]
