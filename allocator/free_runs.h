@@ -138,18 +138,20 @@ class FreeRuns {
   // Frees granules that are in use, and therefore touched.
   void give(std::size_t begin, std::size_t length) noexcept { join(begin, length, length); }
 
-  // Asks function(begin, length) for the touched stretch {begin, length} of each run that has a
-  // granule in [begin, end).
+  // Asks function(begin, length) for the touched stretch {begin, length} of each run of at least
+  // `least` granules that has one in [begin, end).
   template <typename Function>
-  void update_touched(std::size_t begin, std::size_t end, Function&& function) noexcept {
+  void update_touched(std::size_t begin, std::size_t end, std::size_t least,
+                      Function&& function) noexcept {
     if (leaf_count_ == 0) return;
     for (std::size_t i = leaf_of(begin); i < leaf_count_; ++i) {
       if (static_cast<std::size_t>(first_[i]) >= end) return;
+      if (static_cast<std::size_t>(largest_[i]) < least) continue;
       Leaf& leaf = at(i);
       for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
         const auto from = static_cast<std::size_t>(leaf.begin[k]);
         const auto length = static_cast<std::size_t>(leaf.length[k]);
-        if (from >= end || from + length <= begin) continue;
+        if (length < least || from >= end || from + length <= begin) continue;
         const auto [stretch, granules] = function(from, length);
         leaf.touched_begin[k] = static_cast<std::int32_t>(stretch);
         leaf.touched_length[k] = static_cast<std::int32_t>(granules);

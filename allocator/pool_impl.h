@@ -144,7 +144,8 @@ struct Pool::Impl {
   [[nodiscard]] Place take_touched(std::size_t need) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need) noexcept;
-  void update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  void update_runs(Segment& segment, std::size_t begin, std::size_t end,
+                   std::size_t least = 1) noexcept;
   bool grow(std::size_t bytes) noexcept;
   bool add_segment(std::size_t bytes, std::size_t room) noexcept;
   bool reach(std::size_t rank, std::size_t end) noexcept;

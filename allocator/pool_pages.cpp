@@ -21,7 +21,7 @@ std::uint64_t coarse_now_ns() noexcept {
 // Looks at every run that is large enough, which takes less time than the fault that it may save.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
-    update_runs(segments[rank], 0, segments[rank].touched.pages());
+    update_runs(segments[rank], 0, segments[rank].touched.pages(), need);
   }
   if (const Place place = take_touched(need); place.segment != nullptr) return place;
   Place best = find_lowest(need);
@@ -30,7 +30,7 @@ std::uint64_t coarse_now_ns() noexcept {
   const int shift = std::max(page_shift - granule_shift, 0);
   const std::size_t whole = std::size_t{1} << shift;  // granules of a page
   const std::size_t pages = round_up(need, whole) >> shift;
-  std::size_t fewest = SIZE_MAX / 2;
+  std::size_t fewest = SIZE_MAX;
   const auto consider = [&](Segment& segment, std::size_t granule, std::size_t untouched) {
     if (untouched > fewest) return;
     fewest = untouched;
@@ -42,14 +42,15 @@ std::uint64_t coarse_now_ns() noexcept {
     segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
       const std::size_t end = std::min(begin + length, usable);
       if (begin >= end || end - begin < need) return true;
+      consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
+      // Within the run only what is better still is worth a search.
       const std::size_t low = round_up(begin, whole) >> shift;
       const std::size_t high = end >> shift;
       if (granule_bytes <= page_bytes && low + pages <= high &&
-          segment.touched.touched(low, high) + fewest >= pages) {  // else no window can be as good
+          segment.touched.touched(low, high) + fewest > pages) {
         const auto window = segment.touched.best_window(low, high, pages);
-        consider(segment, window.begin << shift, window.untouched);
+        if (window.untouched < fewest) consider(segment, window.begin << shift, window.untouched);
       }
-      consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
       return true;
     });
   }
@@ -57,13 +58,14 @@ std::uint64_t coarse_now_ns() noexcept {
   return best;
 }
 
-// Tells the free runs on pages [begin, end) what of them is touched.
-void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept {
+// Tells the free runs on pages [begin, end), of at least `least` granules, what of them is touched.
+void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end,
+                             std::size_t least) noexcept {
   const auto granules_below = [&](std::size_t page) {
     return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
   };
   segment.runs.update_touched(
-      (begin << page_shift) >> granule_shift, granules_below(end),
+      (begin << page_shift) >> granule_shift, granules_below(end), least,
       [&](std::size_t from, std::size_t length) {
         const auto found =
             segment.touched.longest_touched(first_page(from), end_page(from, length));

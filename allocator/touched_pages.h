@@ -80,6 +80,10 @@ class TouchedPages {
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= end - begin - untouched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
+    if (end >= high_ && begin < high_) {
+      const std::size_t last = last_touched(0, begin);
+      high_ = last == kNone ? 0 : last + 1;
+    }
     if (begin % huge_ != 0) split(begin);
     if (end % huge_ != 0) split(end - 1);
     if (!rejoin_ || huge_ == 1) return;
@@ -137,13 +141,17 @@ class TouchedPages {
   };
   [[nodiscard]] Window best_window(std::size_t begin, std::size_t end,
                                    std::size_t length) const noexcept {
-    std::size_t now = untouched(begin, begin + length);
-    Window best{begin, now};
-    // Beyond high_ nothing is touched: what has left the last touched page behind is no better.
-    const std::size_t stop = std::min(end, high_ + length);
-    for (std::size_t next = begin + length; next < stop && best.untouched > 0; ++next) {
-      now += static_cast<std::size_t>(test(next - length)) - static_cast<std::size_t>(test(next));
-      if (now < best.untouched) best = {next + 1 - length, now};
+    // Only windows with a touched page in them are better than the first.
+    const std::size_t beyond = std::min(end, high_);
+    const std::size_t first = next(begin, beyond, true);
+    if (first >= beyond) return {begin, length};
+    const std::size_t low = std::min(std::max(first + 1, begin + length) - length, end - length);
+    const std::size_t stop = std::min(end, beyond + length);
+    std::size_t now = untouched(low, low + length);
+    Window best{low, now};
+    for (std::size_t page = low + length; page < stop && best.untouched > 0; ++page) {
+      now += static_cast<std::size_t>(test(page - length)) - static_cast<std::size_t>(test(page));
+      if (now < best.untouched) best = {page + 1 - length, now};
     }
     return best;
   }
@@ -192,7 +200,7 @@ class TouchedPages {
   std::size_t huge_ = 1;  // pages in a huge page
   bool rejoin_ = false;
   std::size_t count_ = 0;
-  std::size_t high_ = 0;  // no page from here on was ever touched
+  std::size_t high_ = 0;  // no page from here on is touched
 };
 
 }  // namespace pleat::allocator

@@ -112,7 +112,7 @@ class WrappingEngine final : public Engine {
       return nullptr;
     }
     if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
-        !operators_are_watched()) {
+        runtime->tagging() && !operators_are_watched()) {
       learn_call_sites_once(*runtime);
     }
     return make_saved_tensor_hooks(*runtime);

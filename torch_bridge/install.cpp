@@ -114,8 +114,8 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
   static std::mutex mutex;
   static bool refused = false;
   static PleatBridgeFunctions installed{};
+  const std::lock_guard<std::mutex> guard(mutex);
   try {
-    const std::lock_guard<std::mutex> guard(mutex);
     if (host == nullptr || functions == nullptr || host->abi_version != PLEAT_ABI_VERSION ||
         host->struct_size != sizeof(PleatHostFunctions)) {
       std::fprintf(stderr, "pleat: the bridge and its loader are of different versions; "
