@@ -594,12 +594,25 @@ def judge(case, check, subject, bits, totals, dropped, census):
             failures.append("forward: not bit-equal")
         failures += compare_saved(case, subject, bits, census)
     if failures:
-        with subject.off():  # a sample that stock repeats only by luck
-            if any(run_case(case).key() != reference for _ in range(3)):
+        with subject.off():
+            if repeats_only_by_luck(case, reference):
                 dropped[case.name].append(case.index)
                 totals["dropped: stock does not repeat itself"] += 1
                 return []
     return failures
+
+
+def repeats_only_by_luck(case, reference):
+    """True if stock's result hangs on what free memory holds.
+
+    linalg.lstsq's gelsy does: LAPACK reads the pivots it is given, and they are never written. Stock
+    without Pleat has two results for one of these samples in sixty runs."""
+    for number in (0, 1, -1, 2):
+        litter = [torch.full((1 << k,), number, dtype=torch.int32) for k in range(14) for _ in range(16)]
+        del litter
+        if run_case(case).key() != reference:
+            return True
+    return False
 
 
 def describe(stock, other, stage):
