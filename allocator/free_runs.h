@@ -60,11 +60,9 @@ class FreeRuns {
   // it. At most the number that attach() was given.
   void resize(std::size_t granules) noexcept {
     const std::size_t before = granules_;
-    const std::size_t kept = std::min(before, granules);
-    granules_ = std::max(before, granules);
-    if (granules > before) join(before, granules - before, 0);
-    if (granules < before) take(kept, before - kept);
+    if (granules < before) take(granules, before - granules);
     granules_ = granules;
+    if (granules > before) join(before, granules - before, 0);
   }
 
   [[nodiscard]] std::size_t granules() const noexcept { return granules_; }
@@ -89,19 +87,15 @@ class FreeRuns {
 
   // The begin of the lowest run of at least `need` (> 0) granules, kNone if there is none.
   [[nodiscard]] std::size_t first_fit(std::size_t need) const noexcept {
-    if (need > granules_) return kNone;
-    const auto n = static_cast<std::int32_t>(need);
-    const std::size_t i = lanes::first_at_least(largest_, leaf_count_, n);
-    if (i == leaf_count_) return kNone;
-    const auto k = static_cast<std::size_t>(std::countr_zero(lanes::at_least(at(i).length, n)));
-    return static_cast<std::size_t>(at(i).begin[k]);
+    const Entry found = find_first(need);
+    return found.i == leaf_count_ ? kNone : static_cast<std::size_t>(at(found.i).begin[found.k]);
   }
 
   // Takes `need` granules from the head of that run and returns its begin.
   [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
-    const std::size_t begin = first_fit(need);
-    if (begin != kNone) take(begin, need);
-    return begin;
+    const auto [i, k] = find_first(need);
+    if (i == leaf_count_) return kNone;
+    return cut(i, k, at(i).begin[k], static_cast<std::int32_t>(need));
   }
 
   // Takes `need` (> 0) granules from the head of the shortest of the known touched stretches that
@@ -274,6 +268,19 @@ class FreeRuns {
     return static_cast<std::size_t>(low - first_);
   }
 
+  // Run k of leaf i.
+  struct Entry {
+    std::size_t i;
+    std::size_t k;
+  };
+  // The lowest run of at least `need` granules; i is leaf_count_ if there is none.
+  [[nodiscard]] Entry find_first(std::size_t need) const noexcept {
+    if (need > granules_) return {leaf_count_, 0};
+    const auto n = static_cast<std::int32_t>(need);
+    const std::size_t i = lanes::first_at_least(largest_, leaf_count_, n);
+    if (i == leaf_count_) return {i, 0};
+    return {i, static_cast<std::size_t>(std::countr_zero(lanes::at_least(at(i).length, n)))};
+  }
   // Takes `n` granules from `begin` on out of run k of leaf i. Returns `begin`.
   std::size_t cut(std::size_t i, std::size_t k, std::int32_t begin, std::int32_t n) noexcept {
     const Run run = at(i).get(k);

@@ -165,7 +165,7 @@ bool Pool::Impl::purge_run(Segment& segment, std::size_t begin, std::size_t leng
     std::byte* const address = segment.base + (low << page_shift);
     const std::size_t bytes = (high - low) << page_shift;
     if (!device.release_pages(address, bytes)) return false;
-    const std::size_t gone = (high - low - touched.untouched(low, high)) << page_shift;
+    const std::size_t gone = touched.touched(low, high) << page_shift;
     touched.clear(low, high);
     resident -= gone;
     emit(EventKind::kPagesRelease, address, gone);

@@ -39,13 +39,6 @@ class TouchedPages {
     return (words_[page / 64] >> (page % 64)) & 1;
   }
 
-  [[nodiscard]] bool all_touched(std::size_t begin, std::size_t end) const noexcept {
-    bool all = true;
-    for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) {
-      all = all && (words_[word] & mask) == mask;
-    });
-    return all;
-  }
   // Touched pages of [begin, end).
   [[nodiscard]] std::size_t touched(std::size_t begin, std::size_t end) const noexcept {
     std::size_t count = 0;
@@ -56,6 +49,9 @@ class TouchedPages {
   }
   [[nodiscard]] std::size_t untouched(std::size_t begin, std::size_t end) const noexcept {
     return end - begin - touched(begin, end);
+  }
+  [[nodiscard]] bool all_touched(std::size_t begin, std::size_t end) const noexcept {
+    return untouched(begin, end) == 0;
   }
   // Pages [*begin, *end) widened to what a touch of them brings.
   void widen(std::size_t* begin, std::size_t* end) const noexcept {
@@ -78,7 +74,7 @@ class TouchedPages {
   }
   // The pages were given back, at once.
   void clear(std::size_t begin, std::size_t end) noexcept {
-    count_ -= end - begin - untouched(begin, end);
+    count_ -= touched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
     if (end >= high_ && begin < high_) {
       const std::size_t last = last_touched(0, begin);
@@ -95,7 +91,6 @@ class TouchedPages {
   void reset() noexcept {
     clear(0, (high_ + huge_ - 1) & ~(huge_ - 1));
     for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) split_[i] = 0;
-    high_ = 0;
   }
 
   // The highest touched page of [begin, end), kNone if there is none.

@@ -54,7 +54,7 @@ class Runtime {
   [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
   // A forked child or a process past exit: never tags or encodes again, frees only.
   void retire() noexcept;
-  // Around fork(): so that the child does not find them held by a thread that it does not have.
+  // Around fork(): the child must not find a lock held by a thread that it does not have.
   // What a record's own mutex guards (an encode, a restore in another thread) cannot be waited for.
   void lock_for_fork() noexcept;
   void unlock_after_fork() noexcept;

@@ -659,7 +659,7 @@ TEST_P(ModelTest, AgreesWithIt) {
   for (int step = 0; step < scaled(30000); ++step) {
     const auto dice = random() % 100;
     // Among very many holes not all are looked at.
-    const std::size_t most = step / 3000 % 2 != 0 ? 60 : pages_come_and_go ? 300 : 60;
+    const std::size_t most = pages_come_and_go && step / 3000 % 2 == 0 ? 300 : 60;
     if (dice < 5 && !live.empty()) {
       Block* block = live[random() % live.size()];
       const std::size_t bytes = 1 + random() % block->requested;
