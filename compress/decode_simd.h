@@ -137,37 +137,14 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
   return true;
 }
 
-template <class T, unsigned kBits>
-bool decode_with_bits(const DecodeGroups& job, const uint8_t** end) {
-  return job.stream ? decode_whole_groups<T, kBits, true>(job, end)
-                    : decode_whole_groups<T, kBits, false>(job, end);
-}
-
 template <class T>
 bool decode_groups(const DecodeGroups& job) {
   if (job.transformed) return decode_transformed<T>(job, decode_groups<Float32>);
   const uint8_t* end = job.codes;
-  bool intact = false;
-  switch (job.bits) {
-    case 0:
-      intact = decode_with_bits<T, 0>(job, &end);
-      break;
-    case 1:
-      intact = decode_with_bits<T, 1>(job, &end);
-      break;
-    case 2:
-      intact = decode_with_bits<T, 2>(job, &end);
-      break;
-    case 3:
-      intact = decode_with_bits<T, 3>(job, &end);
-      break;
-    case 4:
-      intact = decode_with_bits<T, 4>(job, &end);
-      break;
-    default:
-      intact = decode_with_bits<T, 8>(job, &end);
-      break;
-  }
+  const bool intact = with_width(job.bits, [&]<unsigned kBits>() {
+    return job.stream ? decode_whole_groups<T, kBits, true>(job, &end)
+                      : decode_whole_groups<T, kBits, false>(job, &end);
+  });
   if (!intact || job.tail_elements == 0) return intact;
   DecodeGroups tail = job;
   tail.metadata = static_cast<const Metadata<T>*>(job.metadata) + job.groups;

@@ -21,6 +21,25 @@ constexpr size_t kGroup = 256;
 constexpr size_t kBatch = 8;
 constexpr size_t kPrefetchBytes = 4096;  // ahead of the first pass
 
+// Calls function.operator()<kBits>() for the width of a payload.
+template <class Function>
+auto with_width(unsigned bits, const Function& function) {
+  switch (bits) {
+    case 0:
+      return function.template operator()<0>();
+    case 1:
+      return function.template operator()<1>();
+    case 2:
+      return function.template operator()<2>();
+    case 3:
+      return function.template operator()<3>();
+    case 4:
+      return function.template operator()<4>();
+    default:
+      return function.template operator()<8>();
+  }
+}
+
 // ---- first pass ----
 
 // At most two distinct bit patterns? Ends at the first vector for nearly all other data.
@@ -283,26 +302,7 @@ void encode_whole_groups(const EncodeGroups& job) {
 template <class T>
 void encode_groups(const EncodeGroups& job) {
   if (job.transformed) return encode_transformed<T>(job, encode_groups<Float32>);
-  switch (job.bits) {
-    case 0:
-      encode_whole_groups<T, 0>(job);
-      break;
-    case 1:
-      encode_whole_groups<T, 1>(job);
-      break;
-    case 2:
-      encode_whole_groups<T, 2>(job);
-      break;
-    case 3:
-      encode_whole_groups<T, 3>(job);
-      break;
-    case 4:
-      encode_whole_groups<T, 4>(job);
-      break;
-    default:
-      encode_whole_groups<T, 8>(job);
-      break;
-  }
+  with_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
   if (job.tail_elements != 0) {
     EncodeGroups tail = job;
     tail.source = static_cast<const typename T::Word*>(job.source) + job.groups * kGroup;
