@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What Pleat costs when it compresses nothing: PLEAT_CONF=bits:off against stock.
 
-Step time of a model in pairs of fresh processes, and two tiny costs: an allocation with its free, and a
-saved tensor (pack and unpack), each as the difference between Pleat and stock.
+Step time of a model in pairs of fresh processes, and two tiny costs (bridge_bench.cpp): an allocation with its
+free, and a saved tensor, each as the difference between Pleat and stock.
 """
 
 from __future__ import annotations
@@ -22,31 +22,25 @@ OFF = Row("pleat bits:off", "bits:off")
 STOCK = Row("stock")
 
 
-def micro(row: Row, library) -> dict:
-    """The figures of one fresh run of micro.py."""
-    done = subprocess.run(
-        [sys.executable, str(harness.BENCH / "micro.py")],
-        env=harness.environment(row, library, threads=1),
-        capture_output=True,
-        text=True,
-    )
+def micro(row: Row, library) -> dict[str, float]:
+    """The nanoseconds that a fresh run of pleat_bridge_bench prints."""
+    program = library.parent.parent / "bin" / "pleat_bridge_bench"
+    if not program.is_file():
+        raise Problem(f"no {program}: {harness.REMEDY}")
+    done = subprocess.run([program], env=harness.environment(row, library, threads=1), capture_output=True, text=True)
     if done.returncode != 0:
-        raise Problem(f"micro.py failed under {row.name}: " + " | ".join(done.stderr.strip().splitlines()[-3:]))
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        raise Problem(f"{program.name} failed under {row.name}: " + " | ".join(done.stderr.strip().splitlines()[-3:]))
+    return json.loads(done.stdout)
 
 
 def micro_table(stock: list[dict], other: list[dict]) -> str:
     """Medians over runs, and the median of the paired differences."""
-
-    def line(name: str, of) -> list[str]:
-        differences = [of(b) - of(a) for a, b in zip(stock, other)]
-        medians = [statistics.median(of(run) for run in runs) for runs in (stock, other)]
-        return [name, *(f"{m:.0f}" for m in medians), f"{statistics.median(differences):+.0f}"]
-
-    lines = [line("saved tensor (pack + unpack)", lambda run: run["saved_tensor_ns"])]
-    for size in stock[0]["allocation_ns"]:
-        name = f"allocate + free {int(size) >> 10} KiB"
-        lines.append(line(name, lambda run, size=size: run["allocation_ns"][size]))
+    lines = []
+    for case in stock[0]:
+        differences = [b[case] - a[case] for a, b in zip(stock, other)]
+        medians = [statistics.median(run[case] for run in runs) for runs in (stock, other)]
+        lines.append([f"{case} KiB" if case.startswith("allocate") else case, *(f"{m:.0f}" for m in medians),
+                      f"{statistics.median(differences):+.0f}"])
     return harness.table(["ns", "stock", "bits:off", "difference"], lines)
 
 
