@@ -169,6 +169,8 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
       (header.bits == 0 && (header.flags & kFlagTransformed) != 0))
     return Status::kCorrupt;
   const bool transformed = (header.flags & kFlagTransformed) != 0;
+  const bool scaled = (header.flags & kFlagScaled) != 0;
+  if (scaled && !(transformed && has_scaled_groups(header.bits))) return Status::kCorrupt;
   const GroupedLayout layout(type, header.bits, header.elements, transformed);
   const bool compacted = (header.flags & kFlagCompacted) != 0;
   // Each term is compared before it is added: no sum can wrap.
@@ -214,6 +216,7 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
                 job.bits = header.bits;
                 job.compacted = compacted;
                 job.transformed = transformed;
+                job.scaled = scaled;
                 job.stream = stream;
                 job.nonce = header.nonce;
                 job.target =
@@ -349,7 +352,7 @@ Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info
   info->type = static_cast<ElementType>(header.type);
   info->spec.bits = header.bits;
   info->spec.force_raw = (header.flags & kFlagForceRaw) != 0;
-  if ((header.flags & kFlagTransformed) != 0) info->spec.transform = Transform::kHadamard;
+  if ((header.flags & kFlagTransformed) != 0) info->spec.transform = (header.flags & kFlagScaled) != 0 ? Transform::kHadamardScaled : Transform::kHadamard;
   info->elements = header.elements;
   info->nonce = header.nonce;
   info->lossy = (header.flags & kFlagLossy) != 0;

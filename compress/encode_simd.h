@@ -135,9 +135,6 @@ void prefetch_group(const typename T::Word* words) {
 bool is_finite(float value) {
   return magnitude(value) < float_of(0x7F80'0000u);
 }
-double square(float value) {
-  return static_cast<double>(value) * static_cast<double>(value);
-}
 
 // Constant and two-valued groups, in full; the words of the metadata are returned.
 template <class T>

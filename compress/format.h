@@ -25,8 +25,9 @@ inline constexpr std::uint8_t kFlagCompacted = 1;    // slots have the size thei
 inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request said so
 inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
 inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
+inline constexpr std::uint8_t kFlagScaled = 16;      // with the above: some may be scaled groups
 inline constexpr std::uint8_t kKnownFlags =
-    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed;
+    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed | kFlagScaled;
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -58,6 +59,11 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
 // Widths asked for that the format lacks become the next narrower one it has.
 [[nodiscard]] constexpr unsigned supported_bits(unsigned bits) noexcept {
   return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
+}
+
+// Scaled groups exist at these widths.
+[[nodiscard]] constexpr bool has_scaled_groups(unsigned bits) noexcept {
+  return bits == 1 || bits == 2;
 }
 
 // Closed-form sizes of a grouped payload before compaction.

@@ -121,6 +121,7 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
       job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
       job.bits = request.bits;
       job.transformed = request.transformed;
+      job.scaled = request.scaled;
       job.nonce = request.nonce;
       job.first_group = from;
       const std::size_t found =

@@ -29,6 +29,7 @@ struct EncodeGroups {
   size_t tail_elements;  // of a last, shorter group after them; 0: none
   unsigned bits;
   bool transformed;  // transform_kernels.h
+  bool scaled;       // likewise; only with `transformed`, 1 or 2 bits
   uint64_t nonce;
   void* metadata;  // of the first group
   uint8_t* codes;  // slot of the first group; slots follow each other
@@ -47,6 +48,7 @@ struct DecodeGroups {
   unsigned bits;
   bool compacted;
   bool transformed;
+  bool scaled;
   bool stream;  // write past the caches; target is 64-byte aligned then
   uint64_t nonce;
   void* target;

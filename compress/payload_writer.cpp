@@ -98,10 +98,11 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   Header header = request.header(PayloadKind::kGrouped);
   if (totals.lossy_groups != 0) header.flags |= kFlagLossy;
   if (request.transformed) header.flags |= kFlagTransformed;
+  if (request.scaled) header.flags |= kFlagScaled;
   if (seen.constant_groups == layout.groups && sizeof(Word) == element_size(request.span.type) &&
       all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
-    header.flags &= static_cast<std::uint8_t>(~kFlagTransformed);
+    header.flags &= static_cast<std::uint8_t>(~(kFlagTransformed | kFlagScaled));
     header.value = metadata_at<Word>(payload + kHeaderBytes, 0).first;
     header.payload_bytes = kHeaderBytes;
     std::memcpy(payload, &header, sizeof header);
@@ -178,7 +179,8 @@ Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t no
     : span(span_of),
       spec(spec_of),
       bits(is_floating(span_of.type) ? supported_bits(spec_of.bits) : 0),
-      transformed(bits != 0 && spec_of.transform == Transform::kHadamard),
+      transformed(bits != 0 && spec_of.transform != Transform::kNone),
+      scaled(has_scaled_groups(bits) && spec_of.transform == Transform::kHadamardScaled),
       nonce(nonce_of) {}
 
 std::size_t Request::grouped_bytes(const GroupedLayout& layout,
@@ -234,6 +236,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 job.tail_elements = has_tail ? request.span.elements % kGroupElements : 0;
                 job.bits = request.bits;
                 job.transformed = request.transformed;
+                job.scaled = request.scaled;
                 job.nonce = request.nonce;
                 job.metadata =
                     static_cast<std::uint8_t*>(metadata) + from * layout.metadata_bytes_per_group;

@@ -31,6 +31,7 @@ struct Request {
   CodecSpec spec;
   unsigned bits = 0;  // effective: 0 unless the type is floating
   bool transformed = false;
+  bool scaled = false;
   std::uint64_t nonce = 0;
 
   Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;

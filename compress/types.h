@@ -54,9 +54,14 @@ inline constexpr std::size_t kGroupElements = 256;
 //   transform  of each group before it is quantised. For data whose range a few outliers set: the
 //          error then is that of Gaussian data of the same energy, still unbiased; but elements
 //          are no longer bounded by their group's step, nor kept to its sign, zeros not zero.
+//              kHadamardScaled, at 1 and 2 bits: groups that look Gaussian once rotated get the levels
+//              that suit a Gaussian and a scale that makes them unbiased (EDEN; Vargaftik et al., ICML
+//              2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly unbiased: see
+//              docs/payload_format.md, "Scaled". Other groups and widths: as kHadamard.
 enum class Transform : std::uint8_t {
   kNone = 0,
   kHadamard = 1,  // randomised, 256 elements
+  kHadamardScaled = 2,
 };
 struct CodecSpec {
   std::uint8_t bits = 0;

@@ -120,6 +120,11 @@ std::vector<Case> cases() {
       for (const int kind : {2, 5, 7})
         add(what + "hadamard/" + kContents[kind], type, spec,
             floats(kind, type, elements, 77 * bits + unsigned(kind)));
+      if (bits > 2) continue;
+      spec.transform = Transform::kHadamardScaled;
+      for (const int kind : {2, 5, 7})
+        add(what + "scaled/" + kContents[kind], type, spec,
+            floats(kind, type, elements, 77 * bits + unsigned(kind)));
     }
   }
   for (const ElementType type : {ElementType::kInt64, ElementType::kInt32}) {

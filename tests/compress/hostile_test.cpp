@@ -42,10 +42,12 @@ std::vector<Sample> samples() {
     Bytes source(3001 * element_size(type));
     for (std::size_t e = 0; e < 3001; ++e)
       set_value(type, source.data(), e, e < 1500 ? e / 600 : double(random() % 90) / 7);
-    all.push_back({encode_span(source.data(), 3001, type, 3, 1, serial_executor(), false,
-                               Transform::kHadamard)
-                       .payload,
-                   source.size()});
+    for (const Transform transform : {Transform::kHadamard, Transform::kHadamardScaled}) {
+      const unsigned bits = transform == Transform::kHadamard ? 3 : 2;
+      all.push_back(
+          {encode_span(source.data(), 3001, type, bits, 1, serial_executor(), false, transform).payload,
+           source.size()});
+    }
   }
   for (const ElementType type : kFloatTypes) {  // frames, with and without zeros of their own
     Bytes source(3001 * element_size(type));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <tuple>
 
@@ -217,6 +218,104 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
         EXPECT_LE(mean_square, 3.05 * uniform);  // stochastic rounding: D^2 / 4 at worst
       }
     }
+  }
+}
+
+// Groups that a quantiser could treat unfairly; the steps of their quantisers at `bits`.
+struct Adversary {
+  const char* what;
+  std::vector<float> x;
+  double step;
+};
+std::vector<Adversary> adversaries(unsigned bits, std::mt19937_64& random) {
+  const double largest = (1 << bits) - 1;
+  std::normal_distribution<float> normal;
+  std::vector<Adversary> all;
+  const auto add = [&](const char* what, const std::function<double(std::size_t)>& value) {
+    Adversary one{what, std::vector<float>(256), 0};
+    for (std::size_t e = 0; e < 256; ++e) one.x[e] = static_cast<float>(value(e));
+    const auto [low, high] = std::minmax_element(one.x.begin(), one.x.end());
+    one.step = (double(*high) - *low) / largest;
+    if (*low == 0.0f && bits >= 2) {  // zero-kept: from the smallest above zero
+      float least = *high;
+      for (const float v : one.x) least = v > 0 ? std::min(least, v) : least;
+      one.step = (double(*high) - least) / (largest - 1);
+    }
+    all.push_back(std::move(one));
+  };
+  add("a spike of 50 deviations", [&](std::size_t e) { return e == 100 ? 50.0 : normal(random); });
+  add("half way between levels", [&](std::size_t e) {
+    return e == 0 ? -1.0 : e == 1 ? largest - 1.0 : double(e % std::size_t(largest)) - 0.5;
+  });
+  add("just beside a level", [&](std::size_t e) {
+    return e == 0 ? -1.0 : e == 1 ? largest - 1.0 : double(e % std::size_t(largest)) - 0.999;
+  });
+  add("far from zero", [&](std::size_t e) { return 100.0 + double(e) / 25.6; });
+  add("negative, near zero", [&](std::size_t e) { return -1e-3 * double(e + 1); });
+  add("half of them zero", [&](std::size_t e) { return e % 2 != 0 ? std::abs(normal(random)) : 0.0; });
+  add("huge", [&](std::size_t) { return 1e30 * normal(random); });
+  add("tiny", [&](std::size_t) { return 1e-30 * normal(random); });
+  return all;
+}
+
+// Over 10^5 draws each element's mean is its own to within D/512, which the noise's 8 bits leave,
+// and 4.5 standard errors. The nonces are the same in every run.
+TEST(Lossy, AdversarialGroupsAreUnbiasedOverAHundredThousandDraws) {
+  std::mt19937_64 random(7);
+  const int draws = 100'000;
+  for (const unsigned bits : kWidths) {
+    const std::vector<Adversary> groups = adversaries(bits, random);
+    std::vector<float> x, restored(groups.size() * 256);
+    for (const Adversary& group : groups) x.insert(x.end(), group.x.begin(), group.x.end());
+    std::vector<double> sum(x.size()), squares(x.size());
+    CodecSpec spec;
+    spec.bits = static_cast<std::uint8_t>(bits);
+    std::vector<unsigned char> payload(payload_bound(spec, ElementType::kFloat32, x.size()));
+    for (int draw = 0; draw < draws; ++draw) {
+      const EncodeResult out =
+          encode({x.data(), x.size(), ElementType::kFloat32}, spec, std::uint64_t(draw),
+                 payload.data(), payload.size(), serial_executor(), nullptr);
+      ASSERT_EQ(out.status, Status::kOk);
+      ASSERT_EQ(decode(payload.data(), out.payload_bytes, restored.data(), 4 * x.size(),
+                       serial_executor()),
+                Status::kOk);
+      for (std::size_t e = 0; e < x.size(); ++e) {
+        const double error = double(restored[e]) - x[e];
+        sum[e] += error;
+        squares[e] += error * error;
+      }
+    }
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const double mean = sum[e] / draws;
+      const double deviation = std::sqrt(std::max(0.0, squares[e] / draws - mean * mean));
+      EXPECT_LE(std::fabs(mean),
+                groups[e / 256].step / 512 + 4.5 * deviation / std::sqrt(double(draws)))
+          << groups[e / 256].what << ", " << bits << " bits, element " << e % 256;
+    }
+  }
+}
+
+// Over 10^4 offsets within the steps the noise's grain averages out as well: no D/512 here.
+TEST(Lossy, TheMeanOverTenThousandOffsetsIsUnbiased) {
+  for (const unsigned bits : kWidths) {
+    const double largest = (1 << bits) - 1;
+    const std::size_t groups = 40, offsets = groups * 254;
+    std::vector<float> x(groups * 256);
+    std::size_t offset = 0;
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const std::size_t place = e % 256;
+      x[e] = static_cast<float>(place == 0   ? -1.0
+                                : place == 1 ? largest - 1.0
+                                             : double(offset % std::size_t(largest)) - 1.0 +
+                                                   double(offset) / double(offsets));
+      offset += place > 1 ? 1 : 0;
+    }
+    const Encoded out = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 5);
+    const auto restored = decode_span(out.payload, 4 * x.size());
+    double sum = 0;
+    for (std::size_t e = 0; e < x.size(); ++e)
+      if (e % 256 > 1) sum += value_at(ElementType::kFloat32, restored.data(), e) - x[e];
+    EXPECT_LE(std::fabs(sum), 3 * std::sqrt(double(offsets) / 12)) << bits;  // D is 1
   }
 }
 

@@ -86,6 +86,29 @@ TEST(Noise, RotationTakesItToASeventhWhereOutliersSetTheRange) {
   }
 }
 
+double energy(const Values& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return sum;
+}
+
+TEST(Noise, ScaledLevelsTakeItToAFifthAndAHalfAtFewBits) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 1 << 19;
+  struct Bar {
+    unsigned bits;
+    double of_rotation, of_energy;
+  };
+  for (const auto& make : {gaussian, gelu, swiglu}) {
+    const Values x = make(random, elements);
+    for (const Bar& bar : {Bar{1, 0.30, 0.75}, Bar{2, 0.52, 0.15}}) {
+      const double error = codec_error(x, bar.bits, Transform::kHadamardScaled);
+      EXPECT_LE(error, bar.of_rotation * codec_error(x, bar.bits, Transform::kHadamard));
+      EXPECT_LE(error, bar.of_energy * energy(x));
+    }
+  }
+}
+
 TEST(Transform, IsTheWalshHadamardTransformWithRandomSigns) {
   float signs[256];
   for (float& sign : signs) sign = 1;
@@ -139,7 +162,101 @@ TEST(Transform, IsUnbiasedOnAdversarialGroups) {
   }
 }
 
-TEST(Transform, MasksConstantsAndNonFiniteGroupsStayExact) {
+// ---- scaled groups ----
+
+std::size_t scaled_groups(const Encoded& out, std::size_t groups) {
+  std::size_t count = 0;
+  for (std::size_t g = 0; g < groups; ++g) {
+    Metadata<Float32> metadata;
+    std::memcpy(&metadata, out.payload.data() + 64 + 8 * g, sizeof metadata);
+    count += is_scaled(metadata);
+  }
+  return count;
+}
+Encoded encode_scaled_span(const Values& x, unsigned bits, std::uint64_t nonce) {
+  return encode_span(x.data(), x.size(), ElementType::kFloat32, bits, nonce, serial_executor(),
+                     false, Transform::kHadamardScaled);
+}
+
+// The squared length of the mean error is what is left of the energy when all draws are averaged.
+TEST(Scaled, IsNearlyUnbiasedWhereItIsUsed) {
+  std::mt19937_64 random(seed());
+  std::vector<Values> groups = {gaussian(random, 256), gelu(random, 256), swiglu(random, 256)};
+  while (!scaling_suits(groups.back().data())) groups.back() = swiglu(random, 256);  // one in twenty
+  groups.push_back(gaussian(random, 256));
+  groups.back()[100] = 10;  // about as far out as the gate lets
+  groups.emplace_back(256);
+  for (std::size_t e = 0; e < 256; ++e) groups.back()[e] = 1000 + float(e % 7);
+  groups.emplace_back(256);  // ties between levels, broken by rounding
+  for (std::size_t e = 0; e < 24; ++e) groups.back()[e * 10] = e % 3 != 0 ? 0.3f : -0.3f;
+  const std::size_t with_ties = groups.size() - 1;
+  for (const unsigned bits : {1u, 2u}) {
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      const Values& x = groups[group];
+      const double most = group == with_ties ? (bits == 1 ? 0.04 : 0.008) : bits == 1 ? 0.008 : 0.002;
+      const int trials = 20000;
+      std::vector<double> sum(256);
+      double squares = 0;
+      for (int trial = 0; trial < trials; ++trial) {
+        const Encoded out = encode_scaled_span(x, bits, random());
+        ASSERT_EQ(scaled_groups(out, 1), 1u);
+        const auto restored = decode_span(out.payload, 4 * 256);
+        for (std::size_t e = 0; e < 256; ++e) {
+          const double error = value_at(ElementType::kFloat32, restored.data(), e) - x[e];
+          sum[e] += error;
+          squares += error * error;
+        }
+      }
+      double bias = 0;
+      for (const double s : sum) bias += s / trials * (s / trials);
+      const double noise = squares / trials / trials;  // what `bias` would be without any
+      EXPECT_LE(bias - noise, most * energy(x)) << bits << " bits, group " << group;
+      EXPECT_LE(squares / trials, (bits == 1 ? 0.65 : 0.15) * energy(x)) << bits << " " << group;
+    }
+  }
+}
+
+TEST(Scaled, GroupsThatRotationDoesNotMakeGaussianAreDithered) {
+  std::mt19937_64 random(seed());
+  Values x = gaussian(random, 256 * 4);
+  x[100] = 50;
+  for (std::size_t e = 256; e < 512; ++e) x[e] = e % 40 == 0 ? float(e) : 0.0f;  // six spikes
+  for (std::size_t e = 512; e < 768; ++e) x[e] *= 1e36f;  // sums of its levels would overflow
+  for (const unsigned bits : {1u, 2u}) {
+    const Encoded out = encode_scaled_span(x, bits, 5);
+    EXPECT_EQ(scaled_groups(out, 4), 1u);
+    const Encoded rotated = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 5,
+                                        serial_executor(), false, Transform::kHadamard);
+    const std::size_t slot = 32 * bits;
+    EXPECT_EQ(std::memcmp(out.payload.data() + 64, rotated.payload.data() + 64, 8 * 3), 0);
+    EXPECT_EQ(std::memcmp(out.payload.data() + 128, rotated.payload.data() + 128, slot * 3), 0);
+  }
+  for (const unsigned bits : {3u, 4u, 8u}) {
+    const Encoded rotated = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 5,
+                                        serial_executor(), false, Transform::kHadamard);
+    EXPECT_TRUE(encode_scaled_span(x, bits, 5).payload == rotated.payload);
+  }
+}
+
+TEST(Scaled, StatisticsPredictTheError) {
+  std::mt19937_64 random(seed());
+  const Values x = swiglu(random, 256 * 999 + 17);
+  for (const unsigned bits : {1u, 2u}) {
+    const Encoded out = encode_scaled_span(x, bits, 4);
+    const double error = codec_error(x, bits, Transform::kHadamardScaled);
+    EXPECT_NEAR(out.statistics.predicted_squared_error(bits), error, 0.02 * error);
+    EXPECT_NEAR(out.statistics.energy, energy(x), 1e-5 * energy(x));
+  }
+}
+
+class EveryTransform : public testing::TestWithParam<Transform> {};
+INSTANTIATE_TEST_SUITE_P(Transform, EveryTransform,
+                         testing::Values(Transform::kHadamard, Transform::kHadamardScaled),
+                         [](const auto& about) {
+                           return about.param == Transform::kHadamard ? "Rotated" : "Scaled";
+                         });
+
+TEST_P(EveryTransform, MasksConstantsAndNonFiniteGroupsStayExact) {
   std::mt19937_64 random(seed());
   for (const ElementType type : kFloatTypes) {
     for (const unsigned bits : kWidths) {
@@ -153,7 +270,7 @@ TEST(Transform, MasksConstantsAndNonFiniteGroupsStayExact) {
       set_value(type, source.data(), 256 * 6 + 9, 60000);
       std::memset(source.data() + (256 * 7 + 9) * size, 0xFF, size);  // NaN
       const Encoded out = encode_span(source.data(), elements, type, bits, 3, thread_executor(2),
-                                      false, Transform::kHadamard);
+                                      false, GetParam());
       ASSERT_EQ(out.status, Status::kOk);
       EXPECT_EQ(out.statistics.escaped_groups, 1u);
       const auto restored = decode_span(out.payload, source.size(), backwards_executor());
@@ -165,7 +282,7 @@ TEST(Transform, MasksConstantsAndNonFiniteGroupsStayExact) {
       }
       PayloadInfo info;
       ASSERT_EQ(inspect(out.payload.data(), out.payload.size(), &info), Status::kOk);
-      EXPECT_EQ(info.spec.transform, Transform::kHadamard);
+      EXPECT_EQ(info.spec.transform, bits > 2 ? Transform::kHadamard : GetParam());
     }
   }
 }
@@ -183,7 +300,7 @@ TEST(Transform, GroupsThatBecomeTwoValuedAreKeptAsTheyAre) {
   EXPECT_EQ(std::memcmp(decode_span(out.payload, sizeof x).data(), x, sizeof x), 0);
 }
 
-TEST(Transform, EveryPathGivesTheSameBytesInPlaceOrNot) {
+TEST_P(EveryTransform, EveryPathGivesTheSameBytesInPlaceOrNot) {
   std::mt19937_64 random(seed());
   for (const ElementType type : kFloatTypes) {
     for (const unsigned bits : kWidths) {
@@ -198,7 +315,7 @@ TEST(Transform, EveryPathGivesTheSameBytesInPlaceOrNot) {
           if (path.name == "avx512 emulated" && elements > 30000) continue;  // slow
           const UsePath use(path);
           const Encoded out = encode_span(source.data(), elements, type, bits, 21,
-                                          thread_executor(1), false, Transform::kHadamard);
+                                          thread_executor(1), false, GetParam());
           ASSERT_EQ(out.status, Status::kOk);
           const auto back = decode_span(out.payload, source.size(), thread_executor(1));
           if (first.payload.empty()) {
@@ -211,7 +328,7 @@ TEST(Transform, EveryPathGivesTheSameBytesInPlaceOrNot) {
           std::memcpy(buffer.data(), source.data(), source.size());
           CodecSpec spec;
           spec.bits = static_cast<std::uint8_t>(bits);
-          spec.transform = Transform::kHadamard;
+          spec.transform = GetParam();
           const EncodeResult result = encode_in_place(buffer.data(), buffer.size(), elements, type,
                                                       spec, 21, thread_executor(1), nullptr);
           ASSERT_EQ(result.status, Status::kOk);

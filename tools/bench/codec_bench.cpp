@@ -255,6 +255,8 @@ int main(int argc, char** argv) {
       }
       const CodecSpec rotated{4, false, Transform::kHadamard};
       add_both(std::string("hadamard/") + c.name + "/bits:4" + suffix, c.type, rotated, threads);
+      const CodecSpec scaled{2, false, Transform::kHadamardScaled};
+      add_both(std::string("scaled/") + c.name + "/bits:2" + suffix, c.type, scaled, threads);
       add_both(std::string("lossless/") + c.name + suffix, c.type, {}, threads);
     }
     for (const Case& c : {Case{"bool", ElementType::kBool}, Case{"int64", ElementType::kInt64}}) {
