@@ -16,6 +16,14 @@ namespace {
 constexpr size_t kRotated = 256;
 constexpr uint32_t kSignCall = 16;  // calls 0 to 15 of a group are its noise
 
+// Eight elements; the compiler makes of them what the instruction set has. A group is 32 of them.
+typedef float Eight __attribute__((vector_size(32)));
+typedef uint32_t EightBits __attribute__((vector_size(32)));
+constexpr size_t kEights = kRotated / 8;
+
+inline void load_eight(const float* from, Eight* to) { memcpy(to, from, sizeof *to); }
+inline void store_eight(float* to, const Eight& from) { memcpy(to, &from, sizeof from); }
+
 // Flips signs: element e by bit e mod 32 of word e / 32 of the group's two sign calls.
 inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {
   uint32_t words[8];
@@ -23,56 +31,120 @@ inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {
     const PhiloxWords four = philox(nonce, group, kSignCall + call);
     memcpy(words + 4 * call, four.word, sizeof four.word);
   }
-  for (size_t w = 0; w < 8; ++w) {
-    uint32_t bits[32];
-    memcpy(bits, values + 32 * w, sizeof bits);
-    for (uint32_t e = 0; e < 32; ++e) bits[e] ^= (words[w] >> e) << 31;
-    memcpy(values + 32 * w, bits, sizeof bits);
+  const EightBits to_sign = {7, 6, 5, 4, 3, 2, 1, 0};
+  for (size_t i = 0; i < kEights; ++i) {
+    const uint32_t byte = words[i / 4] >> (8 * (i % 4)) << 24;
+    EightBits bits;
+    memcpy(&bits, values + 8 * i, sizeof bits);
+    bits ^= ((EightBits{} + byte) << to_sign) & 0x8000'0000u;
+    memcpy(values + 8 * i, &bits, sizeof bits);
   }
 }
 
-// Butterflies of elements 8, 16, 32, 64, 128 apart: their own inverse but for the scale.
-inline void far_butterflies(float* values) {
-  for (size_t apart = 8; apart < kRotated; apart *= 2) {
-    for (size_t from = 0; from < kRotated; from += 2 * apart) {
-      float* const low = values + from;
-      float* const high = low + apart;
-#pragma GCC ivdep
-      for (size_t i = 0; i < apart; ++i) {
-        const float a = low[i], b = high[i];
-        low[i] = a + b;
-        high[i] = a - b;
+// Butterflies of vectors kApart, 2 kApart, ... apart, kCount of them in all; their own inverse but for
+// the scale.
+template <size_t kCount, size_t kApart = 1>
+inline void butterflies(Eight* v) {
+  if constexpr (kApart < kCount) {
+#pragma GCC unroll 8
+    for (size_t from = 0; from < kCount; from += 2 * kApart) {
+#pragma GCC unroll 8
+      for (size_t i = from; i < from + kApart; ++i) {
+        const Eight a = v[i], b = v[i + kApart];
+        v[i] = a + b;
+        v[i + kApart] = a - b;
       }
+    }
+    butterflies<kCount, 2 * kApart>(v);
+  }
+}
+// The same, the widest first.
+inline void butterflies_downwards(Eight* v) {
+#pragma GCC unroll 3
+  for (size_t apart = 4; apart != 0; apart /= 2) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) {
+      if ((i & apart) != 0) continue;
+      const Eight a = v[i], b = v[i + apart];
+      v[i] = a + b;
+      v[i + apart] = a - b;
     }
   }
 }
 
-// The three that a vector of 8 would need shuffles for are taken between the halves instead, the
-// results interleaved; so the coefficients come in an order of their own.
+// Eight vectors as rows: rows become columns.
+inline void transpose(Eight* v) {
+  Eight pairs[8], fours[8];
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shuffle(v[i], v[i + 1], EightBits{0, 8, 1, 9, 4, 12, 5, 13});
+    pairs[i + 1] = __builtin_shuffle(v[i], v[i + 1], EightBits{2, 10, 3, 11, 6, 14, 7, 15});
+  }
+#pragma GCC unroll 2
+  for (size_t i = 0; i < 8; i += 4) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < 2; ++j) {
+      const Eight a = pairs[i + j], b = pairs[i + j + 2];
+      fours[i + 2 * j] = __builtin_shuffle(a, b, EightBits{0, 1, 8, 9, 4, 5, 12, 13});
+      fours[i + 2 * j + 1] = __builtin_shuffle(a, b, EightBits{2, 3, 10, 11, 6, 7, 14, 15});
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) {
+    v[i] = __builtin_shuffle(fours[i], fours[i + 4], EightBits{0, 1, 2, 3, 8, 9, 10, 11});
+    v[i + 4] = __builtin_shuffle(fours[i], fours[i + 4], EightBits{4, 5, 6, 7, 12, 13, 14, 15});
+  }
+}
+
+// Butterflies of elements 8, 16, 32, 64, 128 apart, then times `scale`.
+inline void far_butterflies(float* values, float scale) {
+  Eight v[8];
+  for (size_t from = 0; from < kRotated; from += 64) {  // 8, 16, 32
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) load_eight(values + from + 8 * i, &v[i]);
+    butterflies<8>(v);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) store_eight(values + from + 8 * i, v[i]);
+  }
+  for (size_t from = 0; from < 64; from += 8) {  // 64, 128
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) load_eight(values + from + 64 * i, &v[i]);
+    butterflies<4>(v);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) store_eight(values + from + 64 * i, v[i] * scale);
+  }
+}
+
+// The three that a vector of 8 would need shuffles for are taken between elements 128, 64 and 32 apart
+// instead, the results interleaved; so the coefficients come in an order of their own.
 inline void rotate(uint64_t nonce, uint64_t group, float* values) {
   flip_signs(nonce, group, values);
   float other[kRotated];
-  for (int stage = 0; stage < 3; ++stage) {
-    for (size_t i = 0; i < kRotated / 2; ++i) {
-      other[2 * i] = values[i] + values[i + kRotated / 2];
-      other[2 * i + 1] = values[i] - values[i + kRotated / 2];
-    }
-    memcpy(values, other, sizeof other);
+  for (size_t from = 0; from < 32; from += 8) {
+    Eight v[8];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) load_eight(values + from + 32 * i, &v[i]);
+    butterflies_downwards(v);
+    transpose(v);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) store_eight(other + 8 * (from + i), v[i]);
   }
-  far_butterflies(values);
-  for (size_t e = 0; e < kRotated; ++e) values[e] *= 0.0625f;
+  far_butterflies(other, 0.0625f);
+  memcpy(values, other, sizeof other);
 }
 inline void rotate_back(uint64_t nonce, uint64_t group, float* values) {
-  far_butterflies(values);
+  far_butterflies(values, 1.0f);
   float other[kRotated];
-  for (int stage = 0; stage < 3; ++stage) {
-    for (size_t i = 0; i < kRotated / 2; ++i) {
-      other[i] = values[2 * i] + values[2 * i + 1];
-      other[i + kRotated / 2] = values[2 * i] - values[2 * i + 1];
-    }
-    memcpy(values, other, sizeof other);
+  for (size_t from = 0; from < 32; from += 8) {
+    Eight v[8];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) load_eight(values + 8 * (from + i), &v[i]);
+    transpose(v);
+    butterflies<8>(v);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; ++i) store_eight(other + from + 32 * i, v[i] * 0.0625f);
   }
-  for (size_t e = 0; e < kRotated; ++e) values[e] *= 0.0625f;
+  memcpy(values, other, sizeof other);
   flip_signs(nonce, group, values);
 }
 
@@ -105,11 +177,8 @@ bool keeps_patterns(const typename T::Word* words, size_t elements) {
 // The mean-square optimum for deviation 1 (Max 1960; Lloyd 1982), and the threshold between the
 // outer two.
 inline constexpr float kScaledThreshold = 0.981598822f;
-inline float scaled_level(unsigned bits, unsigned code) {
-  constexpr float kOne[] = {-0.797884561f, 0.797884561f};
-  constexpr float kTwo[] = {-1.51041761f, -0.452780034f, 0.452780034f, 1.51041761f};
-  return bits == 1 ? kOne[code & 1] : kTwo[code & 3];
-}
+inline constexpr float kOneBitLevel = 0.797884561f;
+inline constexpr float kInnerLevel = 0.452780034f, kOuterLevel = 1.51041761f;
 // The first metadata word of a scaled group, a NaN; the second is the scale.
 inline constexpr uint32_t kScaledMark = 0x7FC0'0001u;
 inline bool is_scaled(const Metadata<Float32>& metadata) {
@@ -140,25 +209,31 @@ inline bool encode_scaled(const float* z, unsigned bits, Metadata<Float32>* meta
                           BlockResult* result) {
   const double energy = ordered_sum([&](size_t e) { return square(z[e]); });
   const float outer = static_cast<float>(__builtin_sqrt(energy / kRotated)) * kScaledThreshold;
-  uint8_t codes[kRotated];
-  for (size_t e = 0; e < kRotated; ++e) {
-    const unsigned positive = z[e] >= 0.0f ? 1 : 0;
-    codes[e] = static_cast<uint8_t>(
-        bits == 1 ? positive : positive + (z[e] >= -outer ? 1 : 0) + (z[e] >= outer ? 1 : 0));
+  float c[kRotated];
+  uint32_t codes[kRotated];
+  if (bits == 1) {
+    for (size_t e = 0; e < kRotated; ++e) {
+      c[e] = z[e] >= 0.0f ? kOneBitLevel : -kOneBitLevel;
+      codes[e] = z[e] >= 0.0f ? 1 : 0;
+    }
+  } else {
+    for (size_t e = 0; e < kRotated; ++e) {
+      const float above = z[e] >= outer ? kOuterLevel : kInnerLevel;
+      const float below = z[e] >= -outer ? -kInnerLevel : -kOuterLevel;
+      c[e] = z[e] >= 0.0f ? above : below;
+      codes[e] = (z[e] >= -outer ? 1u : 0u) + (z[e] >= 0.0f ? 1u : 0u) + (z[e] >= outer ? 1u : 0u);
+    }
   }
-  const double product = ordered_sum([&](size_t e) {
-    return static_cast<double>(z[e]) * static_cast<double>(scaled_level(bits, codes[e]));
-  });
-  const double levels =
-      ordered_sum([&](size_t e) { return square(scaled_level(bits, codes[e])); });
+  const double product = ordered_sum(
+      [&](size_t e) { return static_cast<double>(z[e]) * static_cast<double>(c[e]); });
+  const double levels = ordered_sum([&](size_t e) { return square(c[e]); });
   const float scale = float_of(bits_of(static_cast<float>(energy / product)) & ~1u);
   if (!(scale >= kSmallestStep && scale <= 1e35f)) return false;
   *metadata = {kScaledMark, bits_of(scale)};
   const unsigned per_byte = 8 / bits;
   for (size_t b = 0; b < kRotated / per_byte; ++b) {
-    unsigned packed = 0;
-    for (unsigned i = 0; i < per_byte; ++i)
-      packed |= static_cast<unsigned>(codes[b * per_byte + i]) << (i * bits);
+    uint32_t packed = 0;
+    for (unsigned i = 0; i < per_byte; ++i) packed |= codes[b * per_byte + i] << (i * bits);
     slot[b] = static_cast<uint8_t>(packed);
   }
   // Entered as the range that would give the same error: SpanStatistics divides by 12 K^2.
@@ -172,8 +247,14 @@ inline bool encode_scaled(const float* z, unsigned bits, Metadata<Float32>* meta
 inline void decode_scaled(const Metadata<Float32>& metadata, unsigned bits, const uint8_t* slot,
                           float* z) {
   const float scale = float_of(metadata.second);
-  for (size_t e = 0; e < kRotated; ++e)
-    z[e] = scale * scaled_level(bits, slot[e * bits / 8] >> (e * bits % 8));
+  if (bits == 1) {
+    const float level = scale * kOneBitLevel;
+    for (size_t e = 0; e < kRotated; ++e) z[e] = (slot[e / 8] >> (e % 8) & 1) != 0 ? level : -level;
+  } else {
+    const float outer = scale * kOuterLevel, inner = scale * kInnerLevel;
+    const float levels[] = {-outer, -inner, inner, outer};
+    for (size_t e = 0; e < kRotated; ++e) z[e] = levels[slot[e / 4] >> (e % 4 * 2) & 3];
+  }
 }
 
 // ---- whole groups ----
@@ -250,52 +331,66 @@ size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const E
   return result.escaped_groups;
 }
 
+// `decode`: of float32 groups, by this instruction set.
 template <class T>
 bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGroups& job)) {
   using Word = typename T::Word;
-  alignas(64) float values[kRotated];
-  const auto* const metadata = static_cast<const uint8_t*>(job.metadata);
+  constexpr size_t kAtOnce = 8;
+  alignas(64) float values[kAtOnce * kRotated];
+  const auto* const metadata = static_cast<const Metadata<Float32>*>(job.metadata);
   const size_t regular = 32 * job.bits;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   const uint8_t* codes = job.codes;
-  for (size_t g = 0; g < total; ++g) {
-    Metadata<Float32> words;
-    memcpy(&words, metadata + g * sizeof words, sizeof words);
-    const GroupKind kind = kind_of<Float32>(words);
-    const size_t slot = job.compacted ? slot_bytes_of<Float32>(words, regular) : regular;
-    if (static_cast<size_t>(job.codes_end - codes) < slot) return false;
-    const size_t elements = g < job.groups ? kRotated : job.tail_elements;
-    Word* const target = static_cast<Word*>(job.target) + g * kRotated;
-    if (kind == GroupKind::kEscaped) {
-      uint64_t index;
-      memcpy(&index, codes, sizeof index);
-      if (index >= job.escape_count) return false;
-      memcpy(target, job.escapes + index * (kRotated * sizeof(Word)), elements * sizeof(Word));
-    } else {
-      DecodeGroups one = job;
-      one.metadata = metadata + g * sizeof words;
-      one.codes = codes;
-      one.escape_count = 0;
-      one.first_group = job.first_group + g;
-      one.groups = 1;
-      one.tail_elements = 0;
-      one.transformed = one.scaled = false;
-      one.stream = false;
-      one.target = values;
-      if (job.scaled && is_scaled(words))
-        decode_scaled(words, job.bits, codes, values);
-      else if (!decode(one))
-        return false;
+  for (size_t base = 0; base < total; base += kAtOnce) {
+    const size_t count = total - base < kAtOnce ? total - base : kAtOnce;
+    Metadata<Float32> words[kAtOnce];
+    memcpy(words, metadata + base, count * sizeof words[0]);
+    const uint8_t* slots[kAtOnce];
+    unsigned decoded = 0;  // by `decode`
+    for (size_t g = 0; g < count; ++g) {
+      slots[g] = codes;
+      const size_t slot = job.compacted ? slot_bytes_of<Float32>(words[g], regular) : regular;
+      if (static_cast<size_t>(job.codes_end - codes) < slot) return false;
+      codes += slot;
+      if (kind_of<Float32>(words[g]) != GroupKind::kEscaped && !(job.scaled && is_scaled(words[g])))
+        decoded |= 1u << g;
+    }
+    for (size_t from = 0, to; from < count; from = to + 1) {
+      for (to = from; to < count && (decoded >> to & 1) != 0;) ++to;
+      if (to == from) continue;
+      DecodeGroups some = job;
+      some.metadata = metadata + base + from;
+      some.codes = slots[from];
+      some.escape_count = 0;
+      some.first_group = job.first_group + base + from;
+      some.groups = to - from;
+      some.tail_elements = 0;
+      some.transformed = some.scaled = some.stream = false;
+      some.target = values + from * kRotated;
+      if (!decode(some)) return false;
+    }
+    for (size_t g = 0; g < count; ++g) {
+      const size_t elements = base + g < job.groups ? kRotated : job.tail_elements;
+      Word* const target = static_cast<Word*>(job.target) + (base + g) * kRotated;
+      const GroupKind kind = kind_of<Float32>(words[g]);
+      if (kind == GroupKind::kEscaped) {
+        uint64_t index;
+        memcpy(&index, slots[g], sizeof index);
+        if (index >= job.escape_count) return false;
+        memcpy(target, job.escapes + index * (kRotated * sizeof(Word)), elements * sizeof(Word));
+        continue;
+      }
+      float* const group = values + g * kRotated;
+      if ((decoded >> g & 1) == 0) decode_scaled(words[g], job.bits, slots[g], group);
       if (kind == GroupKind::kRegular) {
-        rotate_back(job.nonce, job.first_group + g, values);
-        for (float& value : values) {
-          value = value < T::kLargest ? value : T::kLargest;
-          value = value > -T::kLargest ? value : -T::kLargest;
+        rotate_back(job.nonce, job.first_group + base + g, group);
+        for (size_t e = 0; e < kRotated; ++e) {
+          const float low = group[e] < T::kLargest ? group[e] : T::kLargest;
+          group[e] = low > -T::kLargest ? low : -T::kLargest;
         }
       }
-      for (size_t e = 0; e < elements; ++e) target[e] = T::from_float(values[e]);
+      for (size_t e = 0; e < elements; ++e) target[e] = T::from_float(group[e]);
     }
-    codes += slot;
   }
   return true;
 }

@@ -42,6 +42,7 @@ def run_once(binary: pathlib.Path, arguments: argparse.Namespace) -> tuple[dict,
         f"--mebibytes={arguments.mebibytes}",
         f"--benchmark_filter={arguments.filter}.*/threads:{arguments.threads}/",
         "--benchmark_format=json",
+        "--benchmark_min_time=0.3",  # of a repeat
     ]
     if arguments.isa:
         command.append(f"--isa={arguments.isa}")
