@@ -72,29 +72,38 @@ inline void butterflies_downwards(Eight* v) {
   }
 }
 
+// Elements of the first (0..7) and second (8..15) vector, by clang's name or by older GCCs'.
+#if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
+#define PLEAT_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PLEAT_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, EightBits{__VA_ARGS__})
+#endif
+
 // Eight vectors as rows: rows become columns.
 inline void transpose(Eight* v) {
   Eight pairs[8], fours[8];
 #pragma GCC unroll 4
   for (size_t i = 0; i < 8; i += 2) {
-    pairs[i] = __builtin_shuffle(v[i], v[i + 1], EightBits{0, 8, 1, 9, 4, 12, 5, 13});
-    pairs[i + 1] = __builtin_shuffle(v[i], v[i + 1], EightBits{2, 10, 3, 11, 6, 14, 7, 15});
+    pairs[i] = PLEAT_SHUFFLE(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = PLEAT_SHUFFLE(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
   }
 #pragma GCC unroll 2
   for (size_t i = 0; i < 8; i += 4) {
 #pragma GCC unroll 2
     for (size_t j = 0; j < 2; ++j) {
       const Eight a = pairs[i + j], b = pairs[i + j + 2];
-      fours[i + 2 * j] = __builtin_shuffle(a, b, EightBits{0, 1, 8, 9, 4, 5, 12, 13});
-      fours[i + 2 * j + 1] = __builtin_shuffle(a, b, EightBits{2, 3, 10, 11, 6, 7, 14, 15});
+      fours[i + 2 * j] = PLEAT_SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+      fours[i + 2 * j + 1] = PLEAT_SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
     }
   }
 #pragma GCC unroll 4
   for (size_t i = 0; i < 4; ++i) {
-    v[i] = __builtin_shuffle(fours[i], fours[i + 4], EightBits{0, 1, 2, 3, 8, 9, 10, 11});
-    v[i + 4] = __builtin_shuffle(fours[i], fours[i + 4], EightBits{4, 5, 6, 7, 12, 13, 14, 15});
+    v[i] = PLEAT_SHUFFLE(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    v[i + 4] = PLEAT_SHUFFLE(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
+
+#undef PLEAT_SHUFFLE
 
 // Butterflies of elements 8, 16, 32, 64, 128 apart, then times `scale`.
 inline void far_butterflies(float* values, float scale) {

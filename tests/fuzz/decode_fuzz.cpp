@@ -42,6 +42,10 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
       header.type = static_cast<std::uint8_t>(selector % 3);
       header.bits = static_cast<std::uint8_t>(supported_bits(selector / 3 % 9));
       header.flags = static_cast<std::uint8_t>(input.take(1) & kKnownFlags);
+      if ((header.flags & kFlagScaled) != 0) {  // means nothing without these
+        header.flags |= kFlagTransformed;
+        header.bits = static_cast<std::uint8_t>(1 + header.bits % 2);
+      }
       header.escapes = static_cast<std::uint32_t>(input.take(1));
       break;
     case Shape::framed:
