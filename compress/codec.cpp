@@ -350,9 +350,12 @@ Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info
   if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
     return status;
   info->type = static_cast<ElementType>(header.type);
+  info->spec = CodecSpec{};
   info->spec.bits = header.bits;
   info->spec.force_raw = (header.flags & kFlagForceRaw) != 0;
-  if ((header.flags & kFlagTransformed) != 0) info->spec.transform = (header.flags & kFlagScaled) != 0 ? Transform::kHadamardScaled : Transform::kHadamard;
+  if ((header.flags & kFlagTransformed) != 0)
+    info->spec.transform =
+        (header.flags & kFlagScaled) != 0 ? Transform::kHadamardScaled : Transform::kHadamard;
   info->elements = header.elements;
   info->nonce = header.nonce;
   info->lossy = (header.flags & kFlagLossy) != 0;

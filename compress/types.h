@@ -54,10 +54,11 @@ inline constexpr std::size_t kGroupElements = 256;
 //   transform  of each group before it is quantised. For data whose range a few outliers set: the
 //          error then is that of Gaussian data of the same energy, still unbiased; but elements
 //          are no longer bounded by their group's step, nor kept to its sign, zeros not zero.
-//              kHadamardScaled, at 1 and 2 bits: groups that look Gaussian once rotated get the levels
-//              that suit a Gaussian and a scale that makes them unbiased (EDEN; Vargaftik et al., ICML
-//              2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly unbiased: see
-//              docs/payload_format.md, "Scaled". Other groups and widths: as kHadamard.
+//              kHadamardScaled, at 1 and 2 bits: groups that look Gaussian once rotated get the
+//              levels that suit a Gaussian and a scale that makes them unbiased (EDEN; Vargaftik et
+//              al., ICML 2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly
+//              unbiased: see docs/payload_format.md, "Scaled". Other groups and widths: as
+//              kHadamard.
 enum class Transform : std::uint8_t {
   kNone = 0,
   kHadamard = 1,  // randomised, 256 elements
@@ -104,8 +105,10 @@ struct SpanStatistics {
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;
   std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep them: without error
-  double sum_squared_range = 0;           // sum over lossy groups of elements * (max - min)^2
-  double energy = 0;                      // sum of x^2 over finite groups
+  // Sum over lossy groups of elements * (max - min)^2. Of scaled groups (Transform) the number that
+  // makes predicted_squared_error() right at the bits they were coded with.
+  double sum_squared_range = 0;
+  double energy = 0;  // sum of x^2 over finite groups
 
   // Predicted squared error, summed over elements, had the span been coded with `bits`:
   // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962). An estimate

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -152,7 +153,10 @@ class Runner:
             return source
         text = textwrap.dedent(source).lstrip("\n")
         path = self.folder / f"script_{hashlib.sha256(text.encode()).hexdigest()[:12]}.py"
-        path.write_text(text)
+        if not path.exists():  # never rewritten: the other script of a pair may be reading it
+            draft = path.with_suffix(f".{threading.get_ident()}")
+            draft.write_text(text)
+            draft.replace(path)
         return path
 
     def environment(self, *, conf, preload, threads=1, extra=None):

@@ -45,7 +45,8 @@ std::vector<Sample> samples() {
     for (const Transform transform : {Transform::kHadamard, Transform::kHadamardScaled}) {
       const unsigned bits = transform == Transform::kHadamard ? 3 : 2;
       all.push_back(
-          {encode_span(source.data(), 3001, type, bits, 1, serial_executor(), false, transform).payload,
+          {encode_span(source.data(), 3001, type, bits, 1, serial_executor(), false, transform)
+               .payload,
            source.size()});
     }
   }

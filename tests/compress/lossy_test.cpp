@@ -252,7 +252,8 @@ std::vector<Adversary> adversaries(unsigned bits, std::mt19937_64& random) {
   });
   add("far from zero", [&](std::size_t e) { return 100.0 + double(e) / 25.6; });
   add("negative, near zero", [&](std::size_t e) { return -1e-3 * double(e + 1); });
-  add("half of them zero", [&](std::size_t e) { return e % 2 != 0 ? std::abs(normal(random)) : 0.0; });
+  add("half of them zero",
+      [&](std::size_t e) { return e % 2 != 0 ? std::abs(normal(random)) : 0.0; });
   add("huge", [&](std::size_t) { return 1e30 * normal(random); });
   add("tiny", [&](std::size_t) { return 1e-30 * normal(random); });
   return all;
@@ -295,11 +296,11 @@ TEST(Lossy, AdversarialGroupsAreUnbiasedOverAHundredThousandDraws) {
   }
 }
 
-// Over 10^4 offsets within the steps the noise's grain averages out as well: no D/512 here.
-TEST(Lossy, TheMeanOverTenThousandOffsetsIsUnbiased) {
+// Over a million offsets within the steps the noise's grain averages out as well: D/512 would show.
+TEST(Lossy, TheMeanOverAMillionOffsetsIsUnbiased) {
   for (const unsigned bits : kWidths) {
     const double largest = (1 << bits) - 1;
-    const std::size_t groups = 40, offsets = groups * 254;
+    const std::size_t groups = 4000, offsets = groups * 254;
     std::vector<float> x(groups * 256);
     std::size_t offset = 0;
     for (std::size_t e = 0; e < x.size(); ++e) {

@@ -1,10 +1,12 @@
-// What Pleat costs where nothing is compressed, without an interpreter around it, in nanoseconds. Plain
-// LibTorch, one thread; overhead.py runs it stock and under Pleat, and the difference is what Pleat
-// costs. Prints one line of JSON.
+// What Pleat costs where nothing is compressed, without an interpreter around it, in nanoseconds.
+// Plain LibTorch, one thread; overhead.py runs it stock and under Pleat, and the difference is what
+// Pleat costs. Prints one line of JSON.
 //
-//   saved X     a SavedVariable constructed and unpacked once, less the same loop that saves nothing:
+//   saved X     a SavedVariable constructed and unpacked once:
 //               live   the tensor outlives it
-//               gone   the tensor is freed between, as a layer's activation is
+//               gone   the tensor is freed between, as a layer's activation is; less the same loop
+//               that
+//                      allocates and frees, but saves nothing
 //               leaf   a parameter
 //               small  a tensor of 1 KiB
 //   allocate N  one at::empty of N KiB and its free; the memory is not touched
@@ -29,7 +31,7 @@ int rounds = 400;
 
 using torch::autograd::SavedVariable;
 
-constexpr int kTensors = 64;  // saved at once
+constexpr int kTensors = 64;                                  // saved at once
 constexpr std::int64_t kLarge = 256 << 10, kSmall = 1 << 10;  // bytes
 
 double now_ns() {
@@ -126,10 +128,12 @@ int main(int count, char** arguments) {
     std::printf("%s\"%s\": %.1f", separator, name.c_str(), measure());
     separator = ", ";
   };
-  report("saved live", [&] { return outliving_ns(filled([&] { return result_of(edge, kLarge); })); });
+  report("saved live",
+         [&] { return outliving_ns(filled([&] { return result_of(edge, kLarge); })); });
   report("saved gone", [&] { return gone_ns(edge); });
   report("saved leaf", [&] { return outliving_ns(filled([&] { return parameter; })); });
-  report("saved small", [&] { return outliving_ns(filled([&] { return result_of(edge, kSmall); })); });
+  report("saved small",
+         [&] { return outliving_ns(filled([&] { return result_of(edge, kSmall); })); });
   for (const std::int64_t kib : {1, 256, 4 << 10, 64 << 10}) {
     report("allocate " + std::to_string(kib), [&] { return allocation_ns(kib << 10); });
   }

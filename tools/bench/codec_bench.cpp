@@ -168,8 +168,8 @@ void decode_bench(benchmark::State& state, ElementType type, const CodecSpec& sp
   unsigned char* const target = buffer(0, bytes);
   const std::size_t bound = payload_bound(spec, type, elements);
   unsigned char* const payload = buffer(1, bound);
-  const EncodeResult result =
-      encode({filled_source(type, false), elements, type}, spec, 1, payload, bound, executor_of(2), nullptr);
+  const EncodeResult result = encode({filled_source(type, false), elements, type}, spec, 1, payload,
+                                     bound, executor_of(2), nullptr);
   for (auto _ : state) {
     if (decode(payload, result.payload_bytes, target, bytes, executor_of(threads)) != Status::kOk)
       state.SkipWithError("decode failed");
