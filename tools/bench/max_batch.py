@@ -146,8 +146,8 @@ def main() -> int:
             # Every other row fits at least what stock does, or nearly.
             start = found[0]["batch"] if found and found[0]["batch"] else MODELS[name].batch
             found.append(search(name, row, cap, start, arguments, library))
-        content["models"][name] = found
-        harness.write_json(arguments.json, content)
+            content["models"][name] = found
+            harness.write_json(arguments.json, content)  # a row can take a quarter of an hour
         print(report(name, cap, found), end="\n\n", flush=True)
     return 0
 
