@@ -296,6 +296,10 @@ PLEAT_HD inline PhiloxWords noise_words(uint64_t nonce, uint64_t group, uint32_t
   return {{words.word[1], words.word[0], words.word[3], words.word[2]}};
 }
 
+PLEAT_HD inline double square(float value) {
+  return static_cast<double>(value) * static_cast<double>(value);
+}
+
 // Squared sums in float outside this window are taken again in double.
 inline constexpr float kEnergyFloor = 1e-20f;
 inline constexpr float kEnergyCeiling = 1e37f;

@@ -10,6 +10,7 @@
 
 #include "compress/codec.h"
 #include "compress/format.h"
+#include "compress/scaled_groups.h"
 
 namespace {
 
@@ -88,7 +89,7 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   for (std::size_t i = 0; i < body && input.size != 0; ++i)
     payload[kHeaderBytes + i] = input.data[i % input.size];
   if (shape == Shape::grouped && (header.flags & kFlagScaled) != 0) {
-    constexpr std::uint32_t kScaledMark = 0x7FC0'0001;  // 32 bits are too many to guess
+    // 32 bits are too many to guess
     for (std::size_t at = kHeaderBytes;
          at + 8 <= payload.size() && at < kHeaderBytes + ceil_divide(header.elements, 256) * 8;
          at += 8)
