@@ -2,7 +2,7 @@
 """The largest batch that trains within a memory cap, and its samples per second.
 
 The cap is on the peak resident size (VmHWM) of the whole process, interpreter and libraries included. Every
-try is a fresh process of a few steps, stopped as soon as it passes the cap.
+try is a fresh process of a few steps, stopped as soon as it passes the cap, so the samples per second of a row are of few steps.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ def largest_batch(peak_of: Callable[[int], int | None], cap: int, start: int, to
     """The largest batch that fits, to within max(1, tolerance * batch); 0 if not even 1 does.
 
     `peak_of(batch)` is the peak in bytes, or None if it passed the cap. Peaks grow almost linearly in the
-    batch, so the next try is where the line through the two largest that fitted meets the cap, kept inside the
-    bracket; every second try halves the bracket instead, should the line mislead.
+    batch, so the next try is half a tolerance below where the line through the two largest that fitted meets
+    the cap, then a whole one above: two tries if the line is right. It is not followed into the last quarter
+    of the bracket, and a try by it that leaves more than half the bracket is followed by the middle.
     """
     fitting: dict[int, int] = {}
     low, high = 0, None
-    guess, tries = start, 0
+    guess, misled = start, False
     while True:
-        tries += 1
+        width = high - low if high is not None else None
         peak = peak_of(guess)
         if peak is None or peak > cap:
             high = guess
@@ -37,26 +38,26 @@ def largest_batch(peak_of: Callable[[int], int | None], cap: int, start: int, to
         step = max(1, int(low * tolerance))
         if high is not None and high - low <= step:
             return low
+        misled = width is not None and high is not None and not misled and high - low > width / 2
         if low == 0:
             guess = max(1, high // 2)
-        elif high is not None and tries % 2 == 0:
+        elif misled:
             guess = (low + high) // 2
         else:
-            guess = _meets_cap(fitting, cap, low)
-            guess = max(guess, low + step)
+            guess = max(int(_meets_cap(fitting, cap, low) * (1 - tolerance / 2)), low + step)
             if high is not None:
-                guess = max(low + 1, min(guess, high - step))
+                guess = max(low + 1, min(guess, high - max(step, (high - low) // 4)))
 
 
 def _meets_cap(fitting: dict[int, int], cap: int, low: int) -> int:
-    """Where the line through the two largest fitting batches meets the cap, at most four times `low`."""
+    """Where the line through the two largest fitting batches meets the cap, at most eight times `low`."""
     points = sorted(fitting.items())[-2:]
     if len(points) < 2:
         return low * 2
     (b0, p0), (b1, p1) = points
     if p1 <= p0:
         return low * 2
-    return min(low * 4, int(b1 + (cap - p1) * (b1 - b0) / (p1 - p0)))
+    return min(low * 8, int(b1 + (cap - p1) * (b1 - b0) / (p1 - p0)))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -72,7 +73,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default=DEFAULT_ROWS, help=f"default: {DEFAULT_ROWS}")
     parser.add_argument("--bits", default="4")
     parser.add_argument("--steps", type=int, default=3, help="per try (default 3; at least 2)")
-    parser.add_argument("--tolerance", type=float, default=0.02, help="of the answer, as a part of it (default 0.02)")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="of the answer, as a part of it (default 0.05)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lib", metavar="FILE", help="libpleat.so; default: build/lib/libpleat.so")
     parser.add_argument("--json", metavar="FILE")
