@@ -7,6 +7,7 @@
 #include <array>
 
 #include "sensitivity/sensitivity.h"
+#include "torch_bridge/call_sites.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/torch_version.h"

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <utility>
 
+#include "torch_bridge/call_sites.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saved_tensor_hooks.h"
+#include "torch_bridge/torch_record.h"
 
 namespace pleat::bridge {
 namespace {

@@ -30,14 +30,4 @@ struct NodeClass {
 [[nodiscard]] const NodeClass& class_of(const torch::autograd::Node& node) noexcept;
 [[nodiscard]] NodeClass classify(const std::string& name);
 
-// Which call sites of the SavedVariable constructor belong to operators whose saved tensors need
-// care: learned by running each such operator once on a scalar and noting who called. Returns kNone
-// for an unknown site. `learn_call_sites` runs the operators (none of which draws a random number);
-// call it once, outside of any lock.
-[[nodiscard]] Care care_of_call_site(const void* return_address) noexcept;
-void learn_call_sites();
-// Called by the constructor hook while learn_call_sites() runs in this thread.
-[[nodiscard]] bool learning_call_sites() noexcept;
-void note_call_site(const void* return_address) noexcept;
-
 }  // namespace pleat::bridge

@@ -1,7 +1,6 @@
 #include "torch_bridge/saved_tensor_hooks.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 
 #include <atomic>
@@ -13,16 +12,13 @@
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
-#include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/node_class.h"
+#include "torch_bridge/torch_record.h"
 
 namespace pleat::bridge {
 namespace {
 
-using allocator::ByteRange;
 using torch::autograd::Node;
-using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // While it lives, tensors saved by this thread get no hooks of ours.
 class NoHooks {
@@ -32,10 +28,6 @@ class NoHooks {
   NoHooks(const NoHooks&) = delete;
   NoHooks& operator=(const NoHooks&) = delete;
 };
-
-WeakStorage weak_to(c10::StorageImpl* storage) {
-  return WeakStorage(StoragePtr::reclaim_copy(storage));
-}
 
 std::uint64_t now_ns() noexcept {
   timespec t{};
@@ -67,26 +59,6 @@ class SampledTimer {
   std::uint64_t start_;
 };
 
-class TorchRecord final : public allocator::Record {
- public:
-  explicit TorchRecord(c10::StorageImpl* storage) : identity(storage), weak(weak_to(storage)) {}
-  ~TorchRecord() override;
-
-  bool storage_alive() const noexcept override { return !weak.expired(); }
-  bool keep_storage() noexcept override {
-    kept = weak.lock();
-    return static_cast<bool>(kept);
-  }
-
-  const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
-  WeakStorage weak;
-  StoragePtr kept;
-  // The restored storage while it lives, and the version counter all tensors on it share: a consumer
-  // that writes to it is seen there. Guarded by mutex.
-  std::optional<WeakStorage> restored_storage;
-  std::optional<c10::VariableVersion> restored_version;
-};
-
 // What stock calls a node in its version error: 2.15 names the operator, earlier releases the node.
 template <class AnyNode>
 std::string name_in_messages(const AnyNode& node) {
@@ -114,92 +86,6 @@ std::string stock_hint() {
     }
   }
   return {};
-}
-
-// A restored storage is kept here while other hooks of its record remain and the next restore has
-// not come. One slot: it bounds the extra memory by one tensor.
-struct RecentSlot {
-  std::mutex mutex;
-  c10::Storage storage;
-  std::atomic<const TorchRecord*> record{nullptr};  // compare only
-};
-RecentSlot& recent_slot() {
-  static auto* const slot = new RecentSlot;  // leaked: used until the process ends
-  return *slot;
-}
-
-void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
-  RecentSlot& slot = recent_slot();
-  const std::lock_guard<std::mutex> guard(slot.mutex);
-  std::swap(slot.storage, storage);
-  slot.record = record;
-  // The previous storage dies after the lock is gone: `storage` was declared before `guard`.
-}
-
-void forget_recent(const TorchRecord* record) noexcept {
-  c10::Storage old;
-  RecentSlot& slot = recent_slot();
-  if (slot.record.load(std::memory_order_relaxed) == nullptr) {
-    return;  // who put something there for us has returned before we were called
-  }
-  const std::lock_guard<std::mutex> guard(slot.mutex);
-  if (record == nullptr || slot.record == record) {
-    std::swap(slot.storage, old);
-    slot.record = nullptr;
-  }
-}
-
-// What was kept for further hooks of the record has no user left.
-TorchRecord::~TorchRecord() { forget_recent(this); }
-
-// The byte ranges of the storage that a view touches: exact while they are few, else the one range
-// from its first to its last byte.
-void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
-                allocator::ByteRanges& ranges) {
-  constexpr std::size_t kMostRuns = 64;
-  const std::size_t item = view.itemsize();
-  if (ranges.is_all_of(storage_bytes)) {
-    return;
-  }
-  if (view.is_contiguous() && static_cast<std::size_t>(view.numel()) * item == storage_bytes) {
-    ranges.add({0, storage_bytes});
-    return;
-  }
-  const auto sizes = view.sizes();
-  const auto strides = view.strides();
-  const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
-  // Length of the contiguous run of the innermost dimensions, and how many such runs there are.
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
-  }
-  const ByteRange hull{first, std::min(storage_bytes, first + (last + 1) * item)};
-  std::size_t touched = 1;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
-  }
-  if (touched == last + 1 || view.is_contiguous()) {
-    ranges.add(hull);
-    return;
-  }
-  // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
-  std::size_t widest = 0;
-  for (std::size_t i = 1; i < sizes.size(); ++i) {
-    if (sizes[i] > 1 && strides[i] * (sizes[i] - 1) > strides[widest] * (sizes[widest] - 1)) {
-      widest = i;
-    }
-  }
-  const auto runs = static_cast<std::size_t>(sizes[widest]);
-  const auto step = static_cast<std::size_t>(strides[widest]);
-  const std::size_t run = last - (runs - 1) * step + 1;
-  if (runs > kMostRuns || run >= step) {
-    ranges.add(hull);
-    return;
-  }
-  for (std::size_t i = 0; i < runs; ++i) {
-    const std::size_t begin = first + i * step * item;
-    ranges.add({begin, std::min(storage_bytes, begin + run * item)});
-  }
 }
 
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
@@ -262,7 +148,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     learn_consumer();
     timer.stop();
-    return restore();
+    TorchRecord::Restored restored = record_->restore(runtime_);
+    return view_on(std::move(restored.storage), restored.version);
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -310,7 +197,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
             runtime_.residency.add_reference(*known);
             return known;
           }
-          if (known->restored == d.block && same_restored(*known, storage)) {
+          if (known->restored == d.block && known->is_restored_into(storage)) {
             // Double backward saves what we restored: the payload already stands for it.
             runtime_.residency.add_reference(*known);
             runtime_.reused.fetch_add(1, std::memory_order_relaxed);
@@ -331,20 +218,12 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {
     auto record = std::make_unique<TorchRecord>(storage);
-    record->bytes = storage->nbytes();
     add_ranges(impl, record->bytes, record->ranges);
     record->choice = decision_->choice.pack();
     record->key.value =
         sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
     record->nonce = runtime_.next_nonce();
     return record.release();
-  }
-
-  // The block holds a restored storage of `record`, untouched since it was restored.
-  static bool same_restored(const TorchRecord& record, const c10::StorageImpl* storage) {
-    return record.restored_storage && !record.restored_storage->expired() &&
-           record.restored_storage->_unsafe_get_target() == storage && record.restored_version &&
-           record.restored_version->current_version() == 0;
   }
 
   // Autograd leaves the version check to whoever has hooks; the text is its own.
@@ -400,64 +279,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       }
     } catch (...) {
     }
-  }
-
-  at::Tensor restore() {
-    c10::Storage storage;
-    c10::VariableVersion version(0);
-    {
-      const std::lock_guard<std::mutex> guard(record_->mutex);  // waits for a running encode
-      if (StoragePtr again = restored_alive()) {
-        storage = c10::Storage(std::move(again));
-      } else {
-        storage = restore_locked();
-      }
-      version = *record_->restored_version;
-    }
-    if (runtime_.residency.shared(*record_)) {
-      keep_recent(record_, storage);
-    } else {
-      forget_recent(nullptr);
-    }
-    return view_on(std::move(storage), version);
-  }
-
-  // The restored storage if it lives and nobody wrote to it.
-  StoragePtr restored_alive() {
-    if (!record_->restored_storage) {
-      return {};
-    }
-    const bool written = record_->restored_version->current_version() != 0;
-    if (written && record_->payload_bytes == 0) {
-      TORCH_CHECK(false,
-                  "one of the variables needed for gradient computation has been modified by an "
-                  "inplace operation: a saved tensor was written to after an earlier backward pass "
-                  "had unpacked it, and is needed again");
-    }
-    return written ? StoragePtr{} : record_->restored_storage->lock();
-  }
-
-  c10::Storage restore_locked() {
-    allocator::Residency::RestoreStatus status{};
-    allocator::Block* const block =
-        runtime_.residency.restore_locked(*record_, allocator::StreamId{}, &status);
-    if (block == nullptr) {
-      if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
-        c10::profiledCPUMemoryReporter().OutOfMemory(record_->bytes);
-        TORCH_CHECK_WITH(OutOfMemoryError, false, "Pleat: out of memory while restoring a saved tensor of ",
-                         record_->bytes, " bytes");
-      }
-      TORCH_CHECK(false, "Pleat: a saved tensor of ", record_->bytes,
-                  " bytes cannot be restored (record is ",
-                  allocator::record_state_name(record_->state), ", status ",
-                  static_cast<int>(status), "); please report this as a bug of Pleat");
-    }
-    auto impl = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), record_->bytes, adopt_block(block, record_->bytes),
-        cpu_allocator(), /*resizable=*/true);
-    record_->restored_storage = WeakStorage(impl);
-    record_->restored_version = c10::VariableVersion(0);
-    return c10::Storage(std::move(impl));
   }
 
   at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version) const {
@@ -516,7 +337,5 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
 bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept {
   return dynamic_cast<const SavedTensorHooks*>(hooks) != nullptr;
 }
-
-void drop_recent_storage() noexcept { forget_recent(nullptr); }
 
 }  // namespace pleat::bridge

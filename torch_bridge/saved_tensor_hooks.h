@@ -25,7 +25,4 @@ struct ConstructionScope {
 // True for hooks made here.
 [[nodiscard]] bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept;
 
-// Lets go of the restored storage kept for further hooks of its record.
-void drop_recent_storage() noexcept;
-
 }  // namespace pleat::bridge

@@ -1,0 +1,173 @@
+#include "torch_bridge/torch_record.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "torch_bridge/cpu_allocator.h"
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::ByteRange;
+
+// A restored storage is kept here while other hooks of its record remain and the next restore has
+// not come. One slot: it bounds the extra memory by one tensor.
+struct RecentSlot {
+  std::mutex mutex;
+  c10::Storage storage;
+  std::atomic<const TorchRecord*> record{nullptr};  // compare only
+};
+RecentSlot& recent_slot() {
+  static auto* const slot = new RecentSlot;  // leaked: used until the process ends
+  return *slot;
+}
+
+void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
+  RecentSlot& slot = recent_slot();
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  std::swap(slot.storage, storage);
+  slot.record = record;
+  // The previous storage dies after the lock is gone: `storage` was declared before `guard`.
+}
+
+void forget_recent(const TorchRecord* record) noexcept {
+  c10::Storage old;
+  RecentSlot& slot = recent_slot();
+  if (slot.record.load(std::memory_order_relaxed) == nullptr) {
+    return;  // who put something there for us has returned before we were called
+  }
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  if (record == nullptr || slot.record == record) {
+    std::swap(slot.storage, old);
+    slot.record = nullptr;
+  }
+}
+
+}  // namespace
+
+TorchRecord::TorchRecord(c10::StorageImpl* storage)
+    : identity(storage), weak(StoragePtr::reclaim_copy(storage)) {
+  bytes = storage->nbytes();
+}
+
+// What was kept for further hooks of the record has no user left.
+TorchRecord::~TorchRecord() { forget_recent(this); }
+
+TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
+  Restored restored{{}, c10::VariableVersion(0)};
+  {
+    const std::lock_guard<std::mutex> guard(mutex);  // waits for a running encode
+    if (StoragePtr again = restored_alive()) {
+      restored.storage = c10::Storage(std::move(again));
+    } else {
+      restored.storage = restore_locked(runtime);
+    }
+    restored.version = *restored_version_;
+  }
+  if (runtime.residency.shared(*this)) {
+    keep_recent(this, restored.storage);
+  } else {
+    forget_recent(nullptr);
+  }
+  return restored;
+}
+
+bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {
+  return restored_storage_ && !restored_storage_->expired() &&
+         restored_storage_->_unsafe_get_target() == storage && restored_version_ &&
+         restored_version_->current_version() == 0;
+}
+
+// The restored storage if it lives and nobody wrote to it.
+StoragePtr TorchRecord::restored_alive() {
+  if (!restored_storage_) {
+    return {};
+  }
+  const bool written = restored_version_->current_version() != 0;
+  if (written && payload_bytes == 0) {
+    TORCH_CHECK(false,
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: a saved tensor was written to after an earlier backward pass "
+                "had unpacked it, and is needed again");
+  }
+  return written ? StoragePtr{} : restored_storage_->lock();
+}
+
+c10::Storage TorchRecord::restore_locked(Runtime& runtime) {
+  allocator::Residency::RestoreStatus status{};
+  allocator::Block* const block =
+      runtime.residency.restore_locked(*this, allocator::StreamId{}, &status);
+  if (block == nullptr) {
+    if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
+      c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "Pleat: out of memory while restoring a saved tensor of ",
+                       bytes, " bytes");
+    }
+    TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
+                allocator::record_state_name(state), ", status ", static_cast<int>(status),
+                "); please report this as a bug of Pleat");
+  }
+  auto impl = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                    adopt_block(block, bytes), cpu_allocator(),
+                                                    /*resizable=*/true);
+  restored_storage_ = WeakStorage(impl);
+  restored_version_ = c10::VariableVersion(0);
+  return c10::Storage(std::move(impl));
+}
+
+void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
+                allocator::ByteRanges& ranges) {
+  constexpr std::size_t kMostRuns = 64;
+  const std::size_t item = view.itemsize();
+  if (ranges.is_all_of(storage_bytes)) {
+    return;
+  }
+  if (view.is_contiguous() && static_cast<std::size_t>(view.numel()) * item == storage_bytes) {
+    ranges.add({0, storage_bytes});
+    return;
+  }
+  const auto sizes = view.sizes();
+  const auto strides = view.strides();
+  const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
+  // Length of the contiguous run of the innermost dimensions, and how many such runs there are.
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
+  }
+  const ByteRange hull{first, std::min(storage_bytes, first + (last + 1) * item)};
+  std::size_t touched = 1;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
+  }
+  if (touched == last + 1 || view.is_contiguous()) {
+    ranges.add(hull);
+    return;
+  }
+  // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
+  std::size_t widest = 0;
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    if (sizes[i] > 1 && strides[i] * (sizes[i] - 1) > strides[widest] * (sizes[widest] - 1)) {
+      widest = i;
+    }
+  }
+  const auto runs = static_cast<std::size_t>(sizes[widest]);
+  const auto step = static_cast<std::size_t>(strides[widest]);
+  const std::size_t run = last - (runs - 1) * step + 1;
+  if (runs > kMostRuns || run >= step) {
+    ranges.add(hull);
+    return;
+  }
+  for (std::size_t i = 0; i < runs; ++i) {
+    const std::size_t begin = first + i * step * item;
+    ranges.add({begin, std::min(storage_bytes, begin + run * item)});
+  }
+}
+
+void drop_recent_storage() noexcept { forget_recent(nullptr); }
+
+}  // namespace pleat::bridge

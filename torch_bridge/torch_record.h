@@ -1,0 +1,64 @@
+// The record of a storage of torch's: whether it lives, what it was last restored into.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "allocator/record.h"
+#include "torch_bridge/runtime.h"
+
+namespace pleat::bridge {
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+class TorchRecord final : public allocator::Record {
+ public:
+  explicit TorchRecord(c10::StorageImpl* storage);
+  ~TorchRecord() override;
+
+  bool storage_alive() const noexcept override { return !weak.expired(); }
+  bool keep_storage() noexcept override {
+    kept_ = weak.lock();
+    return static_cast<bool>(kept_);
+  }
+
+  // The storage with the bytes that were saved, and the version counter of all tensors on it: one
+  // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
+  // waits for a running encode. Throws torch's errors: out of memory, or written to and not to be
+  // had again.
+  struct Restored {
+    c10::Storage storage;
+    c10::VariableVersion version;
+  };
+  [[nodiscard]] Restored restore(Runtime& runtime);
+
+  // The last storage restored is this one, untouched since.
+  [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
+
+  const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
+  WeakStorage weak;
+
+ private:
+  StoragePtr restored_alive();
+  c10::Storage restore_locked(Runtime& runtime);
+
+  StoragePtr kept_;
+  // The restored storage while it lives, and the version counter all tensors on it share: a consumer
+  // that writes to it is seen there. Guarded by mutex.
+  std::optional<WeakStorage> restored_storage_;
+  std::optional<c10::VariableVersion> restored_version_;
+};
+
+// Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
+// are few, else the one range from its first to its last byte.
+void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
+                allocator::ByteRanges& ranges);
+
+// Lets go of the restored storage kept for further hooks of its record.
+void drop_recent_storage() noexcept;
+
+}  // namespace pleat::bridge
