@@ -24,6 +24,7 @@
 #include <limits>
 
 #include "allocator/lanes.h"
+#include "allocator/run_leaf.h"
 
 namespace pleat::allocator {
 
@@ -185,66 +186,11 @@ class FreeRuns {
   [[nodiscard]] const char* check() const noexcept;
 
  private:
-  static constexpr std::size_t kLeafRuns = lanes::kCount;
+  using Run = FreeRun;
+  using Leaf = RunLeaf;
+  static constexpr std::size_t kLeafRuns = Leaf::kRuns;
   static constexpr std::size_t kLeafArrays = 5;
-  static constexpr std::int32_t kBeyond = std::numeric_limits<std::int32_t>::max();
-
-  struct Run {
-    std::int32_t begin;
-    std::int32_t length;
-    std::int32_t touched_begin;  // anything where touched_length is 0
-    std::int32_t touched_length;
-
-    // What of the run lies in [from, end), with what of its touched stretch does.
-    [[nodiscard]] Run part(std::int32_t from, std::int32_t end) const noexcept {
-      const std::int32_t low = std::max(touched_begin, from);
-      const std::int32_t high = std::min(touched_begin + touched_length, end);
-      return {from, end - from, low, std::max(high - low, 0)};
-    }
-    // With the run that begins at this one's end.
-    [[nodiscard]] Run joined(const Run& next) const noexcept {
-      Run all{begin, length + next.length, touched_begin, touched_length};
-      if (next.touched_length != 0 && touched_begin + touched_length == next.touched_begin) {
-        all.touched_length += next.touched_length;
-      } else if (next.touched_length > touched_length) {
-        all.touched_begin = next.touched_begin;
-        all.touched_length = next.touched_length;
-      }
-      return all;
-    }
-  };
-
-  struct alignas(64) Leaf {
-    std::int32_t begin[kLeafRuns];   // ascending; kBeyond where unused
-    std::int32_t length[kLeafRuns];  // 0 where unused
-    std::int32_t touched_begin[kLeafRuns];
-    std::int32_t touched_length[kLeafRuns];  // 0 where unused
-
-    [[nodiscard]] Run get(std::size_t k) const noexcept {
-      return {begin[k], length[k], touched_begin[k], touched_length[k]};
-    }
-    void set(std::size_t k, const Run& run) noexcept {
-      begin[k] = run.begin;
-      length[k] = run.length;
-      touched_begin[k] = run.touched_begin;
-      touched_length[k] = run.touched_length;
-    }
-    void clear(std::size_t k) noexcept { set(k, {kBeyond, 0, 0, 0}); }
-    // Moves `count` runs from place k on to place `to` of `leaf`.
-    void move(std::size_t k, std::size_t count, Leaf& leaf, std::size_t to) const noexcept {
-      const std::size_t bytes = count * sizeof(std::int32_t);
-      std::memmove(leaf.begin + to, begin + k, bytes);
-      std::memmove(leaf.length + to, length + k, bytes);
-      std::memmove(leaf.touched_begin + to, touched_begin + k, bytes);
-      std::memmove(leaf.touched_length + to, touched_length + k, bytes);
-    }
-
-    // Number of runs that begin at or before granule `g`.
-    [[nodiscard]] std::size_t up_to(std::size_t g) const noexcept {
-      const auto next = static_cast<std::int32_t>(g) + 1;
-      return static_cast<std::size_t>(std::countr_zero(lanes::at_least(begin, next)));
-    }
-  };
+  static constexpr std::int32_t kBeyond = Leaf::kBeyond;
 
   // At most every other granule begins a run, and two neighbouring leaves together hold more than
   // half a leaf (see erase).
@@ -340,8 +286,7 @@ class FreeRuns {
   std::int32_t spare_ = -1;       // list of leaves not in use, linked through begin[0]
 };
 
-// ---- Leaves
-// --------------------------------------------------------------------------------------
+// ---- leaves ----
 
 inline void FreeRuns::join(std::size_t begin, std::size_t length, std::size_t touched) noexcept {
   assert(length > 0 && begin + length <= granules_);
@@ -452,51 +397,6 @@ inline void FreeRuns::remove_leaf(std::size_t i) noexcept {
     std::memmove(array + i, array + i + 1, bytes);
   }
   largest_[leaf_count_] = touched_[leaf_count_] = 0;
-}
-
-inline const char* FreeRuns::check() const noexcept {
-  std::size_t runs = 0;
-  std::int64_t previous_end = -1;
-  for (std::size_t i = 0; i < leaf_count_; ++i) {
-    const Leaf& leaf = at(i);
-    const std::int32_t count = count_[i];
-    if (count <= 0 || count > static_cast<std::int32_t>(kLeafRuns)) return "free runs: leaf count";
-    if (i > 0 && count + count_[i - 1] <= static_cast<std::int32_t>(kLeafRuns / 2)) {
-      return "free runs: two half-empty leaves";
-    }
-    if (first_[i] != leaf.begin[0]) return "free runs: wrong first begin";
-    std::int32_t largest = 0;
-    std::int32_t touched = 0;
-    for (std::int32_t k = 0; k < static_cast<std::int32_t>(kLeafRuns); ++k) {
-      if (k >= count) {
-        if (leaf.begin[k] != kBeyond || leaf.length[k] != 0 || leaf.touched_length[k] != 0) {
-          return "free runs: unused entry";
-        }
-        continue;
-      }
-      if (leaf.touched_length[k] < 0) return "free runs: less than nothing touched";
-      if (leaf.touched_length[k] > 0 &&
-          (leaf.touched_begin[k] < leaf.begin[k] ||
-           leaf.touched_begin[k] + leaf.touched_length[k] > leaf.begin[k] + leaf.length[k])) {
-        return "free runs: touched stretch outside its run";
-      }
-      touched = std::max(touched, leaf.touched_length[k]);
-      if (leaf.length[k] <= 0) return "free runs: empty run";
-      if (leaf.begin[k] <= previous_end) return "free runs: out of order, or neighbours not joined";
-      previous_end = std::int64_t{leaf.begin[k]} + leaf.length[k];
-      largest = std::max(largest, leaf.length[k]);
-      ++runs;
-    }
-    if (largest != largest_[i]) return "free runs: wrong largest length";
-    if (touched != touched_[i]) return "free runs: wrong largest touched length";
-  }
-  if (previous_end > static_cast<std::int64_t>(granules_)) return "free runs: beyond the row";
-  if (runs != run_count_) return "free runs: wrong number of runs";
-  const std::size_t padded = (leaf_count_ + lanes::kCount - 1) / lanes::kCount * lanes::kCount;
-  for (std::size_t i = leaf_count_; i < padded; ++i) {
-    if (largest_[i] != 0 || touched_[i] != 0) return "free runs: largest length of no leaf";
-  }
-  return nullptr;
 }
 
 }  // namespace pleat::allocator

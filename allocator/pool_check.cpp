@@ -105,4 +105,49 @@ const char* Pool::check_invariants() const {
   return "";
 }
 
+const char* FreeRuns::check() const noexcept {
+  std::size_t runs = 0;
+  std::int64_t previous_end = -1;
+  for (std::size_t i = 0; i < leaf_count_; ++i) {
+    const Leaf& leaf = at(i);
+    const std::int32_t count = count_[i];
+    if (count <= 0 || count > static_cast<std::int32_t>(kLeafRuns)) return "free runs: leaf count";
+    if (i > 0 && count + count_[i - 1] <= static_cast<std::int32_t>(kLeafRuns / 2)) {
+      return "free runs: two half-empty leaves";
+    }
+    if (first_[i] != leaf.begin[0]) return "free runs: wrong first begin";
+    std::int32_t largest = 0;
+    std::int32_t touched = 0;
+    for (std::int32_t k = 0; k < static_cast<std::int32_t>(kLeafRuns); ++k) {
+      if (k >= count) {
+        if (leaf.begin[k] != kBeyond || leaf.length[k] != 0 || leaf.touched_length[k] != 0) {
+          return "free runs: unused entry";
+        }
+        continue;
+      }
+      if (leaf.touched_length[k] < 0) return "free runs: less than nothing touched";
+      if (leaf.touched_length[k] > 0 &&
+          (leaf.touched_begin[k] < leaf.begin[k] ||
+           leaf.touched_begin[k] + leaf.touched_length[k] > leaf.begin[k] + leaf.length[k])) {
+        return "free runs: touched stretch outside its run";
+      }
+      touched = std::max(touched, leaf.touched_length[k]);
+      if (leaf.length[k] <= 0) return "free runs: empty run";
+      if (leaf.begin[k] <= previous_end) return "free runs: out of order, or neighbours not joined";
+      previous_end = std::int64_t{leaf.begin[k]} + leaf.length[k];
+      largest = std::max(largest, leaf.length[k]);
+      ++runs;
+    }
+    if (largest != largest_[i]) return "free runs: wrong largest length";
+    if (touched != touched_[i]) return "free runs: wrong largest touched length";
+  }
+  if (previous_end > static_cast<std::int64_t>(granules_)) return "free runs: beyond the row";
+  if (runs != run_count_) return "free runs: wrong number of runs";
+  const std::size_t padded = (leaf_count_ + lanes::kCount - 1) / lanes::kCount * lanes::kCount;
+  for (std::size_t i = leaf_count_; i < padded; ++i) {
+    if (largest_[i] != 0 || touched_[i] != 0) return "free runs: largest length of no leaf";
+  }
+  return nullptr;
+}
+
 }  // namespace pleat::allocator

@@ -177,7 +177,7 @@ void Residency::release_original(Record& record, Block* block) noexcept {
   }
   if (at_forward_end_.load(std::memory_order_relaxed)) {
     transition(record, RecordAction::kHold);
-    pending_add(record);
+    pending_.add(record);
     return;
   }
   encode_locked(record);
@@ -263,7 +263,7 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
   Block* target = nullptr;
   switch (record.state) {
     case RecordState::kHeld: {
-      pending_remove(record);
+      pending_.remove(record);
       target = record.block;
       count_raw(record, false);
       count(counters_.adopted);
@@ -346,7 +346,7 @@ void Residency::drop(Record* record) noexcept {
       }
     }
   }
-  pending_remove(*record);
+  pending_.remove(*record);
   const RecordState last = record->state;
   transition(*record, RecordAction::kDrop);
   count(counters_.dropped);
@@ -374,52 +374,23 @@ void Residency::drop(Record* record) noexcept {
 
 // ---- forward end --------------------------------------------------------------------------------
 
-void Residency::pending_add(Record& record) noexcept {
-  const std::lock_guard<std::mutex> guard(pending_mutex_);
-  record.pending_forward_end.store(true, std::memory_order_relaxed);
-  record.pending_previous = pending_last_;
-  record.pending_next = nullptr;
-  (pending_last_ != nullptr ? pending_last_->pending_next : pending_first_) = &record;
-  pending_last_ = &record;
-}
-
-void Residency::pending_remove(Record& record) noexcept {
-  // Who removes a record from the list clears the flag last: once it reads false, nobody else
-  // touches the links. Only a thread that holds a reference adds a record.
-  if (!record.pending_forward_end.load(std::memory_order_acquire)) {
-    return;
-  }
-  const std::lock_guard<std::mutex> guard(pending_mutex_);
-  if (!record.pending_forward_end.load(std::memory_order_relaxed)) {
-    return;
-  }
-  (record.pending_previous != nullptr ? record.pending_previous->pending_next : pending_first_) =
-      record.pending_next;
-  (record.pending_next != nullptr ? record.pending_next->pending_previous : pending_last_) =
-      record.pending_previous;
-  record.pending_forward_end.store(false, std::memory_order_release);
-}
-
 void Residency::forward_end() noexcept {
   for (;;) {
     Record* record = nullptr;
     {
       // The link lock keeps the record alive between finding it and taking a reference.
-      const std::scoped_lock guard(link_mutex_, pending_mutex_);
-      record = pending_first_;
+      const std::scoped_lock guard(link_mutex_, pending_);
+      record = pending_.first();
       if (record == nullptr) {
         return;
       }
-      if (record->references_ == 0) {
-        // Being dropped by another thread, which waits for pending_mutex_ in pending_remove().
-        pending_first_ = record->pending_next;
-        (pending_first_ != nullptr ? pending_first_->pending_previous : pending_last_) = nullptr;
-        record->pending_forward_end.store(false, std::memory_order_release);  // may be deleted now
+      if (record->references_ == 0) {  // another thread drops it, and waits for the list
+        pending_.take_off(*record);    // may be deleted now
         continue;
       }
       ++record->references_;
     }
-    pending_remove(*record);
+    pending_.remove(*record);
     {
       const std::lock_guard<std::mutex> guard(record->mutex);
       if (record->state == RecordState::kHeld && !stopped()) {
@@ -432,7 +403,7 @@ void Residency::forward_end() noexcept {
 
 void Residency::lock_for_fork() noexcept {
   link_mutex_.lock();
-  pending_mutex_.lock();
+  pending_.lock();
   arena_.lock_for_fork();
   pool_.lock_for_fork();
 }
@@ -440,7 +411,7 @@ void Residency::lock_for_fork() noexcept {
 void Residency::unlock_after_fork() noexcept {
   pool_.unlock_after_fork();
   arena_.unlock_after_fork();
-  pending_mutex_.unlock();
+  pending_.unlock();
   link_mutex_.unlock();
 }
 

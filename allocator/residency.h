@@ -10,6 +10,7 @@
 #include "allocator/block_codec.h"
 #include "allocator/event_sink.h"
 #include "allocator/payload_arena.h"
+#include "allocator/pending_records.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/statistics.h"
@@ -116,8 +117,6 @@ class Residency {
   bool encode_locked(Record& record) noexcept;
   bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
-  void pending_add(Record& record) noexcept;
-  void pending_remove(Record& record) noexcept;
   void emit(EventKind kind, const Record& record, const Block* block, std::size_t bytes) noexcept;
 
   Pool& pool_;
@@ -127,9 +126,7 @@ class Residency {
   std::atomic<bool> compress_, at_forward_end_, in_place_;
   std::atomic<bool> stopped_{false};
   std::mutex link_mutex_;  // Block::record and Record::references_
-  std::mutex pending_mutex_;
-  Record* pending_first_ = nullptr;
-  Record* pending_last_ = nullptr;
+  PendingRecords pending_;  // for forward_end()
   ResidencyCounters counters_;
 };
 
