@@ -290,6 +290,7 @@ PLEAT_HD inline PhiloxWords philox(uint64_t nonce, uint64_t group, uint32_t call
   }
   return {{c0, c1, c2, c3}};
 }
+inline constexpr uint32_t kSignCall = 16;  // calls 0 to 15 of a group are its noise
 // The 16 noise bytes of a call, in the payload's order.
 PLEAT_HD inline PhiloxWords noise_words(uint64_t nonce, uint64_t group, uint32_t call) {
   const PhiloxWords words = philox(nonce, group, call);

@@ -13,7 +13,6 @@ namespace pleat::compress {
 namespace {
 
 constexpr size_t kRotated = 256;
-constexpr uint32_t kSignCall = 16;  // calls 0 to 15 of a group are its noise
 
 // Eight elements; the compiler makes of them what the instruction set has. A group is 32 of them.
 typedef float Eight __attribute__((vector_size(32)));

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "compress/cuda/in_place_core.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"
 #include "compress/framed.h"
@@ -14,28 +15,37 @@ extern const unsigned char pleat_device_image_end[];
 namespace pleat::compress::cuda {
 namespace {
 
-enum class Direction { kEncode, kDecode };
+enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
+
+bool is_transformed(const DeviceTask& task) noexcept {
+  return is_floating(task.type) && task.transform != Transform::kNone;
+}
 
 // The names kernels.cu gives, for the process: a launcher may keep the pointers.
-const char* kernel_name(Direction direction, ElementType type, unsigned bits) noexcept {
+const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
+  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[2][6][9][32];
+    char text[4][2][6][9][48];  // verb, transformed, type, bits
     Names() noexcept {
-      for (int d = 0; d < 2; ++d)
-        for (int t = 0; t < 6; ++t)
-          for (unsigned b = 0; b < 9; ++b)
-            if (t < 3)
-              std::snprintf(text[d][t][b], sizeof text[d][t][b], "pleat_%s_%s_%u",
-                            d == 0 ? "encode" : "decode", kTypes[t], b);
-            else
-              std::snprintf(text[d][t][b], sizeof text[d][t][b], "pleat_%s_%s",
-                            d == 0 ? "encode" : "decode", kTypes[t]);
+      for (int k = 0; k < 4; ++k)
+        for (int r = 0; r < 2; ++r)
+          for (int t = 0; t < 6; ++t)
+            for (unsigned b = 0; b < 9; ++b) {
+              char* const name = text[k][r][t][b];
+              constexpr std::size_t kRoom = sizeof text[k][r][t][b];
+              if (t < 3 && k != static_cast<int>(Kernel::kSurvey))
+                std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k],
+                              r == 0 ? "" : "transformed_", kTypes[t], b);
+              else
+                std::snprintf(name, kRoom, "pleat_%s_%s", kVerbs[k], kTypes[t]);
+            }
     }
   };
   static const Names names;
-  return names.text[static_cast<int>(direction)][static_cast<int>(type)][supported_bits(bits)];
+  return names.text[static_cast<int>(kernel)][is_transformed(task) ? 1 : 0]
+                   [static_cast<int>(task.type)][supported_bits(task.bits)];
 }
 
 bool has_kernel(ElementType type) noexcept {
@@ -58,10 +68,42 @@ unsigned blocks_for(unsigned tiles, unsigned multiprocessors) noexcept {
 }
 
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
-  return a.type == b.type && (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
+  return a.type == b.type && is_transformed(a) == is_transformed(b) &&
+         (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
 }
 
-LaunchStatus run(KernelLauncher& launcher, Direction direction, std::span<const DeviceTask> tasks,
+Job job_of(const DeviceTask& task, std::uint32_t first_tile) noexcept {
+  Job job{};
+  job.source = task.source;
+  job.target = task.target;
+  job.verdict = task.verdict;
+  job.counters = task.counters;
+  job.elements = task.elements;
+  job.nonce = task.nonce;
+  job.minimum = task.minimum;
+  job.first_tile = first_tile;
+  job.width = task.width;
+  return job;
+}
+
+// InPlaceLayout of the task's form.
+template <class T>
+std::size_t scratch_bytes(unsigned bits, std::size_t elements) noexcept {
+  switch (bits) {
+    case 1:
+      return InPlaceLayout<Form<T, 1>>(elements).scratch_bytes();
+    case 2:
+      return InPlaceLayout<Form<T, 2>>(elements).scratch_bytes();
+    case 3:
+      return InPlaceLayout<Form<T, 3>>(elements).scratch_bytes();
+    case 4:
+      return InPlaceLayout<Form<T, 4>>(elements).scratch_bytes();
+    default:
+      return InPlaceLayout<Form<T, 8>>(elements).scratch_bytes();
+  }
+}
+
+LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const DeviceTask> tasks,
                  StreamHandle stream, std::size_t* queued) noexcept {
   *queued = 0;
   while (*queued < tasks.size()) {
@@ -73,17 +115,13 @@ LaunchStatus run(KernelLauncher& launcher, Direction direction, std::span<const 
       if (batch.jobs == kMostJobs || !same_kernel(first, task) ||
           (batch.jobs != 0 && tiles + more > UINT32_MAX / 2))
         break;
-      batch.job[batch.jobs++] = {
-          task.source,   task.target, task.verdict, task.counters,
-          task.elements, task.nonce,  task.minimum, static_cast<std::uint32_t>(tiles),
-          task.width};
+      batch.job[batch.jobs++] = job_of(task, static_cast<std::uint32_t>(tiles));
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
     const unsigned blocks = blocks_for(batch.tiles, launcher.multiprocessors());
-    const LaunchStatus status =
-        launcher.launch(device_image(), kernel_name(direction, first.type, grouped_bits(first)),
-                        blocks, kThreads, &batch, stream);
+    const LaunchStatus status = launcher.launch(device_image(), kernel_name(kernel, first), blocks,
+                                                kThreads, &batch, stream);
     if (status != LaunchStatus::kOk) return status;
     *queued += batch.jobs;
   }
@@ -95,6 +133,8 @@ LaunchStatus run(KernelLauncher& launcher, Direction direction, std::span<const 
 bool device_can_encode(const DeviceTask& task) noexcept {
   if (!has_kernel(task.type) || task.elements == 0 || tiles_of(task.elements) > UINT32_MAX / 2)
     return false;
+  if (is_transformed(task) && (task.transform != Transform::kHadamard || task.bits == 0))
+    return false;
   if (task.type == ElementType::kInt64 || task.type == ElementType::kInt32) {
     const unsigned width = task.width;
     if (width == 0 || width > 32 || (width & (width - 1)) != 0) return false;
@@ -104,7 +144,8 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
   if (is_floating(task.type))
-    return GroupedLayout(task.type, grouped_bits(task), task.elements, false).end_of_codes();
+    return GroupedLayout(task.type, grouped_bits(task), task.elements, is_transformed(task))
+        .end_of_codes();
   if (task.type == ElementType::kBool) return kHeaderBytes + packed_bytes(task.elements, 1);
   return FramedLayout(task.type, task.elements).codes_offset +
          frame_codes(task.elements, task.width);
@@ -112,7 +153,7 @@ std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
 
 std::size_t device_payload_bound(const DeviceTask& task) noexcept {
   if (!is_floating(task.type)) return device_payload_bytes(task);
-  const GroupedLayout layout(task.type, grouped_bits(task), task.elements, false);
+  const GroupedLayout layout(task.type, grouped_bits(task), task.elements, is_transformed(task));
   return layout.end_of_codes() +
          layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
 }
@@ -124,11 +165,48 @@ DeviceImage device_image() noexcept {
 
 LaunchStatus encode_on_device(KernelLauncher& launcher, std::span<const DeviceTask> tasks,
                               StreamHandle stream, std::size_t* queued) noexcept {
-  return run(launcher, Direction::kEncode, tasks, stream, queued);
+  return run(launcher, Kernel::kEncode, tasks, stream, queued);
 }
 LaunchStatus decode_on_device(KernelLauncher& launcher, std::span<const DeviceTask> tasks,
                               StreamHandle stream, std::size_t* queued) noexcept {
-  return run(launcher, Direction::kDecode, tasks, stream, queued);
+  return run(launcher, Kernel::kDecode, tasks, stream, queued);
+}
+
+bool device_can_encode_in_place(const DeviceTask& task) noexcept {
+  return is_floating(task.type) && task.bits != 0 && !is_transformed(task) &&
+         task.source == task.target && reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 &&
+         device_can_encode(task) &&
+         device_payload_bytes(task) <= task.elements * element_size(task.type);
+}
+
+std::size_t device_scratch_bytes(const DeviceTask& task) noexcept {
+  const unsigned bits = grouped_bits(task);
+  switch (task.type) {
+    case ElementType::kFloat32:
+      return scratch_bytes<Float32>(bits, task.elements);
+    case ElementType::kBFloat16:
+      return scratch_bytes<BFloat16>(bits, task.elements);
+    default:
+      return scratch_bytes<Float16>(bits, task.elements);
+  }
+}
+
+LaunchStatus encode_in_place_on_device(KernelLauncher& launcher, const DeviceTask& task,
+                                       StreamHandle stream) noexcept {
+  Batch batch{};
+  batch.jobs = 1;
+  batch.tiles = static_cast<std::uint32_t>(tiles_of(task.elements));
+  Job& job = batch.job[0];
+  job = job_of(task, 0);
+  job.scratch = task.scratch;
+  job.width = grouped_bits(task);
+  const unsigned blocks = blocks_for(batch.tiles, launcher.multiprocessors());
+  const LaunchStatus surveyed = launcher.launch(device_image(), kernel_name(Kernel::kSurvey, task),
+                                                blocks, kThreads, &batch, stream);
+  if (surveyed != LaunchStatus::kOk) return surveyed;
+  // If only this one fails to be queued, the source is untouched and the verdict stays pending.
+  return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task), blocks,
+                         kThreads, &batch, stream);
 }
 
 }  // namespace pleat::compress::cuda

@@ -19,8 +19,9 @@ struct DeviceTask {
   void* target = nullptr;        // encode: the payload, 64-byte aligned; decode: the elements
   std::size_t elements = 0;      // at least one
   ElementType type = ElementType::kFloat32;
-  std::uint8_t bits = 0;    // as CodecSpec has it
-  std::uint64_t nonce = 0;  // encode
+  std::uint8_t bits = 0;                   // as CodecSpec has it
+  Transform transform = Transform::kNone;  // floats of at least one bit; kNone or kHadamard
+  std::uint64_t nonce = 0;                 // encode
   // Encode, integers: they are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
   // 8, 16 or 32. If one does not, the outcome is kKeepRaw.
   std::int64_t minimum = 0;
@@ -28,6 +29,7 @@ struct DeviceTask {
   Verdict* verdict = nullptr;    // device or device-visible host memory; its outcome is set to
                                  // kPending by the caller, before
   Counters* counters = nullptr;  // device memory; zero. Tasks that may run at once have one each
+  void* scratch = nullptr;       // in place: device memory, 64-byte aligned, device_scratch_bytes()
 };
 
 // Whether the device has a kernel for this task, and its form is smaller than the source.
@@ -40,14 +42,25 @@ struct DeviceTask {
 // The device code built into this library; empty if it was built without nvcc.
 [[nodiscard]] DeviceImage device_image() noexcept;
 
-// Queue tasks on `stream`: one launch for up to kMostJobs of one type and width, in the tasks'
-// order. After a failure the tasks from the failing launch on have not been queued; *queued says
-// how many were. Sources and targets of the tasks of one call must not overlap.
+// Queue tasks on `stream`: one launch for up to kMostJobs of one type, width and transform, in the
+// tasks' order. After a failure the tasks from the failing launch on have not been queued; *queued
+// says how many were. Sources and targets of the tasks of one call must not overlap.
 [[nodiscard]] LaunchStatus encode_on_device(KernelLauncher& launcher,
                                             std::span<const DeviceTask> tasks, StreamHandle stream,
                                             std::size_t* queued) noexcept;
 [[nodiscard]] LaunchStatus decode_on_device(KernelLauncher& launcher,
                                             std::span<const DeviceTask> tasks, StreamHandle stream,
                                             std::size_t* queued) noexcept;
+
+// In place: the payload begins where its source does. `target` and `source` are the same, 64-byte
+// aligned; behind the payload the block is the caller's again. The source is read twice, so that
+// what cannot be coded is found before anything is overwritten: the outcome is kKeepRaw then, and
+// the source untouched. It must not change meanwhile. Of scratch memory nothing need be set, and it
+// may serve the next task of the stream. For floats that are not transformed.
+[[nodiscard]] bool device_can_encode_in_place(const DeviceTask& task) noexcept;
+[[nodiscard]] std::size_t device_scratch_bytes(const DeviceTask& task) noexcept;
+[[nodiscard]] LaunchStatus encode_in_place_on_device(KernelLauncher& launcher,
+                                                     const DeviceTask& task,
+                                                     StreamHandle stream) noexcept;
 
 }  // namespace pleat::compress::cuda

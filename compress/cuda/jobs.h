@@ -1,6 +1,6 @@
 // What a launch is told, as plain words that host and device lay out alike, and what it reports
-// back. One launch serves up to kMostJobs spans of one type and width; the jobs travel as the
-// kernel's parameter, so nothing has to be copied or waited for.
+// back. One launch serves up to kMostJobs spans of one type, width and transform; the jobs travel
+// as the kernel's parameter, so nothing has to be copied or waited for.
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +15,8 @@ enum class Outcome : uint32_t {
   kPending = 0,  // not yet
   kDone = 1,
   kKeepRaw = 2,  // encode: too many escaped groups, a byte that is no boolean, an integer outside
-                 // the predicted range. The payload's header is invalid then, the source untouched
+                 // the predicted range. The source is untouched; the payload's header, but for one
+                 // in place, is invalid then
   kCorrupt =
       3,  // decode: not the payload that the job expects; the target's contents are undefined
 };
@@ -31,7 +32,7 @@ static_assert(sizeof(Verdict) == 16);
 // Device memory of a job while it runs. Zero before the launch; every launch leaves it zero, so one
 // that was cleared once serves a stream for ever. Jobs of one launch have one each.
 struct Counters {
-  uint32_t tiles_done;
+  uint32_t parts_done;  // tiles; in place: blocks
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
   uint32_t misses;  // booleans and integers that the form does not hold; decode: damaged groups
@@ -46,9 +47,12 @@ struct Job {
   Counters* counters;
   uint64_t elements;
   uint64_t nonce;
-  int64_t minimum;      // integers: predicted
+  union {
+    int64_t minimum;  // integers: predicted
+    void* scratch;    // in place: see in_place_core.h
+  };
   uint32_t first_tile;  // of the launch
-  uint32_t width;       // integers: bits per element
+  uint32_t width;       // bits per element: of integers, and of a survey
 };
 static_assert(sizeof(Job) == 64);
 

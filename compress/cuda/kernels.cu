@@ -1,11 +1,14 @@
 // The kernels: one launch per direction, each element read once, nothing waited for on the host.
 // Eight lanes hold a group, a warp four, a block of 256 threads a tile of 32; blocks stride over
-// the tiles of all jobs of a launch. What a group or a span needs is in group_core.h and
-// span_core.h.
-#include "compress/cuda/group_core.h"
+// the tiles of all jobs of a launch. What a group or a span needs is in encode_core.h,
+// decode_core.h, transform_core.h and span_core.h.
+#include "compress/cuda/decode_core.h"
+#include "compress/cuda/encode_core.h"
+#include "compress/cuda/in_place_core.h"
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/packing_core.h"
 #include "compress/cuda/span_core.h"
+#include "compress/cuda/transform_core.h"
 
 namespace pleat::compress {
 namespace {
@@ -67,6 +70,10 @@ class ThreadTile {
   __device__ uint32_t pick_alone(Has has, F f) {
     const unsigned holders = __ballot_sync(mask(), has(lane_));
     return __shfl_sync(mask(), f(lane_), __ffs(static_cast<int>(holders)) - 1);
+  }
+  template <class Give, class Take>
+  __device__ void across(unsigned step, Give give, Take take) {
+    take(lane_, __shfl_xor_sync(kWarp, give(lane_), step));
   }
 
  private:
@@ -145,16 +152,16 @@ __device__ Header load_header(const void* payload) {
 }
 
 // What a block has found in its tiles of one job, handed to the job's counters; true in the block
-// that hands in the last tiles: by then, what all others wrote is visible to it.
+// that hands in the last of `all` parts: by then, what all others wrote is visible to it.
 // The last block also gets what was counted, and leaves the counters zero before anyone is told
 // that the job is done.
-__device__ bool hand_in(const Job& job, unsigned tiles, Counters* counted) {
+__device__ bool hand_in(const Job& job, unsigned parts, uint64_t all, Counters* counted) {
   __shared__ bool last;
   __shared__ Counters seen;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    last = atomicAdd(&job.counters->tiles_done, tiles) + tiles == cuda::tiles_of(job.elements);
+    last = atomicAdd(&job.counters->parts_done, parts) + parts == all;
     __threadfence();
     if (last) {
       seen.escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
@@ -170,19 +177,21 @@ __device__ bool hand_in(const Job& job, unsigned tiles, Counters* counted) {
 
 // Both directions: a block strides over the launch's tiles. What does not change within a job is
 // read once per job, so that the turns of the loop have little but their elements to deal with.
-template <class T, unsigned kBits>
+template <class F>
 __device__ void encode(const Batch& batch) {
-  using Word = typename T::Word;
+  using Word = typename F::Source::Word;
+  using Coded = typename F::Coded;
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<T, kBits> layout(job.elements);
+    const DeviceLayout<F> layout(job.elements);
     const unsigned end = end_of_job(batch, number);
     const Word* const source = static_cast<const Word*>(job.source);
     const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
-    auto* const metadata = reinterpret_cast<Metadata<T>*>(static_cast<uint8_t*>(job.target) + 64);
+    auto* const metadata =
+        reinterpret_cast<Metadata<Coded>*>(static_cast<uint8_t*>(job.target) + 64);
     uint8_t* const codes = static_cast<uint8_t*>(job.target) + layout.codes_offset;
     const uint64_t nonce = job.nonce;
     unsigned tiles = 0;
@@ -198,63 +207,131 @@ __device__ void encode(const Batch& batch) {
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
-      ThreadTile<T> lanes;
+      ThreadTile<Coded> lanes;
       const GroupKind kind =
-          encode_group<T, kBits>(lanes, source + group * kGroupSize, elements, aligned, group,
-                                 nonce, metadata + group, codes + group * layout.kSlotBytes);
+          encode_form<F>(lanes, source + group * kGroupSize, elements, aligned, group, nonce,
+                         metadata + group, codes + group * layout.kSlotBytes);
       lossy |= kind == GroupKind::kRegular;
       if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
     }
     if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
     Counters counted;
-    if (!hand_in(job, tiles, &counted)) continue;
+    if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
-    finish_span<T, kBits>(block, job, counted.escapes, counted.lossy != 0);
+    finish_span<F>(block, job, counted.escapes, counted.lossy != 0, GroupsInSource<F>{job});
   }
 }
 
-template <class T, unsigned kBits>
+template <class F>
 __device__ void decode(const Batch& batch) {
-  using Word = typename T::Word;
+  using Word = typename F::Source::Word;
+  using Coded = typename F::Coded;
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<T, kBits> layout(job.elements);
+    const DeviceLayout<F> layout(job.elements);
     const unsigned end = end_of_job(batch, number);
     const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
-    const auto* const metadata = reinterpret_cast<const Metadata<T>*>(payload + 64);
+    const auto* const metadata = reinterpret_cast<const Metadata<Coded>*>(payload + 64);
     const uint8_t* const codes = payload + layout.codes_offset;
     Word* const target = static_cast<Word*>(job.target);
     const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0;
     const Header header = load_header(payload);
     const uint64_t nonce = header.nonce;
     const EscapeTable escapes{payload + layout.end_of_codes(), header.escapes};
-    bool damaged = !payload_fits<T, kBits>(header, job.elements);
+    bool damaged = !payload_fits<F>(header, job.elements);
     const bool readable = !damaged;
     unsigned tiles = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
-      const uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
+      uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
       unsigned elements = kGroupSize;
       if (tile + 1 == end) {
-        if (group >= layout.groups) continue;
+        if (group >= layout.groups) group = layout.groups - 1;  // as in encode()
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
       if (!readable) continue;
-      ThreadTile<T> lanes;
-      damaged |= !decode_group<T, kBits>(lanes, metadata[group], codes + group * layout.kSlotBytes,
-                                         escapes, group, nonce, target + group * kGroupSize,
-                                         elements, aligned);
+      ThreadTile<Coded> lanes;
+      damaged |= !decode_form<F>(lanes, metadata[group], codes + group * layout.kSlotBytes, escapes,
+                                 group, nonce, target + group * kGroupSize, elements, aligned);
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
     Counters counted;
-    if (!hand_in(job, tiles, &counted)) continue;
+    if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
     block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
+}
+
+// In place: one job a launch. First how many groups escape, with the job's scratch memory set up.
+template <class T>
+__device__ void survey(const Batch& batch) {
+  using Word = typename T::Word;
+  const Job& job = batch.job[0];
+  const uint64_t groups = (job.elements + (kGroupSize - 1)) / kGroupSize;
+  const float largest_code = static_cast<float>((1u << job.width) - 1);
+  const Word* const source = static_cast<const Word*>(job.source);
+  auto* const flags = reinterpret_cast<uint32_t*>(static_cast<InPlaceState*>(job.scratch) + 1);
+  unsigned tiles = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x, ++tiles) {
+    if (threadIdx.x == 0) flags[tile] = 0;
+    uint64_t group = uint64_t{tile} * kGroupsPerTile + threadIdx.x / kTileLanes;
+    const bool own = group < groups;
+    if (!own) group = groups - 1;
+    const uint64_t left = job.elements - group * kGroupSize;
+    const unsigned elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
+    ThreadTile<T> lanes;
+    const bool escaped =
+        survey_group<T>(lanes, source + group * kGroupSize, elements, true, largest_code);
+    if (escaped && own && threadIdx.x % kTileLanes == 0) atomicAdd(&job.counters->escapes, 1u);
+  }
+  Counters counted;
+  if (hand_in(job, tiles, cuda::tiles_of(job.elements), &counted) && threadIdx.x == 0)
+    finish_survey<T>(job, counted.escapes);
+}
+
+// Then the steps of in_place_core.h. Counted are blocks, not tiles, as those that find no tile left
+// read the scratch memory too.
+template <class F>
+__device__ void encode_in_place(const Batch& batch) {
+  __shared__ Staged<F> staged;
+  __shared__ unsigned ticket;
+  const Job& job = batch.job[0];
+  auto* const state = static_cast<InPlaceState*>(job.scratch);
+  const InPlaceState surveyed = *state;  // but for ticket and aside, which change
+  const InPlaceLayout<F> layout(job.elements);
+  auto* const flags = reinterpret_cast<volatile uint32_t*>(state + 1);
+  ThreadBlock block;
+  bool lossy = false;
+  while (surveyed.refused == 0) {
+    if (threadIdx.x == 0) ticket = atomicAdd(&state->ticket, 1u);
+    __syncthreads();
+    const unsigned tile = ticket;
+    if (tile >= batch.tiles) break;
+    ThreadTile<typename F::Coded> lanes;
+    const GroupKind kind = stage_group<F>(lanes, job, tile, threadIdx.x / kTileLanes, staged,
+                                          [&] { return atomicAdd(&state->aside, 1u); });
+    lossy |= kind == GroupKind::kRegular;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      __threadfence();
+      flags[tile] = 1;
+      if (!layout.bounces(tile))
+        layout.each_under(tile, [&](uint64_t k) {
+          while (flags[k] == 0) __nanosleep(40);
+        });
+      __threadfence();
+    }
+    __syncthreads();
+    write_staged<F>(block, job, tile, staged);
+  }
+  if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
+  Counters counted;
+  if (hand_in(job, 1, gridDim.x, &counted))
+    finish_in_place<F>(block, job, surveyed, counted.lossy != 0);
 }
 
 // Booleans and integers: every thread takes its runs of a tile.
@@ -278,7 +355,7 @@ __device__ void pack_spans(const Batch& batch, Pack pack, Finish finish) {
     }
     if (__syncthreads_or(missed) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
     Counters counted;
-    if (!hand_in(job, tiles, &counted)) continue;
+    if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
     finish(block, job, counted.misses != 0);
   }
@@ -307,7 +384,7 @@ __device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
     Counters counted;
-    if (!hand_in(job, tiles, &counted)) continue;
+    if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
     block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
@@ -337,31 +414,54 @@ __device__ void decode_integers(const Batch& batch) {
 }  // namespace pleat::compress
 
 // Names as device_codec.cpp expects them.
-#define PLEAT_KERNELS(type, name, bits)                                                          \
-  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
-                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
-      pleat_encode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
-    pleat::compress::encode<pleat::compress::type, bits>(batch);                                 \
-  }                                                                                              \
-  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                  \
-                                               pleat::compress::cuda::kBlocksPerMultiprocessor)  \
-      pleat_decode_##name##_##bits(const __grid_constant__ pleat::compress::cuda::Batch batch) { \
-    pleat::compress::decode<pleat::compress::type, bits>(batch);                                 \
-  }
-#define PLEAT_WIDTHS(type, name) \
-  PLEAT_KERNELS(type, name, 0)   \
-  PLEAT_KERNELS(type, name, 1)   \
-  PLEAT_KERNELS(type, name, 2)   \
-  PLEAT_KERNELS(type, name, 3)   \
-  PLEAT_KERNELS(type, name, 4)   \
-  PLEAT_KERNELS(type, name, 8)
-PLEAT_WIDTHS(Float32, float32)
-PLEAT_WIDTHS(BFloat16, bfloat16)
-PLEAT_WIDTHS(Float16, float16)
-
 #define PLEAT_KERNEL(name)                                                      \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
       name(const __grid_constant__ pleat::compress::cuda::Batch batch)
+#define PLEAT_BUSY_KERNEL(name)                                                                 \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads,                 \
+                                               pleat::compress::cuda::kBlocksPerMultiprocessor) \
+      name(const __grid_constant__ pleat::compress::cuda::Batch batch)
+#define PLEAT_KERNELS(type, name, bits)                                                 \
+  PLEAT_BUSY_KERNEL(pleat_encode_##name##_##bits) {                                     \
+    pleat::compress::encode<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
+  }                                                                                     \
+  PLEAT_BUSY_KERNEL(pleat_decode_##name##_##bits) {                                     \
+    pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
+  }
+#define PLEAT_TRANSFORMED_KERNELS(type, name, bits)                                           \
+  PLEAT_KERNEL(pleat_encode_transformed_##name##_##bits) {                                    \
+    pleat::compress::encode<pleat::compress::Form<pleat::compress::type, bits, true>>(batch); \
+  }                                                                                           \
+  PLEAT_KERNEL(pleat_decode_transformed_##name##_##bits) {                                    \
+    pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits, true>>(batch); \
+  }
+#define PLEAT_IN_PLACE_KERNEL(type, name, bits)                                                  \
+  PLEAT_KERNEL(pleat_encode_in_place_##name##_##bits) {                                          \
+    pleat::compress::encode_in_place<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
+  }
+#define PLEAT_WIDTHS(type, name)                           \
+  PLEAT_KERNEL(pleat_survey_##name) {                      \
+    pleat::compress::survey<pleat::compress::type>(batch); \
+  }                                                        \
+  PLEAT_IN_PLACE_KERNEL(type, name, 1)                     \
+  PLEAT_IN_PLACE_KERNEL(type, name, 2)                     \
+  PLEAT_IN_PLACE_KERNEL(type, name, 3)                     \
+  PLEAT_IN_PLACE_KERNEL(type, name, 4)                     \
+  PLEAT_IN_PLACE_KERNEL(type, name, 8)                     \
+  PLEAT_KERNELS(type, name, 0)                             \
+  PLEAT_KERNELS(type, name, 1)                             \
+  PLEAT_KERNELS(type, name, 2)                             \
+  PLEAT_KERNELS(type, name, 3)                             \
+  PLEAT_KERNELS(type, name, 4)                             \
+  PLEAT_KERNELS(type, name, 8)                             \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 1)                 \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 2)                 \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 3)                 \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 4)                 \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 8)
+PLEAT_WIDTHS(Float32, float32)
+PLEAT_WIDTHS(BFloat16, bfloat16)
+PLEAT_WIDTHS(Float16, float16)
 
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;

@@ -1,13 +1,13 @@
 // Booleans to bits and integers to a narrow width, by threads that each take runs of
 // neighbouring elements whose codes are whole bytes. No tile is needed: threads do not meet. As in
-// group_core.h, the kernels and a test on the CPU run the same code.
+// encode_core.h, the kernels and a test on the CPU run the same code.
 //
 // A device cannot choose the width from the data without the host waiting for it. So minimum and
 // width are predicted (from the last step, or from what the numbers index), every element is
 // checked, and on a miss the verdict says so and the caller keeps the source.
 #pragma once
 
-#include "compress/cuda/group_core.h"
+#include "compress/cuda/encode_core.h"
 #include "compress/cuda/jobs.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"

@@ -2,6 +2,7 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
 #include "tests/compress/emulated_device.h"
+#include "tests/compress/fixed_payload.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -10,57 +11,19 @@ namespace {
 constexpr std::uint64_t kNonce = 0xFEDC'BA98'7654'3210;
 constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3};
 
-// A grouped payload as format.h and docs/payload_format.md lay it out before compaction, groups by
-// the scalar path. Empty: too many groups escape.
-std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits, std::size_t elements,
-                                         const unsigned char* source) {
-  const GroupedLayout layout(type, bits, elements, false);
-  std::vector<unsigned char> payload(layout.end_of_codes());
-  BlockResult seen{};
-  EncodeGroups job{};
-  job.source = source;
-  job.groups = elements / 256;
-  job.tail_elements = elements % 256;
-  job.bits = bits;
-  job.nonce = kNonce;
-  job.metadata = payload.data() + kHeaderBytes;
-  job.codes = payload.data() + layout.codes_offset;
-  job.result = &seen;
-  kScalarKernels.encode[static_cast<int>(type)](job);
-  const std::size_t size = element_size(type);
-  if (seen.escaped_groups > layout.escape_limit(bits)) return {};
-  Header header;
-  for (std::size_t g = 0; g < layout.groups; ++g) {
-    const unsigned char* const words = payload.data() + kHeaderBytes + 2 * size * g;
-    std::vector<unsigned char> mark(2 * size, 0);
-    mark[size - 1] = mark[2 * size - 1] = 0x80;
-    if (std::memcmp(words, mark.data(), 2 * size) != 0) continue;
-    const std::uint64_t index = header.escapes++;
-    std::memcpy(payload.data() + layout.codes_offset + g * layout.slot_bytes, &index, 8);
-    const std::size_t from = g * 256 * size, end = std::min(elements * size, from + 256 * size);
-    payload.insert(payload.end(), source + from, source + end);
-    payload.resize(layout.end_of_codes() + header.escapes * 256 * size);
-  }
-  if (bits == 0 && payload.size() >= kHeaderBytes + elements * size) return {};
-  header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
-  header.type = static_cast<std::uint8_t>(type);
-  header.bits = static_cast<std::uint8_t>(bits);
-  header.flags = seen.lossy_groups != 0 ? kFlagLossy : 0;
-  header.elements = elements;
-  header.nonce = kNonce;
-  header.payload_bytes = payload.size();
-  header.code_bytes = layout.code_bytes;
-  std::memcpy(payload.data(), &header, sizeof header);
-  return payload;
+std::vector<unsigned char> reference_payload(ElementType type, unsigned bits, std::size_t elements,
+                                             const unsigned char* source,
+                                             bool transformed = false) {
+  return fixed_payload(type, bits, transformed, elements, kNonce, source);
 }
 
 struct Emulated {
   cuda::Verdict verdict;
   std::vector<unsigned char> payload;
 };
-Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
-                          const void* source) {
-  const GroupedLayout layout(type, bits, elements, false);
+Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements, const void* source,
+                          bool transformed = false) {
+  const GroupedLayout layout(type, bits, elements, transformed);
   Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
   Emulated result;
   cuda::Job job{};
@@ -69,15 +32,16 @@ Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
   job.verdict = &result.verdict;
   job.elements = elements;
   job.nonce = kNonce;
-  with_codec(static_cast<unsigned>(type), bits,
-             [&]<class T, unsigned kBits>() { emulate_encode<T, kBits>(job); });
+  with_form(static_cast<unsigned>(type), bits, transformed,
+            [&]<class F>() { emulate_encode<F>(job); });
   EXPECT_TRUE(room.guard_intact());
   EXPECT_LE(result.verdict.payload_bytes, room.size());
   result.payload.assign(room.data(), room.data() + result.verdict.payload_bytes);
   return result;
 }
 cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t elements,
-                              const std::vector<unsigned char>& payload, void* target) {
+                              const std::vector<unsigned char>& payload, void* target,
+                              bool transformed = false) {
   Bytes copy(payload.size());  // aligned as payloads are
   std::memcpy(copy.data(), payload.data(), payload.size());
   cuda::Verdict verdict;
@@ -86,35 +50,65 @@ cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t eleme
   job.target = target;
   job.verdict = &verdict;
   job.elements = elements;
-  with_codec(static_cast<unsigned>(type), bits,
-             [&]<class T, unsigned kBits>() { emulate_decode<T, kBits>(job); });
+  with_form(static_cast<unsigned>(type), bits, transformed,
+            [&]<class F>() { emulate_decode<F>(job); });
   return verdict.outcome;
 }
 
+// What the kernels make of `source`, and back, against the scalar path.
+void expect_bytes_of_scalar_path(ElementType type, unsigned bits, bool transformed,
+                                 const Bytes& source, const std::string& what) {
+  const std::size_t elements = source.size() / element_size(type);
+  const std::vector<unsigned char> expected =
+      reference_payload(type, bits, elements, source.data(), transformed);
+  const Emulated got = emulated_payload(type, bits, elements, source.data(), transformed);
+  ASSERT_FALSE(expected.empty()) << what;
+  ASSERT_EQ(got.verdict.outcome, cuda::Outcome::kDone) << what;
+  EXPECT_TRUE(got.payload == expected) << what;
+  Bytes restored(source.size());
+  ASSERT_EQ(emulated_decode(type, bits, elements, expected, restored.data(), transformed),
+            cuda::Outcome::kDone)
+      << what;
+  EXPECT_TRUE(restored.guard_intact());
+  const auto decoded = decode_span(expected, source.size());
+  EXPECT_EQ(std::memcmp(decoded.data(), restored.data(), source.size()), 0) << what;
+}
+
 TEST(CudaCore, KernelsGiveTheBytesOfTheScalarPath) {
+  for (const bool transformed : {false, true})
+    for (const ElementType type : kFloatTypes)
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+        for (const std::size_t elements : kSizes)
+          expect_bytes_of_scalar_path(
+              type, bits, transformed,
+              transformed ? ordinary(type, elements) : mixed(type, elements, bits),
+              std::string(name_of(type)) + " " + std::to_string(bits) + " bits, " +
+                  std::to_string(elements) + (transformed ? ", transformed" : ""));
+}
+
+// Transformed: groups kept for their one or two patterns, those that come out of the rotation with
+// so few (one 1 among zeros of both signs), NaNs, and values whose sums overflow.
+TEST(CudaCore, TransformedGroupsThatAreNotRotated) {
+  std::mt19937_64 random(seed());
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
-      for (const std::size_t elements : kSizes) {
-        const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
-                                 " bits, " + std::to_string(elements);
-        const Bytes source = mixed(type, elements, bits);
-        const std::vector<unsigned char> expected =
-            fixed_payload(type, bits, elements, source.data());
-        const Emulated got = emulated_payload(type, bits, elements, source.data());
-        ASSERT_FALSE(expected.empty()) << what;
-        ASSERT_EQ(got.verdict.outcome, cuda::Outcome::kDone) << what;
-        EXPECT_TRUE(got.payload == expected) << what;
-        Bytes restored(source.size());
-        ASSERT_EQ(emulated_decode(type, bits, elements, expected, restored.data()),
-                  cuda::Outcome::kDone)
-            << what;
-        EXPECT_TRUE(restored.guard_intact());
-        EXPECT_EQ(std::memcmp(decode_span(expected, source.size()).data(), restored.data(),
-                              source.size()),
-                  0)
-            << what;
-      }
+    const std::size_t size = element_size(type), elements = 256 * 640 - 31;
+    Bytes source(elements * size);
+    for (std::size_t e = 0; e < elements; ++e) {
+      const std::size_t g = e / 256, at = e % 256;
+      const bool rare = g % 100 == 7;  // an escape table holds one group in 64
+      double value = double(random() % 1000) - 500;
+      if (g % 5 == 1) value = 2.5;
+      if (g % 5 == 2) value = (at * g) % 3 == 0 ? -1.5 : 0.0;
+      if (g % 5 == 3) value = at == g % 256 ? -0.0 : 0.0;
+      if (rare && g / 100 % 2 == 0) value = at == 3 ? NAN : 1.0;
+      if (rare && g / 100 % 2 == 1) value = at == 9 ? -0.0 : at == g % 256 ? 1.0 : 0.0;
+      if (g == 207)
+        value = at % 7 == 0 ? double(at) : type == ElementType::kFloat16 ? 65504.0 : 3.3e38;
+      set_value(type, source.data(), e, value);
     }
+    for (const unsigned bits : {1u, 4u, 8u})
+      expect_bytes_of_scalar_path(type, bits, true, source,
+                                  std::string(name_of(type)) + " " + std::to_string(bits));
   }
 }
 
@@ -139,7 +133,7 @@ TEST(CudaCore, SourcesAndTargetsOfAnyAlignment) {
   for (const ElementType type : kFloatTypes) {
     const std::size_t elements = 3000, size = element_size(type);
     const Bytes source = mixed(type, elements, 5);
-    const std::vector<unsigned char> expected = fixed_payload(type, 4, elements, source.data());
+    const std::vector<unsigned char> expected = reference_payload(type, 4, elements, source.data());
     for (std::size_t shift = size; shift < 16; shift += size) {
       Bytes shifted(source.size(), shift);
       std::memcpy(shifted.data(), source.data(), source.size());
@@ -170,7 +164,7 @@ TEST(CudaCore, GroupsOfFewValuesAreToldApart) {
     }
     for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
       EXPECT_TRUE(emulated_payload(type, bits, elements, source.data()).payload ==
-                  fixed_payload(type, bits, elements, source.data()))
+                  reference_payload(type, bits, elements, source.data()))
           << name_of(type) << " " << bits;
   }
 }
@@ -184,7 +178,7 @@ TEST(CudaCore, LosslessCodesGroupsOfOneOrTwoPatternsAndEscapesFew) {
         const bool exact = e / 256 % (few ? 10 : 5) != 3;
         set_value(type, source.data(), e, exact ? double(e % 2) : double(e % 100));
       }
-      const auto expected = fixed_payload(type, 0, elements, source.data());
+      const auto expected = reference_payload(type, 0, elements, source.data());
       const Emulated got = emulated_payload(type, 0, elements, source.data());
       EXPECT_EQ(expected.empty(), !few);
       EXPECT_EQ(got.verdict.outcome, few ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
@@ -214,20 +208,147 @@ TEST(CudaCore, TooManyEscapesLeaveAVerdictAndNoPayload) {
 TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
   std::mt19937_64 random(seed());
   const std::size_t elements = 5000;
-  const Bytes source = mixed(ElementType::kBFloat16, elements, 2);
-  const auto intact = fixed_payload(ElementType::kBFloat16, 4, elements, source.data());
-  unsigned refused = 0;
-  for (int round = 0; round < 2000; ++round) {
-    auto damaged = intact;
-    const std::size_t within = round % 2 == 0 ? kHeaderBytes : damaged.size();
-    damaged[random() % within] ^= static_cast<unsigned char>(1u << random() % 8);
+  for (const bool transformed : {false, true}) {
+    Bytes source = transformed ? ordinary(ElementType::kBFloat16, elements)
+                               : mixed(ElementType::kBFloat16, elements, 2, false);
+    for (std::size_t e = 0; e < 512; ++e)  // two patterns, and an escape
+      set_value(ElementType::kBFloat16, source.data(), e, e == 300 ? NAN : double(e % 2));
+    const auto intact =
+        reference_payload(ElementType::kBFloat16, 4, elements, source.data(), transformed);
+    unsigned refused = 0;
+    for (int round = 0; round < 2000; ++round) {
+      auto damaged = intact;
+      const std::size_t within = round % 2 == 0 ? kHeaderBytes : damaged.size();
+      damaged[random() % within] ^= static_cast<unsigned char>(1u << random() % 8);
+      Bytes target(source.size());
+      const auto outcome =
+          emulated_decode(ElementType::kBFloat16, 4, elements, damaged, target.data(), transformed);
+      EXPECT_TRUE(target.guard_intact());
+      refused += outcome == cuda::Outcome::kCorrupt;
+    }
+    EXPECT_GT(refused, 500u);  // nearly all of a header's bits are checked
     Bytes target(source.size());
-    const auto outcome =
-        emulated_decode(ElementType::kBFloat16, 4, elements, damaged, target.data());
-    EXPECT_TRUE(target.guard_intact());
-    refused += outcome == cuda::Outcome::kCorrupt;
+    EXPECT_EQ(
+        emulated_decode(ElementType::kBFloat16, 4, elements, intact, target.data(), !transformed),
+        cuda::Outcome::kCorrupt);
   }
-  EXPECT_GT(refused, 500u);  // nearly all of a header's bits are checked
+}
+
+// A span encoded over itself by `blocks` blocks at a time, whose turns `pick` chooses.
+struct InPlaceSpan {
+  Bytes block;
+  cuda::Verdict verdict;
+  InPlaceTurns turns;
+};
+template <class Pick>
+InPlaceSpan encode_in_place(ElementType type, unsigned bits, const Bytes& source, unsigned blocks,
+                            Pick pick) {
+  InPlaceSpan span{Bytes(source.size()), {}, {}};
+  std::memcpy(span.block.data(), source.data(), source.size());
+  cuda::DeviceTask task;
+  task.type = type;
+  task.bits = static_cast<std::uint8_t>(bits);
+  task.elements = source.size() / element_size(type);
+  task.source = task.target = span.block.data();
+  EXPECT_TRUE(cuda::device_can_encode_in_place(task));
+  Bytes scratch(cuda::device_scratch_bytes(task));
+  cuda::Job job{};
+  job.source = job.target = span.block.data();
+  job.verdict = &span.verdict;
+  job.elements = task.elements;
+  job.nonce = kNonce;
+  job.scratch = scratch.data();
+  job.width = bits;
+  with_form(static_cast<unsigned>(type), bits, false, [&]<class F>() {
+    if constexpr (F::kBits != 0 && !F::kTransformed) {
+      emulate_survey<typename F::Source>(job);
+      EXPECT_TRUE(emulate_in_place<F>(job, blocks, pick, &span.turns)) << "a deadlock";
+    }
+  });
+  EXPECT_TRUE(span.block.guard_intact() && scratch.guard_intact());
+  return span;
+}
+void expect_in_place(ElementType type, unsigned bits, const Bytes& source, const InPlaceSpan& span,
+                     const std::string& what) {
+  const auto expected =
+      reference_payload(type, bits, source.size() / element_size(type), source.data());
+  const bool fits = !expected.empty() && expected.size() <= source.size();
+  ASSERT_EQ(span.verdict.outcome, fits ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw) << what;
+  EXPECT_EQ(span.verdict.payload_bytes, fits ? expected.size() : 0) << what;
+  const unsigned char* const wanted = fits ? expected.data() : source.data();
+  EXPECT_EQ(std::memcmp(span.block.data(), wanted, fits ? expected.size() : source.size()), 0)
+      << what;
+}
+
+// Whoever of the blocks is faster, and with one that dawdles: the bytes of the ordinary encoder.
+TEST(CudaCore, InPlaceGivesTheSameBytesInEveryOrderOfBlocks) {
+  std::mt19937_64 random(seed());
+  InPlaceTurns all;
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const std::size_t elements :
+           {std::size_t{700}, std::size_t{8192}, std::size_t{70001}, std::size_t{8192} * 330 + 5}) {
+        if (elements > 100000 && bits != 4 && bits != 8) continue;
+        const Bytes source = mixed(type, elements, bits);
+        const auto blocks = static_cast<unsigned>(1 + random() % 12);
+        const InPlaceSpan span = encode_in_place(type, bits, source, blocks, [&](unsigned n) {
+          const auto turn = static_cast<unsigned>(random() % n);
+          return turn == 0 && random() % 40 != 0 ? n - 1 : turn;  // block 0 is slow
+        });
+        expect_in_place(type, bits, source, span,
+                        std::string(name_of(type)) + " " + std::to_string(bits) + " bits, " +
+                            std::to_string(elements));
+        all.bounced += span.turns.bounced;
+        all.waited += span.turns.waited;
+      }
+    }
+  }
+  EXPECT_GT(all.bounced, 20u);  // the detour is taken
+  EXPECT_GT(all.waited, 100u);  // and blocks do wait
+}
+
+TEST(CudaCore, InPlaceLeavesASourceThatIsKeptRawUntouched) {
+  const auto first = [](unsigned) { return 0u; };
+  Bytes many = mixed(ElementType::kFloat32, 256 * 200, 3, false);
+  for (unsigned g = 0; g < 4; ++g) many.as<float>()[256 * (g * 40 + 7) + 9] = NAN;
+  const InPlaceSpan span = encode_in_place(ElementType::kFloat32, 4, many, 1, first);
+  EXPECT_EQ(span.verdict.outcome, cuda::Outcome::kKeepRaw);
+  EXPECT_EQ(span.verdict.escapes, 4u);
+  expect_in_place(ElementType::kFloat32, 4, many, span, "too many escapes");
+  // One escaped group that fits beside two others' codes, but not beside one's.
+  for (const std::size_t groups : {2u, 3u}) {
+    Bytes few(groups * 512);
+    for (std::size_t e = 0; e < groups * 256; ++e)
+      set_value(ElementType::kFloat16, few.data(), e, double(e % 100) - 50);
+    set_value(ElementType::kFloat16, few.data(), 300, NAN);
+    const InPlaceSpan one = encode_in_place(ElementType::kFloat16, 8, few, 1, first);
+    EXPECT_EQ(one.verdict.outcome, groups == 3 ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+    expect_in_place(ElementType::kFloat16, 8, few, one, std::to_string(groups) + " groups");
+  }
+}
+
+// A short last group that escapes, or has two patterns of which padding repeats the first.
+TEST(CudaCore, ShortLastGroups) {
+  const auto first = [](unsigned) { return 0u; };
+  for (const ElementType type : kFloatTypes) {
+    for (const bool escaped : {true, false}) {
+      const std::size_t elements = 256 * 70 + 37;
+      Bytes source = ordinary(type, elements);
+      for (std::size_t e = 256 * 70; e < elements; ++e)
+        if (escaped)
+          set_value(type, source.data(), e, e % 5 == 4 ? NAN : double(e % 7));
+        else
+          set_value(type, source.data(), e, e % 3 == 2 ? 0.0 : 1.5);
+      for (const unsigned bits : {1u, 4u, 8u}) {
+        const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
+                                 (escaped ? " escaped" : " two-valued");
+        expect_bytes_of_scalar_path(type, bits, false, source, what);
+        expect_bytes_of_scalar_path(type, bits, true, source, what + ", transformed");
+        expect_in_place(type, bits, source, encode_in_place(type, bits, source, 1, first),
+                        what + ", in place");
+      }
+    }
+  }
 }
 
 struct PackedSpan {
@@ -327,17 +448,20 @@ TEST(CudaCore, DeviceLayoutIsTheFormats) {
                                      std::size_t{4096}, std::size_t{1} << 33}) {
     for (const ElementType type : kFloatTypes) {
       for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
-        const GroupedLayout format(type, bits, elements, false);
-        with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
-          const DeviceLayout<T, kBits> device(elements);
-          EXPECT_EQ(device.groups, format.groups);
-          EXPECT_EQ(device.codes_offset, format.codes_offset);
-          EXPECT_EQ(device.end_of_codes(), format.end_of_codes());
-          EXPECT_EQ(device.escape_limit(), format.escape_limit(bits));
-          EXPECT_EQ(device.kSlotBytes, format.slot_bytes);
-          EXPECT_EQ(device.kMetadataBytes, format.metadata_bytes_per_group);
-          EXPECT_EQ(device.kGroupBytes, format.source_bytes_per_group);
-        });
+        for (const bool transformed : {false, true}) {
+          if (transformed && bits == 0) continue;
+          const GroupedLayout format(type, bits, elements, transformed);
+          with_form(static_cast<unsigned>(type), bits, transformed, [&]<class F>() {
+            const DeviceLayout<F> device(elements);
+            EXPECT_EQ(device.groups, format.groups);
+            EXPECT_EQ(device.codes_offset, format.codes_offset);
+            EXPECT_EQ(device.end_of_codes(), format.end_of_codes());
+            EXPECT_EQ(device.escape_limit(), format.escape_limit(bits));
+            EXPECT_EQ(device.kSlotBytes, format.slot_bytes);
+            EXPECT_EQ(device.kMetadataBytes, format.metadata_bytes_per_group);
+            EXPECT_EQ(device.kGroupBytes, format.source_bytes_per_group);
+          });
+        }
       }
     }
   }

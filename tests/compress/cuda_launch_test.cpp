@@ -231,44 +231,110 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
   constexpr std::size_t kElements = 5000;
   for (const ElementType type : kFloatTypes) {
     for (const unsigned bits : kWidths) {
-      const Bytes source = mixed(type, kElements, bits, false);
-      Bytes restored(source.size());
-      cuda::Verdict verdicts[2];
-      Recorder recorder;
-      DeviceTask task;
-      task.source = source.data();
-      task.elements = kElements;
-      task.type = type;
-      task.bits = static_cast<std::uint8_t>(bits);
-      task.nonce = 99;
-      ASSERT_TRUE(cuda::device_can_encode(task));
-      Bytes payload(cuda::device_payload_bound(task));
-      task.target = payload.data();
-      task.verdict = &verdicts[0];
-      DeviceTask back = task;
-      back.source = payload.data();
-      back.target = restored.data();
-      back.verdict = &verdicts[1];
-      std::size_t queued = 0;
-      ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
-      ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
-      with_codec(static_cast<unsigned>(type), bits, [&]<class T, unsigned kBits>() {
-        emulate_encode<T, kBits>(recorder.launches[0].batch.job[0]);
-        emulate_decode<T, kBits>(recorder.launches[1].batch.job[0]);
-      });
-      ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
-      EXPECT_EQ(verdicts[0].payload_bytes, cuda::device_payload_bytes(task));
-      ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
-      const Encoded reference = encode_span(source.data(), kElements, type, bits, 99);
-      const auto expected = decode_span(reference.payload, source.size());
-      EXPECT_EQ(std::memcmp(expected.data(), restored.data(), source.size()), 0);
+      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+        const bool transformed = transform != Transform::kNone;
+        const Bytes source =
+            transformed ? ordinary(type, kElements) : mixed(type, kElements, bits, false);
+        Bytes restored(source.size());
+        cuda::Verdict verdicts[2];
+        Recorder recorder;
+        DeviceTask task;
+        task.source = source.data();
+        task.elements = kElements;
+        task.type = type;
+        task.bits = static_cast<std::uint8_t>(bits);
+        task.transform = transform;
+        task.nonce = 99;
+        ASSERT_TRUE(cuda::device_can_encode(task));
+        Bytes payload(cuda::device_payload_bound(task));
+        task.target = payload.data();
+        task.verdict = &verdicts[0];
+        DeviceTask back = task;
+        back.source = payload.data();
+        back.target = restored.data();
+        back.verdict = &verdicts[1];
+        std::size_t queued = 0;
+        ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
+        with_form(static_cast<unsigned>(type), bits, transformed, [&]<class F>() {
+          emulate_encode<F>(recorder.launches[0].batch.job[0]);
+          emulate_decode<F>(recorder.launches[1].batch.job[0]);
+        });
+        ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
+        EXPECT_EQ(verdicts[0].payload_bytes, cuda::device_payload_bytes(task));
+        ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
+        const Encoded reference = encode_span(source.data(), kElements, type, bits, 99,
+                                              serial_executor(), false, transform);
+        const auto expected = decode_span(reference.payload, source.size());
+        EXPECT_EQ(std::memcmp(expected.data(), restored.data(), source.size()), 0);
+      }
     }
   }
 }
 
-TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
-  const auto can = [](ElementType type, unsigned bits, std::size_t elements, unsigned width = 0) {
+// In place: a survey, then the encoder, both told where the source and the scratch memory are.
+TEST(CudaTasks, RecordedLaunchesEncodeInPlace) {
+  constexpr std::size_t kElements = 100'000;
+  const Bytes source = mixed(ElementType::kBFloat16, kElements, 4, false);
+  const Encoded reference = encode_span(source.data(), kElements, ElementType::kBFloat16, 4, 99);
+  Bytes block(source.size());
+  std::memcpy(block.data(), source.data(), source.size());
+  cuda::Verdict verdict;
+  DeviceTask task;
+  task.source = task.target = block.data();
+  task.elements = kElements;
+  task.type = ElementType::kBFloat16;
+  task.bits = 5;  // as 4
+  task.nonce = 99;
+  task.verdict = &verdict;
+  ASSERT_TRUE(cuda::device_can_encode_in_place(task));
+  Bytes scratch(cuda::device_scratch_bytes(task));
+  task.scratch = scratch.data();
+  Recorder recorder;
+  ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
+  ASSERT_EQ(recorder.launches.size(), 2u);
+  EXPECT_EQ(recorder.launches[0].kernel, "pleat_survey_bfloat16");
+  EXPECT_EQ(recorder.launches[1].kernel, "pleat_encode_in_place_bfloat16_4");
+  InPlaceTurns turns;
+  emulate_survey<BFloat16>(recorder.launches[0].batch.job[0]);
+  ASSERT_TRUE((emulate_in_place<Form<BFloat16, 4>>(
+      recorder.launches[1].batch.job[0], 1, [](unsigned) { return 0u; }, &turns)));
+  ASSERT_EQ(verdict.outcome, cuda::Outcome::kDone);
+  std::vector<unsigned char> payload(block.data(), block.data() + verdict.payload_bytes);
+  EXPECT_TRUE(decode_span(payload, source.size()) == decode_span(reference.payload, source.size()));
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
+  Bytes block(4096);
+  const auto can = [&](ElementType type, unsigned bits, std::size_t elements, std::size_t shift = 0,
+                       Transform transform = Transform::kNone) {
     DeviceTask task;
+    task.source = task.target = block.data() + shift;
+    task.type = type;
+    task.bits = static_cast<std::uint8_t>(bits);
+    task.elements = elements;
+    task.transform = transform;
+    return cuda::device_can_encode_in_place(task);
+  };
+  EXPECT_TRUE(can(ElementType::kFloat32, 4, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 16));
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kBool, 0, 1000));
+  DeviceTask apart;
+  apart.source = block.data();
+  apart.target = block.data() + 64;
+  apart.bits = 4;
+  apart.elements = 1000;
+  EXPECT_FALSE(cuda::device_can_encode_in_place(apart));
+  EXPECT_FALSE(can(ElementType::kFloat16, 8, 260));  // two slots and the header: more than 520
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
+  const auto can = [](ElementType type, unsigned bits, std::size_t elements, unsigned width = 0,
+                      Transform transform = Transform::kNone) {
+    DeviceTask task;
+    task.transform = transform;
     task.type = type;
     task.bits = static_cast<std::uint8_t>(bits);
     task.elements = elements;
@@ -279,6 +345,9 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 0));
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 3));    // raw is smaller
   EXPECT_TRUE(can(ElementType::kFloat32, 5, 1000));  // as 4
+  EXPECT_TRUE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000, 0, Transform::kHadamard));
   EXPECT_TRUE(can(ElementType::kBool, 0, 1000));
   EXPECT_TRUE(can(ElementType::kInt64, 0, 1000, 32));
   EXPECT_TRUE(can(ElementType::kInt32, 0, 1000, 16));
@@ -297,17 +366,22 @@ TEST(CudaImage, HoldsTheKernels) {
   EXPECT_EQ(magic, 0xBA55'ED50u);
   Recorder recorder;
   for (int type = 0; type < 6; ++type)
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
-      if (type >= 3 && bits != 0) continue;
-      DeviceTask task;
-      task.elements = 1;
-      task.type = static_cast<ElementType>(type);
-      task.bits = static_cast<std::uint8_t>(bits);
-      std::size_t queued = 0;
-      ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
-      ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
-    }
-  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 3));
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u})
+      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+        if (type >= 3 && bits != 0) continue;
+        if (transform != Transform::kNone && bits == 0) continue;
+        DeviceTask task;
+        task.elements = 1;
+        task.type = static_cast<ElementType>(type);
+        task.bits = static_cast<std::uint8_t>(bits);
+        task.transform = transform;
+        std::size_t queued = 0;
+        ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        if (type >= 3 || bits == 0 || transform != Transform::kNone) continue;
+        ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
+      }
+  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 3 * 5 + 3) + 2u * 3 * 5);
   for (const Recorder::Launch& launch : recorder.launches) {
     const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
     std::size_t found = 0;

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "compress/cuda/in_place_core.h"
 #include "compress/cuda/packing_core.h"
 #include "compress/cuda/span_core.h"
+#include "compress/cuda/transform_core.h"
 
 namespace pleat::compress::test {
 
@@ -54,6 +57,13 @@ class EmulatedTile {
     return 0;
   }
 
+  template <class Give, class Take>
+  void across(unsigned step, Give give, Take take) {
+    std::uint32_t words[kTileLanes];
+    for (Lane<T>& lane : lanes_) words[lane.index] = give(lane);
+    for (Lane<T>& lane : lanes_) take(lane, words[lane.index ^ step]);
+  }
+
  private:
   template <class F, class Both, class Halves>
   float fold(F f, Both both, Halves halves) {
@@ -92,53 +102,132 @@ class EmulatedBlock {
 };
 
 // Groups last to first: no group may depend on another.
-template <class T, unsigned kBits>
+template <class F>
 void emulate_encode(const cuda::Job& job) {
-  using Word = typename T::Word;
-  const DeviceLayout<T, kBits> layout(job.elements);
+  using Word = typename F::Source::Word;
+  using Coded = typename F::Coded;
+  const DeviceLayout<F> layout(job.elements);
   auto* const payload = static_cast<std::uint8_t*>(job.target);
   std::uint64_t escapes = 0;
   bool lossy = false;
   for (std::uint64_t g = layout.groups; g-- > 0;) {
-    EmulatedTile<T> tile;
+    EmulatedTile<Coded> tile;
     const std::uint64_t left = job.elements - g * kGroupSize;
     const GroupKind kind =
-        encode_group<T, kBits>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
-                               left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                               reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
-                               reinterpret_cast<Metadata<T>*>(payload + 64) + g,
-                               payload + layout.codes_offset + g * layout.kSlotBytes);
+        encode_form<F>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
+                       left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+                       reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
+                       reinterpret_cast<Metadata<Coded>*>(payload + 64) + g,
+                       payload + layout.codes_offset + g * layout.kSlotBytes);
     escapes += kind == GroupKind::kEscaped;
     lossy |= kind == GroupKind::kRegular;
-    if (too_many_escapes<T, kBits>(job.elements, escapes)) break;
+    if (too_many_escapes<F>(job.elements, escapes)) break;
   }
   EmulatedBlock block;
-  finish_span<T, kBits>(block, job, escapes, lossy);
+  finish_span<F>(block, job, escapes, lossy, GroupsInSource<F>{job});
 }
 
-template <class T, unsigned kBits>
-void emulate_decode(const cuda::Job& job) {
+// In place, first kernel.
+template <class T>
+void emulate_survey(const cuda::Job& job) {
   using Word = typename T::Word;
-  const DeviceLayout<T, kBits> layout(job.elements);
+  std::uint64_t escapes = 0;
+  const float largest_code = static_cast<float>((1u << job.width) - 1);
+  for (std::uint64_t at = 0; at < job.elements; at += kGroupSize) {
+    EmulatedTile<T> tile;
+    const std::uint64_t left = job.elements - at;
+    escapes += survey_group<T>(tile, static_cast<const Word*>(job.source) + at,
+                               left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize, true,
+                               largest_code);
+  }
+  memset(static_cast<std::uint8_t*>(job.scratch) + sizeof(InPlaceState), 0,
+         cuda::tiles_of(job.elements) * sizeof(std::uint32_t));
+  finish_survey<T>(job, escapes);
+}
+
+// Second kernel, by several blocks at a time, each of which takes a ticket, stages its tile place
+// by place, raises its flag, and writes as soon as the flags it waits for are up: one of these a
+// turn.
+//   pick(n)  which block's turn it is
+// Returns false if they wait for each other.
+struct InPlaceTurns {
+  unsigned bounced = 0;  // tiles that took the detour
+  unsigned waited = 0;   // turns that found a flag down
+};
+template <class F, class Pick>
+bool emulate_in_place(const cuda::Job& job, unsigned blocks, Pick pick, InPlaceTurns* turns) {
+  auto* const state = static_cast<InPlaceState*>(job.scratch);
+  const InPlaceLayout<F> layout(job.elements);
+  auto* const flags = reinterpret_cast<std::uint32_t*>(state + 1);
+  struct Resident {
+    bool holds = false;
+    std::uint64_t tile = 0;
+    unsigned places = 0;  // still to be staged
+    bool flagged = false;
+    Staged<F> staged;
+  };
+  std::vector<Resident> residents(blocks);
+  EmulatedBlock block;
+  bool lossy = false;
+  unsigned idle = 0;
+  for (std::uint64_t done = 0; state->refused == 0 && done < layout.tiles; ++idle) {
+    if (idle > 1000 * blocks) return false;
+    Resident& one = residents[pick(blocks)];
+    if (!one.holds) {
+      if (state->ticket == layout.tiles) continue;
+      one.tile = state->ticket++;
+      one.places = cuda::kGroupsPerTile;
+      one.holds = true;
+      one.flagged = false;
+    } else if (one.places != 0) {
+      EmulatedTile<typename F::Coded> tile;
+      lossy |= stage_group<F>(tile, job, one.tile, --one.places, one.staged,
+                              [&] { return state->aside++; }) == GroupKind::kRegular;
+    } else if (!one.flagged) {
+      flags[one.tile] = 1;
+      one.flagged = true;
+    } else {
+      bool ready = true;
+      if (!layout.bounces(one.tile))
+        layout.each_under(one.tile, [&](std::uint64_t k) { ready &= flags[k] != 0; });
+      if (!ready) {
+        ++turns->waited;
+        continue;
+      }
+      turns->bounced += layout.bounces(one.tile);
+      write_staged<F>(block, job, one.tile, one.staged);
+      one.holds = false;
+      ++done;
+    }
+    idle = 0;
+  }
+  finish_in_place<F>(block, job, *state, lossy);
+  return true;
+}
+
+template <class F>
+void emulate_decode(const cuda::Job& job) {
+  using Word = typename F::Source::Word;
+  using Coded = typename F::Coded;
+  const DeviceLayout<F> layout(job.elements);
   const auto* const payload = static_cast<const std::uint8_t*>(job.source);
   Header header;
   memcpy(&header, payload, sizeof header);
-  if (!payload_fits<T, kBits>(header, job.elements)) {
+  if (!payload_fits<F>(header, job.elements)) {
     job.verdict->outcome = cuda::Outcome::kCorrupt;
     return;
   }
   bool intact = true;
   for (std::uint64_t g = layout.groups; g-- > 0;) {
-    EmulatedTile<T> tile;
+    EmulatedTile<Coded> tile;
     const std::uint64_t left = job.elements - g * kGroupSize;
-    Metadata<T> metadata;
+    Metadata<Coded> metadata;
     memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
-    intact &= decode_group<T, kBits>(
-        tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
-        EscapeTable{payload + layout.end_of_codes(), header.escapes}, g, header.nonce,
-        static_cast<Word*>(job.target) + g * kGroupSize,
-        left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-        reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
+    intact &= decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
+                             EscapeTable{payload + layout.end_of_codes(), header.escapes}, g,
+                             header.nonce, static_cast<Word*>(job.target) + g * kGroupSize,
+                             left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+                             reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
   }
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
@@ -185,9 +274,14 @@ inline void emulate_unpack(const cuda::Job& job, unsigned type) {
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
 
-// A kernel by its type and width.
-template <class F>
-void with_codec(unsigned type, unsigned bits, F f) {
+// A kernel by its type, width and transform.
+template <class Body>
+void with_form(unsigned type, unsigned bits, bool transformed, Body body) {
+  const auto f = [&]<class T, unsigned kBits>() {
+    if constexpr (kBits != 0)
+      if (transformed) return body.template operator()<Form<T, kBits, true>>();
+    return body.template operator()<Form<T, kBits>>();
+  };
   const auto of_type = [&](auto t) {
     using T = decltype(t);
     switch (bits) {

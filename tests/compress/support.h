@@ -111,9 +111,15 @@ inline void set_value(ElementType type, void* data, std::size_t e, double value)
     std::memcpy(static_cast<char*>(data) + 4 * e, &x, 4);
     return;
   }
-  const std::uint16_t x = type == ElementType::kBFloat16
-                              ? Element<ElementType::kBFloat16>::from(value)
-                              : Element<ElementType::kFloat16>::from(value);
+  const bool bfloat = type == ElementType::kBFloat16;
+  std::uint16_t x = 0;
+  if (std::isnan(value))
+    x = bfloat ? 0x7FC0 : 0x7E00;
+  else if (std::isinf(value))
+    x = static_cast<std::uint16_t>((value < 0 ? 0x8000 : 0) | (bfloat ? 0x7F80 : 0x7C00));
+  else
+    x = bfloat ? Element<ElementType::kBFloat16>::from(value)
+               : Element<ElementType::kFloat16>::from(value);
   std::memcpy(static_cast<char*>(data) + 2 * e, &x, 2);
 }
 
@@ -305,6 +311,16 @@ std::size_t framed_size(const std::vector<Integer>& values) {
     bytes += (to - from + 7) / 8 * width;
   }
   return std::min(bytes, 64 + values.size() * sizeof(Integer));
+}
+
+// What a rotation does not make subnormal: more of that escapes than a payload may hold.
+inline Bytes ordinary(ElementType type, std::size_t elements) {
+  std::mt19937_64 random(seed());
+  std::normal_distribution<double> normal;
+  Bytes source(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e)
+    set_value(type, source.data(), e, normal(random) * (e % 97 == 0 ? 1000 : 1));
+  return source;
 }
 
 struct Encoded {

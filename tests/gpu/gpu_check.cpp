@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compress/codec.h"
@@ -17,6 +18,7 @@
 #include "compress/cuda/driver_launcher.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
+#include "tests/compress/fixed_payload.h"
 
 namespace {
 
@@ -180,47 +182,8 @@ std::vector<unsigned char> floats(ElementType type, std::size_t elements, std::u
   return data;
 }
 
-// The scalar path's groups in the uncompacted layout; empty where too many escape.
-std::vector<unsigned char> expected_payload(const DeviceTask& task, const unsigned char* source) {
-  const unsigned bits = task.bits;
-  const GroupedLayout layout(task.type, bits, task.elements, false);
-  std::vector<unsigned char> payload(layout.end_of_codes());
-  const std::size_t size = element_size(task.type);
-  BlockResult seen{};
-  EncodeGroups job{};
-  job.source = source;
-  job.groups = task.elements / 256;
-  job.tail_elements = task.elements % 256;
-  job.bits = bits;
-  job.nonce = task.nonce;
-  job.metadata = payload.data() + kHeaderBytes;
-  job.codes = payload.data() + layout.codes_offset;
-  job.result = &seen;
-  kScalarKernels.encode[static_cast<int>(task.type)](job);
-  if (seen.escaped_groups > layout.escape_limit(bits)) return {};
-  Header header;
-  for (std::size_t g = 0; g < layout.groups; ++g) {
-    std::vector<unsigned char> mark(2 * size, 0);
-    mark[size - 1] = mark[2 * size - 1] = 0x80;
-    if (std::memcmp(payload.data() + kHeaderBytes + 2 * size * g, mark.data(), 2 * size) != 0)
-      continue;
-    const std::uint64_t index = header.escapes++;
-    std::memcpy(payload.data() + layout.codes_offset + g * layout.slot_bytes, &index, 8);
-    const std::size_t from = g * 256 * size,
-                      end = std::min(task.elements * size, from + 256 * size);
-    payload.insert(payload.end(), source + from, source + end);
-    payload.resize(layout.end_of_codes() + header.escapes * 256 * size);
-  }
-  header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
-  header.type = static_cast<std::uint8_t>(task.type);
-  header.bits = static_cast<std::uint8_t>(bits);
-  header.flags = seen.lossy_groups != 0 ? kFlagLossy : 0;
-  header.elements = task.elements;
-  header.nonce = task.nonce;
-  header.payload_bytes = payload.size();
-  header.code_bytes = layout.code_bytes;
-  std::memcpy(payload.data(), &header, sizeof header);
-  return payload;
+bool is_transformed(const DeviceTask& task) {
+  return task.transform != Transform::kNone;
 }
 
 struct Case {
@@ -236,8 +199,9 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
   std::vector<Case> cases;
   std::uint64_t seed = 1;
   const auto add = [&](ElementType type, unsigned bits, std::size_t elements, unsigned width,
-                       std::vector<unsigned char> source) {
+                       std::vector<unsigned char> source, Transform transform = Transform::kNone) {
     Case one{};
+    one.task.transform = transform;
     one.task.type = type;
     one.task.bits = static_cast<std::uint8_t>(bits);
     one.task.elements = elements;
@@ -252,8 +216,9 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
     for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
-      for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
-        add(type, bits, elements, 0, floats(type, elements, seed, elements != 70001));
+      for (const Transform transform : {Transform::kNone, Transform::kHadamard})
+        for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
+          add(type, bits, elements, 0, floats(type, elements, seed, elements != 70001), transform);
   std::mt19937_64 random(7);
   for (const std::size_t elements : {1000u, 70001u, 3000000u}) {
     std::vector<unsigned char> flags(elements);
@@ -321,7 +286,8 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
     const Case& one = cases[c];
     std::vector<unsigned char> expected, restored(one.source.size());
     if (is_floating(one.task.type)) {
-      expected = expected_payload(one.task, one.source.data());
+      expected = test::fixed_payload(one.task.type, one.task.bits, is_transformed(one.task),
+                                     one.task.elements, one.task.nonce, one.source.data());
     } else {
       expected.resize(payload_bound({}, one.task.type, one.task.elements));
       const EncodeResult result =
@@ -344,10 +310,82 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
     ++*checked;
     if (same && back_same && clean) continue;
     ++wrong;
-    std::fprintf(stderr, "gpu_check: %s, %u bits, width %u, %zu elements:%s%s%s\n",
-                 type_name(one.task.type), one.task.bits, one.task.width, one.task.elements,
+    std::fprintf(stderr, "gpu_check: %s, %u bits%s, width %u, %zu elements:%s%s%s\n",
+                 type_name(one.task.type), one.task.bits,
+                 is_transformed(one.task) ? " transformed" : "", one.task.width, one.task.elements,
                  same ? "" : " payload differs", back_same ? "" : " restored bytes differ",
                  clean ? "" : " counters not zero");
+  }
+  return wrong;
+}
+
+// Over its own source, twice with the same scratch memory; blocks wait for each other there.
+unsigned check_in_place(KernelLauncher& launcher, void* stream, unsigned* checked) {
+  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
+  constexpr std::size_t kGuard = 256;
+  unsigned wrong = 0, refused = 0, spans = 0;
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+      for (const std::size_t elements : {1000u, 8193u, 70001u, 3000000u, 40000000u}) {
+        if (elements > 3000000 && bits != 4) continue;
+        DeviceTask task;
+        task.type = type;
+        task.bits = static_cast<std::uint8_t>(bits);
+        task.elements = elements;
+        task.nonce = 12345;
+        std::vector<unsigned char> source = floats(type, elements, bits, elements != 8193);
+        set_float(type, source.data(), elements - 1, INFINITY);  // in the short last group
+        if (elements == 70001)                                   // one in two groups escapes
+          for (std::size_t e = 0; e < elements; e += 512) set_float(type, source.data(), e, NAN);
+        const std::vector<unsigned char> expected =
+            test::fixed_payload(type, bits, false, elements, task.nonce, source.data());
+        const bool fits = !expected.empty() && expected.size() <= source.size();
+        const std::size_t scratch_bytes = cuda::device_scratch_bytes(task);
+        const DeviceMemory block(source.size() + kGuard), scratch(scratch_bytes + kGuard);
+        const DeviceMemory small(4096);
+        task.source = task.target = block.as();
+        task.verdict = small.as<cuda::Verdict>();
+        task.counters = small.as<cuda::Counters>(1024);
+        task.scratch = scratch.as();
+        if (!cuda::device_can_encode_in_place(task)) continue;
+        check(driver.fill(small.address(), 0, 4096, stream), "fill");
+        check(driver.fill(block.address(), 0xA5, source.size() + kGuard, stream), "fill");
+        check(driver.fill(scratch.address(), 0xA5, scratch_bytes + kGuard, stream), "fill");
+        for (int run = 0; run < 2; ++run) {
+          check(driver.stream_synchronize(stream), "synchronize");
+          block.write(source.data(), source.size());
+          check(cuda::encode_in_place_on_device(launcher, task, handle), launcher);
+          check(driver.stream_synchronize(stream), "kernels");
+          cuda::Verdict verdict;
+          cuda::Counters counters, zero{};
+          small.read(&verdict, sizeof verdict);
+          small.read(&counters, sizeof counters, 1024);
+          const std::vector<unsigned char>& wanted = fits ? expected : source;
+          std::vector<unsigned char> got(wanted.size()), guards(2 * kGuard);
+          block.read(got.data(), got.size());
+          block.read(guards.data(), kGuard, source.size());
+          scratch.read(guards.data() + kGuard, kGuard, scratch_bytes);
+          const bool told =
+              verdict.outcome == (fits ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw) &&
+              verdict.payload_bytes == (fits ? expected.size() : 0);
+          const bool clean =
+              std::memcmp(&counters, &zero, sizeof zero) == 0 &&
+              std::all_of(guards.begin(), guards.end(), [](unsigned char b) { return b == 0xA5; });
+          ++*checked;
+          ++spans;
+          refused += !fits;
+          if (got == wanted && told && clean) continue;
+          ++wrong;
+          std::fprintf(stderr, "gpu_check: in place, %s, %u bits, %zu elements, run %d:%s%s%s\n",
+                       type_name(type), bits, elements, run, got == wanted ? "" : " bytes differ",
+                       told ? "" : " wrong verdict",
+                       clean ? "" : " counters not zero, or bytes beyond the end written");
+        }
+      }
+  if (spans < 60 || refused < 10) {
+    std::fprintf(stderr, "gpu_check: in place: only %u spans, %u refused\n", spans, refused);
+    ++wrong;
   }
   return wrong;
 }
@@ -396,8 +434,14 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
       for (std::size_t e = 0; e < kMiB; ++e) set_float(type, data.data(), e, normal(random));
       for (std::size_t at = 0; at < bytes; at += data.size())
         source.write(data.data(), std::min(data.size(), bytes - at), at);
-      for (const unsigned bits : {1u, 2u, 4u, 8u}) {
+      for (const auto& [bits, transform] : {std::pair{1u, Transform::kNone},
+                                            {2u, Transform::kNone},
+                                            {4u, Transform::kNone},
+                                            {8u, Transform::kNone},
+                                            {2u, Transform::kHadamard},
+                                            {4u, Transform::kHadamard}}) {
         DeviceTask task;
+        task.transform = transform;
         task.type = type;
         task.bits = static_cast<std::uint8_t>(bits);
         task.elements = bytes / element_size(type);
@@ -419,14 +463,28 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
         small.read(&verdict, sizeof verdict);
         if (verdict.outcome != cuda::Outcome::kDone)
           check(999, "timed kernels did not finish well");
+        double in_place = 0;  // without the copy that gives it a source each time
+        task.source = task.target = restored.as();
+        task.scratch = target.as();
+        if (cuda::device_can_encode_in_place(task))
+          in_place =
+              microseconds(
+                  stream,
+                  [&] {
+                    check(driver.copy(restored.address(), source.address(), bytes, stream), "copy");
+                    check(cuda::encode_in_place_on_device(launcher, task, handle), launcher);
+                  }) -
+              copy;
         const double moved = static_cast<double>(bytes + cuda::device_payload_bytes(task));
         std::printf(
-            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"source_mib\": %zu, \"copy_gbps\": %.1f, "
+            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"transformed\": %s, \"source_mib\": %zu, "
+            "\"copy_gbps\": %.1f, "
             "\"encode_us\": %.1f, \"encode_gbps\": %.1f, \"encode_of_copy\": %.3f, "
-            "\"decode_us\": %.1f, \"decode_gbps\": %.1f, \"decode_of_copy\": %.3f}",
-            separator, type_name(type), bits, bytes / kMiB, copy_rate / 1e3, encode,
-            moved / encode / 1e3, moved / encode / copy_rate, decode, moved / decode / 1e3,
-            moved / decode / copy_rate);
+            "\"decode_us\": %.1f, \"decode_gbps\": %.1f, \"decode_of_copy\": %.3f, "
+            "\"encode_in_place_us\": %.1f}",
+            separator, type_name(type), bits, is_transformed(task) ? "true" : "false", bytes / kMiB,
+            copy_rate / 1e3, encode, moved / encode / 1e3, moved / encode / copy_rate, decode,
+            moved / decode / 1e3, moved / decode / copy_rate, in_place);
         separator = ",";
       }
     }
@@ -454,7 +512,8 @@ int main() {
   cuda::DriverLauncher launcher;
   check(launcher.prepare(cuda::device_image()), launcher);
   unsigned checked = 0;
-  const unsigned wrong = check_bytes(launcher, stream, &checked);
+  const unsigned wrong =
+      check_bytes(launcher, stream, &checked) + check_in_place(launcher, stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",

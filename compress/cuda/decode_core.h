@@ -1,0 +1,161 @@
+// One group restored by a tile of eight lanes, as encode_core.h coded it; what a Tile is stands
+// there. A payload may hold any bytes: no lane leaves its group, its slot or the escape table.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/cuda/lane_core.h"
+
+namespace pleat::compress {
+namespace {
+
+// Escaped groups of a payload: their table, and how many there are.
+struct EscapeTable {
+  const uint8_t* groups;
+  uint64_t count;
+
+  // The elements of the escaped group that has this slot; nullptr: there is no such group.
+  template <class Word>
+  PLEAT_HD const Word* find(const uint8_t* slot) const {
+    const uint64_t index = *reinterpret_cast<const Stored64*>(slot);
+    if (index >= count) return nullptr;
+    return reinterpret_cast<const Word*>(groups + index * (kGroupSize * sizeof(Word)));
+  }
+};
+
+// Code `at` (0..7, bytes of first and second) and a noise byte's complement as the level
+// base + code + (255 - noise) / 256. Words of one run share what `frames` prepares.
+template <unsigned kBits>
+struct LevelBits {
+  uint32_t frames[4];  // two codes each, and the float's upper byte
+
+  PLEAT_HD explicit LevelBits(const RunCodes& codes) {
+    PLEAT_UNROLL
+    for (unsigned f = 0; f < 4; ++f)
+      frames[f] = kBits == 8 ? (f < 2 ? codes.first : codes.second)
+                             : pick_bytes(f < 2 ? codes.first : codes.second, 0x0000'0043u,
+                                          f % 2 == 0 ? 0x5410 : 0x5432);
+  }
+  PLEAT_HD uint32_t bits(unsigned at, uint32_t noise, unsigned noise_byte) const {
+    if constexpr (kBits == 8)
+      return (pick_bytes(noise, frames[at / 2], (4 + at % 4) << 4 | noise_byte) & 0xFFFFu) << 7 |
+             0x4380'0000u;
+    return pick_bytes(noise, frames[at / 2], 0x6007 | (4 + at % 2) << 8 | noise_byte << 4);
+  }
+};
+
+template <class T, unsigned kBits, bool kDither, bool kKeepZero, class L>
+PLEAT_HD inline void restore_lane(L& lane, const Dequantiser& how, uint64_t nonce, uint64_t group,
+                                  const uint8_t* slot) {
+  constexpr unsigned kStep = Lane<T>::kRegistersPerRun;
+  PLEAT_UNROLL
+  for (unsigned half = 0; half < 2; ++half) {
+    PhiloxWords noise{};
+    if constexpr (kDither) noise = noise_words(nonce, group, half * 8 + lane.index);
+    PLEAT_UNROLL
+    for (unsigned part = 0; part < 2; ++part) {
+      const unsigned run = half * 2 + part;
+      const RunCodes codes = load_codes<kBits>(slot, lane.element(run));
+      const LevelBits<kBits> levels(codes);
+      float values[kRunLength];
+      PLEAT_UNROLL
+      for (unsigned at = 0; at < kRunLength; ++at) {
+        const unsigned j = element_of<kBits>(at);
+        const uint32_t code = pick_bytes(at < 4 ? codes.first : codes.second, 0, 0x4440 | at % 4);
+        float value;
+        if constexpr (kDither) {
+          const uint32_t bits = levels.bits(at, ~noise.word[part * 2 + j / 4], j % 4);
+          value = fused(how.step, float_of(bits) - level_offset(kBits, kKeepZero), how.anchor);
+        } else {
+          const float level =
+              float_of(0x4B00'0000u | code) - (kMantissa + (kKeepZero ? 1.0f : 0.0f));
+          value = fused(how.step, level, how.anchor);
+          value = value < T::kLargest ? value : T::kLargest;
+          value = value > -T::kLargest ? value : -T::kLargest;
+        }
+        if constexpr (kKeepZero) value = code == 0 ? 0.0f : value;
+        values[j] = value;
+      }
+      PLEAT_UNROLL
+      for (unsigned r = 0; r < kStep; ++r)
+        lane.words[run * kStep + r] =
+            Packed<T>::pack(values[r * Packed<T>::kPerRegister],
+                            values[r * Packed<T>::kPerRegister + Packed<T>::kPerRegister - 1]);
+    }
+  }
+}
+
+// Of a constant or two-valued group.
+template <class T, class L>
+PLEAT_HD inline void restore_patterns(L& lane, const Metadata<T>& metadata, const uint8_t* slot) {
+  const bool two = kind_of<T>(metadata) == GroupKind::kTwoValued;
+  typename T::Word zero = metadata.first, one = metadata.first;
+  if (two) two_values<T>(metadata, &zero, &one);
+  PLEAT_UNROLL
+  for (unsigned run = 0; run < kRuns; ++run) {
+    const uint32_t bits = two ? slot[lane.element(run) / 8] : 0u;
+    PLEAT_UNROLL
+    for (unsigned r = 0; r < Lane<T>::kRegistersPerRun; ++r) {
+      uint32_t word = 0;
+      PLEAT_UNROLL
+      for (unsigned which = 0; which < Packed<T>::kPerRegister; ++which)
+        word |= static_cast<uint32_t>(
+                    (bits >> (r * Packed<T>::kPerRegister + which) & 1) != 0 ? one : zero)
+                << (16 * which);
+      lane.words[run * Lane<T>::kRegistersPerRun + r] = word;
+    }
+  }
+}
+
+// Any way that a regular group may be restored.
+template <class T, unsigned kBits, class L>
+PLEAT_HD inline void restore_regular(L& lane, const Dequantiser& how, uint64_t nonce,
+                                     uint64_t group, const uint8_t* slot) {
+  if (how.dither && how.keep_zero)
+    restore_lane<T, kBits, true, true>(lane, how, nonce, group, slot);
+  else if (how.dither)
+    restore_lane<T, kBits, true, false>(lane, how, nonce, group, slot);
+  else if (how.keep_zero)
+    restore_lane<T, kBits, false, true>(lane, how, nonce, group, slot);
+  else
+    restore_lane<T, kBits, false, false>(lane, how, nonce, group, slot);
+}
+
+// Restores a group. False: the payload is damaged, the target is untouched.
+template <class T, unsigned kBits, class Tile>
+PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const uint8_t* slot,
+                                  const EscapeTable& escapes, uint64_t group, uint64_t nonce,
+                                  typename T::Word* target, unsigned elements, bool aligned) {
+  using Word = typename T::Word;
+  const GroupKind kind = kind_of<T>(metadata);
+  if (kind == GroupKind::kRegular) {
+    if constexpr (kBits == 0) {
+      return false;
+    } else {
+      const Dequantiser how = read_group<T>(metadata, kBits);
+      tile.each([&](auto& lane) {
+        restore_regular<T, kBits>(lane, how, nonce, group, slot);
+        store_lane<T>(lane, target, elements, aligned);
+      });
+      return true;
+    }
+  }
+  if (kind == GroupKind::kEscaped) {
+    const Word* const kept = escapes.find<Word>(slot);
+    if (kept == nullptr) return false;
+    tile.each([&](auto& lane) {
+      load_lane<T>(kept, kGroupSize, true, lane);
+      store_lane<T>(lane, target, elements, aligned);
+    });
+    return true;
+  }
+  tile.each([&](auto& lane) {
+    restore_patterns<T>(lane, metadata, slot);
+    store_lane<T>(lane, target, elements, aligned);
+  });
+  return true;
+}
+
+}  // namespace
+}  // namespace pleat::compress

@@ -1,0 +1,264 @@
+// One group of 256 elements, encoded by a tile of eight lanes (lane_core.h): what the CUDA kernels
+// do per group, and what a test does on the CPU. Written against a Tile, which knows how lanes come
+// about:
+//
+// - tile.each(f): f(lane) for every lane; each has its own state. On a GPU: the calling thread.
+// - tile.lesser(f), greater(f): packed minimum, maximum over lanes of f(lane), given to all. On a
+//   GPU all tiles of a warp call these together.
+// - tile.any(f): true if f(lane) is for some lane; together as well.
+// - tile.any_alone(f), least_alone(f): as any() and as a minimum of floats, for code that only some
+//   tiles of a warp reach.
+// - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane); there is one.
+// - tile.across(step, give, take): take(lane, word) with the word that give() has for lane ^ step;
+//   together.
+//
+// Everything outside each() is the same in all lanes. docs/payload_format.md says what is computed.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+
+#include "compress/cuda/lane_core.h"
+
+namespace pleat::compress {
+namespace {
+
+// How the groups of a span are coded. Transformed ones are coded as float32 groups, once rotated
+// (transform_core.h).
+template <class SourceType, unsigned kWidth, bool kRotated = false>
+struct Form {
+  using Source = SourceType;
+  using Coded = std::conditional_t<kRotated, Float32, SourceType>;
+  static constexpr unsigned kBits = kWidth;
+  static constexpr bool kTransformed = kRotated;
+  static constexpr unsigned kSlotBytes = 32 * (kBits == 0 ? 1 : kBits);
+};
+
+// One bit per element, set where the pattern is `one`.
+template <class T, class Tile>
+PLEAT_HD inline void store_bitmap(Tile& tile, uint32_t one, unsigned elements, uint8_t* slot) {
+  tile.each([&](auto& lane) {
+    for (unsigned run = 0; run < kRuns; ++run) {
+      uint32_t bits = 0;
+      for (unsigned j = 0; j < kRunLength; ++j)
+        bits |= (lane.pattern(run, j) == one ? 1u : 0u) << j;
+      slot[lane.element(run) / 8] = static_cast<uint8_t>(bits);
+    }
+    clear_padding<1>(slot, elements, lane);
+  });
+}
+
+// Per element a difference and a fused multiply-add, whose sum has n, the element in units of the
+// noise, in its low 16 bits; then two elements at a time: n + noise, whose upper byte is the code.
+template <class T, unsigned kBits, bool kKeepZero, class L>
+PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, uint64_t nonce,
+                                   uint64_t group, uint8_t* slot) {
+  constexpr float kBase = kKeepZero ? kMantissa + 256.0f : kMantissa;
+  PLEAT_UNROLL
+  for (unsigned half = 0; half < 2; ++half) {
+    const PhiloxWords noise = noise_words(nonce, group, half * 8 + lane.index);
+    PLEAT_UNROLL
+    for (unsigned part = 0; part < 2; ++part) {
+      const unsigned run = half * 2 + part;
+      uint32_t sums[4];
+      PLEAT_UNROLL
+      for (unsigned pair = 0; pair < 4; ++pair) {
+        uint32_t bits[2];
+        PLEAT_UNROLL
+        for (unsigned which = 0; which < 2; ++which) {
+          const float value = lane.value(run, element_of<kBits>(2 * pair + which));
+          bits[which] = bits_of(fused(value - quantiser.anchor, quantiser.inverse, kBase));
+          if constexpr (kKeepZero) bits[which] = value == 0.0f ? 0 : bits[which];
+        }
+        const unsigned j = element_of<kBits>(2 * pair), k = element_of<kBits>(2 * pair + 1);
+        sums[pair] = pick_bytes(bits[0], bits[1], 0x5410) +
+                     pick_bytes(noise.word[part * 2 + j / 4], 0, 0x4040 | (k % 4) << 8 | j % 4);
+      }
+      store_codes<kBits>(
+          slot, lane.element(run),
+          {pick_bytes(sums[0], sums[1], 0x7531), pick_bytes(sums[2], sums[3], 0x7531)});
+    }
+  }
+}
+
+// Bit patterns of a group of one or two; kRegular: it has more.
+struct Patterns {
+  GroupKind kind;
+  uint32_t first;
+  uint32_t second;
+};
+template <class Tile>
+PLEAT_HD inline Patterns find_patterns(Tile& tile) {
+  const uint32_t first =
+      tile.pick_alone([](auto&) { return true; }, [](auto& lane) { return lane.pattern(0, 0); });
+  const auto differs = [&](auto& lane) {
+    bool found = false;
+    for (unsigned run = 0; run < kRuns; ++run)
+      for (unsigned j = 0; j < kRunLength; ++j) found |= lane.pattern(run, j) != first;
+    return found;
+  };
+  if (!tile.any_alone(differs)) return {GroupKind::kConstant, first, first};
+  const uint32_t second = tile.pick_alone(differs, [&](auto& lane) {
+    uint32_t other = first;
+    for (unsigned run = 0; run < kRuns; ++run)
+      for (unsigned j = 0; j < kRunLength; ++j)
+        if (lane.pattern(run, j) != first) other = lane.pattern(run, j);
+    return other;
+  });
+  const bool third = tile.any_alone([&](auto& lane) {
+    bool found = false;
+    for (unsigned run = 0; run < kRuns; ++run)
+      for (unsigned j = 0; j < kRunLength; ++j)
+        found |= lane.pattern(run, j) != first && lane.pattern(run, j) != second;
+    return found;
+  });
+  return {third ? GroupKind::kRegular : GroupKind::kTwoValued, first, second};
+}
+
+// A group of one or two patterns, exactly.
+template <class T, unsigned kSlotBytes, class Tile>
+PLEAT_HD inline void encode_patterns(Tile& tile, const Patterns& patterns, unsigned elements,
+                                     Metadata<T>* metadata, uint8_t* slot) {
+  using Word = typename T::Word;
+  Metadata<T> words{static_cast<Word>(patterns.first), 0};
+  if (patterns.kind == GroupKind::kTwoValued) {
+    Word one = 0;
+    words = two_valued_metadata<T>(static_cast<Word>(patterns.first),
+                                   static_cast<Word>(patterns.second), &one);
+    store_bitmap<T>(tile, one, elements, slot);
+  }
+  tile.each([&](auto& lane) {
+    if (patterns.kind == GroupKind::kConstant)
+      clear_slot<kSlotBytes>(slot, lane);
+    else if constexpr (kSlotBytes > 32)
+      clear_slot<kSlotBytes - 32>(slot + 32, lane);
+    if (lane.index == 0) *metadata = words;
+  });
+}
+
+// The mark and an empty slot: number and bytes of an escaped group are the caller's
+// (finish_span()).
+template <class T, unsigned kSlotBytes, class Tile>
+PLEAT_HD inline GroupKind encode_escape(Tile& tile, Metadata<T>* metadata, uint8_t* slot) {
+  tile.each([&](auto& lane) {
+    clear_slot<kSlotBytes>(slot, lane);
+    if (lane.index == 0) *metadata = {kEscapeWord<T>, kEscapeWord<T>};
+  });
+  return GroupKind::kEscaped;
+}
+
+// NaN if an element is.
+struct Extremes {
+  float minimum;
+  float maximum;
+};
+template <class T, class Tile>
+PLEAT_HD inline Extremes find_extremes(Tile& tile) {
+  const float minimum = tile.template lesser<T>([](auto& lane) {
+    uint32_t least = lane.words[0];
+    PLEAT_UNROLL
+    for (unsigned r = 1; r < Lane<T>::kRegisters; ++r)
+      least = Packed<T>::lesser_of(least, lane.words[r]);
+    return least;
+  });
+  const float maximum = tile.template greater<T>([](auto& lane) {
+    uint32_t most = lane.words[0];
+    PLEAT_UNROLL
+    for (unsigned r = 1; r < Lane<T>::kRegisters; ++r)
+      most = Packed<T>::greater_of(most, lane.words[r]);
+    return most;
+  });
+  return {minimum, maximum};
+}
+// Surely neither constant nor two-valued: one look at an element per lane spares nearly
+// every group the search for patterns.
+template <class Tile>
+PLEAT_HD inline bool plainly_other(Tile& tile, const Extremes& extremes) {
+  return tile.any([&](auto& lane) {
+    const float value = lane.value(0, 0);
+    return value > extremes.minimum && value < extremes.maximum;
+  });
+}
+
+// A group of more than two patterns: its codes, or an escape.
+template <class T, unsigned kBits, class Tile>
+PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, unsigned elements,
+                                       uint64_t group, uint64_t nonce, Metadata<T>* metadata,
+                                       uint8_t* slot) {
+  constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
+  const float minimum = extremes.minimum, maximum = extremes.maximum;
+  Quantiser quantiser{0, 0, 0};
+  Metadata<T> words;
+  // A range that is not finite makes the step so, and plan_group() refuses. NaN is not below
+  // 2^-110 either, as unsigned bits.
+  if (!plan_group<T>(minimum, maximum, kLargestCode, &quantiser, &words))
+    return encode_escape<T, 32 * kBits>(tile, metadata, slot);
+  if (keeps_zero(minimum, kBits)) {
+    const float smallest = tile.least_alone([&](auto& lane) {
+      float least = maximum;
+      PLEAT_UNROLL
+      for (unsigned run = 0; run < kRuns; ++run) {
+        PLEAT_UNROLL
+        for (unsigned j = 0; j < kRunLength; ++j) {
+          const float value = lane.value(run, j);
+          least = value > 0.0f && value < least ? value : least;
+        }
+      }
+      return least;
+    });
+    plan_zero_kept<T>(smallest, maximum, kLargestCode, &quantiser, &words);
+    tile.each([&](auto& lane) {
+      if constexpr (kBits >= 2) quantise_lane<T, kBits, true>(lane, quantiser, nonce, group, slot);
+    });
+  } else {
+    tile.each(
+        [&](auto& lane) { quantise_lane<T, kBits, false>(lane, quantiser, nonce, group, slot); });
+  }
+  tile.each([&](auto& lane) {
+    if (lane.index == 0) *metadata = words;
+    if (elements == kGroupSize) return;
+    if constexpr (kBits == 3) {
+      clear_padding<2>(slot, elements, lane);
+      clear_padding<1>(slot + 64, elements, lane);
+    } else {
+      clear_padding<kBits>(slot, elements, lane);
+    }
+  });
+  return GroupKind::kRegular;
+}
+
+// Encodes a group: metadata and slot are written, the kind is returned.
+//   source    `elements` of the span, 1..256; `aligned`: source is 16-byte aligned
+//   group     its number in the span
+//   metadata  of this group; slot: of this group, aligned to 8 bytes
+// kBits = 0: only constant and two-valued groups are coded.
+template <class T, unsigned kBits, class Tile>
+PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* source,
+                                       unsigned elements, bool aligned, uint64_t group,
+                                       uint64_t nonce, Metadata<T>* metadata, uint8_t* slot) {
+  constexpr unsigned kSlotBytes = Form<T, kBits>::kSlotBytes;
+  tile.each([&](auto& lane) { load_lane<T>(source, elements, aligned, lane); });
+  Extremes extremes{};
+  bool searched = true;
+  if constexpr (kBits != 0) {
+    extremes = find_extremes<T>(tile);
+    searched = !plainly_other(tile, extremes);
+  }
+  if (searched) {
+    const Patterns patterns = find_patterns(tile);
+    if (patterns.kind != GroupKind::kRegular) {
+      encode_patterns<T, kSlotBytes>(tile, patterns, elements, metadata, slot);
+      return patterns.kind;
+    }
+  }
+  if constexpr (kBits == 0)
+    return encode_escape<T, kSlotBytes>(tile, metadata, slot);
+  else
+    return encode_range<T, kBits>(tile, extremes, elements, group, nonce, metadata, slot);
+}
+
+}  // namespace
+}  // namespace pleat::compress
