@@ -1,0 +1,65 @@
+"""What `pip install --no-build-isolation .` builds, in an environment of its own. Compiles the bridge
+(minutes), so it runs in CI and where it is asked for: pytest tests -m wheel."""
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import REPOSITORY, STOCK_ONLY
+
+pytestmark = [pytest.mark.wheel, pytest.mark.slow, pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")]
+
+STEP = """
+import sys, torch, pleat
+a = torch.linspace(-1, 1, 300 * 400).reshape(300, 400).requires_grad_()
+((a * 1.5).sigmoid() * a.tanh()).sum().backward()
+print(pleat.stats()["records"]["encoded"], pleat.__file__.startswith(sys.prefix))
+"""
+
+
+def run(*command, **variables):
+    dropped = ("PLEAT_", "LD_", "PYTHON", "PIP_")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=clean | {"OMP_NUM_THREADS": "1"} | variables,
+        cwd=os.fspath(REPOSITORY.parent),  # not the checkout, whose folders Python would import
+        capture_output=True,
+        text=True,
+        timeout=1500,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def environment(test_python, tmp_path_factory):
+    """A virtual environment with the wheel, and with the packages of the tests' own."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(
+        test_python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder,
+        "-C", "cmake.define.PLEAT_CUDA=OFF", REPOSITORY,
+    )  # fmt: skip
+    (wheel,) = folder.glob("pleat-*.whl")
+    assert wheel.name.endswith("linux_x86_64.whl"), "it holds machine code"
+    run(test_python, "-m", "venv", "--without-pip", folder / "venv")
+    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    borrowed = run(test_python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    (packages / "borrowed.pth").write_text(borrowed + "\n")
+    run(test_python, "-m", "pip", "--python", folder / "venv" / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
+    return folder / "venv" / "bin"
+
+
+def test_import_torch_is_enough_where_the_wheel_is_installed(environment):
+    encoded, own = run(environment / "python", "-c", STEP, PLEAT_CONF="bits:4,min_bytes:0").split()
+    assert int(encoded) >= 2 and own == "True"
+
+
+def test_its_command_finds_its_libraries(environment, torch_version):
+    assert run(environment / "pleat", "--version").startswith("pleat ")
+    doctor = run(environment / "pleat", "doctor", "--python", environment / "python")
+    assert torch_version in doctor
+    command = [environment / "pleat", "run", "--bits", 4, "--min-bytes", 0, "--", environment / "python", "-c", STEP]
+    encoded, own = run(*command).split()
+    assert int(encoded) >= 2 and own == "True"
