@@ -204,7 +204,8 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
         const double ulp = type == ElementType::kFloat32    ? x * 1e-7
                            : type == ElementType::kBFloat16 ? x / 256
                                                             : x / 2048;
-        const double allowed = 5 * std::sqrt(squares[e] / trials / trials) + step / 256 +
+        // Of 26,000 elements over all types and widths one is beyond 5 sigma in every 70th run.
+        const double allowed = 6.5 * std::sqrt(squares[e] / trials / trials) + step / 256 +
                                (data == Data::kNormal ? 0.15 * std::min(ulp, step) : ulp);
         EXPECT_LE(std::fabs(sum[e] / trials), allowed) << int(data) << " element " << e;
       }
