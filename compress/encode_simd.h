@@ -19,7 +19,6 @@ using F = Simd::F;
 
 constexpr size_t kGroup = 256;
 constexpr size_t kBatch = 8;
-constexpr size_t kPrefetchBytes = 4096;  // ahead of the first pass
 
 // Calls function.operator()<kBits>() for the width of a payload.
 template <class Function>
@@ -124,9 +123,11 @@ float smallest_positive(const typename T::Word* words, float maximum) {
   return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
 }
 
+// The group a batch after this one. While a group's codes are computed little else is read, so that
+// is when the next batch is fetched.
 template <class T>
 void prefetch_group(const typename T::Word* words) {
-  const char* const p = reinterpret_cast<const char*>(words) + kPrefetchBytes;
+  const char* const p = reinterpret_cast<const char*>(words + kBatch * kGroup);
 #pragma GCC unroll 16
   for (size_t line = 0; line < kGroup * sizeof(typename T::Word); line += 64)
     Simd::prefetch(p + line);
@@ -222,7 +223,6 @@ void encode_whole_groups(const EncodeGroups& job) {
     unsigned regular = 0;  // one bit per group of the batch
     for (size_t g = 0; g < count; ++g) {
       const Word* const words = source + (base + g) * kGroup;
-      prefetch_group<T>(words);
       Word other = 0;
       const Pattern pattern = find_pattern<T>(words, &other);
       if (pattern == Pattern::kOther) {
@@ -284,6 +284,7 @@ void encode_whole_groups(const EncodeGroups& job) {
         }
       }
       for (size_t g = 0; g < count; ++g) {
+        prefetch_group<T>(source + (base + g) * kGroup);
         if ((quantised >> g & 1) == 0) continue;
         philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
         const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>

@@ -14,6 +14,8 @@
 namespace pleat::compress {
 namespace {
 
+constexpr size_t kPrefetchBytes = 4096;  // ahead of what is read once
+
 // ---- booleans ----
 
 bool are_booleans(const uint8_t* source, size_t elements) {
