@@ -56,7 +56,7 @@ def test_python(build_dir):
 def torch_version(test_python):
     text = "import torch, sys; sys.stdout.write(torch.__version__.split('+')[0])"
     return subprocess.run(
-        [test_python, "-c", text], capture_output=True, text=True, check=True, env=_clean_environment()
+        [test_python, "-c", text], capture_output=True, text=True, check=True, env=_script_environment()
     ).stdout
 
 
@@ -79,10 +79,14 @@ def _missing(reason):
     pytest.skip(reason)
 
 
-def _clean_environment():
+def clean_environment(*more):
+    """Our environment without anything of Pleat's or Python's, nor what starts with one of `more`."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PLEAT_", "PYTHON", *more))}
+
+
+def _script_environment():
     """The environment of a script, without anything of ours or of a launcher around us."""
-    dropped = ("PLEAT_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_", "PYTHON")
-    return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    return clean_environment("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_")
 
 
 def _decode(value):
@@ -160,7 +164,7 @@ class Runner:
         return path
 
     def environment(self, *, conf, preload, threads=1, extra=None):
-        env = _clean_environment()
+        env = _script_environment()
         env["PYTHONPATH"] = str(SUPPORT)
         env["OMP_NUM_THREADS"] = str(threads)
         env["OMP_WAIT_POLICY"] = "passive"  # two scripts share two cores

@@ -1,11 +1,10 @@
 #include "torch_bridge/saved_tensor_hooks.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/StorageImpl.h>
 
 #include <atomic>
 #include <ctime>
-#include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>

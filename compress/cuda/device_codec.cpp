@@ -17,10 +17,6 @@ namespace {
 
 enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
 
-bool is_transformed(const DeviceTask& task) noexcept {
-  return is_floating(task.type) && task.transform != Transform::kNone;
-}
-
 // The names kernels.cu gives, for the process: a launcher may keep the pointers.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};

@@ -32,6 +32,10 @@ struct DeviceTask {
   void* scratch = nullptr;       // in place: device memory, 64-byte aligned, device_scratch_bytes()
 };
 
+[[nodiscard]] constexpr bool is_transformed(const DeviceTask& task) noexcept {
+  return is_floating(task.type) && task.transform != Transform::kNone;
+}
+
 // Whether the device has a kernel for this task, and its form is smaller than the source.
 [[nodiscard]] bool device_can_encode(const DeviceTask& task) noexcept;
 // What a task's target must hold: the payload with the most escaped groups there can be. Without

@@ -150,6 +150,15 @@ PLEAT_HD inline GroupKind encode_escape(Tile& tile, Metadata<T>* metadata, uint8
   return GroupKind::kEscaped;
 }
 
+// A lane's registers, one after the other through `op`.
+template <class T, class L, class Op>
+PLEAT_HD inline uint32_t fold_words(const L& lane, Op op) {
+  uint32_t all = lane.words[0];
+  PLEAT_UNROLL
+  for (unsigned r = 1; r < Lane<T>::kRegisters; ++r) all = op(all, lane.words[r]);
+  return all;
+}
+
 // NaN if an element is.
 struct Extremes {
   float minimum;
@@ -157,21 +166,10 @@ struct Extremes {
 };
 template <class T, class Tile>
 PLEAT_HD inline Extremes find_extremes(Tile& tile) {
-  const float minimum = tile.template lesser<T>([](auto& lane) {
-    uint32_t least = lane.words[0];
-    PLEAT_UNROLL
-    for (unsigned r = 1; r < Lane<T>::kRegisters; ++r)
-      least = Packed<T>::lesser_of(least, lane.words[r]);
-    return least;
-  });
-  const float maximum = tile.template greater<T>([](auto& lane) {
-    uint32_t most = lane.words[0];
-    PLEAT_UNROLL
-    for (unsigned r = 1; r < Lane<T>::kRegisters; ++r)
-      most = Packed<T>::greater_of(most, lane.words[r]);
-    return most;
-  });
-  return {minimum, maximum};
+  return {
+      tile.template lesser<T>([](auto& lane) { return fold_words<T>(lane, Packed<T>::lesser_of); }),
+      tile.template greater<T>(
+          [](auto& lane) { return fold_words<T>(lane, Packed<T>::greater_of); })};
 }
 // Surely neither constant nor two-valued: one look at an element per lane spares nearly
 // every group the search for patterns.

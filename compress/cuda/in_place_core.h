@@ -22,7 +22,8 @@
 //
 // A group's bytes are gone once its codes are written, so how many groups escape must be known
 // before: a first kernel reads the source and counts (survey_group()), and the second does nothing
-// where they are too many, or the payload would not fit.
+// where they are too many, or the payload would not fit. The verdict is the second one's, when all
+// its blocks have ended: until then the scratch memory is in use.
 #pragma once
 
 #include "compress/cuda/span_core.h"
@@ -31,21 +32,47 @@
 namespace pleat::compress {
 namespace {
 
-// At the head of a job's scratch memory. Set by the survey.
+// At the head of a job's scratch memory; a flag per tile follows. The survey sets both: all zero,
+// but for the groups it has counted.
 struct InPlaceState {
   uint32_t ticket;
-  uint32_t aside;    // escaped groups kept aside so far
-  uint32_t escapes;  // as the survey counted them
-  uint32_t refused;
-  uint32_t reserved[12];
+  uint32_t aside;  // escaped groups kept aside so far
+  uint32_t escapes;
+  uint32_t reserved[13];
 };
 static_assert(sizeof(InPlaceState) == 64);
-
-PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
+PLEAT_HD inline InPlaceState* state_of(const cuda::Job& job) {
+  return static_cast<InPlaceState*>(job.scratch);
+}
+PLEAT_HD inline uint32_t* flags_of(const cuda::Job& job) {
+  return reinterpret_cast<uint32_t*>(state_of(job) + 1);
 }
 
-// Where things are in the scratch memory, and which tiles a tile has to wait for.
+// A tile's group: which of the span, and how much there is of it. Beyond the span's last group it
+// is that one once more, so that warps stay whole, and not `own`.
+struct GroupOfTile {
+  uint64_t group;
+  unsigned elements;
+  bool own;
+
+  PLEAT_HD GroupOfTile(uint64_t span_elements, uint64_t tile, unsigned place) {
+    const uint64_t last = (span_elements - 1) / kGroupSize;
+    group = tile * cuda::kGroupsPerTile + place;
+    own = group <= last;
+    if (!own) group = last;
+    const uint64_t left = span_elements - group * kGroupSize;
+    elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
+  }
+};
+
+// Metadata and codes of a tile, at its place, in the bounce buffer, or staged.
+template <class Pointer>
+struct TileBytes {
+  Pointer metadata;
+  Pointer codes;
+};
+
+// Where things are, and which tiles a tile has to wait for.
 template <class F>
 struct InPlaceLayout : DeviceLayout<F> {
   using Base = DeviceLayout<F>;
@@ -65,6 +92,10 @@ struct InPlaceLayout : DeviceLayout<F> {
   PLEAT_HD uint64_t groups_of(uint64_t tile) const {
     const uint64_t left = this->groups - tile * cuda::kGroupsPerTile;
     return left < cuda::kGroupsPerTile ? left : cuda::kGroupsPerTile;
+  }
+  PLEAT_HD bool refuses(uint64_t escapes, uint64_t elements) const {
+    return escapes > this->escape_limit() || this->end_of_codes() + escapes * Base::kGroupBytes >
+                                                 elements * sizeof(typename F::Source::Word);
   }
   PLEAT_HD uint64_t metadata_at(uint64_t tile) const { return 64 + tile * kMetadata; }
   PLEAT_HD uint64_t codes_at(uint64_t tile) const { return this->codes_offset + tile * kCodes; }
@@ -87,11 +118,29 @@ struct InPlaceLayout : DeviceLayout<F> {
   }
 
   // Scratch: state, a flag per tile, the bounce buffer, escaped groups.
-  PLEAT_HD uint64_t flags_at() const { return sizeof(InPlaceState); }
-  PLEAT_HD uint64_t bounce_at() const { return flags_at() + round_up_64(tiles * sizeof(uint32_t)); }
-  PLEAT_HD uint64_t escapes_at() const { return bounce_at() + bounced * (kMetadata + kCodes); }
+  PLEAT_HD uint64_t bounce_at(uint64_t tile) const {
+    return sizeof(InPlaceState) + round_up_64(tiles * sizeof(uint32_t)) +
+           tile * (kMetadata + kCodes);
+  }
+  PLEAT_HD uint64_t escapes_at() const { return bounce_at(bounced); }
   PLEAT_HD uint64_t scratch_bytes() const {
     return escapes_at() + this->escape_limit() * Base::kGroupBytes;
+  }
+
+  PLEAT_HD TileBytes<uint8_t*> place_of(const cuda::Job& job, uint64_t tile) const {
+    auto* const payload = static_cast<uint8_t*>(job.target);
+    return {payload + metadata_at(tile), payload + codes_at(tile)};
+  }
+  PLEAT_HD TileBytes<uint8_t*> bounce_of(const cuda::Job& job, uint64_t tile) const {
+    uint8_t* const bounce = static_cast<uint8_t*>(job.scratch) + bounce_at(tile);
+    return {bounce, bounce + kMetadata};
+  }
+  // Offsets and lengths are multiples of four bytes.
+  template <class Block, class Pointer>
+  PLEAT_HD void copy_tile(Block& block, uint64_t tile, const TileBytes<uint8_t*>& to,
+                          const TileBytes<Pointer>& from) const {
+    copy_words(block, to.metadata, from.metadata, groups_of(tile) * Base::kMetadataBytes);
+    copy_words(block, to.codes, from.codes, groups_of(tile) * Base::kSlotBytes);
   }
 };
 
@@ -111,21 +160,6 @@ PLEAT_HD inline bool survey_group(Tile& tile, const typename T::Word* source, un
   return !searched || find_patterns(tile).kind == GroupKind::kRegular;
 }
 
-// By one thread, when every group has been looked at. Nobody is told yet: the second kernel reads
-// the state, so the scratch memory is in use until that has ended.
-template <class T>
-PLEAT_HD inline void finish_survey(const cuda::Job& job, uint64_t escapes) {
-  const uint64_t groups = (job.elements + (kGroupSize - 1)) / kGroupSize;
-  const uint64_t share = groups / 64;
-  const uint64_t bytes = 64 + round_up_64(groups * sizeof(Metadata<T>)) + groups * 32 * job.width +
-                         escapes * (kGroupSize * sizeof(typename T::Word));
-  InPlaceState state{};
-  state.escapes = static_cast<uint32_t>(escapes);
-  state.refused =
-      escapes > (share == 0 ? 1 : share) || bytes > job.elements * sizeof(typename T::Word) ? 1 : 0;
-  *static_cast<InPlaceState*>(job.scratch) = state;
-}
-
 // ---- a tile ----
 
 // Metadata and codes of a tile before they are written.
@@ -136,23 +170,18 @@ struct alignas(64) Staged {
 };
 
 // Step 1 for the group at `place` of a tile; `next_number()` gives numbers of escaped groups, which
-// go to the scratch memory by number and have it in their slot. Beyond the span's last group that
-// one is staged again, so that warps stay whole; it is written nowhere.
+// go to the scratch memory by number and have it in their slot.
 template <class F, class Tile, class NextNumber>
 PLEAT_HD inline GroupKind stage_group(Tile& tile, const cuda::Job& job, uint64_t number_of_tile,
                                       unsigned place, Staged<F>& staged, NextNumber next_number) {
   using Word = typename F::Source::Word;
   const InPlaceLayout<F> layout(job.elements);
-  uint64_t group = number_of_tile * cuda::kGroupsPerTile + place;
-  const bool own = group < layout.groups;
-  if (!own) group = layout.groups - 1;
-  const Word* const source = static_cast<const Word*>(job.source) + group * kGroupSize;
-  const uint64_t left = job.elements - group * kGroupSize;
-  const unsigned elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
+  const GroupOfTile at(job.elements, number_of_tile, place);
+  const Word* const source = static_cast<const Word*>(job.source) + at.group * kGroupSize;
   uint8_t* const slot = staged.codes + place * F::kSlotBytes;
-  const GroupKind kind =
-      encode_form<F>(tile, source, elements, true, group, job.nonce, &staged.metadata[place], slot);
-  if (kind == GroupKind::kEscaped && own) {
+  const GroupKind kind = encode_form<F>(tile, source, at.elements, true, at.group, job.nonce,
+                                        &staged.metadata[place], slot);
+  if (kind == GroupKind::kEscaped && at.own) {
     const uint32_t number =
         tile.pick_alone([](auto& lane) { return lane.index == 0; },
                         [&](auto& lane) { return lane.index == 0 ? next_number() : 0u; });
@@ -161,28 +190,21 @@ PLEAT_HD inline GroupKind stage_group(Tile& tile, const cuda::Job& job, uint64_t
                                                layout.escapes_at() + number * layout.kGroupBytes);
     tile.each([&](auto& lane) {
       for (unsigned e = lane.index; e < kGroupSize; e += kTileLanes)
-        kept[e] = e < elements ? source[e] : Word{0};
+        kept[e] = e < at.elements ? source[e] : Word{0};
       if (lane.index == 0) *reinterpret_cast<Stored32*>(slot) = number;  // who cleared it
     });
   }
-  return own ? kind : GroupKind::kConstant;
+  return at.own ? kind : GroupKind::kConstant;
 }
 
-// Step 3's write. Offsets and lengths are multiples of four bytes.
+// Step 3's write.
 template <class F, class Block>
 PLEAT_HD inline void write_staged(Block& block, const cuda::Job& job, uint64_t tile,
                                   const Staged<F>& staged) {
   const InPlaceLayout<F> layout(job.elements);
-  uint8_t* metadata = static_cast<uint8_t*>(job.target) + layout.metadata_at(tile);
-  uint8_t* codes = static_cast<uint8_t*>(job.target) + layout.codes_at(tile);
-  if (layout.bounces(tile)) {
-    metadata = static_cast<uint8_t*>(job.scratch) + layout.bounce_at() +
-               tile * (layout.kMetadata + layout.kCodes);
-    codes = metadata + layout.kMetadata;
-  }
-  const uint64_t groups = layout.groups_of(tile);
-  copy_words(block, metadata, staged.metadata, groups * layout.kMetadataBytes);
-  copy_words(block, codes, staged.codes, groups * layout.kSlotBytes);
+  layout.copy_tile(block, tile,
+                   layout.bounces(tile) ? layout.bounce_of(job, tile) : layout.place_of(job, tile),
+                   TileBytes<const void*>{staged.metadata, staged.codes});
 }
 
 // ---- the end ----
@@ -205,30 +227,23 @@ struct GroupsAside {
 // By the block that ends last: bounced tiles go to their place, then as finish_span(); or the
 // source is kept as it is.
 template <class F, class Block>
-PLEAT_HD inline void finish_in_place(Block& block, const cuda::Job& job, const InPlaceState& state,
+PLEAT_HD inline void finish_in_place(Block& block, const cuda::Job& job, uint32_t escapes,
                                      bool lossy) {
-  if (state.refused != 0) {
+  const InPlaceLayout<F> layout(job.elements);
+  if (layout.refuses(escapes, job.elements)) {
     block.once([&] {
-      job.verdict->escapes = state.escapes;
+      job.verdict->escapes = escapes;
       job.verdict->payload_bytes = 0;
     });
     block.publish(job.verdict, cuda::Outcome::kKeepRaw);
     return;
   }
-  const InPlaceLayout<F> layout(job.elements);
-  uint8_t* const payload = static_cast<uint8_t*>(job.target);
-  const uint8_t* const scratch = static_cast<const uint8_t*>(job.scratch);
-  for (uint64_t tile = 0; tile < layout.bounced; ++tile) {
-    if (!layout.bounces(tile)) continue;
-    const uint8_t* const from =
-        scratch + layout.bounce_at() + tile * (layout.kMetadata + layout.kCodes);
-    const uint64_t groups = layout.groups_of(tile);
-    copy_words(block, payload + layout.metadata_at(tile), from, groups * layout.kMetadataBytes);
-    copy_words(block, payload + layout.codes_at(tile), from + layout.kMetadata,
-               groups * layout.kSlotBytes);
-  }
+  for (uint64_t tile = 0; tile < layout.bounced; ++tile)
+    if (layout.bounces(tile))
+      layout.copy_tile(block, tile, layout.place_of(job, tile), layout.bounce_of(job, tile));
   block.sync();
-  finish_span<F>(block, job, state.escapes, lossy, GroupsAside<F>{scratch + layout.escapes_at()});
+  finish_span<F>(block, job, escapes, lossy,
+                 GroupsAside<F>{static_cast<const uint8_t*>(job.scratch) + layout.escapes_at()});
 }
 
 }  // namespace

@@ -269,28 +269,22 @@ __device__ void decode(const Batch& batch) {
 // In place: one job a launch. First how many groups escape, with the job's scratch memory set up.
 template <class T>
 __device__ void survey(const Batch& batch) {
-  using Word = typename T::Word;
   const Job& job = batch.job[0];
-  const uint64_t groups = (job.elements + (kGroupSize - 1)) / kGroupSize;
   const float largest_code = static_cast<float>((1u << job.width) - 1);
-  const Word* const source = static_cast<const Word*>(job.source);
-  auto* const flags = reinterpret_cast<uint32_t*>(static_cast<InPlaceState*>(job.scratch) + 1);
+  const auto* const source = static_cast<const typename T::Word*>(job.source);
+  uint32_t* const flags = flags_of(job);
   unsigned tiles = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x, ++tiles) {
     if (threadIdx.x == 0) flags[tile] = 0;
-    uint64_t group = uint64_t{tile} * kGroupsPerTile + threadIdx.x / kTileLanes;
-    const bool own = group < groups;
-    if (!own) group = groups - 1;
-    const uint64_t left = job.elements - group * kGroupSize;
-    const unsigned elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
+    const GroupOfTile at(job.elements, tile, threadIdx.x / kTileLanes);
     ThreadTile<T> lanes;
     const bool escaped =
-        survey_group<T>(lanes, source + group * kGroupSize, elements, true, largest_code);
-    if (escaped && own && threadIdx.x % kTileLanes == 0) atomicAdd(&job.counters->escapes, 1u);
+        survey_group<T>(lanes, source + at.group * kGroupSize, at.elements, true, largest_code);
+    if (escaped && at.own && threadIdx.x % kTileLanes == 0) atomicAdd(&job.counters->escapes, 1u);
   }
   Counters counted;
-  if (hand_in(job, tiles, cuda::tiles_of(job.elements), &counted) && threadIdx.x == 0)
-    finish_survey<T>(job, counted.escapes);
+  if (hand_in(job, tiles, batch.tiles, &counted) && threadIdx.x == 0)
+    *state_of(job) = {0, 0, counted.escapes, {}};
 }
 
 // Then the steps of in_place_core.h. Counted are blocks, not tiles, as those that find no tile left
@@ -300,13 +294,13 @@ __device__ void encode_in_place(const Batch& batch) {
   __shared__ Staged<F> staged;
   __shared__ unsigned ticket;
   const Job& job = batch.job[0];
-  auto* const state = static_cast<InPlaceState*>(job.scratch);
-  const InPlaceState surveyed = *state;  // but for ticket and aside, which change
+  InPlaceState* const state = state_of(job);
+  const uint32_t escapes = state->escapes;
   const InPlaceLayout<F> layout(job.elements);
-  auto* const flags = reinterpret_cast<volatile uint32_t*>(state + 1);
+  volatile uint32_t* const flags = flags_of(job);
   ThreadBlock block;
   bool lossy = false;
-  while (surveyed.refused == 0) {
+  while (!layout.refuses(escapes, job.elements)) {
     if (threadIdx.x == 0) ticket = atomicAdd(&state->ticket, 1u);
     __syncthreads();
     const unsigned tile = ticket;
@@ -331,7 +325,7 @@ __device__ void encode_in_place(const Batch& batch) {
   if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
   Counters counted;
   if (hand_in(job, 1, gridDim.x, &counted))
-    finish_in_place<F>(block, job, surveyed, counted.lossy != 0);
+    finish_in_place<F>(block, job, escapes, counted.lossy != 0);
 }
 
 // Booleans and integers: every thread takes its runs of a tile.

@@ -20,6 +20,10 @@
 namespace pleat::compress {
 namespace {
 
+PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
 // GroupedLayout (format.h) for device code; a test holds the two together.
 template <class F>
 struct DeviceLayout {
@@ -31,7 +35,7 @@ struct DeviceLayout {
 
   PLEAT_HD explicit DeviceLayout(uint64_t elements)
       : groups((elements + (kGroupSize - 1)) / kGroupSize),
-        codes_offset(64 + (groups * kMetadataBytes + 63) / 64 * 64) {}
+        codes_offset(64 + round_up_64(groups * kMetadataBytes)) {}
   PLEAT_HD uint64_t code_bytes() const { return groups * kSlotBytes; }
   PLEAT_HD uint64_t end_of_codes() const { return codes_offset + code_bytes(); }
   PLEAT_HD uint64_t escape_limit() const {

@@ -1,12 +1,11 @@
 """The allocator's unit tests built with the thread sanitizer: among them a release that races unpack and drop."""
 
 import os
-import pathlib
 import platform
 import shutil
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from conftest import REPOSITORY
 
 
 def run(command, **options):
@@ -18,7 +17,7 @@ def run(command, **options):
 def test_no_data_race(build_dir):
     folder = build_dir / "tsan"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    run(["cmake", "-S", ROOT, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+    run(["cmake", "-S", REPOSITORY, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
          "-DPLEAT_SANITIZE=thread", "-DPLEAT_BUILD_BRIDGE=OFF", "-DPLEAT_BUILD_BENCHMARKS=OFF"])
     run(["cmake", "--build", folder, "--target", "allocator_test", "--parallel", str(os.cpu_count())])
     # Without address randomisation: the sanitizer of GCC 12 does not know where newer kernels map things.

@@ -176,6 +176,16 @@ class Recorder final : public KernelLauncher {
   std::size_t fail_at = SIZE_MAX;
 };
 
+DeviceTask task_of(ElementType type, unsigned bits, std::size_t elements,
+                   Transform transform = Transform::kNone) {
+  DeviceTask task;
+  task.type = type;
+  task.bits = static_cast<std::uint8_t>(bits);
+  task.elements = elements;
+  task.transform = transform;
+  return task;
+}
+
 std::vector<DeviceTask> many_tasks() {
   std::vector<DeviceTask> tasks(62 + 8 + 3 + 1);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
@@ -238,12 +248,8 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
         Bytes restored(source.size());
         cuda::Verdict verdicts[2];
         Recorder recorder;
-        DeviceTask task;
+        DeviceTask task = task_of(type, bits, kElements, transform);
         task.source = source.data();
-        task.elements = kElements;
-        task.type = type;
-        task.bits = static_cast<std::uint8_t>(bits);
-        task.transform = transform;
         task.nonce = 99;
         ASSERT_TRUE(cuda::device_can_encode(task));
         Bytes payload(cuda::device_payload_bound(task));
@@ -280,11 +286,8 @@ TEST(CudaTasks, RecordedLaunchesEncodeInPlace) {
   Bytes block(source.size());
   std::memcpy(block.data(), source.data(), source.size());
   cuda::Verdict verdict;
-  DeviceTask task;
+  DeviceTask task = task_of(ElementType::kBFloat16, 5, kElements);  // as 4 bits
   task.source = task.target = block.data();
-  task.elements = kElements;
-  task.type = ElementType::kBFloat16;
-  task.bits = 5;  // as 4
   task.nonce = 99;
   task.verdict = &verdict;
   ASSERT_TRUE(cuda::device_can_encode_in_place(task));
@@ -308,12 +311,8 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
   Bytes block(4096);
   const auto can = [&](ElementType type, unsigned bits, std::size_t elements, std::size_t shift = 0,
                        Transform transform = Transform::kNone) {
-    DeviceTask task;
+    DeviceTask task = task_of(type, bits, elements, transform);
     task.source = task.target = block.data() + shift;
-    task.type = type;
-    task.bits = static_cast<std::uint8_t>(bits);
-    task.elements = elements;
-    task.transform = transform;
     return cuda::device_can_encode_in_place(task);
   };
   EXPECT_TRUE(can(ElementType::kFloat32, 4, 1000));
@@ -321,11 +320,9 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
   EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000));
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 0, Transform::kHadamard));
   EXPECT_FALSE(can(ElementType::kBool, 0, 1000));
-  DeviceTask apart;
+  DeviceTask apart = task_of(ElementType::kFloat32, 4, 1000);
   apart.source = block.data();
   apart.target = block.data() + 64;
-  apart.bits = 4;
-  apart.elements = 1000;
   EXPECT_FALSE(cuda::device_can_encode_in_place(apart));
   EXPECT_FALSE(can(ElementType::kFloat16, 8, 260));  // two slots and the header: more than 520
 }
@@ -333,11 +330,7 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
 TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
   const auto can = [](ElementType type, unsigned bits, std::size_t elements, unsigned width = 0,
                       Transform transform = Transform::kNone) {
-    DeviceTask task;
-    task.transform = transform;
-    task.type = type;
-    task.bits = static_cast<std::uint8_t>(bits);
-    task.elements = elements;
+    DeviceTask task = task_of(type, bits, elements, transform);
     task.width = width;
     return cuda::device_can_encode(task);
   };
@@ -370,11 +363,7 @@ TEST(CudaImage, HoldsTheKernels) {
       for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
         if (type >= 3 && bits != 0) continue;
         if (transform != Transform::kNone && bits == 0) continue;
-        DeviceTask task;
-        task.elements = 1;
-        task.type = static_cast<ElementType>(type);
-        task.bits = static_cast<std::uint8_t>(bits);
-        task.transform = transform;
+        const DeviceTask task = task_of(static_cast<ElementType>(type), bits, 1, transform);
         std::size_t queued = 0;
         ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
         ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);

@@ -2,6 +2,7 @@
 // the lanes as an array. Runs a job as the kernels do, one tile after the other.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -140,9 +141,8 @@ void emulate_survey(const cuda::Job& job) {
                                left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize, true,
                                largest_code);
   }
-  memset(static_cast<std::uint8_t*>(job.scratch) + sizeof(InPlaceState), 0,
-         cuda::tiles_of(job.elements) * sizeof(std::uint32_t));
-  finish_survey<T>(job, escapes);
+  std::fill_n(flags_of(job), cuda::tiles_of(job.elements), 0u);
+  *state_of(job) = {0, 0, static_cast<std::uint32_t>(escapes), {}};
 }
 
 // Second kernel, by several blocks at a time, each of which takes a ticket, stages its tile place
@@ -156,9 +156,10 @@ struct InPlaceTurns {
 };
 template <class F, class Pick>
 bool emulate_in_place(const cuda::Job& job, unsigned blocks, Pick pick, InPlaceTurns* turns) {
-  auto* const state = static_cast<InPlaceState*>(job.scratch);
+  InPlaceState* const state = state_of(job);
   const InPlaceLayout<F> layout(job.elements);
-  auto* const flags = reinterpret_cast<std::uint32_t*>(state + 1);
+  std::uint32_t* const flags = flags_of(job);
+  const bool refused = layout.refuses(state->escapes, job.elements);
   struct Resident {
     bool holds = false;
     std::uint64_t tile = 0;
@@ -170,7 +171,7 @@ bool emulate_in_place(const cuda::Job& job, unsigned blocks, Pick pick, InPlaceT
   EmulatedBlock block;
   bool lossy = false;
   unsigned idle = 0;
-  for (std::uint64_t done = 0; state->refused == 0 && done < layout.tiles; ++idle) {
+  for (std::uint64_t done = 0; !refused && done < layout.tiles; ++idle) {
     if (idle > 1000 * blocks) return false;
     Resident& one = residents[pick(blocks)];
     if (!one.holds) {
@@ -201,7 +202,7 @@ bool emulate_in_place(const cuda::Job& job, unsigned blocks, Pick pick, InPlaceT
     }
     idle = 0;
   }
-  finish_in_place<F>(block, job, *state, lossy);
+  finish_in_place<F>(block, job, state->escapes, lossy);
   return true;
 }
 

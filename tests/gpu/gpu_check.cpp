@@ -182,10 +182,6 @@ std::vector<unsigned char> floats(ElementType type, std::size_t elements, std::u
   return data;
 }
 
-bool is_transformed(const DeviceTask& task) {
-  return task.transform != Transform::kNone;
-}
-
 struct Case {
   DeviceTask task;
   std::vector<unsigned char> source;

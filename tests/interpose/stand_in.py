@@ -12,6 +12,8 @@ import tempfile
 
 import pytest
 
+from conftest import clean_environment
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -27,8 +29,7 @@ def libpleat(build_dir):
 @pytest.fixture(scope="session")
 def bare_environment():
     """Ours without anything that would reach the loader or Pleat."""
-    dropped = ("LD_", "PLEAT_", "FAKE_", "PYTHON", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
-    return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    return clean_environment("LD_", "FAKE_", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,12 @@ import sys
 
 import pytest
 
+from conftest import clean_environment
+
 
 @pytest.fixture(scope="session")
 def environment():
-    dropped = ("LD_", "PLEAT_", "PYTHON")
-    return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    return clean_environment("LD_")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import REPOSITORY, STOCK_ONLY
+from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
@@ -22,9 +22,7 @@ def run(command, **options):
 
 @pytest.fixture(scope="module")
 def environment():
-    dropped = ("PLEAT_", "LD_", "PYTHON")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    return clean | {"OMP_NUM_THREADS": "1"}
+    return clean_environment("LD_") | {"OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import REPOSITORY, STOCK_ONLY
+from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
@@ -37,11 +37,9 @@ def site(tmp_path_factory, preload_library):
 @pytest.fixture
 def python(test_python, site, tmp_path):
     def call(source, *arguments, packages=site, **variables):
-        dropped = ("PLEAT_", "LD_", "PYTHON")
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         return subprocess.run(
             [str(test_python), "-c", source, *arguments],
-            env=clean | {"PYTHONPATH": str(packages), "OMP_NUM_THREADS": "1"} | variables,
+            env=clean_environment("LD_") | {"PYTHONPATH": str(packages), "OMP_NUM_THREADS": "1"} | variables,
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import REPOSITORY, STOCK_ONLY
+from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
 pytestmark = [pytest.mark.wheel, pytest.mark.slow, pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")]
 
@@ -19,11 +19,9 @@ print(pleat.stats()["records"]["encoded"], pleat.__file__.startswith(sys.prefix)
 
 
 def run(*command, **variables):
-    dropped = ("PLEAT_", "LD_", "PYTHON", "PIP_")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     done = subprocess.run(
         [str(word) for word in command],
-        env=clean | {"OMP_NUM_THREADS": "1"} | variables,
+        env=clean_environment("LD_", "PIP_") | {"OMP_NUM_THREADS": "1"} | variables,
         cwd=os.fspath(REPOSITORY.parent),  # not the checkout, whose folders Python would import
         capture_output=True,
         text=True,
