@@ -13,20 +13,10 @@
 #include "compress/group_math.h"
 #include "compress/kernels.h"
 #include "compress/rotation.h"
+#include "compress/scaled_math.h"
 
 namespace pleat::compress {
 namespace {
-
-// The mean-square optimum for deviation 1 (Max 1960; Lloyd 1982), and the threshold between the
-// outer two.
-inline constexpr float kScaledThreshold = 0.981598822f;
-inline constexpr float kOneBitLevel = 0.797884561f;
-inline constexpr float kInnerLevel = 0.452780034f, kOuterLevel = 1.51041761f;
-// The first metadata word of a scaled group, a NaN; the second is the scale.
-inline constexpr uint32_t kScaledMark = 0x7FC0'0001u;
-inline bool is_scaled(const Metadata<Float32>& metadata) {
-  return metadata.first == kScaledMark && kind_of<Float32>(metadata) == GroupKind::kRegular;
-}
 
 // Of term(0..255), in one fixed order whatever the instruction set.
 template <class Term>
@@ -37,44 +27,30 @@ double ordered_sum(Term&& term) {
   return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
-// The bias gate. Few elements with most of the energy make coefficients that take few values, which
-// rounding moves all the same way: sum x^4 <= (sum x^2)^2 / 8 keeps out single spikes (of more than
-// about 11 deviations in Gaussian data), (sum |x|)^2 >= 48 sum x^2 a few dozen spikes of one height
-// with little between them. NaN and Inf pass neither. What is let in all the same: "Scaled" in
-// docs/payload_format.md.
+// The gate, of a group before it is rotated.
 inline bool scaling_suits(const float* x) {
   const double energy = ordered_sum([&](size_t e) { return square(x[e]); });
   const double fourth = ordered_sum([&](size_t e) { return square(x[e]) * square(x[e]); });
   const double sum = ordered_sum([&](size_t e) { return static_cast<double>(magnitude(x[e])); });
-  return energy < 1e77 && fourth * 8.0 <= energy * energy && sum * sum >= energy * 48.0;
+  return passes_gate(energy, fourth, sum);
 }
 
-// Of rotated values. False, and nothing written, if the scale is beyond what sums of 256 levels can
-// take, or too close to the subnormals to be accurate.
+// Of rotated values. False, and nothing written, if there is no good scale.
 inline bool encode_scaled(const float* z, unsigned bits, Metadata<Float32>* metadata, uint8_t* slot,
                           BlockResult* result) {
   const double energy = ordered_sum([&](size_t e) { return square(z[e]); });
-  const float outer = static_cast<float>(__builtin_sqrt(energy / kRotated)) * kScaledThreshold;
-  float c[kRotated];
+  const float outer = outer_threshold(energy);
+  double c[kRotated];
   uint32_t codes[kRotated];
-  if (bits == 1) {
-    for (size_t e = 0; e < kRotated; ++e) {
-      c[e] = z[e] >= 0.0f ? kOneBitLevel : -kOneBitLevel;
-      codes[e] = z[e] >= 0.0f ? 1 : 0;
-    }
-  } else {
-    for (size_t e = 0; e < kRotated; ++e) {
-      const float above = z[e] >= outer ? kOuterLevel : kInnerLevel;
-      const float below = z[e] >= -outer ? -kInnerLevel : -kOuterLevel;
-      c[e] = z[e] >= 0.0f ? above : below;
-      codes[e] = (z[e] >= -outer ? 1u : 0u) + (z[e] >= 0.0f ? 1u : 0u) + (z[e] >= outer ? 1u : 0u);
-    }
+  for (size_t e = 0; e < kRotated; ++e) {
+    c[e] = bits == 1 ? scaled_level<1>(z[e], outer) : scaled_level<2>(z[e], outer);
+    codes[e] = bits == 1 ? scaled_code<1>(z[e], outer) : scaled_code<2>(z[e], outer);
   }
   const double product =
-      ordered_sum([&](size_t e) { return static_cast<double>(z[e]) * static_cast<double>(c[e]); });
-  const double levels = ordered_sum([&](size_t e) { return square(c[e]); });
-  const float scale = float_of(bits_of(static_cast<float>(energy / product)) & ~1u);
-  if (!(scale >= kSmallestStep && scale <= 1e35f)) return false;
+      ordered_sum([&](size_t e) { return static_cast<double>(magnitude(z[e])) * c[e]; });
+  const double levels = ordered_sum([&](size_t e) { return c[e] * c[e]; });
+  float scale;
+  if (!find_scale(energy, product, &scale)) return false;
   *metadata = {kScaledMark, bits_of(scale)};
   const unsigned per_byte = 8 / bits;
   for (size_t b = 0; b < kRotated / per_byte; ++b) {

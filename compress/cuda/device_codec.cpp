@@ -17,30 +17,40 @@ namespace {
 
 enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
 
+// The transform of the task's kernel: scaled groups exist at few widths.
+Transform coded_transform(const DeviceTask& task) noexcept {
+  if (!is_transformed(task)) return Transform::kNone;
+  return task.transform == Transform::kHadamardScaled &&
+                 has_scaled_groups(supported_bits(task.bits))
+             ? Transform::kHadamardScaled
+             : Transform::kHadamard;
+}
+
 // The names kernels.cu gives, for the process: a launcher may keep the pointers.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
+  static constexpr const char* kTransforms[] = {"", "transformed_", "scaled_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[4][2][6][9][48];  // verb, transformed, type, bits
+    char text[4][3][6][9][48];  // verb, transformed, type, bits
     Names() noexcept {
       for (int k = 0; k < 4; ++k)
-        for (int r = 0; r < 2; ++r)
+        for (int r = 0; r < 3; ++r)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
               char* const name = text[k][r][t][b];
               constexpr std::size_t kRoom = sizeof text[k][r][t][b];
               if (t < 3 && k != static_cast<int>(Kernel::kSurvey))
-                std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k],
-                              r == 0 ? "" : "transformed_", kTypes[t], b);
+                std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k], kTransforms[r], kTypes[t],
+                              b);
               else
                 std::snprintf(name, kRoom, "pleat_%s_%s", kVerbs[k], kTypes[t]);
             }
     }
   };
   static const Names names;
-  return names.text[static_cast<int>(kernel)][is_transformed(task) ? 1 : 0]
+  return names.text[static_cast<int>(kernel)][static_cast<int>(coded_transform(task))]
                    [static_cast<int>(task.type)][supported_bits(task.bits)];
 }
 
@@ -64,7 +74,7 @@ unsigned blocks_for(unsigned tiles, unsigned multiprocessors) noexcept {
 }
 
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
-  return a.type == b.type && is_transformed(a) == is_transformed(b) &&
+  return a.type == b.type && coded_transform(a) == coded_transform(b) &&
          (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
 }
 
@@ -129,8 +139,7 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
 bool device_can_encode(const DeviceTask& task) noexcept {
   if (!has_kernel(task.type) || task.elements == 0 || tiles_of(task.elements) > UINT32_MAX / 2)
     return false;
-  if (is_transformed(task) && (task.transform != Transform::kHadamard || task.bits == 0))
-    return false;
+  if (is_transformed(task) && task.bits == 0) return false;
   if (task.type == ElementType::kInt64 || task.type == ElementType::kInt32) {
     const unsigned width = task.width;
     if (width == 0 || width > 32 || (width & (width - 1)) != 0) return false;

@@ -20,7 +20,7 @@ struct DeviceTask {
   std::size_t elements = 0;      // at least one
   ElementType type = ElementType::kFloat32;
   std::uint8_t bits = 0;                   // as CodecSpec has it
-  Transform transform = Transform::kNone;  // floats of at least one bit; kNone or kHadamard
+  Transform transform = Transform::kNone;  // likewise; of floats of at least one bit
   std::uint64_t nonce = 0;                 // encode
   // Encode, integers: they are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
   // 8, 16 or 32. If one does not, the outcome is kKeepRaw.

@@ -9,6 +9,8 @@
 // - tile.any_alone(f), least_alone(f): as any() and as a minimum of floats, for code that only some
 //   tiles of a warp reach.
 // - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane); there is one.
+// - tile.sum(f): f(lane) is an array of doubles, Sums; each is added up over lanes, given to all;
+//   together. ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)) is the order.
 // - tile.across(step, give, take): take(lane, word) with the word that give() has for lane ^ step;
 //   together.
 //
@@ -27,13 +29,14 @@ namespace pleat::compress {
 namespace {
 
 // How the groups of a span are coded. Transformed ones are coded as float32 groups, once rotated
-// (transform_core.h).
-template <class SourceType, unsigned kWidth, bool kRotated = false>
+// (transform_core.h); with kLevels some are scaled.
+template <class SourceType, unsigned kWidth, bool kRotated = false, bool kLevels = false>
 struct Form {
   using Source = SourceType;
   using Coded = std::conditional_t<kRotated, Float32, SourceType>;
   static constexpr unsigned kBits = kWidth;
   static constexpr bool kTransformed = kRotated;
+  static constexpr bool kScaled = kLevels;
   static constexpr unsigned kSlotBytes = 32 * (kBits == 0 ? 1 : kBits);
 };
 

@@ -71,6 +71,16 @@ class ThreadTile {
     const unsigned holders = __ballot_sync(mask(), has(lane_));
     return __shfl_sync(mask(), f(lane_), __ffs(static_cast<int>(holders)) - 1);
   }
+  template <class F>
+  __device__ auto sum(F f) {
+    auto sums = f(lane_);  // pairs are added in either order: all lanes come to the same bits
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2) {
+#pragma unroll
+      for (double& one : sums.of) one += __shfl_xor_sync(kWarp, one, step);
+    }
+    return sums;
+  }
   template <class Give, class Take>
   __device__ void across(unsigned step, Give give, Take take) {
     take(lane_, __shfl_xor_sync(kWarp, give(lane_), step));
@@ -429,6 +439,18 @@ __device__ void decode_integers(const Batch& batch) {
   PLEAT_KERNEL(pleat_decode_transformed_##name##_##bits) {                                    \
     pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits, true>>(batch); \
   }
+// Left alone, ptxas fetches doubles ahead into all registers there are.
+#define PLEAT_SCALED_KERNELS(type, name, bits)                                               \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads, 2)           \
+      pleat_encode_scaled_##name##_##bits(                                                   \
+          const __grid_constant__ pleat::compress::cuda::Batch batch) {                      \
+    pleat::compress::encode<pleat::compress::Form<pleat::compress::type, bits, true, true>>( \
+        batch);                                                                              \
+  }                                                                                          \
+  PLEAT_KERNEL(pleat_decode_scaled_##name##_##bits) {                                        \
+    pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits, true, true>>( \
+        batch);                                                                              \
+  }
 #define PLEAT_IN_PLACE_KERNEL(type, name, bits)                                                  \
   PLEAT_KERNEL(pleat_encode_in_place_##name##_##bits) {                                          \
     pleat::compress::encode_in_place<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
@@ -452,7 +474,9 @@ __device__ void decode_integers(const Batch& batch) {
   PLEAT_TRANSFORMED_KERNELS(type, name, 2)                 \
   PLEAT_TRANSFORMED_KERNELS(type, name, 3)                 \
   PLEAT_TRANSFORMED_KERNELS(type, name, 4)                 \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 8)
+  PLEAT_TRANSFORMED_KERNELS(type, name, 8)                 \
+  PLEAT_SCALED_KERNELS(type, name, 1)                      \
+  PLEAT_SCALED_KERNELS(type, name, 2)
 PLEAT_WIDTHS(Float32, float32)
 PLEAT_WIDTHS(BFloat16, bfloat16)
 PLEAT_WIDTHS(Float16, float16)

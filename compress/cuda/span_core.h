@@ -79,6 +79,11 @@ PLEAT_HD inline void copy_words(Block& block, void* to, const void* from, uint64
   });
 }
 
+// Of flags: those that follow from the form.
+template <class F>
+inline constexpr uint8_t kFormFlags = (F::kTransformed ? kFlagTransformed : 0) |
+                                      (F::kScaled ? kFlagScaled : 0);
+
 template <class F, class Block, class Groups>
 PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t escapes, bool lossy,
                                  const Groups& escaped) {
@@ -131,8 +136,7 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
     header.kind = static_cast<uint8_t>(PayloadKind::kGrouped);
     header.type = static_cast<uint8_t>(F::Source::kType);
     header.bits = F::kBits;
-    header.flags =
-        static_cast<uint8_t>((lossy ? kFlagLossy : 0) | (F::kTransformed ? kFlagTransformed : 0));
+    header.flags = static_cast<uint8_t>((lossy ? kFlagLossy : 0) | kFormFlags<F>);
     header.escapes = static_cast<uint32_t>(escapes);
     header.elements = job.elements;
     header.nonce = job.nonce;
@@ -158,7 +162,7 @@ PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
   wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kGrouped);
   wrong |= header.type ^ F::Source::kType;
   wrong |= header.bits ^ F::kBits;
-  wrong |= (header.flags & ~unsigned{kFlagLossy}) ^ (F::kTransformed ? kFlagTransformed : 0u);
+  wrong |= (header.flags & ~unsigned{kFlagLossy}) ^ kFormFlags<F>;
   wrong |= header.reserved;
   uint64_t wrong_sizes = header.reserved_tail;
   wrong_sizes |= header.elements ^ elements;

@@ -241,10 +241,10 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
   constexpr std::size_t kElements = 5000;
   for (const ElementType type : kFloatTypes) {
     for (const unsigned bits : kWidths) {
-      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
-        const bool transformed = transform != Transform::kNone;
-        const Bytes source =
-            transformed ? ordinary(type, kElements) : mixed(type, kElements, bits, false);
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
+        const Bytes source = transform != Transform::kNone ? ordinary(type, kElements)
+                                                           : mixed(type, kElements, bits, false);
         Bytes restored(source.size());
         cuda::Verdict verdicts[2];
         Recorder recorder;
@@ -262,7 +262,7 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
         std::size_t queued = 0;
         ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
         ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
-        with_form(static_cast<unsigned>(type), bits, transformed, [&]<class F>() {
+        with_form(static_cast<unsigned>(type), bits, transform, [&]<class F>() {
           emulate_encode<F>(recorder.launches[0].batch.job[0]);
           emulate_decode<F>(recorder.launches[1].batch.job[0]);
         });
@@ -276,6 +276,27 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
       }
     }
   }
+}
+
+TEST(CudaTasks, ScaledGroupsHaveKernelsAtOneAndTwoBits) {
+  Recorder recorder;
+  std::vector<DeviceTask> tasks;
+  for (const unsigned bits : {1u, 2u, 3u})
+    for (const Transform transform : {Transform::kHadamard, Transform::kHadamardScaled})
+      tasks.push_back(task_of(ElementType::kBFloat16, bits, 1000, transform));
+  std::size_t queued = 0;
+  ASSERT_EQ(cuda::encode_on_device(recorder, tasks, {}, &queued), LaunchStatus::kOk);
+  ASSERT_EQ(cuda::decode_on_device(recorder, tasks, {}, &queued), LaunchStatus::kOk);
+  std::vector<std::string> kernels;
+  for (const Recorder::Launch& launch : recorder.launches) kernels.push_back(launch.kernel);
+  EXPECT_EQ(kernels, (std::vector<std::string>{
+                         "pleat_encode_transformed_bfloat16_1", "pleat_encode_scaled_bfloat16_1",
+                         "pleat_encode_transformed_bfloat16_2", "pleat_encode_scaled_bfloat16_2",
+                         "pleat_encode_transformed_bfloat16_3",  // two tasks of one kernel
+                         "pleat_decode_transformed_bfloat16_1", "pleat_decode_scaled_bfloat16_1",
+                         "pleat_decode_transformed_bfloat16_2", "pleat_decode_scaled_bfloat16_2",
+                         "pleat_decode_transformed_bfloat16_3"}));
+  EXPECT_EQ(recorder.launches[4].batch.jobs, 2u);
 }
 
 // In place: a survey, then the encoder, both told where the source and the scratch memory are.
@@ -319,6 +340,7 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 16));
   EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000));
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
   EXPECT_FALSE(can(ElementType::kBool, 0, 1000));
   DeviceTask apart = task_of(ElementType::kFloat32, 4, 1000);
   apart.source = block.data();
@@ -339,8 +361,10 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
   EXPECT_FALSE(can(ElementType::kFloat32, 4, 3));    // raw is smaller
   EXPECT_TRUE(can(ElementType::kFloat32, 5, 1000));  // as 4
   EXPECT_TRUE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamard));
-  EXPECT_FALSE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_TRUE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_TRUE(can(ElementType::kFloat32, 8, 1000, 0, Transform::kHadamardScaled));  // as kHadamard
   EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000, 0, Transform::kHadamardScaled));
   EXPECT_TRUE(can(ElementType::kBool, 0, 1000));
   EXPECT_TRUE(can(ElementType::kInt64, 0, 1000, 32));
   EXPECT_TRUE(can(ElementType::kInt32, 0, 1000, 16));
@@ -360,7 +384,8 @@ TEST(CudaImage, HoldsTheKernels) {
   Recorder recorder;
   for (int type = 0; type < 6; ++type)
     for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u})
-      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
         if (type >= 3 && bits != 0) continue;
         if (transform != Transform::kNone && bits == 0) continue;
         const DeviceTask task = task_of(static_cast<ElementType>(type), bits, 1, transform);
@@ -370,7 +395,7 @@ TEST(CudaImage, HoldsTheKernels) {
         if (type >= 3 || bits == 0 || transform != Transform::kNone) continue;
         ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
       }
-  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 3 * 5 + 3) + 2u * 3 * 5);
+  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5);
   for (const Recorder::Launch& launch : recorder.launches) {
     const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
     std::size_t found = 0;

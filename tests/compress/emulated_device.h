@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "compress/cuda/in_place_core.h"
@@ -58,6 +59,16 @@ class EmulatedTile {
     return 0;
   }
 
+  template <class F>
+  auto sum(F f) {
+    decltype(f(lanes_[0])) sums[kTileLanes];
+    for (Lane<T>& lane : lanes_) sums[lane.index] = f(lane);
+    for (unsigned step = 1; step < kTileLanes; step *= 2)
+      for (unsigned l = 0; l < kTileLanes; l += 2 * step)
+        for (std::size_t n = 0; n < std::size(sums[l].of); ++n)
+          sums[l].of[n] += sums[l + step].of[n];
+    return sums[0];
+  }
   template <class Give, class Take>
   void across(unsigned step, Give give, Take take) {
     std::uint32_t words[kTileLanes];
@@ -277,10 +288,13 @@ inline void emulate_unpack(const cuda::Job& job, unsigned type) {
 
 // A kernel by its type, width and transform.
 template <class Body>
-void with_form(unsigned type, unsigned bits, bool transformed, Body body) {
+void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
   const auto f = [&]<class T, unsigned kBits>() {
+    if constexpr (has_scaled_groups(kBits))
+      if (transform == Transform::kHadamardScaled)
+        return body.template operator()<Form<T, kBits, true, true>>();
     if constexpr (kBits != 0)
-      if (transformed) return body.template operator()<Form<T, kBits, true>>();
+      if (transform != Transform::kNone) return body.template operator()<Form<T, kBits, true>>();
     return body.template operator()<Form<T, kBits>>();
   };
   const auto of_type = [&](auto t) {

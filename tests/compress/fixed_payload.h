@@ -14,9 +14,11 @@
 namespace pleat::compress::test {
 
 // Empty: so many groups escape that the span is kept raw.
-inline std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits, bool transformed,
-                                                std::size_t elements, std::uint64_t nonce,
-                                                const unsigned char* source) {
+inline std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits,
+                                                Transform transform, std::size_t elements,
+                                                std::uint64_t nonce, const unsigned char* source) {
+  const bool transformed = transform != Transform::kNone;
+  const bool scaled = transform == Transform::kHadamardScaled && has_scaled_groups(bits);
   const GroupedLayout layout(type, bits, elements, transformed);
   std::vector<unsigned char> payload(layout.end_of_codes());
   BlockResult seen{};
@@ -29,6 +31,7 @@ inline std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits,
   job.metadata = payload.data() + kHeaderBytes;
   job.codes = payload.data() + layout.codes_offset;
   job.transformed = transformed;
+  job.scaled = scaled;
   job.result = &seen;
   kScalarKernels.encode[static_cast<int>(type)](job);
   if (seen.escaped_groups > layout.escape_limit(bits)) return {};
@@ -49,8 +52,9 @@ inline std::vector<unsigned char> fixed_payload(ElementType type, unsigned bits,
   header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
   header.type = static_cast<std::uint8_t>(type);
   header.bits = static_cast<std::uint8_t>(bits);
-  header.flags = static_cast<std::uint8_t>((seen.lossy_groups != 0 ? kFlagLossy : 0) |
-                                           (transformed ? kFlagTransformed : 0));
+  header.flags =
+      static_cast<std::uint8_t>((seen.lossy_groups != 0 ? kFlagLossy : 0) |
+                                (transformed ? kFlagTransformed : 0) | (scaled ? kFlagScaled : 0));
   header.elements = elements;
   header.nonce = nonce;
   header.payload_bytes = payload.size();

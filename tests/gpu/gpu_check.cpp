@@ -121,6 +121,11 @@ const char* type_name(ElementType type) {
   return names[static_cast<int>(type)];
 }
 
+const char* transform_name(Transform transform) {
+  const char* const names[] = {"none", "rotated", "scaled"};
+  return names[static_cast<int>(transform)];
+}
+
 // ---- content ----
 
 void set_float(ElementType type, unsigned char* data, std::size_t e, float value) {
@@ -212,7 +217,8 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
     for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
-      for (const Transform transform : {Transform::kNone, Transform::kHadamard})
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
         for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
           add(type, bits, elements, 0, floats(type, elements, seed, elements != 70001), transform);
   std::mt19937_64 random(7);
@@ -282,7 +288,7 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
     const Case& one = cases[c];
     std::vector<unsigned char> expected, restored(one.source.size());
     if (is_floating(one.task.type)) {
-      expected = test::fixed_payload(one.task.type, one.task.bits, is_transformed(one.task),
+      expected = test::fixed_payload(one.task.type, one.task.bits, one.task.transform,
                                      one.task.elements, one.task.nonce, one.source.data());
     } else {
       expected.resize(payload_bound({}, one.task.type, one.task.elements));
@@ -306,11 +312,10 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
     ++*checked;
     if (same && back_same && clean) continue;
     ++wrong;
-    std::fprintf(stderr, "gpu_check: %s, %u bits%s, width %u, %zu elements:%s%s%s\n",
-                 type_name(one.task.type), one.task.bits,
-                 is_transformed(one.task) ? " transformed" : "", one.task.width, one.task.elements,
-                 same ? "" : " payload differs", back_same ? "" : " restored bytes differ",
-                 clean ? "" : " counters not zero");
+    std::fprintf(stderr, "gpu_check: %s, %u bits, transform %s, width %u, %zu elements:%s%s%s\n",
+                 type_name(one.task.type), one.task.bits, transform_name(one.task.transform),
+                 one.task.width, one.task.elements, same ? "" : " payload differs",
+                 back_same ? "" : " restored bytes differ", clean ? "" : " counters not zero");
   }
   return wrong;
 }
@@ -335,7 +340,7 @@ unsigned check_in_place(KernelLauncher& launcher, void* stream, unsigned* checke
         if (elements == 70001)                                   // one in two groups escapes
           for (std::size_t e = 0; e < elements; e += 512) set_float(type, source.data(), e, NAN);
         const std::vector<unsigned char> expected =
-            test::fixed_payload(type, bits, false, elements, task.nonce, source.data());
+            test::fixed_payload(type, bits, Transform::kNone, elements, task.nonce, source.data());
         const bool fits = !expected.empty() && expected.size() <= source.size();
         const std::size_t scratch_bytes = cuda::device_scratch_bytes(task);
         const DeviceMemory block(source.size() + kGuard), scratch(scratch_bytes + kGuard);
@@ -435,6 +440,7 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
                                             {4u, Transform::kNone},
                                             {8u, Transform::kNone},
                                             {2u, Transform::kHadamard},
+                                            {2u, Transform::kHadamardScaled},
                                             {4u, Transform::kHadamard}}) {
         DeviceTask task;
         task.transform = transform;
@@ -473,12 +479,12 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
               copy;
         const double moved = static_cast<double>(bytes + cuda::device_payload_bytes(task));
         std::printf(
-            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"transformed\": %s, \"source_mib\": %zu, "
+            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"transform\": \"%s\", \"source_mib\": %zu, "
             "\"copy_gbps\": %.1f, "
             "\"encode_us\": %.1f, \"encode_gbps\": %.1f, \"encode_of_copy\": %.3f, "
             "\"decode_us\": %.1f, \"decode_gbps\": %.1f, \"decode_of_copy\": %.3f, "
             "\"encode_in_place_us\": %.1f}",
-            separator, type_name(type), bits, is_transformed(task) ? "true" : "false", bytes / kMiB,
+            separator, type_name(type), bits, transform_name(transform), bytes / kMiB,
             copy_rate / 1e3, encode, moved / encode / 1e3, moved / encode / copy_rate, decode,
             moved / decode / 1e3, moved / decode / copy_rate, in_place);
         separator = ",";
