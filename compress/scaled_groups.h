@@ -18,64 +18,109 @@
 namespace pleat::compress {
 namespace {
 
-// Of term(0..255), in one fixed order whatever the instruction set.
-template <class Term>
-double ordered_sum(Term&& term) {
-  double part[8] = {};
-  for (size_t e = 0; e < kRotated; e += 8)
-    for (size_t j = 0; j < 8; ++j) part[j] += term(e + j);
-  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+typedef float FourFloats __attribute__((vector_size(16)));
+typedef double FourDoubles __attribute__((vector_size(32)));
+typedef uint64_t FourPatterns __attribute__((vector_size(32)));
+
+inline void widen(const float* from, FourDoubles* to) {
+  FourFloats four;
+  memcpy(&four, from, sizeof four);
+  *to = __builtin_convertvector(four, FourDoubles);
+}
+inline void drop_signs(FourDoubles* values) {
+  FourPatterns bits;
+  memcpy(&bits, values, sizeof bits);
+  bits &= 0x7FFF'FFFF'FFFF'FFFFu;
+  memcpy(values, &bits, sizeof bits);
+}
+
+// Several sums over a group at once, each in the one order there is: eight partial ones, which are
+// two vectors. `add` adds the terms of elements e to e + 3 to those of its vector.
+template <size_t kSums, class Add>
+inline void ordered_sums(const Add& add, double* sums) {
+  FourDoubles low[kSums] = {}, high[kSums] = {};
+  for (size_t e = 0; e < kRotated; e += 8) {
+    add(e, low);
+    add(e + 4, high);
+  }
+  for (size_t n = 0; n < kSums; ++n) {
+    const FourDoubles a = low[n], b = high[n];
+    sums[n] = ((a[0] + a[1]) + (a[2] + a[3])) + ((b[0] + b[1]) + (b[2] + b[3]));
+  }
 }
 
 // The gate, of a group before it is rotated.
 inline bool scaling_suits(const float* x) {
-  const double energy = ordered_sum([&](size_t e) { return square(x[e]); });
-  const double fourth = ordered_sum([&](size_t e) { return square(x[e]) * square(x[e]); });
-  const double sum = ordered_sum([&](size_t e) { return static_cast<double>(magnitude(x[e])); });
-  return passes_gate(energy, fourth, sum);
+  double sums[3];
+  ordered_sums<3>(
+      [&](size_t e, FourDoubles* sum) {
+        FourDoubles value;
+        widen(x + e, &value);
+        const FourDoubles squared = value * value;
+        sum[0] += squared;
+        sum[1] += squared * squared;
+        drop_signs(&value);
+        sum[2] += value;
+      },
+      sums);
+  return passes_gate(sums[0], sums[1], sums[2]);
 }
 
 // Of rotated values. False, and nothing written, if there is no good scale.
-inline bool encode_scaled(const float* z, unsigned bits, Metadata<Float32>* metadata, uint8_t* slot,
-                          BlockResult* result) {
-  const double energy = ordered_sum([&](size_t e) { return square(z[e]); });
+//   Planes::pack(bits, codes, count, out)  codes are bytes
+template <class Planes, unsigned kBits>
+bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot,
+                   BlockResult* result) {
+  double energy;
+  ordered_sums<1>(
+      [&](size_t e, FourDoubles* sum) {
+        FourDoubles value;
+        widen(z + e, &value);
+        *sum += value * value;
+      },
+      &energy);
   const float outer = outer_threshold(energy);
-  double c[kRotated];
-  uint32_t codes[kRotated];
+  uint8_t codes[kRotated];
+  float levels[kRotated];
   for (size_t e = 0; e < kRotated; ++e) {
-    c[e] = bits == 1 ? scaled_level<1>(z[e], outer) : scaled_level<2>(z[e], outer);
-    codes[e] = bits == 1 ? scaled_code<1>(z[e], outer) : scaled_code<2>(z[e], outer);
+    codes[e] = static_cast<uint8_t>(scaled_code<kBits>(z[e], outer));
+    levels[e] = static_cast<float>(scaled_level<kBits>(z[e], outer));
   }
-  const double product =
-      ordered_sum([&](size_t e) { return static_cast<double>(magnitude(z[e])) * c[e]; });
-  const double levels = ordered_sum([&](size_t e) { return c[e] * c[e]; });
+  double sums[2];  // of |z| times its level, and of its level squared
+  ordered_sums<2>(
+      [&](size_t e, FourDoubles* sum) {
+        FourDoubles value, level;
+        widen(z + e, &value);
+        widen(levels + e, &level);
+        drop_signs(&value);
+        sum[0] += value * level;
+        sum[1] += level * level;
+      },
+      sums);
   float scale;
-  if (!find_scale(energy, product, &scale)) return false;
+  if (!find_scale(energy, sums[0], &scale)) return false;
   *metadata = {kScaledMark, bits_of(scale)};
-  const unsigned per_byte = 8 / bits;
-  for (size_t b = 0; b < kRotated / per_byte; ++b) {
-    uint32_t packed = 0;
-    for (unsigned i = 0; i < per_byte; ++i) packed |= codes[b * per_byte + i] << (i * bits);
-    slot[b] = static_cast<uint8_t>(packed);
-  }
+  Planes::pack(kBits, codes, kRotated, slot);
   // Entered as the range that would give the same error: SpanStatistics divides by 12 K^2.
-  const double largest = static_cast<double>((1u << bits) - 1);
-  const double error = square(scale) * levels - energy;
+  const double largest = static_cast<double>((1u << kBits) - 1);
+  const double error = square(scale) * sums[1] - energy;
   result->sum_squared_range += 12.0 * largest * largest * (error > 0 ? error : 0);
   result->energy += energy;
   ++result->lossy_groups;
   return true;
 }
-inline void decode_scaled(const Metadata<Float32>& metadata, unsigned bits, const uint8_t* slot,
-                          float* z) {
+
+template <class Planes, unsigned kBits>
+void decode_scaled(const Metadata<Float32>& metadata, const uint8_t* slot, float* z) {
   const float scale = float_of(metadata.second);
-  if (bits == 1) {
-    const float level = scale * kOneBitLevel;
-    for (size_t e = 0; e < kRotated; ++e) z[e] = (slot[e / 8] >> (e % 8) & 1) != 0 ? level : -level;
-  } else {
-    const float outer = scale * kOuterLevel, inner = scale * kInnerLevel;
-    const float levels[] = {-outer, -inner, inner, outer};
-    for (size_t e = 0; e < kRotated; ++e) z[e] = levels[slot[e / 4] >> (e % 4 * 2) & 3];
+  const uint32_t inner = bits_of(scale * kInnerLevel);
+  const uint32_t outer = bits_of(scale * (kBits == 1 ? kOneBitLevel : kOuterLevel));
+  uint8_t codes[kRotated];
+  Planes::unpack(kBits, slot, kRotated, codes);
+  for (size_t e = 0; e < kRotated; ++e) {
+    const uint32_t code = codes[e], below = (code >> (kBits - 1)) ^ 1;
+    const uint32_t level = kBits == 1 || (code & 1) != below ? outer : inner;
+    z[e] = float_of(level ^ below << 31);
   }
 }
 

@@ -43,7 +43,7 @@ bool keeps_patterns(const typename T::Word* words, size_t elements) {
 }
 
 // `encode`: of float32 groups, by this instruction set. Metadata is that of float32 groups.
-template <class T>
+template <class T, class Planes>
 void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
   alignas(64) float values[kAtOnce * kRotated];
   const auto* const source = static_cast<const typename T::Word*>(job.source);
@@ -64,8 +64,9 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       rotated |= 1u << g;
       const bool suits = job.scaled && scaling_suits(group);
       rotate(job.nonce, job.first_group + base + g, group);
-      if (suits && encode_scaled(group, job.bits, metadata + base + g,
-                                 job.codes + (base + g) * slot, job.result))
+      if (!suits) continue;
+      const auto encode_as = job.bits == 1 ? encode_scaled<Planes, 1> : encode_scaled<Planes, 2>;
+      if (encode_as(group, metadata + base + g, job.codes + (base + g) * slot, job.result))
         scaled |= 1u << g;
     }
     for_each_run(~scaled, count, [&](size_t from, size_t to) {
@@ -93,7 +94,7 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
   }
 }
 
-template <class T>
+template <class T, class Planes>
 size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
   Metadata<Float32> metadata;
   uint8_t codes[kRotated];  // of any width
@@ -107,13 +108,13 @@ size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const E
     one.first_group = job.first_group + g;
     one.groups = g < job.groups ? 1 : 0;
     one.tail_elements = g < job.groups ? 0 : job.tail_elements;
-    encode_transformed<T>(one, encode);
+    encode_transformed<T, Planes>(one, encode);
   }
   return result.escaped_groups;
 }
 
 // `decode`: of float32 groups, by this instruction set.
-template <class T>
+template <class T, class Planes>
 bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGroups& job)) {
   using Word = typename T::Word;
   alignas(64) float values[kAtOnce * kRotated];
@@ -160,7 +161,10 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
         continue;
       }
       float* const group = values + g * kRotated;
-      if ((decoded >> g & 1) == 0) decode_scaled(words[g], job.bits, slots[g], group);
+      if ((decoded >> g & 1) == 0) {
+        const auto decode_as = job.bits == 1 ? decode_scaled<Planes, 1> : decode_scaled<Planes, 2>;
+        decode_as(words[g], slots[g], group);
+      }
       if (kind == GroupKind::kRegular) {
         rotate_back(job.nonce, job.first_group + base + g, group);
         for (size_t e = 0; e < kRotated; ++e) {

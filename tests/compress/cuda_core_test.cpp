@@ -4,7 +4,8 @@
 
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
-#include "compress/scaled_groups.h"
+#include "compress/rotation.h"
+#include "compress/scaled_math.h"
 #include "tests/compress/emulated_device.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/compress/support.h"
@@ -239,6 +240,14 @@ TEST(CudaCore, ScaledGroupsBesideAllOthers) {
       }
     }
   }
+}
+
+// As docs/payload_format.md orders them.
+template <class Term>
+double ordered_sum(Term&& term) {
+  double part[8] = {};
+  for (std::size_t e = 0; e < 256; ++e) part[e % 8] += term(e);
+  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
 // Too little depends on a sum's last bits for payloads to show its order.

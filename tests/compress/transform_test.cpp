@@ -246,6 +246,28 @@ TEST(Scaled, GroupsThatRotationDoesNotMakeGaussianAreDithered) {
   }
 }
 
+// The gate's bounds, met exactly by integers, and just missed.
+TEST(Scaled, TheGateTakesWhatTheFormatSays) {
+  const auto suits = [](const Values& x) { return scaling_suits(x.data()); };
+  Values x(256);
+  for (std::size_t e = 0; e < 48; ++e) x[e * 5] = e % 2 != 0 ? 3.0f : -3.0f;
+  EXPECT_TRUE(suits(x));  // (48 * 3)^2 = 48 * 48 * 9
+  x[0] = 0;
+  EXPECT_FALSE(suits(x));
+  // One spike s among 255 ones: 8 (255 + s^4) <= (255 + s^2)^2 up to s = 11.749
+  std::fill(x.begin(), x.end(), 1.0f);
+  x[77] = -11.74f;
+  EXPECT_TRUE(suits(x));
+  x[77] = -11.76f;
+  EXPECT_FALSE(suits(x));
+  x[77] = NAN;
+  EXPECT_FALSE(suits(x));
+  std::fill(x.begin(), x.end(), 1.9e37f);  // the sum of squares is below 1e77, then above
+  EXPECT_TRUE(suits(x));
+  x[3] = 1.0e38f;
+  EXPECT_FALSE(suits(x));
+}
+
 TEST(Scaled, StatisticsPredictTheError) {
   std::mt19937_64 random(seed());
   const Values x = swiglu(random, 256 * 999 + 17);
