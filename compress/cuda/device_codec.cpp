@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"
@@ -32,6 +33,12 @@ const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kTransforms[] = {"", "transformed_", "scaled_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
+  static constexpr const char* kFramed[][3] = {
+      {"pleat_encode_framed_float32", "pleat_encode_framed_bfloat16",
+       "pleat_encode_framed_float16"},
+      {"pleat_decode_framed_float32", "pleat_decode_framed_bfloat16",
+       "pleat_decode_framed_float16"}};
+  if (is_framed(task)) return kFramed[static_cast<int>(kernel)][static_cast<int>(task.type)];
   struct Names {
     char text[4][3][6][9][48];  // verb, transformed, type, bits
     Names() noexcept {
@@ -75,6 +82,7 @@ unsigned blocks_for(unsigned tiles, unsigned multiprocessors) noexcept {
 
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
   return a.type == b.type && coded_transform(a) == coded_transform(b) &&
+         is_framed(a) == is_framed(b) &&
          (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
 }
 
@@ -87,6 +95,10 @@ Job job_of(const DeviceTask& task, std::uint32_t first_tile) noexcept {
   job.elements = task.elements;
   job.nonce = task.nonce;
   job.minimum = task.minimum;
+  if (is_framed(task)) {
+    job.counters = static_cast<Counters*>(task.scratch);
+    job.capacity = task.capacity;
+  }
   job.first_tile = first_tile;
   job.width = task.width;
   return job;
@@ -140,6 +152,8 @@ bool device_can_encode(const DeviceTask& task) noexcept {
   if (!has_kernel(task.type) || task.elements == 0 || tiles_of(task.elements) > UINT32_MAX / 2)
     return false;
   if (is_transformed(task) && task.bits == 0) return false;
+  if (is_framed(task))
+    return task.bits == 0 && device_payload_bytes(task) <= device_payload_bound(task);
   if (task.type == ElementType::kInt64 || task.type == ElementType::kInt32) {
     const unsigned width = task.width;
     if (width == 0 || width > 32 || (width & (width - 1)) != 0) return false;
@@ -148,6 +162,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 }
 
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
+  if (is_framed(task)) return FramedLayout(task.type, task.elements).codes_offset;
   if (is_floating(task.type))
     return GroupedLayout(task.type, grouped_bits(task), task.elements, is_transformed(task))
         .end_of_codes();
@@ -158,6 +173,10 @@ std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
 
 std::size_t device_payload_bound(const DeviceTask& task) noexcept {
   if (!is_floating(task.type)) return device_payload_bytes(task);
+  if (is_framed(task)) {
+    const std::size_t below_raw = kHeaderBytes + task.elements * element_size(task.type) - 1;
+    return task.capacity < below_raw ? task.capacity : below_raw;
+  }
   const GroupedLayout layout(task.type, grouped_bits(task), task.elements, is_transformed(task));
   return layout.end_of_codes() +
          layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
@@ -185,6 +204,7 @@ bool device_can_encode_in_place(const DeviceTask& task) noexcept {
 }
 
 std::size_t device_scratch_bytes(const DeviceTask& task) noexcept {
+  if (is_framed(task)) return frame_scratch_bytes(task.elements);
   const unsigned bits = grouped_bits(task);
   switch (task.type) {
     case ElementType::kFloat32:

@@ -48,23 +48,6 @@ PLEAT_HD inline uint32_t* flags_of(const cuda::Job& job) {
   return reinterpret_cast<uint32_t*>(state_of(job) + 1);
 }
 
-// A tile's group: which of the span, and how much there is of it. Beyond the span's last group it
-// is that one once more, so that warps stay whole, and not `own`.
-struct GroupOfTile {
-  uint64_t group;
-  unsigned elements;
-  bool own;
-
-  PLEAT_HD GroupOfTile(uint64_t span_elements, uint64_t tile, unsigned place) {
-    const uint64_t last = (span_elements - 1) / kGroupSize;
-    group = tile * cuda::kGroupsPerTile + place;
-    own = group <= last;
-    if (!own) group = last;
-    const uint64_t left = span_elements - group * kGroupSize;
-    elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
-  }
-};
-
 // Metadata and codes of a tile, at its place, in the bounce buffer, or staged.
 template <class Pointer>
 struct TileBytes {

@@ -15,8 +15,8 @@ enum class Outcome : uint32_t {
   kPending = 0,  // not yet
   kDone = 1,
   kKeepRaw = 2,  // encode: too many escaped groups, a byte that is no boolean, an integer outside
-                 // the predicted range. The source is untouched; the payload's header, but for one
-                 // in place, is invalid then
+                 // the predicted range, frames beyond the capacity or no smaller than raw. The
+                 // source is untouched; the payload's header, but for one in place, is invalid then
   kCorrupt =
       3,  // decode: not the payload that the job expects; the target's contents are undefined
 };
@@ -25,7 +25,7 @@ enum class Outcome : uint32_t {
 struct Verdict {
   Outcome outcome = Outcome::kPending;
   uint32_t escapes = 0;        // groups in the escape table (also when they were too many)
-  uint64_t payload_bytes = 0;  // encode
+  uint64_t payload_bytes = 0;  // encode. kKeepRaw: 0; of framed floats the capacity they need
 };
 static_assert(sizeof(Verdict) == 16);
 
@@ -36,6 +36,7 @@ struct Counters {
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
   uint32_t misses;  // booleans and integers that the form does not hold; decode: damaged groups
+                    // or frames
   uint32_t reserved[4];
 };
 static_assert(sizeof(Counters) == 32);
@@ -44,12 +45,13 @@ struct Job {
   const void* source;  // encode: the span; decode: the payload
   void* target;        // encode: the payload, 64-byte aligned; decode: the span
   Verdict* verdict;
-  Counters* counters;
+  Counters* counters;  // framed floats: at the head of their scratch memory, see frame_chain.h
   uint64_t elements;
   uint64_t nonce;
   union {
-    int64_t minimum;  // integers: predicted
-    void* scratch;    // in place: see in_place_core.h
+    int64_t minimum;    // integers: predicted
+    void* scratch;      // in place: see in_place_core.h
+    uint64_t capacity;  // framed floats: bytes of the payload's memory
   };
   uint32_t first_tile;  // of the launch
   uint32_t width;       // bits per element: of integers, and of a survey
@@ -69,6 +71,15 @@ inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers for at least so many
 inline constexpr unsigned kGroupsPerTile = kThreads / 8;  // eight lanes per group
 inline constexpr unsigned kElementsPerTile = kGroupsPerTile * 256;
+
+// The job that a tile of the launch belongs to; `from`: one not after it.
+PLEAT_HD inline unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
+  while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
+  return from;
+}
+PLEAT_HD inline unsigned end_of_job(const Batch& batch, unsigned job) {
+  return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
+}
 
 PLEAT_HD constexpr uint64_t tiles_of(uint64_t elements) {
   return elements / kElementsPerTile + (elements % kElementsPerTile != 0 ? 1 : 0);

@@ -4,6 +4,7 @@
 // decode_core.h, transform_core.h and span_core.h.
 #include "compress/cuda/decode_core.h"
 #include "compress/cuda/encode_core.h"
+#include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/packing_core.h"
@@ -15,6 +16,8 @@ namespace {
 
 using cuda::Batch;
 using cuda::Counters;
+using cuda::end_of_job;
+using cuda::find_job;
 using cuda::Job;
 using cuda::kGroupsPerTile;
 using cuda::kThreads;
@@ -23,7 +26,7 @@ using cuda::Verdict;
 
 constexpr unsigned kWarp = 0xFFFF'FFFFu;
 
-template <class T>
+template <class T, class L = Lane<T>>
 class ThreadTile {
  public:
   __device__ ThreadTile() { lane_.index = threadIdx.x % kTileLanes; }
@@ -85,6 +88,29 @@ class ThreadTile {
   __device__ void across(unsigned step, Give give, Take take) {
     take(lane_, __shfl_xor_sync(kWarp, give(lane_), step));
   }
+  template <class F, class G>
+  __device__ uint32_t combine(F f, G g) {
+    uint32_t word = f(lane_);
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2)
+      word = g(word, __shfl_xor_sync(kWarp, word, step));
+    return word;
+  }
+  template <class F, class Take>
+  __device__ uint32_t add_up_alone(F f, Take take) {
+    uint32_t all = f(lane_), before = 0;
+#pragma unroll
+    for (unsigned step = 1; step < kTileLanes; step *= 2) {
+      const uint32_t others = __shfl_xor_sync(mask(), all, step);
+      before += (lane_.index & step) != 0 ? others : 0;
+      all += others;
+    }
+    take(lane_, before);
+    return all;
+  }
+  __device__ void sync_alone() {
+    __syncwarp(mask());
+  }
 
  private:
   // The lanes of this tile, in their warp.
@@ -92,7 +118,7 @@ class ThreadTile {
     return 0xFFu << (threadIdx.x % 32 & ~(kTileLanes - 1));
   }
 
-  Lane<T> lane_;
+  L lane_;
 };
 
 class ThreadBlock {
@@ -141,15 +167,6 @@ class ThreadBlock {
     *reinterpret_cast<volatile uint32_t*>(&verdict->outcome) = static_cast<uint32_t>(outcome);
   }
 };
-
-// The job that a tile of the launch belongs to; `from`: one not after it.
-__device__ unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
-  while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
-  return from;
-}
-__device__ unsigned end_of_job(const Batch& batch, unsigned job) {
-  return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
-}
 
 __device__ Header load_header(const void* payload) {
   uint32_t words[sizeof(Header) / 4];
@@ -417,6 +434,8 @@ __device__ void decode_integers(const Batch& batch) {
 }  // namespace
 }  // namespace pleat::compress
 
+#include "compress/cuda/framed_kernels.cuh"
+
 // Names as device_codec.cpp expects them.
 #define PLEAT_KERNEL(name)                                                      \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
@@ -455,6 +474,13 @@ __device__ void decode_integers(const Batch& batch) {
   PLEAT_KERNEL(pleat_encode_in_place_##name##_##bits) {                                          \
     pleat::compress::encode_in_place<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
   }
+#define PLEAT_FRAMED_KERNELS(type, name)                          \
+  PLEAT_BUSY_KERNEL(pleat_encode_framed_##name) {                 \
+    pleat::compress::encode_frames<pleat::compress::type>(batch); \
+  }                                                               \
+  PLEAT_BUSY_KERNEL(pleat_decode_framed_##name) {                 \
+    pleat::compress::decode_frames<pleat::compress::type>(batch); \
+  }
 #define PLEAT_WIDTHS(type, name)                           \
   PLEAT_KERNEL(pleat_survey_##name) {                      \
     pleat::compress::survey<pleat::compress::type>(batch); \
@@ -480,6 +506,10 @@ __device__ void decode_integers(const Batch& batch) {
 PLEAT_WIDTHS(Float32, float32)
 PLEAT_WIDTHS(BFloat16, bfloat16)
 PLEAT_WIDTHS(Float16, float16)
+
+PLEAT_FRAMED_KERNELS(Float32, float32)
+PLEAT_FRAMED_KERNELS(BFloat16, bfloat16)
+PLEAT_FRAMED_KERNELS(Float16, float16)
 
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;

@@ -53,6 +53,23 @@ PLEAT_HD inline bool too_many_escapes(uint64_t elements, uint64_t escapes) {
                               64 + elements * sizeof(typename F::Source::Word);
 }
 
+// A tile's group: which of the span, and how much there is of it. Beyond the span's last group it
+// is that one once more, so that warps stay whole, and not `own`.
+struct GroupOfTile {
+  uint64_t group;
+  unsigned elements;
+  bool own;
+
+  PLEAT_HD GroupOfTile(uint64_t span_elements, uint64_t tile, unsigned place) {
+    const uint64_t last = (span_elements - 1) / kGroupSize;
+    group = tile * cuda::kGroupsPerTile + place;
+    own = group <= last;
+    if (!own) group = last;
+    const uint64_t left = span_elements - group * kGroupSize;
+    elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
+  }
+};
+
 PLEAT_HD inline void write_header(const Header& header, void* payload) {
   *static_cast<Header*>(payload) = header;
 }

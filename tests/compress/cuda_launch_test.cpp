@@ -7,7 +7,9 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/cuda/driver_launcher.h"
 #include "compress/format.h"
+#include "compress/framed.h"
 #include "tests/compress/emulated_device.h"
+#include "tests/compress/emulated_frames.h"
 #include "tests/compress/fake_cuda.h"
 #include "tests/compress/support.h"
 
@@ -328,6 +330,94 @@ TEST(CudaTasks, RecordedLaunchesEncodeInPlace) {
   EXPECT_TRUE(decode_span(payload, source.size()) == decode_span(reference.payload, source.size()));
 }
 
+DeviceTask framed_task(ElementType type, std::size_t elements, std::size_t capacity) {
+  DeviceTask task = task_of(type, 0, elements);
+  task.framed = true;
+  task.capacity = capacity;
+  return task;
+}
+
+// Framed floats: several spans a launch, apart from grouped ones; then their decoder.
+TEST(CudaTasks, RecordedLaunchesEncodeAndRestoreFrames) {
+  for (const ElementType type : kFloatTypes) {
+    std::vector<Bytes> sources, payloads, restored, scratch;
+    std::vector<DeviceTask> there, back;
+    cuda::Verdict verdicts[8];
+    for (const std::size_t elements : {5000u, 60000u, 700u}) {
+      const std::size_t t = there.size();
+      sources.push_back(ordinary(type, elements));
+      for (std::size_t e = 0; e < elements; e += 2) set_value(type, sources.back().data(), e, 0);
+      restored.emplace_back(sources.back().size());
+      DeviceTask task = framed_task(type, elements, SIZE_MAX);
+      payloads.emplace_back(cuda::device_payload_bound(task));
+      task.capacity = payloads.back().size();
+      ASSERT_TRUE(cuda::device_can_encode(task));
+      scratch.emplace_back(cuda::device_scratch_bytes(task));
+      std::memset(scratch.back().data(), 0, scratch.back().size());
+      task.source = sources.back().data();
+      task.target = payloads.back().data();
+      task.scratch = scratch.back().data();
+      task.nonce = 99;
+      task.verdict = &verdicts[t];
+      there.push_back(task);
+      task.source = payloads.back().data();
+      task.target = restored.back().data();
+      task.verdict = &verdicts[4 + t];
+      back.push_back(task);
+    }
+    const auto order = [turn = 0u](unsigned n) mutable { return turn++ % n; };
+    FrameTurns turns;
+    Recorder recorder;
+    std::vector<DeviceTask> all = there;
+    all.push_back(task_of(type, 0, 5000));  // the grouped form has a kernel of its own
+    std::size_t queued = 0;
+    ASSERT_EQ(cuda::encode_on_device(recorder, all, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(recorder.launches.size(), 2u);
+    EXPECT_EQ(recorder.launches[0].kernel, std::string("pleat_encode_framed_") + name_of(type));
+    EXPECT_EQ(recorder.launches[1].kernel, std::string("pleat_encode_") + name_of(type) + "_0");
+    ASSERT_EQ(recorder.launches[0].batch.jobs, 3u);
+    ASSERT_TRUE(emulate_frame_launch(type, true, recorder.launches[0].batch,
+                                     recorder.launches[0].blocks, order, &turns));
+    for (std::size_t t = 0; t < back.size(); ++t) back[t].capacity = verdicts[t].payload_bytes;
+    ASSERT_EQ(cuda::decode_on_device(recorder, back, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(recorder.launches.size(), 3u);
+    EXPECT_EQ(recorder.launches[2].kernel, std::string("pleat_decode_framed_") + name_of(type));
+    ASSERT_TRUE(emulate_frame_launch(type, false, recorder.launches[2].batch,
+                                     recorder.launches[2].blocks, order, &turns));
+    for (std::size_t t = 0; t < there.size(); ++t) {
+      const Encoded reference = encode_span(sources[t].data(), there[t].elements, type, 0, 99);
+      ASSERT_EQ(verdicts[t].outcome, cuda::Outcome::kDone);
+      ASSERT_EQ(verdicts[t].payload_bytes, reference.payload.size());
+      EXPECT_EQ(std::memcmp(payloads[t].data(), reference.payload.data(), reference.payload.size()),
+                0);
+      EXPECT_EQ(verdicts[4 + t].outcome, cuda::Outcome::kDone);
+      EXPECT_EQ(std::memcmp(restored[t].data(), sources[t].data(), sources[t].size()), 0);
+      EXPECT_TRUE(payloads[t].guard_intact() && scratch[t].guard_intact());
+    }
+  }
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInFramesIsSaid) {
+  const std::size_t least = FramedLayout(ElementType::kBFloat16, 1000).codes_offset;
+  const auto can = [](const DeviceTask& task) { return cuda::device_can_encode(task); };
+  EXPECT_TRUE(can(framed_task(ElementType::kBFloat16, 1000, least)));
+  EXPECT_EQ(cuda::device_payload_bytes(framed_task(ElementType::kBFloat16, 1000, 0)), least);
+  EXPECT_FALSE(can(framed_task(ElementType::kBFloat16, 1000, least - 1)));
+  EXPECT_FALSE(can(framed_task(ElementType::kBFloat16, 20, SIZE_MAX)));  // raw is smaller
+  EXPECT_EQ(cuda::device_payload_bound(framed_task(ElementType::kFloat32, 1000, SIZE_MAX)),
+            64u + 4000 - 1);
+  EXPECT_EQ(cuda::device_payload_bound(framed_task(ElementType::kFloat32, 1000, 999)), 999u);
+  DeviceTask task = framed_task(ElementType::kFloat32, 1000, 4000);
+  task.bits = 4;
+  EXPECT_FALSE(can(task));
+  task.bits = 0;
+  task.transform = Transform::kHadamard;
+  EXPECT_FALSE(can(task));
+  task = framed_task(ElementType::kInt64, 1000, 0);  // integers are anyway, by their width
+  task.width = 8;
+  EXPECT_TRUE(can(task));
+}
+
 TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
   Bytes block(4096);
   const auto can = [&](ElementType type, unsigned bits, std::size_t elements, std::size_t shift = 0,
@@ -395,7 +485,14 @@ TEST(CudaImage, HoldsTheKernels) {
         if (type >= 3 || bits == 0 || transform != Transform::kNone) continue;
         ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
       }
-  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5);
+  for (const ElementType type : kFloatTypes) {
+    const DeviceTask task = framed_task(type, 1, 0);
+    std::size_t queued = 0;
+    ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+  }
+  EXPECT_EQ(recorder.launches.size(),
+            2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3);
   for (const Recorder::Launch& launch : recorder.launches) {
     const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
     std::size_t found = 0;

@@ -14,7 +14,7 @@
 
 namespace pleat::compress::test {
 
-template <class T>
+template <class T, class L = Lane<T>>
 class EmulatedTile {
  public:
   EmulatedTile() {
@@ -22,8 +22,10 @@ class EmulatedTile {
   }
   template <class F>
   void each(F f) {
-    for (Lane<T>& lane : lanes_) f(lane);
+    for (unsigned l = 0; l < kTileLanes; ++l) f(lanes_[backwards_ ? kTileLanes - 1 - l : l]);
   }
+  // Lanes last to first: none may depend on another before they are synchronised.
+  void turn_round() { backwards_ = !backwards_; }
   template <class U, class F>
   float lesser(F f) {
     return fold(
@@ -75,6 +77,23 @@ class EmulatedTile {
     for (Lane<T>& lane : lanes_) words[lane.index] = give(lane);
     for (Lane<T>& lane : lanes_) take(lane, words[lane.index ^ step]);
   }
+  template <class F, class G>
+  std::uint32_t combine(F f, G g) {
+    std::uint32_t word = f(lanes_[0]);
+    for (unsigned l = 1; l < kTileLanes; ++l) word = g(word, f(lanes_[l]));
+    return word;
+  }
+  template <class F, class Take>
+  std::uint32_t add_up_alone(F f, Take take) {
+    std::uint32_t all = 0;
+    for (L& lane : lanes_) {
+      const std::uint32_t own = f(lane);
+      take(lane, all);
+      all += own;
+    }
+    return all;
+  }
+  void sync_alone() {}
 
  private:
   template <class F, class Both, class Halves>
@@ -83,7 +102,8 @@ class EmulatedTile {
     for (Lane<T>& lane : lanes_) word = both(word, f(lane));
     return halves(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
   }
-  Lane<T> lanes_[kTileLanes];
+  L lanes_[kTileLanes];
+  bool backwards_ = false;
 };
 
 class EmulatedBlock {

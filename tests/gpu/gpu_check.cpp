@@ -17,6 +17,7 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/cuda/driver_launcher.h"
 #include "compress/format.h"
+#include "compress/framed.h"
 #include "compress/kernels.h"
 #include "tests/compress/fixed_payload.h"
 
@@ -391,6 +392,140 @@ unsigned check_in_place(KernelLauncher& launcher, void* stream, unsigned* checke
   return wrong;
 }
 
+// Framed floats, whose blocks look back at each other: many spans a launch, large ones, predictions
+// that hold to the byte or miss by one, damaged payloads; three times with the same scratch memory.
+unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked) {
+  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
+  constexpr std::size_t kGuard = 256;
+  enum What { kHolds, kMisses, kDamaged, kWhats };
+  struct Span {
+    std::vector<unsigned char> source, expected;
+    DeviceTask task;
+    What what;
+    std::size_t source_at, payload_at, restored_at, scratch_at;
+  };
+  unsigned wrong = 0, held = 0, missed = 0;
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    std::vector<Span> spans;
+    std::size_t room = 0, scratch_bytes = 0;
+    for (const std::size_t elements :
+         {300u, 1000u, 8192u, 8193u, 70001u, 3000000u, 3000001u, 40000000u}) {
+      Span span{};
+      span.source = floats(type, elements, elements, elements % 2 == 0);
+      span.what = static_cast<What>(spans.size() % kWhats);
+      DeviceTask& task = span.task;
+      task.type = type;
+      task.elements = elements;
+      task.framed = true;
+      task.nonce = elements;
+      const Request request({span.source.data(), elements, type}, {}, task.nonce);
+      span.expected.resize(request.raw_bytes());
+      EncodeResult result{Status::kOk, 0};
+      if (!encode_framed(request, serial_executor(), span.expected.data(), span.expected.size(),
+                         &result)) {
+        std::fprintf(stderr, "gpu_check: %zu %s are not framed\n", elements, type_name(type));
+        ++wrong;
+        continue;
+      }
+      span.expected.resize(result.payload_bytes);
+      task.capacity = result.payload_bytes - (span.what == kMisses ? 1 : 0);
+      if (!cuda::device_can_encode(task)) continue;
+      const auto place = [&](std::size_t bytes, std::size_t shift) {
+        const std::size_t at = room;
+        room += (bytes + shift + kGuard + 255) / 256 * 256;
+        return at + shift;
+      };
+      const std::size_t shift = spans.size() % 3 == 2 ? element_size(type) : 0;
+      span.source_at = place(span.source.size(), shift);
+      span.payload_at = place(result.payload_bytes, 0);
+      span.restored_at = place(span.source.size(), shift);
+      span.scratch_at = scratch_bytes;
+      scratch_bytes += (cuda::device_scratch_bytes(task) + 255) / 256 * 256;
+      spans.push_back(std::move(span));
+    }
+    const DeviceMemory memory(room), scratch(scratch_bytes), small(4096);
+    check(driver.fill(scratch.address(), 0, scratch_bytes, stream), "fill");
+    for (int run = 0; run < 3; ++run) {
+      check(driver.fill(memory.address(), 0xA5, room, stream), "fill");
+      check(driver.fill(small.address(), 0, 4096, stream), "fill");
+      check(driver.stream_synchronize(stream), "synchronize");
+      std::vector<DeviceTask> there, back;
+      for (std::size_t s = 0; s < spans.size(); ++s) {
+        Span& span = spans[s];
+        memory.write(span.source.data(), span.source.size(), span.source_at);
+        span.task.source = memory.as(span.source_at);
+        span.task.target = memory.as(span.payload_at);
+        span.task.scratch = scratch.as(span.scratch_at);
+        span.task.verdict = small.as<cuda::Verdict>(s * sizeof(cuda::Verdict));
+        there.push_back(span.task);
+        DeviceTask task = span.task;
+        task.source = task.target;
+        task.target = memory.as(span.restored_at);
+        task.verdict = small.as<cuda::Verdict>(2048 + s * sizeof(cuda::Verdict));
+        task.capacity = span.expected.size();
+        back.push_back(task);
+      }
+      std::size_t queued = 0;
+      check(cuda::encode_on_device(launcher, there, handle, &queued), launcher);
+      check(driver.stream_synchronize(stream), "kernels");
+      for (std::size_t s = 0; s < spans.size(); ++s) {
+        const Span& span = spans[s];
+        cuda::Verdict verdict;
+        small.read(&verdict, sizeof verdict, s * sizeof verdict);
+        const bool fits = span.what != kMisses;
+        std::vector<unsigned char> got(span.task.capacity), guard(kGuard - 1);
+        memory.read(got.data(), got.size(), span.payload_at);
+        memory.read(guard.data(), guard.size(), span.payload_at + span.task.capacity);
+        const bool told =
+            verdict.outcome == (fits ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw) &&
+            verdict.payload_bytes == span.expected.size();
+        const bool same = !fits || got == span.expected;
+        const bool clean =
+            std::all_of(guard.begin(), guard.end(), [](unsigned char b) { return b == 0xA5; });
+        ++*checked;
+        ++(fits ? held : missed);
+        if (!told || !same || !clean) {
+          ++wrong;
+          std::fprintf(stderr, "gpu_check: framed, %s, %zu elements, run %d:%s%s%s\n",
+                       type_name(type), span.task.elements, run, told ? "" : " wrong verdict",
+                       same ? "" : " bytes differ", clean ? "" : " bytes beyond the capacity");
+        }
+        std::vector<unsigned char> payload = span.expected;  // what was missed above, too
+        if (span.what == kDamaged) ++payload[kHeaderBytes + element_size(type)];  // a width
+        memory.write(payload.data(), payload.size(), span.payload_at);
+      }
+      check(cuda::decode_on_device(launcher, back, handle, &queued), launcher);
+      check(driver.stream_synchronize(stream), "kernels");
+      for (std::size_t s = 0; s < spans.size(); ++s) {
+        const Span& span = spans[s];
+        cuda::Verdict verdict;
+        small.read(&verdict, sizeof verdict, 2048 + s * sizeof verdict);
+        std::vector<unsigned char> restored(span.source.size());
+        memory.read(restored.data(), restored.size(), span.restored_at);
+        if (span.what == kDamaged
+                ? verdict.outcome == cuda::Outcome::kCorrupt
+                : verdict.outcome == cuda::Outcome::kDone && restored == span.source)
+          continue;
+        ++wrong;
+        std::fprintf(stderr, "gpu_check: framed, %s, %zu elements, run %d: restored wrongly\n",
+                     type_name(type), span.task.elements, run);
+      }
+    }
+    std::vector<unsigned char> left(scratch_bytes);
+    scratch.read(left.data(), left.size());
+    if (!std::all_of(left.begin(), left.end(), [](unsigned char b) { return b == 0; })) {
+      std::fprintf(stderr, "gpu_check: framed, %s: scratch memory is not zero\n", type_name(type));
+      ++wrong;
+    }
+  }
+  if (held < 40 || missed < 20) {
+    std::fprintf(stderr, "gpu_check: framed: only %u held, %u missed\n", held, missed);
+    ++wrong;
+  }
+  return wrong;
+}
+
 // ---- speed ----
 
 // Median of five, each long enough to time; microseconds per call.
@@ -491,6 +626,66 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
       }
     }
   }
+  std::printf("],\n");
+}
+
+void time_frames(KernelLauncher& launcher, void* stream) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20, kBytes = 256 * kMiB;
+  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
+  const DeviceMemory source(kBytes), target(kBytes + kHeaderBytes), restored(kBytes), small(4096);
+  std::printf(" \"framed_speed\": [");
+  const char* separator = "";
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
+    for (const bool relu : {false, true}) {
+      std::mt19937_64 random(3);
+      std::normal_distribution<float> normal;
+      std::vector<unsigned char> data(kMiB * element_size(type));
+      for (std::size_t e = 0; e < kMiB; ++e) {
+        const float x = normal(random);
+        set_float(type, data.data(), e, relu ? std::max(x, 0.0f) : x);
+      }
+      for (std::size_t at = 0; at < kBytes; at += data.size())
+        source.write(data.data(), data.size(), at);
+      DeviceTask task;
+      task.type = type;
+      task.framed = true;
+      task.elements = kBytes / element_size(type);
+      task.capacity = kBytes;
+      task.source = source.as();
+      task.target = target.as();
+      task.verdict = small.as<cuda::Verdict>();
+      const std::size_t scratch_bytes = cuda::device_scratch_bytes(task);
+      const DeviceMemory scratch(scratch_bytes);
+      check(driver.fill(scratch.address(), 0, scratch_bytes, stream), "fill");
+      task.scratch = scratch.as();
+      DeviceTask back = task;
+      back.source = target.as();
+      back.target = restored.as();
+      std::size_t queued = 0;
+      const double copy = microseconds(stream, [&] {
+        check(driver.copy(restored.address(), source.address(), kBytes, stream), "copy");
+      });
+      const double encode = microseconds(stream, [&] {
+        check(cuda::encode_on_device(launcher, {&task, 1}, handle, &queued), launcher);
+      });
+      cuda::Verdict verdict;
+      small.read(&verdict, sizeof verdict);
+      if (verdict.outcome != cuda::Outcome::kDone) check(999, "timed kernels did not finish well");
+      const double decode = microseconds(stream, [&] {
+        check(cuda::decode_on_device(launcher, {&back, 1}, handle, &queued), launcher);
+      });
+      const double moved = static_cast<double>(kBytes + verdict.payload_bytes);
+      const double copy_rate = 2.0 * static_cast<double>(kBytes) / copy;
+      std::printf(
+          "%s\n  {\"type\": \"%s\", \"relu\": %s, \"source_mib\": %zu, \"ratio\": %.3f, "
+          "\"copy_gbps\": %.1f, \"encode_us\": %.1f, \"encode_of_copy\": %.3f, "
+          "\"decode_us\": %.1f, \"decode_of_copy\": %.3f}",
+          separator, type_name(type), relu ? "true" : "false", kBytes / kMiB,
+          static_cast<double>(kBytes) / static_cast<double>(verdict.payload_bytes), copy_rate / 1e3,
+          encode, moved / encode / copy_rate, decode, moved / decode / copy_rate);
+      separator = ",";
+    }
   std::printf("]}\n");
 }
 
@@ -514,12 +709,14 @@ int main() {
   cuda::DriverLauncher launcher;
   check(launcher.prepare(cuda::device_image()), launcher);
   unsigned checked = 0;
-  const unsigned wrong =
-      check_bytes(launcher, stream, &checked) + check_in_place(launcher, stream, &checked);
+  const unsigned wrong = check_bytes(launcher, stream, &checked) +
+                         check_in_place(launcher, stream, &checked) +
+                         check_frames(launcher, stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",
       name, version, multiprocessors, checked, wrong);
   time_kernels(launcher, stream);
+  time_frames(launcher, stream);
   return wrong == 0 ? 0 : 1;
 }
