@@ -9,6 +9,8 @@
 //                      allocates and frees, but saves nothing
 //               leaf   a parameter
 //               small  a tensor of 1 KiB
+//               bare   as live, with hooks that only hand the tensor back: in stock, less live, the
+//                      least that any hook costs
 //   allocate N  one at::empty of N KiB and its free; the memory is not touched
 //
 //   pleat_bridge_bench [ROUNDS [CASE]]    default: 400 rounds, all cases
@@ -21,6 +23,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,12 +68,24 @@ at::Tensor result_of(const torch::autograd::Edge& edge, std::int64_t bytes) {
   return tensor;
 }
 
-double outliving_ns(const std::vector<at::Tensor>& tensors) {
+class BareHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override { tensor_ = tensor.detach(); }
+  at::Tensor call_unpack_hook() override { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
+};
+
+double outliving_ns(const std::vector<at::Tensor>& tensors, bool bare_hooks = false) {
   std::vector<SavedVariable> saved;
   saved.reserve(tensors.size());
   return difference_ns(
       [&] {
-        for (const at::Tensor& tensor : tensors) saved.emplace_back(tensor, false);
+        for (const at::Tensor& tensor : tensors) {
+          saved.emplace_back(tensor, false);
+          if (bare_hooks) saved.back().register_hooks(std::make_unique<BareHooks>());
+        }
         for (const SavedVariable& one : saved) (void)one.unpack();
         saved.clear();
       },
@@ -134,6 +149,8 @@ int main(int count, char** arguments) {
   report("saved leaf", [&] { return outliving_ns(filled([&] { return parameter; })); });
   report("saved small",
          [&] { return outliving_ns(filled([&] { return result_of(edge, kSmall); })); });
+  report("saved bare",
+         [&] { return outliving_ns(filled([&] { return result_of(edge, kLarge); }), true); });
   for (const std::int64_t kib : {1, 256, 4 << 10, 64 << 10}) {
     report("allocate " + std::to_string(kib), [&] { return allocation_ns(kib << 10); });
   }
