@@ -1,5 +1,5 @@
-// Encode a span into a self-describing payload, and back. One format for every instruction set and,
-// later, for CUDA: identical bytes whichever path ran, however many threads. See
+// Encode a span into a self-describing payload, and back. One format for every instruction set and
+// for CUDA (cuda/device_codec.h): identical bytes whichever path ran, however many threads. See
 // docs/payload_format.md.
 #pragma once
 

@@ -79,6 +79,11 @@ unsigned blocks_for(unsigned tiles, unsigned multiprocessors) noexcept {
   const unsigned blocks = shared > busy ? shared : busy;
   return blocks < tiles ? blocks : tiles;
 }
+// Where blocks draw tickets, those that run at once do all there is; further ones would find none.
+unsigned blocks_at_once(unsigned tiles, unsigned multiprocessors) noexcept {
+  const unsigned busy = multiprocessors * kBlocksPerMultiprocessor;
+  return busy < tiles ? busy : tiles;
+}
 
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
   return a.type == b.type && coded_transform(a) == coded_transform(b) &&
@@ -94,11 +99,11 @@ Job job_of(const DeviceTask& task, std::uint32_t first_tile) noexcept {
   job.counters = task.counters;
   job.elements = task.elements;
   job.nonce = task.nonce;
-  job.minimum = task.minimum;
-  if (is_framed(task)) {
-    job.counters = static_cast<Counters*>(task.scratch);
+  if (is_floating(task.type))
     job.capacity = task.capacity;
-  }
+  else
+    job.minimum = task.minimum;
+  if (is_framed(task)) job.counters = static_cast<Counters*>(task.scratch);
   job.first_tile = first_tile;
   job.width = task.width;
   return job;
@@ -137,7 +142,9 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
-    const unsigned blocks = blocks_for(batch.tiles, launcher.multiprocessors());
+    const unsigned blocks = is_framed(first)
+                                ? blocks_at_once(batch.tiles, launcher.multiprocessors())
+                                : blocks_for(batch.tiles, launcher.multiprocessors());
     const LaunchStatus status = launcher.launch(device_image(), kernel_name(kernel, first), blocks,
                                                 kThreads, &batch, stream);
     if (status != LaunchStatus::kOk) return status;
@@ -230,8 +237,9 @@ LaunchStatus encode_in_place_on_device(KernelLauncher& launcher, const DeviceTas
                                                 blocks, kThreads, &batch, stream);
   if (surveyed != LaunchStatus::kOk) return surveyed;
   // If only this one fails to be queued, the source is untouched and the verdict stays pending.
-  return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task), blocks,
-                         kThreads, &batch, stream);
+  return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task),
+                         blocks_at_once(batch.tiles, launcher.multiprocessors()), kThreads, &batch,
+                         stream);
 }
 
 }  // namespace pleat::compress::cuda

@@ -28,22 +28,24 @@ struct DeviceTask {
   Transform transform = Transform::kNone;  // likewise; of floats of at least one bit
   std::uint64_t nonce = 0;                 // encode
   // Encode, integers: they are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
-  // 8, 16 or 32. If one does not, the outcome is kKeepRaw.
+  // 8, 16 or 32. If one does not, the outcome is kKeepRaw, and the verdict tells what would have
+  // done.
   std::int64_t minimum = 0;
   unsigned width = 0;
   // Floats of 0 bits: in frames, not in groups.
   bool framed = false;
-  // Framed floats. Encode: bytes of `target`, none beyond which is written; device_payload_bytes()
-  // at least. What needs more, or is not smaller than raw, is kKeepRaw, and its verdict says how
-  // many it needs. Decode: bytes of `source`, 64 at least, none beyond which is read.
+  // Decode of floats: bytes of `source`, 64 at least, none beyond which is read. Encode of framed
+  // floats: bytes of `target`, none beyond which is written; device_payload_bytes() at least. What
+  // needs more, or is not smaller than raw, is kKeepRaw, and its verdict says how many it needs.
   std::size_t capacity = 0;
   Verdict* verdict = nullptr;    // device or device-visible host memory; its outcome is set to
                                  // kPending by the caller, before
   Counters* counters = nullptr;  // device memory; zero. Tasks that may run at once have one each.
                                  // Framed floats: not used
   // In place, and framed floats both ways: device memory, 64-byte aligned, device_scratch_bytes().
-  // Framed: zero, which every launch leaves it, so it may serve the stream's next task of as many
-  // elements or fewer. Tasks that may run at once have one each.
+  // Framed: zero, which every launch leaves it, so it may serve the stream's next call for as many
+  // elements or fewer; tasks of one call have one each. In use until the stream has passed the
+  // launch, not only until the verdict is there.
   void* scratch = nullptr;
 };
 

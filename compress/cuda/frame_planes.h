@@ -75,13 +75,6 @@ struct HalfWords {
 template <class T>
 using Turned = std::conditional_t<Packed<T>::kPerRegister == 1, WholeWords, HalfWords>;
 
-PLEAT_HD inline unsigned bits_needed(uint32_t value) {
-#if defined(__CUDA_ARCH__)
-  return 32 - static_cast<unsigned>(__clz(static_cast<int>(value)));
-#else
-  return value == 0 ? 0 : 32 - static_cast<unsigned>(__builtin_clz(value));
-#endif
-}
 // Elements [0, n) of a lane's run, the others 0.
 template <class T>
 PLEAT_HD inline void keep_first(uint32_t* words, unsigned n) {

@@ -1,6 +1,8 @@
-// Lossless floats in frames, both ways: the steps of frame_chain.h. A part of kernels.cu, whose
-// tiles, blocks and hand_in() these use.
+// Lossless floats in frames, both ways: the steps of frame_chain.h.
 #pragma once
+
+#include "compress/cuda/frame_chain.h"
+#include "compress/cuda/threads.cuh"
 
 namespace pleat::compress {
 namespace {

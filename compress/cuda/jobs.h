@@ -25,7 +25,9 @@ enum class Outcome : uint32_t {
 struct Verdict {
   Outcome outcome = Outcome::kPending;
   uint32_t escapes = 0;        // groups in the escape table (also when they were too many)
-  uint64_t payload_bytes = 0;  // encode. kKeepRaw: 0; of framed floats the capacity they need
+  // Encode. kKeepRaw: what a better prediction has to allow for. Framed floats: the capacity;
+  // integers: the payload with the width they need above the predicted minimum. 0: there is none.
+  uint64_t payload_bytes = 0;
 };
 static_assert(sizeof(Verdict) == 16);
 
@@ -35,8 +37,8 @@ struct Counters {
   uint32_t parts_done;  // tiles; in place: blocks
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
-  uint32_t misses;  // booleans and integers that the form does not hold; decode: damaged groups
-                    // or frames
+  uint32_t misses;  // booleans and integers: bits needed where the form does not hold them; decode:
+                    // damaged groups or frames
   uint32_t reserved[4];
 };
 static_assert(sizeof(Counters) == 32);
@@ -51,7 +53,7 @@ struct Job {
   union {
     int64_t minimum;    // integers: predicted
     void* scratch;      // in place: see in_place_core.h
-    uint64_t capacity;  // framed floats: bytes of the payload's memory
+    uint64_t capacity;  // floats: bytes of the payload's memory; not used to encode groups
   };
   uint32_t first_tile;  // of the launch
   uint32_t width;       // bits per element: of integers, and of a survey

@@ -184,5 +184,21 @@ PLEAT_HD inline void store16(void* to, const uint32_t* words) {
 #endif
 }
 
+// The place of the highest bit that is set, from 1; 0: none is.
+PLEAT_HD inline unsigned bits_needed(uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  return 32 - static_cast<unsigned>(__clz(static_cast<int>(value)));
+#else
+  return value == 0 ? 0 : 32 - static_cast<unsigned>(__builtin_clz(value));
+#endif
+}
+PLEAT_HD inline unsigned bits_needed(uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  return 64 - static_cast<unsigned>(__clzll(static_cast<long long>(value)));
+#else
+  return value == 0 ? 0 : 64 - static_cast<unsigned>(__builtin_clzll(value));
+#endif
+}
+
 }  // namespace
 }  // namespace pleat::compress

@@ -4,7 +4,8 @@
 //
 // A device cannot choose the width from the data without the host waiting for it. So minimum and
 // width are predicted (from the last step, or from what the numbers index), every element is
-// checked, and on a miss the verdict says so and the caller keeps the source.
+// checked, and on a miss the verdict says so, and what would have done, and the caller keeps the
+// source.
 #pragma once
 
 #include "compress/cuda/encode_core.h"
@@ -40,8 +41,10 @@ struct UniformFrames {
   }
 };
 
-// Run number `run` of a span of bytes. False: not all were 0 or 1.
-PLEAT_HD inline bool pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
+// Both packers return 0 where the form holds all elements of the run, else the bits that one of
+// them needs: of integers, to be as far above `minimum` as it is, 64 if below.
+// Run number `run` of a span of bytes.
+PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
                                       uint8_t* bits) {
   const uint8_t* const from = source + run * kBooleanRun;
   const uint64_t left = elements - run * kBooleanRun;
@@ -69,7 +72,7 @@ PLEAT_HD inline bool pack_boolean_run(const uint8_t* source, uint64_t elements, 
   } else {
     for (unsigned b = 0; b < (left + 7) / 8; ++b) to[b] = static_cast<uint8_t>(packed >> (8 * b));
   }
-  return (seen & ~0x0101'0101u) == 0;
+  return (seen & ~0x0101'0101u) == 0 ? 0 : 8;
 }
 
 PLEAT_HD inline void unpack_boolean_run(const uint8_t* bits, uint64_t elements, uint64_t run,
@@ -111,9 +114,8 @@ PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool alig
   for (unsigned j = 0; j < kIntegerRun; ++j) values[j] = j < left ? int64_t{from[j]} : minimum;
 }
 
-// False: some element is not in [minimum, minimum + 2^width).
 template <class Integer, unsigned kWidth>
-PLEAT_HD inline bool pack_integer_run(const Integer* source, uint64_t elements, uint64_t run,
+PLEAT_HD inline unsigned pack_integer_run(const Integer* source, uint64_t elements, uint64_t run,
                                       int64_t minimum, uint8_t* codes) {
   const uint64_t left = elements - run * kIntegerRun;
   int64_t values[kIntegerRun];
@@ -121,11 +123,11 @@ PLEAT_HD inline bool pack_integer_run(const Integer* source, uint64_t elements, 
                 minimum, values);
   constexpr unsigned kWords = kWidth < 4 ? 1 : kWidth / 4;
   uint32_t words[kWords] = {};
-  uint64_t beyond = 0;
+  uint64_t all = 0;
   PLEAT_UNROLL
   for (unsigned j = 0; j < kIntegerRun; ++j) {
     const uint64_t code = static_cast<uint64_t>(values[j]) - static_cast<uint64_t>(minimum);
-    beyond |= code >> kWidth;
+    all |= code;
     words[j * kWidth / 32] |= static_cast<uint32_t>(code) << (j * kWidth % 32);
   }
   uint8_t* const to = codes + run * kWidth;
@@ -140,7 +142,7 @@ PLEAT_HD inline bool pack_integer_run(const Integer* source, uint64_t elements, 
     PLEAT_UNROLL
     for (unsigned w = 0; w < kWords; w += 4) store16(to + 4 * w, words + w);
   }
-  return beyond == 0;
+  return all >> kWidth == 0 ? 0 : bits_needed(all);
 }
 
 template <class Integer, unsigned kWidth>
@@ -200,12 +202,12 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
 // What the last block does.
 template <class Block>
 PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
-                                   bool missed) {
+                                   bool missed, uint64_t wanted_bytes = 0) {
   block.once([&] {
     *static_cast<Header*>(job.target) = header;
     if (missed) static_cast<Header*>(job.target)->magic = 0;
     job.verdict->escapes = 0;
-    job.verdict->payload_bytes = missed ? 0 : header.payload_bytes;
+    job.verdict->payload_bytes = missed ? wanted_bytes : header.payload_bytes;
   });
   block.publish(job.verdict, missed ? cuda::Outcome::kKeepRaw : cuda::Outcome::kDone);
 }
@@ -218,13 +220,14 @@ PLEAT_HD inline Header packed_header(const cuda::Job& job, PayloadKind kind, uns
   return header;
 }
 template <class Block>
-PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, bool missed) {
+PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, unsigned needed) {
   Header header = packed_header(job, PayloadKind::kBoolean, 3);
   header.payload_bytes = 64 + (job.elements + 7) / 8;
-  finish_packed(block, job, header, missed);
+  finish_packed(block, job, header, needed != 0);
 }
+// `needed`: the most that a run returned.
 template <class Integer, class Block>
-PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, bool missed) {
+PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigned needed) {
   using Frames = UniformFrames<Integer>;
   using Entry = typename Frames::Entry;
   const Frames layout(job.elements);
@@ -240,7 +243,10 @@ PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, bool mi
   Header header = packed_header(job, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5);
   header.code_bytes = Frames::code_bytes(job.elements, job.width);
   header.payload_bytes = layout.codes_offset + header.code_bytes;
-  finish_packed(block, job, header, missed);
+  unsigned width = 1;
+  while (width < needed) width *= 2;
+  finish_packed(block, job, header, needed != 0,
+                width > 32 ? 0 : layout.codes_offset + Frames::code_bytes(job.elements, width));
 }
 
 // Whether a payload is what the job expects: sizes agree, so nothing read lies outside it.
@@ -267,19 +273,19 @@ PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsig
                      layout.codes_offset + codes, codes);
 }
 
-// One run of a job, either way. False: an integer outside the prediction; a frame of another width.
+// One run of a job, either way.
 template <class Integer>
-PLEAT_HD inline bool encode_integer_run(const cuda::Job& job, uint64_t run) {
+PLEAT_HD inline unsigned encode_integer_run(const cuda::Job& job, uint64_t run) {
   const UniformFrames<Integer> layout(job.elements);
-  bool held = false;
-  return with_width(job.width,
-                    [&]<unsigned kWidth>() {
-                      held = pack_integer_run<Integer, kWidth>(
-                          static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
-                          static_cast<uint8_t*>(job.target) + layout.codes_offset);
-                    }) &&
-         held;
+  unsigned needed = 64;
+  with_width(job.width, [&]<unsigned kWidth>() {
+    needed = pack_integer_run<Integer, kWidth>(
+        static_cast<const Integer*>(job.source), job.elements, run, job.minimum,
+        static_cast<uint8_t*>(job.target) + layout.codes_offset);
+  });
+  return needed;
 }
+// False: a frame of another width.
 template <class Integer>
 PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, unsigned width, uint64_t run) {
   using Frames = UniformFrames<Integer>;

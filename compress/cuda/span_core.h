@@ -166,12 +166,11 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
   block.publish(job.verdict, cuda::Outcome::kDone);
 }
 
-// Whether a payload is what the job expects: every offset a decoder follows then lies within
-// device_payload_bound(); that so much memory is there is the caller's word. (One encoded in place
-// may have less; its own offsets stay within that, those of a damaged header may not.)
+// Whether a payload is what the job expects: every offset a decoder follows then lies within its
+// `capacity` bytes.
 // Compacted payloads, which a device never writes, are not read on one.
 template <class F>
-PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
+PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements, uint64_t capacity) {
   const DeviceLayout<F> layout(elements);
   // No short cuts: a device evaluates all of it at once, one after the other would be slower.
   unsigned wrong = header.magic ^ kMagic;
@@ -187,7 +186,8 @@ PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements) {
   wrong_sizes |= header.payload_bytes ^
                  (layout.end_of_codes() + uint64_t{header.escapes} * layout.kGroupBytes);
   return (wrong | (wrong_sizes != 0 ? 1u : 0u) |
-          (header.escapes > layout.escape_limit() ? 1u : 0u)) == 0;
+          (header.escapes > layout.escape_limit() ? 1u : 0u) |
+          (header.payload_bytes > capacity ? 1u : 0u)) == 0;
 }
 
 }  // namespace

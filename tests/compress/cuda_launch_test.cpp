@@ -259,6 +259,7 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
         task.verdict = &verdicts[0];
         DeviceTask back = task;
         back.source = payload.data();
+        back.capacity = cuda::device_payload_bytes(task);
         back.target = restored.data();
         back.verdict = &verdicts[1];
         std::size_t queued = 0;

@@ -245,7 +245,7 @@ void emulate_decode(const cuda::Job& job) {
   const auto* const payload = static_cast<const std::uint8_t*>(job.source);
   Header header;
   memcpy(&header, payload, sizeof header);
-  if (!payload_fits<F>(header, job.elements)) {
+  if (!payload_fits<F>(header, job.elements, job.capacity)) {
     job.verdict->outcome = cuda::Outcome::kCorrupt;
     return;
   }
@@ -273,18 +273,19 @@ bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
 }
 inline void emulate_pack(const cuda::Job& job, unsigned type) {
   EmulatedBlock block;
-  if (type == 3)
-    return finish_booleans(block, job, !emulate_runs(job.elements, kBooleanRun, [&](auto run) {
-                             return pack_boolean_run(static_cast<const std::uint8_t*>(job.source),
-                                                     job.elements, run,
-                                                     static_cast<std::uint8_t*>(job.target) + 64);
-                           }));
-  const bool held = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
-    return type == 4 ? encode_integer_run<std::int64_t>(job, run)
-                     : encode_integer_run<std::int32_t>(job, run);
+  unsigned needed = 0;
+  emulate_runs(job.elements, type == 3 ? kBooleanRun : kIntegerRun, [&](auto run) {
+    const unsigned here =
+        type == 3   ? pack_boolean_run(static_cast<const std::uint8_t*>(job.source), job.elements,
+                                       run, static_cast<std::uint8_t*>(job.target) + 64)
+        : type == 4 ? encode_integer_run<std::int64_t>(job, run)
+                    : encode_integer_run<std::int32_t>(job, run);
+    needed = std::max(needed, here);
+    return true;
   });
-  type == 4 ? finish_integers<std::int64_t>(block, job, !held)
-            : finish_integers<std::int32_t>(block, job, !held);
+  if (type == 3) return finish_booleans(block, job, needed);
+  type == 4 ? finish_integers<std::int64_t>(block, job, needed)
+            : finish_integers<std::int32_t>(block, job, needed);
 }
 inline void emulate_unpack(const cuda::Job& job, unsigned type) {
   Header header;
