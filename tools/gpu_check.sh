@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, nothing of torch, and
-# runs it: every payload against the CPU path byte for byte, then speed beside a device-to-device copy.
+# runs it: payloads of every kernel against the CPU path byte for byte, speed beside a device-to-device
+# copy, then the committed golden hashes.
 # A few minutes, no internet.
 #
 #   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json)
@@ -17,8 +18,9 @@ json=${1:-$build/gpu_check.json}
 
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON ${PLEAT_CMAKE_ARGS:-}
-cmake --build "$build" --target pleat_gpu_check --parallel "$(nproc)"
+cmake --build "$build" --target pleat_gpu_check compress_golden --parallel "$(nproc)"
 status=0
 "$build/bin/pleat_gpu_check" >"$json" || status=$?
 cat "$json"
-exit $status
+[ $status = 0 ] || exit $status
+"$build/bin/compress_golden" --check "$root/tests/compress/golden.txt" --isa=cuda

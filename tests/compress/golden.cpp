@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
+#include "compress/format.h"
 #include "compress/group_math.h"
+#include "tests/compress/fixed_payload.h"
 
 namespace pleat::compress::golden {
 namespace {
@@ -88,10 +91,12 @@ std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elemen
   return bytes;
 }
 
-std::uint64_t hash_of(const std::vector<unsigned char>& bytes) {
+std::string hash_of(const std::vector<unsigned char>& bytes) {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001B3;
-  return hash;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, hash);
+  return digits;
 }
 
 }  // namespace
@@ -177,17 +182,51 @@ Backend library_backend() {
           }};
 }
 
+DevicePayload device_payload(const Case& input) {
+  if (is_floating(input.type) && !input.spec.force_raw) {
+    auto grouped = test::fixed_payload(input.type, input.spec.bits, input.spec.transform,
+                                       input.elements, kNonce, input.source.data());
+    if (!grouped.empty()) return {DeviceForm::kGrouped, std::move(grouped)};
+  }
+  auto payload = library_backend().encode(input);
+  const auto kind = static_cast<PayloadKind>(payload[6]);
+  if (kind == PayloadKind::kBoolean) return {DeviceForm::kBoolean, std::move(payload)};
+  if (kind == PayloadKind::kFramed && is_floating(input.type))
+    return {DeviceForm::kFramed, std::move(payload)};
+  return {DeviceForm::kNone, {}};
+}
+
 std::vector<std::string> lines_of(const Backend& backend) {
   std::vector<std::string> lines;
   for (const Case& input : cases()) {
     const std::vector<unsigned char> payload = backend.encode(input);
     const std::vector<unsigned char> restored = backend.decode(payload, input.source.size());
-    char numbers[80];
-    std::snprintf(numbers, sizeof numbers, " %zu %016" PRIx64 " %016" PRIx64, payload.size(),
-                  hash_of(payload), hash_of(restored));
-    lines.push_back(input.name + numbers);
+    const DevicePayload device = device_payload(input);
+    lines.push_back(input.name + " " + std::to_string(payload.size()) + " " + hash_of(payload) +
+                    " " + hash_of(restored) + " " +
+                    (device.form == DeviceForm::kNone ? "-" : hash_of(device.bytes)));
   }
   return lines;
+}
+
+Compared compare_device(const Backend& device, const std::vector<std::string>& committed) {
+  Compared all{};
+  std::size_t number = 0;
+  for (const Case& input : cases()) {
+    std::string name, bytes, library, restored, expected;
+    if (number < committed.size())
+      std::istringstream(committed[number++]) >> name >> bytes >> library >> restored >> expected;
+    if (name == input.name && expected == "-") continue;
+    ++all.cases;
+    const std::vector<unsigned char> payload = device.encode(input);
+    const std::string got = hash_of(payload);
+    const std::string back = hash_of(device.decode(payload, input.source.size()));
+    if (name == input.name && got == expected && back == restored) continue;
+    if (++all.differ <= 10)
+      std::printf("%s: expected %s %s\n     got %s %s\n", input.name.c_str(), expected.c_str(),
+                  restored.c_str(), got.c_str(), back.c_str());
+  }
+  return all;
 }
 
 std::vector<std::string> read_lines(const std::string& file) {

@@ -31,8 +31,26 @@ struct Backend {
 };
 [[nodiscard]] Backend library_backend();
 
-// "name payload-bytes payload-hash restored-hash", a line per case. Hashes are 64-bit FNV-1a.
+// How a CUDA device codes a case, and the payload by the scalar path.
+enum class DeviceForm { kNone, kGrouped, kFramed, kBoolean };
+struct DevicePayload {
+  DeviceForm form;  // kNone: there is no kernel for it, its predictions would miss, or it stays raw
+  std::vector<unsigned char> bytes;
+};
+[[nodiscard]] DevicePayload device_payload(const Case& input);
+
+// "name payload-bytes payload-hash restored-hash device-hash", a line per case. Hashes are 64-bit
+// FNV-1a; device-hash is that of device_payload(), or "-".
 [[nodiscard]] std::vector<std::string> lines_of(const Backend& backend);
 [[nodiscard]] std::vector<std::string> read_lines(const std::string& file);
+
+// What a device makes of the cases it has a form for, against committed lines. The first few that
+// differ are printed; returns how many do.
+struct Compared {
+  unsigned cases;
+  unsigned differ;
+};
+[[nodiscard]] Compared compare_device(const Backend& device,
+                                      const std::vector<std::string>& committed);
 
 }  // namespace pleat::compress::golden

@@ -1,17 +1,19 @@
-// compress_golden --write FILE | --check FILE [--isa=scalar|avx2|avx512]
+// compress_golden --write FILE | --check FILE [--isa=scalar|avx2|avx512|cuda]
 // The committed file is tests/compress/golden.txt. A new back end becomes checkable by a Backend.
+// cuda: exits 77 where there is no GPU, or the kernels were not built.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include "tests/compress/golden.h"
+#include "tests/gpu/golden_gpu.h"
 
 using namespace pleat::compress;
 
 int main(int argc, char** argv) {
   const char* file = nullptr;
-  bool write = false;
+  bool write = false, cuda = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if ((argument == "--write" || argument == "--check") && i + 1 < argc) {
@@ -19,7 +21,8 @@ int main(int argc, char** argv) {
       file = argv[++i];
       continue;
     }
-    bool known = false;
+    bool known = argument == "--isa=cuda";
+    cuda |= known;
     for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
       if (argument != std::string("--isa=") + isa_name(isa)) continue;
       if (!isa_supported(isa)) {
@@ -31,9 +34,15 @@ int main(int argc, char** argv) {
     }
     if (!known) file = nullptr, i = argc;
   }
-  if (file == nullptr) {
+  if (file == nullptr || (write && cuda)) {
     std::fprintf(stderr, "usage: compress_golden --write|--check FILE [--isa=NAME]\n");
     return 2;
+  }
+  if (cuda) {
+    const golden::Compared all =
+        golden::compare_device(golden::gpu_backend(), golden::read_lines(file));
+    std::printf("%u cases on cuda, %u differ\n", all.cases, all.differ);
+    return all.differ == 0 ? 0 : 1;
   }
   const std::vector<std::string> now = golden::lines_of(golden::library_backend());
   if (write) {

@@ -1,12 +1,8 @@
 // On a machine with an NVIDIA GPU: do the kernels give the bytes of the CPU path, and how fast are
 // they beside a copy? Prints JSON; exits 0 if all bytes agree, 1 if not, 77 where there is no GPU.
-// Uses the driver API, found at run time as the library does, and nothing else of CUDA.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -15,107 +11,17 @@
 
 #include "compress/codec.h"
 #include "compress/cuda/device_codec.h"
-#include "compress/cuda/driver_launcher.h"
 #include "compress/format.h"
 #include "compress/framed.h"
 #include "compress/kernels.h"
 #include "tests/compress/fixed_payload.h"
+#include "tests/gpu/gpu.h"
 
 namespace {
 
 using namespace pleat::compress;
+using namespace pleat::compress::test;
 using cuda::DeviceTask;
-
-using Address = unsigned long long;
-
-// The part of the driver that a test needs beyond launching.
-struct Driver {
-  int (*init)(unsigned);
-  int (*device_count)(int*);
-  int (*device_get)(int*, int);
-  int (*device_name)(char*, int, int);
-  int (*driver_version)(int*);
-  int (*attribute)(int*, int, int);
-  int (*retain)(void**, int);
-  int (*set_current)(void*);
-  int (*allocate)(Address*, std::size_t);
-  int (*release)(Address);
-  int (*to_device)(Address, const void*, std::size_t);
-  int (*to_host)(void*, Address, std::size_t);
-  int (*copy)(Address, Address, std::size_t, void*);
-  int (*fill)(Address, unsigned char, std::size_t, void*);
-  int (*stream_create)(void**, unsigned);
-  int (*stream_synchronize)(void*);
-  int (*event_create)(void**, unsigned);
-  int (*event_record)(void*, void*);
-  int (*event_elapsed)(float*, void*, void*);
-  int (*error_string)(int, const char**);
-
-  bool find() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return false;
-    const auto get = [&](const char* name, auto* function) {
-      *function =
-          reinterpret_cast<std::remove_reference_t<decltype(*function)>>(dlsym(library, name));
-      return *function != nullptr;
-    };
-    return get("cuInit", &init) && get("cuDeviceGetCount", &device_count) &&
-           get("cuDeviceGet", &device_get) && get("cuDeviceGetName", &device_name) &&
-           get("cuDriverGetVersion", &driver_version) && get("cuDeviceGetAttribute", &attribute) &&
-           get("cuDevicePrimaryCtxRetain", &retain) && get("cuCtxSetCurrent", &set_current) &&
-           get("cuMemAlloc_v2", &allocate) && get("cuMemFree_v2", &release) &&
-           get("cuMemcpyHtoD_v2", &to_device) && get("cuMemcpyDtoH_v2", &to_host) &&
-           get("cuMemcpyDtoDAsync_v2", &copy) && get("cuMemsetD8Async", &fill) &&
-           get("cuStreamCreate", &stream_create) &&
-           get("cuStreamSynchronize", &stream_synchronize) && get("cuEventCreate", &event_create) &&
-           get("cuEventRecord", &event_record) && get("cuEventElapsedTime", &event_elapsed) &&
-           get("cuGetErrorString", &error_string);
-  }
-} driver;
-
-[[noreturn]] void no_gpu(const char* why) {
-  std::printf("{\"gpu\": null, \"reason\": \"%s\"}\n", why);
-  std::fprintf(stderr, "no GPU: %s\n", why);
-  std::exit(77);
-}
-void check(int code, const char* what) {
-  if (code == 0) return;
-  const char* text = "?";
-  (void)driver.error_string(code, &text);
-  std::fprintf(stderr, "gpu_check: %s: %s (%d)\n", what, text, code);
-  std::exit(1);
-}
-void check(LaunchStatus status, const KernelLauncher& launcher) {
-  if (status == LaunchStatus::kOk) return;
-  std::fprintf(stderr, "gpu_check: launch failed: status %d, driver error %d\n",
-               static_cast<int>(status), launcher.driver_error());
-  std::exit(1);
-}
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(std::size_t bytes) : bytes_(bytes) {
-    check(driver.allocate(&address_, bytes), "cuMemAlloc");
-  }
-  ~DeviceMemory() { (void)driver.release(address_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  [[nodiscard]] Address address(std::size_t offset = 0) const { return address_ + offset; }
-  template <class T = void>
-  [[nodiscard]] T* as(std::size_t offset = 0) const {
-    return reinterpret_cast<T*>(address_ + offset);
-  }
-  void write(const void* from, std::size_t bytes, std::size_t offset = 0) const {
-    check(driver.to_device(address_ + offset, from, bytes), "copy to device");
-  }
-  void read(void* to, std::size_t bytes, std::size_t offset = 0) const {
-    check(driver.to_host(to, address_ + offset, bytes), "copy from device");
-  }
-
- private:
-  Address address_ = 0;
-  std::size_t bytes_;
-};
 
 const char* type_name(ElementType type) {
   const char* const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32"};
@@ -188,6 +94,15 @@ std::vector<unsigned char> floats(ElementType type, std::size_t elements, std::u
   return data;
 }
 
+// Without loss in groups: two patterns or one, and few groups that escape.
+std::vector<unsigned char> masks(ElementType type, std::size_t elements, std::uint64_t seed) {
+  std::vector<unsigned char> data = floats(type, elements, seed, true);
+  for (std::size_t e = 0; e < elements; ++e)
+    if (const std::size_t g = e / 256; g % 16 != 5)
+      set_float(type, data.data(), e, g % 4 == 3 || e * 7 % 3 == 0 ? 1.25f : 0.0f);
+  return data;
+}
+
 struct Case {
   DeviceTask task;
   std::vector<unsigned char> source;
@@ -222,6 +137,10 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
            {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
         for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
           add(type, bits, elements, 0, floats(type, elements, seed, elements != 70001), transform);
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
+    for (const std::size_t elements : {1000u, 70001u, 3000000u})
+      add(type, 0, elements, 0, masks(type, elements, seed));
   std::mt19937_64 random(7);
   for (const std::size_t elements : {1000u, 70001u, 3000000u}) {
     std::vector<unsigned char> flags(elements);
@@ -271,6 +190,7 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
     there.push_back(one.task);
     DeviceTask task = one.task;
     task.source = one.task.target;
+    task.capacity = cuda::device_payload_bound(one.task);
     task.target = memory.as(one.restored_at);
     task.verdict = verdicts.as<cuda::Verdict>((cases.size() + c) * sizeof(cuda::Verdict));
     back.push_back(task);
@@ -588,6 +508,7 @@ void time_kernels(KernelLauncher& launcher, void* stream) {
         task.counters = small.as<cuda::Counters>(1024);
         DeviceTask back = task;
         back.source = target.as();
+        back.capacity = cuda::device_payload_bound(task);
         back.target = restored.as();
         std::size_t queued = 0;
         const double encode = microseconds(stream, [&] {
@@ -692,31 +613,21 @@ void time_frames(KernelLauncher& launcher, void* stream) {
 }  // namespace
 
 int main() {
-  int count = 0, device = 0, version = 0, multiprocessors = 0;
-  void* context = nullptr;
-  void* stream = nullptr;
-  if (cuda::device_image().bytes == 0) no_gpu("built without nvcc");
-  if (!driver.find()) no_gpu("no libcuda.so.1");
-  if (driver.init(0) != 0 || driver.device_count(&count) != 0 || count == 0) no_gpu("no device");
-  check(driver.device_get(&device, 0), "device");
-  check(driver.retain(&context, device), "context");
-  check(driver.set_current(context), "context");
-  check(driver.stream_create(&stream, 1), "stream");
+  Gpu gpu;
+  int version = 0, multiprocessors = 0;
   char name[128] = "";
-  check(driver.device_name(name, sizeof name, device), "name");
+  check(driver.device_name(name, sizeof name, gpu.device), "name");
   check(driver.driver_version(&version), "version");
-  check(driver.attribute(&multiprocessors, 16, device), "multiprocessors");
-  cuda::DriverLauncher launcher;
-  check(launcher.prepare(cuda::device_image()), launcher);
+  check(driver.attribute(&multiprocessors, 16, gpu.device), "multiprocessors");
   unsigned checked = 0;
-  const unsigned wrong = check_bytes(launcher, stream, &checked) +
-                         check_in_place(launcher, stream, &checked) +
-                         check_frames(launcher, stream, &checked);
+  const unsigned wrong = check_bytes(gpu.launcher, gpu.stream, &checked) +
+                         check_in_place(gpu.launcher, gpu.stream, &checked) +
+                         check_frames(gpu.launcher, gpu.stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",
       name, version, multiprocessors, checked, wrong);
-  time_kernels(launcher, stream);
-  time_frames(launcher, stream);
+  time_kernels(gpu.launcher, gpu.stream);
+  time_frames(gpu.launcher, gpu.stream);
   return wrong == 0 ? 0 : 1;
 }

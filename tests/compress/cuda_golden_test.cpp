@@ -1,0 +1,85 @@
+// The committed golden hashes by the CUDA kernels' own code on the CPU, as compress_golden
+// --isa=cuda checks them on a GPU.
+#include "compress/cuda/device_codec.h"
+#include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_payload.h"
+#include "tests/compress/golden.h"
+
+namespace pleat::compress::test {
+namespace {
+
+using golden::Case;
+using golden::DeviceForm;
+
+// Framed floats and booleans: a launch of one job.
+std::vector<unsigned char> emulate(const Case& input, bool encode, const unsigned char* source,
+                                   std::size_t room, std::size_t capacity) {
+  const bool framed = is_floating(input.type);
+  Bytes target(room);
+  cuda::Verdict verdict;
+  cuda::DeviceTask task;
+  task.type = input.type;
+  task.elements = input.elements;
+  task.framed = framed;
+  std::vector<std::uint64_t> scratch(framed ? (cuda::device_scratch_bytes(task) + 7) / 8 : 4);
+  cuda::Batch batch{};
+  batch.jobs = 1;
+  batch.tiles = static_cast<std::uint32_t>(cuda::tiles_of(input.elements));
+  cuda::Job& job = batch.job[0];
+  job.source = source;
+  job.target = target.data();
+  job.verdict = &verdict;
+  job.counters = reinterpret_cast<cuda::Counters*>(scratch.data());
+  job.elements = input.elements;
+  job.nonce = golden::kNonce;
+  if (framed) {
+    job.capacity = capacity;
+    FrameTurns turns;
+    EXPECT_TRUE(emulate_frame_launch(
+        input.type, encode, batch, 3, [turn = 0u](unsigned n) mutable { return turn++ % n; },
+        &turns));
+  } else if (encode) {
+    emulate_pack(job, static_cast<unsigned>(input.type));
+  } else {
+    emulate_unpack(job, static_cast<unsigned>(input.type));
+  }
+  EXPECT_TRUE(target.guard_intact());
+  if (verdict.outcome != cuda::Outcome::kDone) return {};
+  return {target.data(), target.data() + (encode ? verdict.payload_bytes : room)};
+}
+
+TEST(CudaGolden, TheKernelsCodeGivesTheCommittedBytes) {
+  Case input;
+  DeviceForm form{};
+  const golden::Backend emulated{
+      [&](const Case& next) {
+        input = next;
+        form = golden::device_payload(input).form;
+        if (form == DeviceForm::kGrouped)
+          return emulated_payload(input.type, input.spec.bits, input.elements, input.source.data(),
+                                  input.spec.transform, golden::kNonce)
+              .payload;
+        const std::size_t room = kHeaderBytes + input.source.size();
+        return emulate(input, true, input.source.data(), room, room);
+      },
+      [&](const std::vector<unsigned char>& payload, std::size_t bytes) {
+        if (payload.empty()) return payload;
+        if (form != DeviceForm::kGrouped) {
+          Bytes copy(payload.size());
+          std::memcpy(copy.data(), payload.data(), payload.size());
+          return emulate(input, false, copy.data(), bytes, payload.size());
+        }
+        Bytes target(bytes);
+        EXPECT_EQ(emulated_decode(input.type, input.spec.bits, input.elements, payload,
+                                  target.data(), input.spec.transform),
+                  cuda::Outcome::kDone);
+        return std::vector<unsigned char>(target.data(), target.data() + bytes);
+      }};
+  const golden::Compared all =
+      golden::compare_device(emulated, golden::read_lines(PLEAT_GOLDEN_FILE));
+  EXPECT_EQ(all.differ, 0u);
+  EXPECT_GE(all.cases, 190u);
+}
+
+}  // namespace
+}  // namespace pleat::compress::test
