@@ -3,6 +3,7 @@
 //   payload   as it is
 //   grouped, framed, packed   a header put together from the first bytes, its lengths consistent
 //             with the rest as far as they go, so that the decoder of that kind is reached
+// PLEAT_FUZZ_DEVICE: the CUDA decoders' own code, on the CPU, in place of the library's.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,9 @@
 #include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/scaled_groups.h"
+#ifdef PLEAT_FUZZ_DEVICE
+#include "tests/compress/emulated_frames.h"
+#endif
 
 namespace {
 
@@ -37,6 +41,7 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   header.elements = input.take(2) % kMostElements;
   const auto selector = static_cast<unsigned>(input.take(1));
   header.nonce = input.take(1);
+  if (header.nonce == 0xFF) header.elements *= 8;  // results that go past the caches
   switch (shape) {
     case Shape::grouped:
       header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
@@ -98,6 +103,61 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   return payload;
 }
 
+// Exactly so many bytes are addressable.
+std::uint8_t* exactly(std::size_t bytes) {
+  void* block = nullptr;
+  if (posix_memalign(&block, 64, bytes == 0 ? 1 : bytes) != 0) std::abort();
+  return static_cast<std::uint8_t*>(block);
+}
+
+#ifdef PLEAT_FUZZ_DEVICE
+void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
+                       const PayloadInfo& info, std::uint8_t* target) {
+  Header header;
+  std::memcpy(&header, payload, sizeof header);
+  const auto kind = static_cast<PayloadKind>(header.kind);
+  const auto type = static_cast<unsigned>(info.type);
+  cuda::Verdict verdict;
+  cuda::Batch batch{};
+  batch.jobs = 1;
+  batch.tiles = static_cast<std::uint32_t>(cuda::tiles_of(info.elements));
+  cuda::Job& job = batch.job[0];
+  job.source = payload;
+  job.target = target;
+  job.verdict = &verdict;
+  job.elements = info.elements;
+  if (info.elements == 0) return;
+  if (is_floating(info.type)) job.capacity = payload_bytes;
+  if (kind == PayloadKind::kGrouped && is_floating(info.type)) {
+    test::with_form(type, info.spec.bits, info.spec.transform,
+                    [&]<class F>() { test::emulate_decode<F>(job); });
+  } else if (kind == PayloadKind::kFramed && is_floating(info.type)) {
+    std::vector<std::uint64_t> scratch(frame_scratch_bytes(info.elements) / 8);
+    job.counters = reinterpret_cast<cuda::Counters*>(scratch.data());
+    test::FrameTurns turns;
+    (void)test::emulate_frame_launch(
+        info.type, false, batch, 2, [turn = 0u](unsigned n) mutable { return turn++ % n; }, &turns);
+  } else if (kind == PayloadKind::kFramed) {
+    const std::size_t width_at = kHeaderBytes + element_size(info.type);
+    if (payload_bytes <= width_at) return;
+    job.width = payload[width_at];  // what the caller predicts: the first frame's
+    test::emulate_unpack(job, type);
+  } else if (kind == PayloadKind::kBoolean && info.type == ElementType::kBool) {
+    test::emulate_unpack(job, type);
+  }
+}
+#else
+void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
+                       const PayloadInfo& info, std::uint8_t* target) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    if (!isa_supported(isa)) continue;
+    set_isa(isa);
+    (void)decode(payload, payload_bytes, target, info.elements * element_size(info.type),
+                 serial_executor());
+  }
+}
+#endif
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -105,18 +165,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::uint8_t> payload = shape == Shape::payload
                                                 ? std::vector<std::uint8_t>(data, data + size)
                                                 : with_header(shape, {data, size});
-  // malloc, not the vector: exactly the payload's bytes are addressable.
-  auto* const exact = static_cast<std::uint8_t*>(std::malloc(payload.empty() ? 1 : payload.size()));
+  std::uint8_t* const exact = exactly(payload.size());
   if (!payload.empty()) std::memcpy(exact, payload.data(), payload.size());
   PayloadInfo info;
-  if (inspect(exact, payload.size(), &info) == Status::kOk && info.elements <= kMostElements) {
-    const std::size_t bytes = info.elements * element_size(info.type);
-    auto* const target = static_cast<std::uint8_t*>(std::malloc(bytes == 0 ? 1 : bytes));
-    for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-      if (!isa_supported(isa)) continue;
-      set_isa(isa);
-      (void)decode(exact, payload.size(), target, bytes, serial_executor());
-    }
+  if (inspect(exact, payload.size(), &info) == Status::kOk && info.elements <= 8 * kMostElements) {
+    std::uint8_t* const target = exactly(info.elements * element_size(info.type));
+    decode_everywhere(exact, payload.size(), info, target);
     std::free(target);
   }
   std::free(exact);
