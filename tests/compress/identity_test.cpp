@@ -1,7 +1,10 @@
+#include <atomic>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
+#include "compress/format.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -122,26 +125,199 @@ TEST(Identity, LargeResultsAreTheSameAsSmallOnes) {
   }
 }
 
+// A table's functions called directly: no tensor in memory has 2^32 groups.
+struct Groups {
+  std::vector<unsigned char> metadata, codes, restored;
+  unsigned escaped = 0;
+};
+Groups code_groups(const Kernels& table, ElementType type, unsigned bits, Transform transform,
+                   const Bytes& source, std::uint64_t encoded_as, std::uint64_t decoded_as) {
+  const std::size_t elements = source.size() / element_size(type);
+  const bool transformed = transform != Transform::kNone;
+  const GroupedLayout layout(type, bits, elements, transformed);
+  Bytes metadata(layout.groups * layout.metadata_bytes_per_group), codes(layout.code_bytes);
+  Bytes restored(source.size());
+  BlockResult seen{};
+  EncodeGroups job{};
+  job.source = source.data();
+  job.first_group = encoded_as;
+  job.groups = elements / kGroupElements;
+  job.tail_elements = elements % kGroupElements;
+  job.bits = bits;
+  job.transformed = transformed;
+  job.scaled = transform == Transform::kHadamardScaled && has_scaled_groups(bits);
+  job.nonce = 0x0123456789ABCDEF;
+  job.metadata = metadata.data();
+  job.codes = codes.data();
+  job.result = &seen;
+  table.encode[static_cast<int>(type)](job);
+  EXPECT_EQ(table.count_escapes[static_cast<int>(type)](job), seen.escaped_groups);
+  DecodeGroups back{};
+  back.metadata = metadata.data();
+  back.codes = codes.data();
+  back.codes_end = codes.data() + codes.size();
+  back.escapes = source.data();  // an escaped group's slot is zero: all of them read this one
+  back.escape_count = 1;
+  back.first_group = decoded_as;
+  back.groups = job.groups;
+  back.tail_elements = job.tail_elements;
+  back.bits = bits;
+  back.transformed = transformed;
+  back.scaled = job.scaled;
+  back.nonce = job.nonce;
+  back.target = restored.data();
+  EXPECT_TRUE(table.decode[static_cast<int>(type)](back));
+  EXPECT_TRUE(metadata.guard_intact() && codes.guard_intact() && restored.guard_intact());
+  const auto copy = [](const Bytes& bytes) {
+    return std::vector<unsigned char>(bytes.data(), bytes.data() + bytes.size());
+  };
+  return {copy(metadata), copy(codes), copy(restored), seen.escaped_groups};
+}
+
+TEST(Identity, GroupNumbersBeyond32BitsCountInFullOnEveryPath) {
+  const std::uint64_t low = 5, high = (std::uint64_t{1} << 32) + low;
+  for (const ElementType type : kFloatTypes) {
+    const Bytes source = mixed(type, 256 * 21 + 100, 6);
+    for (const unsigned bits : {1u, 4u}) {
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
+        const auto code = [&](const Kernels& table, std::uint64_t encoded_as,
+                              std::uint64_t decoded_as) {
+          return code_groups(table, type, bits, transform, source, encoded_as, decoded_as);
+        };
+        const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
+                                 " bits, transform " + std::to_string(int(transform));
+        const Groups expected = code(kScalarKernels, high, high);
+        const Groups other = code(kScalarKernels, low, low);
+        std::size_t differing = 0;
+        for (std::size_t i = 0; i < expected.codes.size(); ++i)
+          differing += expected.codes[i] != other.codes[i];
+        EXPECT_GT(differing, expected.codes.size() / 8) << what;
+        for (const Path& path : paths()) {
+          const Groups out = code(*path.table, high, high);
+          EXPECT_TRUE(out.metadata == expected.metadata) << path.name << " " << what;
+          EXPECT_TRUE(out.codes == expected.codes) << path.name << " " << what;
+          EXPECT_TRUE(out.restored == expected.restored) << path.name << " " << what;
+          EXPECT_EQ(out.escaped, expected.escaped) << path.name << " " << what;
+          const Groups mistaken = code(*path.table, high, low);
+          EXPECT_FALSE(mistaken.restored == expected.restored) << path.name << " " << what;
+        }
+      }
+    }
+  }
+}
+
 #if defined(__x86_64__)
+// Requests that have all of the codec's arithmetic between them.
+struct Work {
+  unsigned bits;
+  Transform transform;
+};
+constexpr Work kWork[] = {{0, Transform::kNone},           {1, Transform::kNone},
+                          {4, Transform::kNone},           {8, Transform::kNone},
+                          {1, Transform::kHadamard},       {4, Transform::kHadamard},
+                          {8, Transform::kHadamard},       {1, Transform::kHadamardScaled},
+                          {2, Transform::kHadamardScaled}, {8, Transform::kHadamardScaled}};
+// Lossless spans become frames; rotated ones have no more to escape than a payload holds.
+Bytes normal(ElementType type, std::size_t elements) {
+  std::mt19937_64 random(seed());
+  std::normal_distribution<double> draw;
+  Bytes source(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e) set_value(type, source.data(), e, draw(random));
+  return source;
+}
+
+Encoded encode_over(const Bytes& source, std::size_t elements, ElementType type, const Work& work,
+                    const Executor& executor) {
+  Bytes buffer(source.size() + 4096);
+  std::memcpy(buffer.data(), source.data(), source.size());
+  CodecSpec spec;
+  spec.bits = static_cast<std::uint8_t>(work.bits);
+  spec.transform = work.transform;
+  Encoded out;
+  const EncodeResult result = encode_in_place(buffer.data(), buffer.size(), elements, type, spec, 1,
+                                              executor, &out.statistics);
+  out.status = result.status;
+  if (result.status == Status::kOk)
+    out.payload.assign(buffer.data(), buffer.data() + result.payload_bytes);
+  return out;
+}
+
+// encode(), encode_in_place() and decode() within `run` against the same without.
+template <class Run>
+void expect_float_mode_changes_nothing(ElementType type, std::size_t elements,
+                                       const Executor& executor, const Path& path, const Run& run) {
+  const Bytes all_kinds = mixed(type, elements, 4), plain = normal(type, elements);
+  for (const Work& work : kWork) {
+    const bool quantised_as_is = work.bits != 0 && work.transform == Transform::kNone;
+    const Bytes& source = quantised_as_is ? all_kinds : plain;
+    const std::string what = path.name + " " + name_of(type) + " " + std::to_string(work.bits) +
+                             " bits, transform " + std::to_string(int(work.transform));
+    const Encoded reference = encode_span(source.data(), elements, type, work.bits, 1,
+                                          serial_executor(), false, work.transform);
+    ASSERT_EQ(reference.status, Status::kOk) << what;
+    const auto kind = work.bits == 0 ? PayloadKind::kFramed : PayloadKind::kGrouped;
+    ASSERT_EQ(reference.payload[6], static_cast<int>(kind)) << what;
+    const auto restored = decode_span(reference.payload, source.size());
+    Encoded out, over;
+    std::vector<unsigned char> again;
+    run([&] {
+      out =
+          encode_span(source.data(), elements, type, work.bits, 1, executor, false, work.transform);
+      over = encode_over(source, elements, type, work, executor);
+      again = decode_span(reference.payload, source.size(), executor);
+    });
+    expect_same(reference, out, what);
+    expect_same(reference, over, what + ", in place");
+    EXPECT_TRUE(restored == again) << what;
+  }
+}
+
+constexpr unsigned kUsualMode = 0x1F80, kModeBits = 0xFFC0;
+
 TEST(Identity, TheCallersFloatModeChangesNothingAndIsPutBack) {
   const unsigned original = _mm_getcsr();
   for (const Path& path : paths()) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
-      const std::size_t elements = 40000;
-      const Bytes source = mixed(type, elements, 4);
-      const Encoded reference = encode_span(source.data(), elements, type, 4);
-      const auto restored = decode_span(reference.payload, source.size());
+      // FTZ and DAZ, then each rounding direction, then both
       for (const unsigned mode : {0x8040u, 0x2000u, 0x4000u, 0x6000u, 0xE040u}) {
-        _mm_setcsr(0x1F80 | mode);  // FTZ and DAZ, then each rounding direction
-        const Encoded out = encode_span(source.data(), elements, type, 4);
-        const auto again = decode_span(reference.payload, source.size());
-        const unsigned after = _mm_getcsr();
-        _mm_setcsr(original);
-        EXPECT_EQ(after & 0xFFC0, (0x1F80 | mode) & 0xFFC0);
-        expect_same(reference, out, path.name);
-        EXPECT_TRUE(restored == again) << path.name;
+        expect_float_mode_changes_nothing(type, 20000, serial_executor(), path, [&](auto&& work) {
+          _mm_setcsr(kUsualMode | mode);
+          work();
+          const unsigned after = _mm_getcsr();
+          _mm_setcsr(original);
+          EXPECT_EQ(after & kModeBits, kUsualMode | mode);
+        });
       }
+    }
+  }
+}
+
+// Worker threads that another library left flushing subnormals and rounding towards zero.
+TEST(Identity, TheWorkersFloatModeChangesNothingAndIsPutBack) {
+  constexpr unsigned kMode = kUsualMode | 0xE040;
+  std::atomic<int> calls{0};
+  const Executor threads = thread_executor(7);
+  const Executor flushing = [&](std::size_t items, std::size_t grain,
+                                const std::function<void(std::size_t, std::size_t)>& body) {
+    ++calls;
+    threads(items, grain, [&](std::size_t begin, std::size_t end) {
+      _mm_setcsr(kMode);
+      body(begin, end);
+      EXPECT_EQ(_mm_getcsr() & kModeBits, kMode);
+    });
+  };
+  for (const Path& path : paths()) {
+    if (path.name == "avx512 emulated") continue;  // slow
+    const UsePath use(path);
+    for (const ElementType type : kFloatTypes) {
+      // 19 blocks of 64 groups: fewer than 17 are not worth a thread
+      expect_float_mode_changes_nothing(type, 300001, flushing, path, [&](auto&& work) {
+        calls = 0;
+        work();
+        EXPECT_GE(calls, 3) << "too small for threads";
+      });
     }
   }
 }

@@ -1,3 +1,4 @@
+#include <iterator>
 #include <limits>
 
 #include "tests/compress/support.h"
@@ -130,18 +131,21 @@ TEST(TwoValued, AnyTwoPatternsAreExact) {
   std::mt19937_64 random(seed());
   const std::uint32_t awkward32[] = {0,          0x80000000, 0x3F800000, 0xBF800000, 0x7F800000,
                                      0xFF800000, 0x7FC00001, 0xFFC12345, 1,          0x80000001,
-                                     0x7F7FFFFF, 0xFF7FFFFF, 0x3F800001};
-  const std::uint16_t awkward16[] = {0,      0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E01,
-                                     0xFFC1, 1,      0x8001, 0x7BFF, 0xFBFF, 0x3C01};
+                                     0x7F7FFFFF, 0xFF7FFFFF, 0x3F800001, 0x7F800001, 0xFFBFFFFF};
+  const std::uint16_t awkward16[] = {0, 0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E01, 0xFFC1,
+                                     1, 0x8001, 0x7BFF, 0xFBFF, 0x3C01, 0x7C01, 0x7F81};
+  // The last two are signalling NaNs; of float16 and of bfloat16.
+  static_assert(std::size(awkward16) == std::size(awkward32));
+  constexpr std::size_t kPatterns = std::size(awkward32);
   for (const Path& path : paths()) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
-      for (int i = 0; i < 13; ++i) {
-        for (int j = 0; j < 13; ++j) {
+      for (std::size_t i = 0; i < kPatterns; ++i) {
+        for (std::size_t j = 0; j < kPatterns; ++j) {
           const std::size_t elements = 256 * 9 + 30, size = element_size(type);
           Bytes source(elements * size);
           for (std::size_t e = 0; e < elements; ++e) {
-            const int which = random() % 2 ? i : j;
+            const std::size_t which = random() % 2 ? i : j;
             if (size == 4)
               std::memcpy(source.data() + 4 * e, &awkward32[which], 4);
             else

@@ -3,6 +3,8 @@
 #include <set>
 #include <tuple>
 
+#include "compress/format.h"
+#include "compress/group_math.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -32,6 +34,50 @@ double step_of(ElementType type, const GroupRange& range, unsigned bits) {
   return (zero_kept ? (range.high - range.smallest) / ((1 << bits) - 2)
                     : (range.high - range.low) / ((1 << bits) - 1)) *
          (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
+}
+
+// How a group of a payload that is not transformed comes back, as its metadata says.
+struct Restoring {
+  bool exactly = true;  // not quantised
+  bool dithered = false;
+  double step = 0;
+};
+template <class T>
+Restoring restoring_of(const unsigned char* metadata, unsigned bits) {
+  Metadata<T> words;
+  std::memcpy(&words, metadata, sizeof words);
+  if (kind_of(words) != GroupKind::kRegular) return {};
+  const Dequantiser group = read_group(words, bits);
+  return {false, group.dither, std::fabs(double(group.step))};
+}
+Restoring restoring_of(const std::vector<unsigned char>& payload, std::size_t group) {
+  Header header;
+  std::memcpy(&header, payload.data(), sizeof header);
+  if (header.kind != static_cast<std::uint8_t>(PayloadKind::kGrouped)) return {};
+  const auto type = static_cast<ElementType>(header.type);
+  const unsigned char* const metadata =
+      payload.data() + kHeaderBytes + group * 2 * element_size(type);
+  return type == ElementType::kFloat32    ? restoring_of<Float32>(metadata, header.bits)
+         : type == ElementType::kBFloat16 ? restoring_of<BFloat16>(metadata, header.bits)
+                                          : restoring_of<Float16>(metadata, header.bits);
+}
+
+// The spacing of the type's numbers around `x`.
+double spacing(ElementType type, double x) {
+  const int least = type == ElementType::kFloat16 ? -14 : -126;
+  const int digits = type == ElementType::kFloat32 ? 23 : type == ElementType::kBFloat16 ? 7 : 10;
+  return std::ldexp(1, (x == 0 ? least : std::max(std::ilogb(x), least)) - digits);
+}
+// The farthest from its element that `y` may be: D/2 dithered (the noise's grain leaves 255 of 256
+// parts of it, n's rounding takes the last), else D. On top, only roundings: two of 2^-24 in
+// (x - anchor) / D <= K; then those of the result, to float32 and to the type, each half a spacing
+// at most and, x being representable itself, no more than the error before it.
+double farthest(ElementType type, const Restoring& group, unsigned bits, double y) {
+  if (group.exactly) return 0;
+  double error = group.step * ((group.dithered ? 0.5 : 1.0) + std::ldexp((1 << bits) - 1, -23));
+  for (const ElementType rounded : {ElementType::kFloat32, type})
+    error += std::min(error, spacing(rounded, y) / 2);
+  return error;
 }
 
 enum class Data {
@@ -99,14 +145,23 @@ TEST_P(EveryWidth, EveryElementStaysWithinItsBoundAndSign) {
         for (std::size_t from = 0; from < elements; from += 256) {
           const std::size_t to = std::min(from + 256, elements);
           const GroupRange range = range_of(type, source.data(), from, to);
-          // Rounding to the type can double the error (x itself is representable).
-          const double bound =
-              step_of(type, range, bits) * (type == ElementType::kFloat32 ? 1.0001 : 2.0);
+          const Restoring group = restoring_of(out.payload, from / 256);
+          if (!group.exactly) {
+            const double most = step_of(type, range, bits);
+            ASSERT_LE(group.step, most);
+            ASSERT_GE(group.step,
+                      most / (type == ElementType::kFloat32 ? 1 + 2e-6 : 1 + 1.0 / 64 + 2e-6));
+            if (data == Data::kNormal && range.low < 0 && range.high > 0) {
+              ASSERT_TRUE(group.dithered);  // the looser bound is for other groups
+            }
+          }
           for (std::size_t e = from; e < to; ++e) {
             const double x = value_at(type, source.data(), e);
             const double y = value_at(type, restored.data(), e);
             ASSERT_TRUE(std::isfinite(y));
-            ASSERT_LE(std::fabs(x - y), bound) << int(data) << " element " << e << " x " << x;
+            ASSERT_LE(std::fabs(x - y), farthest(type, group, bits, y))
+                << int(data) << " element " << e << " x " << x
+                << (group.dithered ? " dithered" : " plain");
             if (range.low >= 0) {
               ASSERT_GE(y, 0);
             }
@@ -368,13 +423,13 @@ TEST(Lossy, ExtremeRangesStayFiniteAndBounded) {
         const Encoded out = encode_span(source.data(), elements, c.type, bits, random());
         ASSERT_EQ(out.status, Status::kOk);
         const auto restored = decode_span(out.payload, source.size());
-        const GroupRange range = range_of(c.type, source.data(), 0, elements);
-        const double bound = step_of(c.type, range, bits) *
-                             (c.type == ElementType::kFloat32 && range.low != 1e8 ? 1.0001 : 2);
+        const Restoring group = restoring_of(out.payload, 0);
+        ASSERT_LE(group.step, step_of(c.type, range_of(c.type, source.data(), 0, elements), bits));
         for (std::size_t e = 0; e < elements; ++e) {
           const double y = value_at(c.type, restored.data(), e);
           ASSERT_TRUE(std::isfinite(y)) << c.low << ".." << c.high;
-          ASSERT_LE(std::fabs(y - value_at(c.type, source.data(), e)), bound)
+          ASSERT_LE(std::fabs(y - value_at(c.type, source.data(), e)),
+                    farthest(c.type, group, bits, y))
               << c.low << ".." << c.high << " " << bits << " bits";
         }
       }
@@ -390,20 +445,19 @@ TEST(Lossy, NonFiniteGroupsAreKeptBitExact) {
       Bytes source(elements * size);
       for (std::size_t e = 0; e < elements; ++e)
         set_value(type, source.data(), e, draw(Data::kNormal, random, type));
-      const std::size_t poisoned[] = {0, 150, 300};  // the last one is the short group
-      const std::uint32_t patterns[3] = {0x7FC01234, 0x7F800000, 0xFF800000};
-      for (int i = 0; i < 3; ++i) {
+      const std::size_t poisoned[] = {0, 150, 200, 300};  // the last one is the short group
+      const std::uint32_t patterns[] = {0x7FC01234, 0x7F800000, 0x7F810001, 0xFF800000};
+      const std::uint16_t halves[] = {0x7E01, 0x7C00, 0x7C01, 0xFC00};
+      for (int i = 0; i < 4; ++i) {  // the third NaN signals
         unsigned char* const at = source.data() + (poisoned[i] * 256 + 5) * size;
         const std::uint16_t half = type == ElementType::kBFloat16
                                        ? static_cast<std::uint16_t>(patterns[i] >> 16)
-                                       : static_cast<std::uint16_t>(i == 0   ? 0x7E01
-                                                                    : i == 1 ? 0x7C00
-                                                                             : 0xFC00);
+                                       : halves[i];
         std::memcpy(at, size == 4 ? static_cast<const void*>(&patterns[i]) : &half, size);
       }
       const Encoded out = encode_span(source.data(), elements, type, bits, random());
       ASSERT_EQ(out.status, Status::kOk);
-      EXPECT_EQ(out.statistics.escaped_groups, 3u);
+      EXPECT_EQ(out.statistics.escaped_groups, 4u);
       const auto restored = decode_span(out.payload, source.size());
       for (const std::size_t g : poisoned) {
         const std::size_t from = g * 256 * size, to = std::min(from + 256 * size, source.size());
