@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compress/host_device.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
@@ -57,7 +58,7 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
 }
 
 // Widths asked for that the format lacks become the next narrower one it has.
-[[nodiscard]] constexpr unsigned supported_bits(unsigned bits) noexcept {
+[[nodiscard]] PLEAT_HD constexpr unsigned supported_bits(unsigned bits) noexcept {
   return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
 }
 

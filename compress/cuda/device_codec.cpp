@@ -18,46 +18,44 @@ namespace {
 
 enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
 
-// The transform of the task's kernel: scaled groups exist at few widths.
-Transform coded_transform(const DeviceTask& task) noexcept {
-  if (!is_transformed(task)) return Transform::kNone;
+// How the task's kernel codes it: scaled groups exist at few widths.
+enum class Coding { kPlain, kRotated, kScaled, kFramed };
+Coding coding_of(const DeviceTask& task) noexcept {
+  if (is_framed(task)) return Coding::kFramed;
+  if (!is_transformed(task)) return Coding::kPlain;
   return task.transform == Transform::kHadamardScaled &&
                  has_scaled_groups(supported_bits(task.bits))
-             ? Transform::kHadamardScaled
-             : Transform::kHadamard;
+             ? Coding::kScaled
+             : Coding::kRotated;
 }
 
 // The names kernels.cu gives, for the process: a launcher may keep the pointers.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
-  static constexpr const char* kTransforms[] = {"", "transformed_", "scaled_"};
+  static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
-  static constexpr const char* kFramed[][3] = {
-      {"pleat_encode_framed_float32", "pleat_encode_framed_bfloat16",
-       "pleat_encode_framed_float16"},
-      {"pleat_decode_framed_float32", "pleat_decode_framed_bfloat16",
-       "pleat_decode_framed_float16"}};
-  if (is_framed(task)) return kFramed[static_cast<int>(kernel)][static_cast<int>(task.type)];
   struct Names {
-    char text[4][3][6][9][48];  // verb, transformed, type, bits
+    char text[4][4][6][9][48];  // verb, coding, type, bits
     Names() noexcept {
       for (int k = 0; k < 4; ++k)
-        for (int r = 0; r < 3; ++r)
+        for (int c = 0; c < 4; ++c)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
-              char* const name = text[k][r][t][b];
-              constexpr std::size_t kRoom = sizeof text[k][r][t][b];
-              if (t < 3 && k != static_cast<int>(Kernel::kSurvey))
-                std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k], kTransforms[r], kTypes[t],
+              char* const name = text[k][c][t][b];
+              constexpr std::size_t kRoom = sizeof text[k][c][t][b];
+              const bool framed = c == static_cast<int>(Coding::kFramed);
+              if (t < 3 && k != static_cast<int>(Kernel::kSurvey) && !framed)
+                std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k], kCodings[c], kTypes[t],
                               b);
               else
-                std::snprintf(name, kRoom, "pleat_%s_%s", kVerbs[k], kTypes[t]);
+                std::snprintf(name, kRoom, "pleat_%s_%s%s", kVerbs[k], framed ? kCodings[c] : "",
+                              kTypes[t]);
             }
     }
   };
   static const Names names;
-  return names.text[static_cast<int>(kernel)][static_cast<int>(coded_transform(task))]
+  return names.text[static_cast<int>(kernel)][static_cast<int>(coding_of(task))]
                    [static_cast<int>(task.type)][supported_bits(task.bits)];
 }
 
@@ -86,8 +84,7 @@ unsigned blocks_at_once(unsigned tiles, unsigned multiprocessors) noexcept {
 }
 
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
-  return a.type == b.type && coded_transform(a) == coded_transform(b) &&
-         is_framed(a) == is_framed(b) &&
+  return a.type == b.type && coding_of(a) == coding_of(b) &&
          (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
 }
 

@@ -153,15 +153,6 @@ PLEAT_HD inline GroupKind encode_escape(Tile& tile, Metadata<T>* metadata, uint8
   return GroupKind::kEscaped;
 }
 
-// A lane's registers, one after the other through `op`.
-template <class T, class L, class Op>
-PLEAT_HD inline uint32_t fold_words(const L& lane, Op op) {
-  uint32_t all = lane.words[0];
-  PLEAT_UNROLL
-  for (unsigned r = 1; r < Lane<T>::kRegisters; ++r) all = op(all, lane.words[r]);
-  return all;
-}
-
 // NaN if an element is.
 struct Extremes {
   float minimum;

@@ -77,18 +77,12 @@ struct LookBack {
   }
 };
 
-// FramedLayout (framed.h) for device code; a test holds the two together.
 template <class T>
-struct FrameTable {
-  uint64_t frames;
-  uint64_t entries_end;
-  uint64_t codes_offset;
+struct FloatFrames : FrameTable<typename T::Word, kFloatFrame> {
   uint64_t raw_bytes;
 
-  PLEAT_HD explicit FrameTable(uint64_t elements)
-      : frames((elements + (kGroupSize - 1)) / kGroupSize),
-        entries_end(64 + frames * 2 * sizeof(typename T::Word)),
-        codes_offset(round_up_64(entries_end)),
+  PLEAT_HD explicit FloatFrames(uint64_t elements)
+      : FrameTable<typename T::Word, kFloatFrame>(elements),
         raw_bytes(64 + elements * sizeof(typename T::Word)) {}
 };
 
@@ -120,7 +114,7 @@ PLEAT_HD inline uint32_t bytes_of_frames(Tile& tile, const FrameStage<T>& stage,
 template <class T>
 struct FrameEncoder {
   const cuda::Job& job;
-  FrameTable<T> table;
+  FloatFrames<T> table;
   uint64_t most;  // bytes that the payload may have
 
   PLEAT_HD explicit FrameEncoder(const cuda::Job& job)
@@ -166,7 +160,7 @@ PLEAT_HD inline uint64_t clear_chain(Block& block, const cuda::Job& job) {
 template <class T, class Block>
 PLEAT_HD inline void finish_frames(Block& block, const cuda::Job& job) {
   const FrameEncoder<T> encoder(job);
-  const FrameTable<T>& table = encoder.table;
+  const FloatFrames<T>& table = encoder.table;
   uint8_t* const payload = static_cast<uint8_t*>(job.target);
   const uint64_t code_bytes = clear_chain(block, job);
   block.each(table.codes_offset - table.entries_end,
@@ -189,7 +183,7 @@ PLEAT_HD inline void finish_frames(Block& block, const cuda::Job& job) {
 template <class T>
 struct FrameDecoder {
   const cuda::Job& job;
-  FrameTable<T> table;
+  FloatFrames<T> table;
   uint64_t code_bytes;
   bool readable;
 
@@ -200,15 +194,12 @@ struct FrameDecoder {
     wrong |= header.version ^ unsigned { kFormatVersion };
     wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kFramed);
     wrong |= header.type ^ T::kType;
-    wrong |= header.bits ^ supported_bits_of(header.bits);
+    wrong |= header.bits ^ supported_bits(header.bits);
     wrong |= header.reserved | (header.flags & ~unsigned{kKnownFlags});
     const uint64_t wrong_sizes = header.reserved_tail | (header.elements ^ job.elements);
     readable = wrong == 0 && wrong_sizes == 0 && header.payload_bytes <= job.capacity &&
                header.payload_bytes >= table.codes_offset &&
                header.payload_bytes - table.codes_offset == code_bytes;
-  }
-  PLEAT_HD static unsigned supported_bits_of(unsigned bits) {
-    return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
   }
   PLEAT_HD const uint8_t* payload() const { return static_cast<const uint8_t*>(job.source); }
 

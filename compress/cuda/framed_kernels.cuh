@@ -42,10 +42,14 @@ __device__ unsigned take_tile(const Batch& batch) {
   return ticket;
 }
 
-// Publishes a tile's bytes, so that nobody waits for `meanwhile`, and looks back after it.
-template <class T, class F>
-__device__ void find_place(const Job& job, uint64_t tile, uint32_t bytes, FrameStage<T>& stage,
-                           F meanwhile) {
+// Once all frames' sizes are staged: publishes the tile's bytes, so that nobody waits for
+// `meanwhile`, and looks back after it. Returns the bytes of the tile's frames before `place`.
+template <class T, class Tile, class F>
+__device__ uint32_t find_place(Tile& lanes, const Job& job, uint64_t tile, unsigned place,
+                               FrameStage<T>& stage, F meanwhile) {
+  __syncthreads();
+  const uint32_t before = bytes_of_frames(lanes, stage, place);
+  const uint32_t bytes = bytes_of_frames(lanes, stage, kGroupsPerTile);
   if (threadIdx.x == 0) words_of(job)[tile] = kOwnBytes | bytes;
   meanwhile();
   if (threadIdx.x < 32) {
@@ -59,6 +63,7 @@ __device__ void find_place(const Job& job, uint64_t tile, uint32_t bytes, FrameS
     }
   }
   __syncthreads();
+  return before;
 }
 
 template <class T>
@@ -77,10 +82,9 @@ __device__ void encode_frames(const Batch& batch) {
       ThreadTile<T, FrameLane<T>> lanes;
       const GroupOfTile at(job.elements, own_number, place);
       const Frame<T> frame = encoder.measure(lanes, at, place, stage);
-      __syncthreads();
-      const uint32_t before = bytes_of_frames(lanes, stage, place);
-      find_place(job, own_number, bytes_of_frames(lanes, stage, kGroupsPerTile), stage,
-                 [&] { pack_frame(lanes, frame, stage.slots[place]); });
+      const uint32_t before =
+          find_place(lanes, job, own_number, place, stage,
+                     [&] { pack_frame(lanes, frame, stage.slots[place]); });
       encoder.write(lanes, stage, place, before);
     }
     Counters counted;
@@ -109,9 +113,7 @@ __device__ void decode_frames(const Batch& batch) {
       const GroupOfTile at(job.elements, own_number, place);
       Frame<T> frame;
       damaged |= !decoder.read(lanes, at, place, stage, &frame);
-      __syncthreads();
-      const uint32_t before = bytes_of_frames(lanes, stage, place);
-      find_place(job, own_number, bytes_of_frames(lanes, stage, kGroupsPerTile), stage, [] {});
+      const uint32_t before = find_place(lanes, job, own_number, place, stage, [] {});
       decoder.restore(lanes, at, frame, place, stage, before);
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);

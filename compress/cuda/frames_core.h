@@ -153,16 +153,9 @@ PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* sourc
           least = Words::lesser(least, Words::below(lane.words[r]));
         return least;
       },
-      [](uint32_t a, uint32_t b) { return Words::lesser(a, b); });
+      Words::lesser);
   const uint32_t most = tile.combine(
-      [](auto& lane) {
-        uint32_t greatest = lane.words[0];
-        PLEAT_UNROLL
-        for (unsigned r = 1; r < kRegisters; ++r)
-          greatest = Words::greater(greatest, lane.words[r]);
-        return greatest;
-      },
-      [](uint32_t a, uint32_t b) { return Words::greater(a, b); });
+      [](auto& lane) { return fold_words<T>(lane, Words::greater); }, Words::greater);
   const unsigned kept = rank_kept(tile);
   const uint32_t least = static_cast<typename T::Word>(Words::lesser_half(below) + 1);
   return choose_frame<T>(least, Words::greater_half(most), elements, kept);

@@ -196,5 +196,14 @@ PLEAT_HD inline void clear_padding(uint8_t* slot, unsigned elements, const L& la
   }
 }
 
+// A lane's registers, one after the other through `op`.
+template <class T, class L, class Op>
+PLEAT_HD inline uint32_t fold_words(const L& lane, Op op) {
+  uint32_t all = lane.words[0];
+  PLEAT_UNROLL
+  for (unsigned r = 1; r < Lane<T>::kRegisters; ++r) all = op(all, lane.words[r]);
+  return all;
+}
+
 }  // namespace
 }  // namespace pleat::compress

@@ -19,23 +19,24 @@ namespace {
 inline constexpr unsigned kBooleanRun = 32;  // elements: 4 bytes of bits
 inline constexpr unsigned kIntegerRun = 8;   // elements: `width` bytes
 
-// Integers: frames that all have one width, so that codes lie where a flat array's would.
-template <class Integer>
-struct UniformFrames {
-  using Entry = FrameEntry<decltype([] {
-    if constexpr (sizeof(Integer) == 8)
-      return uint64_t{};
-    else
-      return uint32_t{};
-  }())>;
+// FramedLayout (framed.h) for device code; tests hold the two together.
+template <class Word, unsigned kFrame>
+struct FrameTable {
+  using Entry = FrameEntry<Word>;
   uint64_t frames;
   uint64_t entries_end;
   uint64_t codes_offset;
 
-  PLEAT_HD explicit UniformFrames(uint64_t elements)
-      : frames((elements + (kIntegerFrame - 1)) / kIntegerFrame),
+  PLEAT_HD explicit FrameTable(uint64_t elements)
+      : frames((elements + (kFrame - 1)) / kFrame),
         entries_end(64 + frames * sizeof(Entry)),
-        codes_offset((entries_end + 63) / 64 * 64) {}
+        codes_offset(round_up_64(entries_end)) {}
+};
+
+// Integers: frames that all have one width, so that codes lie where a flat array's would.
+template <class Integer>
+struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> {
+  using FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame>::FrameTable;
   PLEAT_HD static uint64_t code_bytes(uint64_t elements, unsigned width) {
     return (elements + 7) / 8 * width;
   }

@@ -20,10 +20,6 @@
 namespace pleat::compress {
 namespace {
 
-PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 // GroupedLayout (format.h) for device code; a test holds the two together.
 template <class F>
 struct DeviceLayout {

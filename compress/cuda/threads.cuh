@@ -32,19 +32,13 @@ class ThreadTile {
   }
   template <class U, class F>
   __device__ float lesser(F f) {
-    uint32_t least = f(lane_);
-#pragma unroll
-    for (unsigned step = 1; step < kTileLanes; step *= 2)
-      least = Packed<T>::lesser_of(least, __shfl_xor_sync(kWarp, least, step));
+    const uint32_t least = combine(f, Packed<T>::lesser_of);
     if constexpr (Packed<T>::kPerRegister == 1) return float_of(least);
     return compress::lesser(Packed<T>::value(least, 0), Packed<T>::value(least, 1));
   }
   template <class U, class F>
   __device__ float greater(F f) {
-    uint32_t most = f(lane_);
-#pragma unroll
-    for (unsigned step = 1; step < kTileLanes; step *= 2)
-      most = Packed<T>::greater_of(most, __shfl_xor_sync(kWarp, most, step));
+    const uint32_t most = combine(f, Packed<T>::greater_of);
     if constexpr (Packed<T>::kPerRegister == 1) return float_of(most);
     return compress::greater(Packed<T>::value(most, 0), Packed<T>::value(most, 1));
   }

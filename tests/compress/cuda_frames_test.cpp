@@ -593,7 +593,7 @@ TEST(CudaFrames, LayoutIsTheFormats) {
          {std::size_t{1}, std::size_t{255}, std::size_t{257}, std::size_t{1} << 33}) {
       const FramedLayout format(type, elements);
       with_frame_type(type, [&]<class T>() {
-        const FrameTable<T> table(elements);
+        const FloatFrames<T> table(elements);
         EXPECT_EQ(table.frames, format.frames);
         EXPECT_EQ(table.entries_end, 64 + format.frames * format.entry_bytes);
         EXPECT_EQ(table.codes_offset, format.codes_offset);

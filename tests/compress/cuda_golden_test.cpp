@@ -1,6 +1,5 @@
 // The committed golden hashes by the CUDA kernels' own code on the CPU, as compress_golden
 // --isa=cuda checks them on a GPU.
-#include "compress/cuda/device_codec.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/golden.h"
@@ -14,30 +13,17 @@ using golden::DeviceForm;
 // Framed floats and booleans: a launch of one job.
 std::vector<unsigned char> emulate(const Case& input, bool encode, const unsigned char* source,
                                    std::size_t room, std::size_t capacity) {
-  const bool framed = is_floating(input.type);
   Bytes target(room);
   cuda::Verdict verdict;
-  cuda::DeviceTask task;
-  task.type = input.type;
-  task.elements = input.elements;
-  task.framed = framed;
-  std::vector<std::uint64_t> scratch(framed ? (cuda::device_scratch_bytes(task) + 7) / 8 : 4);
-  cuda::Batch batch{};
-  batch.jobs = 1;
-  batch.tiles = static_cast<std::uint32_t>(cuda::tiles_of(input.elements));
-  cuda::Job& job = batch.job[0];
+  cuda::Job job{};
   job.source = source;
   job.target = target.data();
   job.verdict = &verdict;
-  job.counters = reinterpret_cast<cuda::Counters*>(scratch.data());
   job.elements = input.elements;
   job.nonce = golden::kNonce;
-  if (framed) {
+  if (is_floating(input.type)) {
     job.capacity = capacity;
-    FrameTurns turns;
-    EXPECT_TRUE(emulate_frame_launch(
-        input.type, encode, batch, 3, [turn = 0u](unsigned n) mutable { return turn++ % n; },
-        &turns));
+    EXPECT_TRUE(emulate_framed_job(input.type, encode, job));
   } else if (encode) {
     emulate_pack(job, static_cast<unsigned>(input.type));
   } else {

@@ -28,15 +28,11 @@ class EmulatedTile {
   void turn_round() { backwards_ = !backwards_; }
   template <class U, class F>
   float lesser(F f) {
-    return fold(
-        f, [](std::uint32_t a, std::uint32_t b) { return Packed<T>::lesser_of(a, b); },
-        [](float a, float b) { return compress::lesser(a, b); });
+    return of_halves(combine(f, Packed<T>::lesser_of), compress::lesser);
   }
   template <class U, class F>
   float greater(F f) {
-    return fold(
-        f, [](std::uint32_t a, std::uint32_t b) { return Packed<T>::greater_of(a, b); },
-        [](float a, float b) { return compress::greater(a, b); });
+    return of_halves(combine(f, Packed<T>::greater_of), compress::greater);
   }
   template <class F>
   bool any(F f) {
@@ -96,11 +92,8 @@ class EmulatedTile {
   void sync_alone() {}
 
  private:
-  template <class F, class Both, class Halves>
-  float fold(F f, Both both, Halves halves) {
-    std::uint32_t word = f(lanes_[0]);
-    for (Lane<T>& lane : lanes_) word = both(word, f(lane));
-    return halves(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
+  static float of_halves(std::uint32_t word, float (*choose)(float, float)) {
+    return choose(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
   }
   L lanes_[kTileLanes];
   bool backwards_ = false;

@@ -228,4 +228,17 @@ bool emulate_frame_launch(ElementType type, bool encode, const cuda::Batch& batc
   });
 }
 
+// A launch of one job by three blocks in turns, with scratch memory of its own.
+inline bool emulate_framed_job(ElementType type, bool encode, cuda::Job job) {
+  std::vector<std::uint64_t> scratch(frame_scratch_bytes(job.elements) / 8);
+  job.counters = reinterpret_cast<cuda::Counters*>(scratch.data());
+  cuda::Batch batch{};
+  batch.jobs = 1;
+  batch.tiles = static_cast<std::uint32_t>(cuda::tiles_of(job.elements));
+  batch.job[0] = job;
+  FrameTurns turns;
+  return emulate_frame_launch(
+      type, encode, batch, 3, [turn = 0u](unsigned n) mutable { return turn++ % n; }, &turns);
+}
+
 }  // namespace pleat::compress::test

@@ -31,7 +31,7 @@ struct Backend {
 };
 [[nodiscard]] Backend library_backend();
 
-// How a CUDA device codes a case, and the payload by the scalar path.
+// How a CUDA device codes a case, and the payload as this library makes it.
 enum class DeviceForm { kNone, kGrouped, kFramed, kBoolean };
 struct DevicePayload {
   DeviceForm form;  // kNone: there is no kernel for it, its predictions would miss, or it stays raw

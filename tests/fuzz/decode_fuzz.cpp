@@ -118,10 +118,7 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
   const auto kind = static_cast<PayloadKind>(header.kind);
   const auto type = static_cast<unsigned>(info.type);
   cuda::Verdict verdict;
-  cuda::Batch batch{};
-  batch.jobs = 1;
-  batch.tiles = static_cast<std::uint32_t>(cuda::tiles_of(info.elements));
-  cuda::Job& job = batch.job[0];
+  cuda::Job job{};
   job.source = payload;
   job.target = target;
   job.verdict = &verdict;
@@ -132,11 +129,7 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
     test::with_form(type, info.spec.bits, info.spec.transform,
                     [&]<class F>() { test::emulate_decode<F>(job); });
   } else if (kind == PayloadKind::kFramed && is_floating(info.type)) {
-    std::vector<std::uint64_t> scratch(frame_scratch_bytes(info.elements) / 8);
-    job.counters = reinterpret_cast<cuda::Counters*>(scratch.data());
-    test::FrameTurns turns;
-    (void)test::emulate_frame_launch(
-        info.type, false, batch, 2, [turn = 0u](unsigned n) mutable { return turn++ % n; }, &turns);
+    (void)test::emulate_framed_job(info.type, false, job);
   } else if (kind == PayloadKind::kFramed) {
     const std::size_t width_at = kHeaderBytes + element_size(info.type);
     if (payload_bytes <= width_at) return;

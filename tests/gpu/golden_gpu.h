@@ -17,11 +17,10 @@ namespace pleat::compress::golden {
 inline std::vector<unsigned char> run_on_gpu(test::Gpu& gpu, cuda::DeviceTask task, bool encode,
                                              const std::vector<unsigned char>& source,
                                              std::size_t room) {
-  const std::size_t scratch_bytes = task.framed ? cuda::device_scratch_bytes(task) : 64;
   const test::DeviceMemory from(source.size() + 64), to(room + 64), small(4096),
-      scratch(scratch_bytes);
-  test::check(test::driver.fill(small.address(), 0, 4096, gpu.stream), "fill");
-  test::check(test::driver.fill(scratch.address(), 0, scratch_bytes, gpu.stream), "fill");
+      scratch(task.framed ? cuda::device_scratch_bytes(task) : 64);
+  small.fill(0, gpu.stream);
+  scratch.fill(0, gpu.stream);
   from.write(source.data(), source.size());
   task.source = from.as();
   task.target = to.as();

@@ -94,6 +94,9 @@ class DeviceMemory {
   [[nodiscard]] T* as(std::size_t offset = 0) const {
     return reinterpret_cast<T*>(address_ + offset);
   }
+  void fill(unsigned char value, void* stream) const {
+    check(driver.fill(address_, value, bytes_, stream), "fill");
+  }
   void write(const void* from, std::size_t bytes, std::size_t offset = 0) const {
     check(driver.to_device(address_ + offset, from, bytes), "copy to device");
   }

@@ -16,92 +16,14 @@
 #include "compress/kernels.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/gpu_content.h"
+#include "tests/gpu/gpu_speed.h"
 
 namespace {
 
 using namespace pleat::compress;
 using namespace pleat::compress::test;
 using cuda::DeviceTask;
-
-const char* type_name(ElementType type) {
-  const char* const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32"};
-  return names[static_cast<int>(type)];
-}
-
-const char* transform_name(Transform transform) {
-  const char* const names[] = {"none", "rotated", "scaled"};
-  return names[static_cast<int>(transform)];
-}
-
-// ---- content ----
-
-void set_float(ElementType type, unsigned char* data, std::size_t e, float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if (type == ElementType::kFloat32) {
-    std::memcpy(data + 4 * e, &bits, 4);
-    return;
-  }
-  std::uint16_t half = static_cast<std::uint16_t>(bits >> 16);  // bfloat16, truncated: any will do
-  if (type == ElementType::kFloat16) {
-    const auto narrow = static_cast<_Float16>(value);
-    std::memcpy(&half, &narrow, 2);
-  }
-  std::memcpy(data + 2 * e, &half, 2);
-}
-
-// Every kind of group: normal, one-sided, sparse, few values, constant, wide, tiny, NaN and Inf.
-std::vector<unsigned char> floats(ElementType type, std::size_t elements, std::uint64_t seed,
-                                  bool escapes) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<unsigned char> data(elements * element_size(type));
-  for (std::size_t e = 0; e < elements; ++e) {
-    const std::size_t g = e / 256;
-    float x = normal(random);
-    switch (g % 11) {
-      case 0:
-        x = std::max(x, 0.0f);
-        break;
-      case 1:
-        x = -std::exp(x);
-        break;
-      case 2:
-        x = e % 3 == 0 ? -0.0f : 1.25f;
-        break;
-      case 3:
-        x = 0.25f * static_cast<float>(g % 9);
-        break;
-      case 4:
-        x = e % 256 == g % 256 ? 0.0f : 500 + 10 * x;
-        break;
-      case 5:
-        x *= 1e4f;
-        break;
-      case 6:
-        x *= 1e-6f;
-        break;
-      case 7:
-        x = x > 2 ? x : 0.0f;
-        break;
-      default:
-        break;
-    }
-    set_float(type, data.data(), e, x);
-  }
-  for (std::size_t g = 8; escapes && g * 256 + 5 < elements; g += 89)
-    set_float(type, data.data(), g * 256 + 5, g % 2 == 0 ? INFINITY : NAN);
-  return data;
-}
-
-// Without loss in groups: two patterns or one, and few groups that escape.
-std::vector<unsigned char> masks(ElementType type, std::size_t elements, std::uint64_t seed) {
-  std::vector<unsigned char> data = floats(type, elements, seed, true);
-  for (std::size_t e = 0; e < elements; ++e)
-    if (const std::size_t g = e / 256; g % 16 != 5)
-      set_float(type, data.data(), e, g % 4 == 3 || e * 7 % 3 == 0 ? 1.25f : 0.0f);
-  return data;
-}
 
 struct Case {
   DeviceTask task;
@@ -174,10 +96,9 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
   const DeviceMemory memory(room);
   const DeviceMemory verdicts(2 * cases.size() * sizeof(cuda::Verdict));
   const DeviceMemory counters(cases.size() * sizeof(cuda::Counters));
-  check(driver.fill(memory.address(), 0xA5, room, stream), "fill");
-  check(driver.fill(verdicts.address(), 0, 2 * cases.size() * sizeof(cuda::Verdict), stream),
-        "fill");
-  check(driver.fill(counters.address(), 0, cases.size() * sizeof(cuda::Counters), stream), "fill");
+  memory.fill(0xA5, stream);
+  verdicts.fill(0, stream);
+  counters.fill(0, stream);
   check(driver.stream_synchronize(stream), "synchronize");
   std::vector<DeviceTask> there, back;
   for (std::size_t c = 0; c < cases.size(); ++c) {
@@ -271,9 +192,9 @@ unsigned check_in_place(KernelLauncher& launcher, void* stream, unsigned* checke
         task.counters = small.as<cuda::Counters>(1024);
         task.scratch = scratch.as();
         if (!cuda::device_can_encode_in_place(task)) continue;
-        check(driver.fill(small.address(), 0, 4096, stream), "fill");
-        check(driver.fill(block.address(), 0xA5, source.size() + kGuard, stream), "fill");
-        check(driver.fill(scratch.address(), 0xA5, scratch_bytes + kGuard, stream), "fill");
+        small.fill(0, stream);
+        block.fill(0xA5, stream);
+        scratch.fill(0xA5, stream);
         for (int run = 0; run < 2; ++run) {
           check(driver.stream_synchronize(stream), "synchronize");
           block.write(source.data(), source.size());
@@ -365,10 +286,10 @@ unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked)
       spans.push_back(std::move(span));
     }
     const DeviceMemory memory(room), scratch(scratch_bytes), small(4096);
-    check(driver.fill(scratch.address(), 0, scratch_bytes, stream), "fill");
+    scratch.fill(0, stream);
     for (int run = 0; run < 3; ++run) {
-      check(driver.fill(memory.address(), 0xA5, room, stream), "fill");
-      check(driver.fill(small.address(), 0, 4096, stream), "fill");
+      memory.fill(0xA5, stream);
+      small.fill(0, stream);
       check(driver.stream_synchronize(stream), "synchronize");
       std::vector<DeviceTask> there, back;
       for (std::size_t s = 0; s < spans.size(); ++s) {
@@ -444,170 +365,6 @@ unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked)
     ++wrong;
   }
   return wrong;
-}
-
-// ---- speed ----
-
-// Median of five, each long enough to time; microseconds per call.
-template <class Call>
-double microseconds(void* stream, Call call) {
-  void *from = nullptr, *to = nullptr;
-  check(driver.event_create(&from, 0), "event");
-  check(driver.event_create(&to, 0), "event");
-  constexpr int kCalls = 20;
-  std::vector<double> times;
-  call();
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    check(driver.event_record(from, stream), "record");
-    for (int n = 0; n < kCalls; ++n) call();
-    check(driver.event_record(to, stream), "record");
-    check(driver.stream_synchronize(stream), "kernels");
-    float milliseconds = 0;
-    check(driver.event_elapsed(&milliseconds, from, to), "elapsed");
-    times.push_back(milliseconds * 1000 / kCalls);
-  }
-  std::sort(times.begin(), times.end());
-  return times[2];
-}
-
-void time_kernels(KernelLauncher& launcher, void* stream) {
-  constexpr std::size_t kMiB = std::size_t{1} << 20;
-  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
-  std::printf(" \"speed\": [");
-  const char* separator = "";
-  for (const std::size_t bytes : {64 * kMiB, 256 * kMiB}) {
-    const DeviceMemory source(bytes), target(2 * bytes), restored(bytes), small(4096);
-    check(driver.fill(small.address(), 0, 4096, stream), "fill");
-    const double copy = microseconds(stream, [&] {
-      check(driver.copy(target.address(), source.address(), bytes, stream), "copy");
-    });
-    const double copy_rate = 2.0 * static_cast<double>(bytes) / copy;  // bytes moved per us
-    for (const ElementType type :
-         {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
-      std::mt19937_64 random(3);
-      std::normal_distribution<float> normal;
-      std::vector<unsigned char> data(kMiB * element_size(type));
-      for (std::size_t e = 0; e < kMiB; ++e) set_float(type, data.data(), e, normal(random));
-      for (std::size_t at = 0; at < bytes; at += data.size())
-        source.write(data.data(), std::min(data.size(), bytes - at), at);
-      for (const auto& [bits, transform] : {std::pair{1u, Transform::kNone},
-                                            {2u, Transform::kNone},
-                                            {4u, Transform::kNone},
-                                            {8u, Transform::kNone},
-                                            {2u, Transform::kHadamard},
-                                            {2u, Transform::kHadamardScaled},
-                                            {4u, Transform::kHadamard}}) {
-        DeviceTask task;
-        task.transform = transform;
-        task.type = type;
-        task.bits = static_cast<std::uint8_t>(bits);
-        task.elements = bytes / element_size(type);
-        task.source = source.as();
-        task.target = target.as();
-        task.verdict = small.as<cuda::Verdict>();
-        task.counters = small.as<cuda::Counters>(1024);
-        DeviceTask back = task;
-        back.source = target.as();
-        back.capacity = cuda::device_payload_bound(task);
-        back.target = restored.as();
-        std::size_t queued = 0;
-        const double encode = microseconds(stream, [&] {
-          check(cuda::encode_on_device(launcher, {&task, 1}, handle, &queued), launcher);
-        });
-        const double decode = microseconds(stream, [&] {
-          check(cuda::decode_on_device(launcher, {&back, 1}, handle, &queued), launcher);
-        });
-        cuda::Verdict verdict;
-        small.read(&verdict, sizeof verdict);
-        if (verdict.outcome != cuda::Outcome::kDone)
-          check(999, "timed kernels did not finish well");
-        double in_place = 0;  // without the copy that gives it a source each time
-        task.source = task.target = restored.as();
-        task.scratch = target.as();
-        if (cuda::device_can_encode_in_place(task))
-          in_place =
-              microseconds(
-                  stream,
-                  [&] {
-                    check(driver.copy(restored.address(), source.address(), bytes, stream), "copy");
-                    check(cuda::encode_in_place_on_device(launcher, task, handle), launcher);
-                  }) -
-              copy;
-        const double moved = static_cast<double>(bytes + cuda::device_payload_bytes(task));
-        std::printf(
-            "%s\n  {\"type\": \"%s\", \"bits\": %u, \"transform\": \"%s\", \"source_mib\": %zu, "
-            "\"copy_gbps\": %.1f, "
-            "\"encode_us\": %.1f, \"encode_gbps\": %.1f, \"encode_of_copy\": %.3f, "
-            "\"decode_us\": %.1f, \"decode_gbps\": %.1f, \"decode_of_copy\": %.3f, "
-            "\"encode_in_place_us\": %.1f}",
-            separator, type_name(type), bits, transform_name(transform), bytes / kMiB,
-            copy_rate / 1e3, encode, moved / encode / 1e3, moved / encode / copy_rate, decode,
-            moved / decode / 1e3, moved / decode / copy_rate, in_place);
-        separator = ",";
-      }
-    }
-  }
-  std::printf("],\n");
-}
-
-void time_frames(KernelLauncher& launcher, void* stream) {
-  constexpr std::size_t kMiB = std::size_t{1} << 20, kBytes = 256 * kMiB;
-  const StreamHandle handle{reinterpret_cast<std::uintptr_t>(stream)};
-  const DeviceMemory source(kBytes), target(kBytes + kHeaderBytes), restored(kBytes), small(4096);
-  std::printf(" \"framed_speed\": [");
-  const char* separator = "";
-  for (const ElementType type :
-       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
-    for (const bool relu : {false, true}) {
-      std::mt19937_64 random(3);
-      std::normal_distribution<float> normal;
-      std::vector<unsigned char> data(kMiB * element_size(type));
-      for (std::size_t e = 0; e < kMiB; ++e) {
-        const float x = normal(random);
-        set_float(type, data.data(), e, relu ? std::max(x, 0.0f) : x);
-      }
-      for (std::size_t at = 0; at < kBytes; at += data.size())
-        source.write(data.data(), data.size(), at);
-      DeviceTask task;
-      task.type = type;
-      task.framed = true;
-      task.elements = kBytes / element_size(type);
-      task.capacity = kBytes;
-      task.source = source.as();
-      task.target = target.as();
-      task.verdict = small.as<cuda::Verdict>();
-      const std::size_t scratch_bytes = cuda::device_scratch_bytes(task);
-      const DeviceMemory scratch(scratch_bytes);
-      check(driver.fill(scratch.address(), 0, scratch_bytes, stream), "fill");
-      task.scratch = scratch.as();
-      DeviceTask back = task;
-      back.source = target.as();
-      back.target = restored.as();
-      std::size_t queued = 0;
-      const double copy = microseconds(stream, [&] {
-        check(driver.copy(restored.address(), source.address(), kBytes, stream), "copy");
-      });
-      const double encode = microseconds(stream, [&] {
-        check(cuda::encode_on_device(launcher, {&task, 1}, handle, &queued), launcher);
-      });
-      cuda::Verdict verdict;
-      small.read(&verdict, sizeof verdict);
-      if (verdict.outcome != cuda::Outcome::kDone) check(999, "timed kernels did not finish well");
-      const double decode = microseconds(stream, [&] {
-        check(cuda::decode_on_device(launcher, {&back, 1}, handle, &queued), launcher);
-      });
-      const double moved = static_cast<double>(kBytes + verdict.payload_bytes);
-      const double copy_rate = 2.0 * static_cast<double>(kBytes) / copy;
-      std::printf(
-          "%s\n  {\"type\": \"%s\", \"relu\": %s, \"source_mib\": %zu, \"ratio\": %.3f, "
-          "\"copy_gbps\": %.1f, \"encode_us\": %.1f, \"encode_of_copy\": %.3f, "
-          "\"decode_us\": %.1f, \"decode_of_copy\": %.3f}",
-          separator, type_name(type), relu ? "true" : "false", kBytes / kMiB,
-          static_cast<double>(kBytes) / static_cast<double>(verdict.payload_bytes), copy_rate / 1e3,
-          encode, moved / encode / copy_rate, decode, moved / decode / copy_rate);
-      separator = ",";
-    }
-  std::printf("]}\n");
 }
 
 }  // namespace

@@ -171,6 +171,8 @@ def main() -> None:
     build = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", ROOT / "build"))
     parser.add_argument("--binary", type=pathlib.Path, default=build / "bin" / "pleat_codec_bench")
     arguments = parser.parse_args()
+    if arguments.repeats < 1:
+        parser.error("--repeats must be at least 1")
     if not arguments.binary.exists():
         sys.exit(f"codec.py: no {arguments.binary}: build it with `bash tools/setup.sh` (needs libbenchmark-dev)")
 

@@ -1,0 +1,375 @@
+// Spans in device memory to launches: which kernel, with what parameter, and what the kernels' code
+// makes of it.
+#include <algorithm>
+#include <set>
+
+#include "compress/cuda/device_codec.h"
+#include "compress/format.h"
+#include "compress/framed.h"
+#include "tests/compress/emulated_device.h"
+#include "tests/compress/emulated_frames.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+using cuda::Batch;
+using cuda::DeviceTask;
+
+// A launcher that takes the built image for granted: the tasks' launches are of interest.
+class Recorder final : public KernelLauncher {
+ public:
+  struct Launch {
+    std::string kernel;
+    unsigned blocks, threads;
+    Batch batch;
+    std::uint64_t stream;
+  };
+  LaunchStatus prepare(const DeviceImage&) noexcept override { return LaunchStatus::kOk; }
+  LaunchStatus launch(const DeviceImage& image, const char* kernel, unsigned blocks,
+                      unsigned threads, const void* parameter,
+                      StreamHandle stream) noexcept override {
+    EXPECT_EQ(image.data, cuda::device_image().data);
+    if (launches.size() == fail_at) return LaunchStatus::kFailed;
+    launches.push_back({kernel, blocks, threads, {}, stream.value});
+    std::memcpy(&launches.back().batch, parameter, sizeof(Batch));
+    return LaunchStatus::kOk;
+  }
+  unsigned multiprocessors() noexcept override { return 4; }
+  int driver_error() const noexcept override { return 0; }
+
+  std::vector<Launch> launches;
+  std::size_t fail_at = SIZE_MAX;
+};
+
+DeviceTask task_of(ElementType type, unsigned bits, std::size_t elements,
+                   Transform transform = Transform::kNone) {
+  DeviceTask task;
+  task.type = type;
+  task.bits = static_cast<std::uint8_t>(bits);
+  task.elements = elements;
+  task.transform = transform;
+  return task;
+}
+
+std::vector<DeviceTask> many_tasks() {
+  std::vector<DeviceTask> tasks(62 + 8 + 3 + 1);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    tasks[t].elements = 1 + t * 1000;
+    tasks[t].bits = t < 73 ? 4 : 8;
+    tasks[t].type = t < 70 || t == 73 ? ElementType::kFloat32 : ElementType::kBFloat16;
+    tasks[t].nonce = t;
+  }
+  return tasks;
+}
+
+TEST(CudaTasks, OneLaunchServesNeighboursOfOneTypeAndWidth) {
+  Recorder recorder;
+  const std::vector<DeviceTask> tasks = many_tasks();
+  std::size_t queued = 0;
+  ASSERT_EQ(cuda::encode_on_device(recorder, tasks, {0x77}, &queued), LaunchStatus::kOk);
+  EXPECT_EQ(queued, tasks.size());
+  ASSERT_EQ(recorder.launches.size(), 4u);
+  const char* const names[] = {"pleat_encode_float32_4", "pleat_encode_float32_4",
+                               "pleat_encode_bfloat16_4", "pleat_encode_float32_8"};
+  const unsigned counts[] = {62, 8, 3, 1};
+  std::size_t t = 0;
+  for (std::size_t l = 0; l < 4; ++l) {
+    const Recorder::Launch& launch = recorder.launches[l];
+    EXPECT_EQ(launch.kernel, names[l]);
+    EXPECT_EQ(launch.stream, 0x77u);
+    EXPECT_EQ(launch.threads, 256u);
+    ASSERT_EQ(launch.batch.jobs, counts[l]);
+    std::uint64_t tiles = 0;
+    for (unsigned j = 0; j < launch.batch.jobs; ++j, ++t) {
+      EXPECT_EQ(launch.batch.job[j].elements, tasks[t].elements);
+      EXPECT_EQ(launch.batch.job[j].nonce, tasks[t].nonce);
+      EXPECT_EQ(launch.batch.job[j].first_tile, tiles);
+      tiles += (tasks[t].elements + 8191) / 8192;
+    }
+    EXPECT_EQ(launch.batch.tiles, tiles);
+    // 4 multiprocessors: up to 48 blocks have a tile each, then four tiles share one.
+    EXPECT_EQ(launch.blocks, std::min(tiles, std::max<std::uint64_t>(48, (tiles + 3) / 4)));
+  }
+}
+
+TEST(CudaTasks, AFailureSaysHowManyTasksWereQueued) {
+  Recorder recorder;
+  recorder.fail_at = 2;
+  std::size_t queued = 0;
+  EXPECT_EQ(cuda::decode_on_device(recorder, many_tasks(), {}, &queued), LaunchStatus::kFailed);
+  EXPECT_EQ(queued, 70u);
+  EXPECT_EQ(recorder.launches[0].kernel, "pleat_decode_float32_4");
+}
+
+// From tasks to payloads and back: what a launch's parameter says, run on the CPU.
+TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
+  constexpr std::size_t kElements = 5000;
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kWidths) {
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
+        const Bytes source = transform != Transform::kNone ? ordinary(type, kElements)
+                                                           : mixed(type, kElements, bits, false);
+        Bytes restored(source.size());
+        cuda::Verdict verdicts[2];
+        Recorder recorder;
+        DeviceTask task = task_of(type, bits, kElements, transform);
+        task.source = source.data();
+        task.nonce = 99;
+        ASSERT_TRUE(cuda::device_can_encode(task));
+        Bytes payload(cuda::device_payload_bound(task));
+        task.target = payload.data();
+        task.verdict = &verdicts[0];
+        DeviceTask back = task;
+        back.source = payload.data();
+        back.capacity = cuda::device_payload_bytes(task);
+        back.target = restored.data();
+        back.verdict = &verdicts[1];
+        std::size_t queued = 0;
+        ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
+        with_form(static_cast<unsigned>(type), bits, transform, [&]<class F>() {
+          emulate_encode<F>(recorder.launches[0].batch.job[0]);
+          emulate_decode<F>(recorder.launches[1].batch.job[0]);
+        });
+        ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
+        EXPECT_EQ(verdicts[0].payload_bytes, cuda::device_payload_bytes(task));
+        ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
+        const Encoded reference = encode_span(source.data(), kElements, type, bits, 99,
+                                              serial_executor(), false, transform);
+        const auto expected = decode_span(reference.payload, source.size());
+        EXPECT_EQ(std::memcmp(expected.data(), restored.data(), source.size()), 0);
+      }
+    }
+  }
+}
+
+TEST(CudaTasks, ScaledGroupsHaveKernelsAtOneAndTwoBits) {
+  Recorder recorder;
+  std::vector<DeviceTask> tasks;
+  for (const unsigned bits : {1u, 2u, 3u})
+    for (const Transform transform : {Transform::kHadamard, Transform::kHadamardScaled})
+      tasks.push_back(task_of(ElementType::kBFloat16, bits, 1000, transform));
+  std::size_t queued = 0;
+  ASSERT_EQ(cuda::encode_on_device(recorder, tasks, {}, &queued), LaunchStatus::kOk);
+  ASSERT_EQ(cuda::decode_on_device(recorder, tasks, {}, &queued), LaunchStatus::kOk);
+  std::vector<std::string> kernels;
+  for (const Recorder::Launch& launch : recorder.launches) kernels.push_back(launch.kernel);
+  EXPECT_EQ(kernels, (std::vector<std::string>{
+                         "pleat_encode_transformed_bfloat16_1", "pleat_encode_scaled_bfloat16_1",
+                         "pleat_encode_transformed_bfloat16_2", "pleat_encode_scaled_bfloat16_2",
+                         "pleat_encode_transformed_bfloat16_3",  // two tasks of one kernel
+                         "pleat_decode_transformed_bfloat16_1", "pleat_decode_scaled_bfloat16_1",
+                         "pleat_decode_transformed_bfloat16_2", "pleat_decode_scaled_bfloat16_2",
+                         "pleat_decode_transformed_bfloat16_3"}));
+  EXPECT_EQ(recorder.launches[4].batch.jobs, 2u);
+}
+
+// In place: a survey, then the encoder, both told where the source and the scratch memory are.
+TEST(CudaTasks, RecordedLaunchesEncodeInPlace) {
+  constexpr std::size_t kElements = 100'000;
+  const Bytes source = mixed(ElementType::kBFloat16, kElements, 4, false);
+  const Encoded reference = encode_span(source.data(), kElements, ElementType::kBFloat16, 4, 99);
+  Bytes block(source.size());
+  std::memcpy(block.data(), source.data(), source.size());
+  cuda::Verdict verdict;
+  DeviceTask task = task_of(ElementType::kBFloat16, 5, kElements);  // as 4 bits
+  task.source = task.target = block.data();
+  task.nonce = 99;
+  task.verdict = &verdict;
+  ASSERT_TRUE(cuda::device_can_encode_in_place(task));
+  Bytes scratch(cuda::device_scratch_bytes(task));
+  task.scratch = scratch.data();
+  Recorder recorder;
+  ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
+  ASSERT_EQ(recorder.launches.size(), 2u);
+  EXPECT_EQ(recorder.launches[0].kernel, "pleat_survey_bfloat16");
+  EXPECT_EQ(recorder.launches[1].kernel, "pleat_encode_in_place_bfloat16_4");
+  InPlaceTurns turns;
+  emulate_survey<BFloat16>(recorder.launches[0].batch.job[0]);
+  ASSERT_TRUE((emulate_in_place<Form<BFloat16, 4>>(
+      recorder.launches[1].batch.job[0], 1, [](unsigned) { return 0u; }, &turns)));
+  ASSERT_EQ(verdict.outcome, cuda::Outcome::kDone);
+  std::vector<unsigned char> payload(block.data(), block.data() + verdict.payload_bytes);
+  EXPECT_TRUE(decode_span(payload, source.size()) == decode_span(reference.payload, source.size()));
+}
+
+DeviceTask framed_task(ElementType type, std::size_t elements, std::size_t capacity) {
+  DeviceTask task = task_of(type, 0, elements);
+  task.framed = true;
+  task.capacity = capacity;
+  return task;
+}
+
+// Framed floats: several spans a launch, apart from grouped ones; then their decoder.
+TEST(CudaTasks, RecordedLaunchesEncodeAndRestoreFrames) {
+  for (const ElementType type : kFloatTypes) {
+    std::vector<Bytes> sources, payloads, restored, scratch;
+    std::vector<DeviceTask> there, back;
+    cuda::Verdict verdicts[8];
+    for (const std::size_t elements : {5000u, 60000u, 700u}) {
+      const std::size_t t = there.size();
+      sources.push_back(ordinary(type, elements));
+      for (std::size_t e = 0; e < elements; e += 2) set_value(type, sources.back().data(), e, 0);
+      restored.emplace_back(sources.back().size());
+      DeviceTask task = framed_task(type, elements, SIZE_MAX);
+      payloads.emplace_back(cuda::device_payload_bound(task));
+      task.capacity = payloads.back().size();
+      ASSERT_TRUE(cuda::device_can_encode(task));
+      scratch.emplace_back(cuda::device_scratch_bytes(task));
+      std::memset(scratch.back().data(), 0, scratch.back().size());
+      task.source = sources.back().data();
+      task.target = payloads.back().data();
+      task.scratch = scratch.back().data();
+      task.nonce = 99;
+      task.verdict = &verdicts[t];
+      there.push_back(task);
+      task.source = payloads.back().data();
+      task.target = restored.back().data();
+      task.verdict = &verdicts[4 + t];
+      back.push_back(task);
+    }
+    const auto order = [turn = 0u](unsigned n) mutable { return turn++ % n; };
+    FrameTurns turns;
+    Recorder recorder;
+    std::vector<DeviceTask> all = there;
+    all.push_back(task_of(type, 0, 5000));  // the grouped form has a kernel of its own
+    std::size_t queued = 0;
+    ASSERT_EQ(cuda::encode_on_device(recorder, all, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(recorder.launches.size(), 2u);
+    EXPECT_EQ(recorder.launches[0].kernel, std::string("pleat_encode_framed_") + name_of(type));
+    EXPECT_EQ(recorder.launches[1].kernel, std::string("pleat_encode_") + name_of(type) + "_0");
+    ASSERT_EQ(recorder.launches[0].batch.jobs, 3u);
+    ASSERT_TRUE(emulate_frame_launch(type, true, recorder.launches[0].batch,
+                                     recorder.launches[0].blocks, order, &turns));
+    for (std::size_t t = 0; t < back.size(); ++t) back[t].capacity = verdicts[t].payload_bytes;
+    ASSERT_EQ(cuda::decode_on_device(recorder, back, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(recorder.launches.size(), 3u);
+    EXPECT_EQ(recorder.launches[2].kernel, std::string("pleat_decode_framed_") + name_of(type));
+    ASSERT_TRUE(emulate_frame_launch(type, false, recorder.launches[2].batch,
+                                     recorder.launches[2].blocks, order, &turns));
+    for (std::size_t t = 0; t < there.size(); ++t) {
+      const Encoded reference = encode_span(sources[t].data(), there[t].elements, type, 0, 99);
+      ASSERT_EQ(verdicts[t].outcome, cuda::Outcome::kDone);
+      ASSERT_EQ(verdicts[t].payload_bytes, reference.payload.size());
+      EXPECT_EQ(std::memcmp(payloads[t].data(), reference.payload.data(), reference.payload.size()),
+                0);
+      EXPECT_EQ(verdicts[4 + t].outcome, cuda::Outcome::kDone);
+      EXPECT_EQ(std::memcmp(restored[t].data(), sources[t].data(), sources[t].size()), 0);
+      EXPECT_TRUE(payloads[t].guard_intact() && scratch[t].guard_intact());
+    }
+  }
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInFramesIsSaid) {
+  const std::size_t least = FramedLayout(ElementType::kBFloat16, 1000).codes_offset;
+  const auto can = [](const DeviceTask& task) { return cuda::device_can_encode(task); };
+  EXPECT_TRUE(can(framed_task(ElementType::kBFloat16, 1000, least)));
+  EXPECT_EQ(cuda::device_payload_bytes(framed_task(ElementType::kBFloat16, 1000, 0)), least);
+  EXPECT_FALSE(can(framed_task(ElementType::kBFloat16, 1000, least - 1)));
+  EXPECT_FALSE(can(framed_task(ElementType::kBFloat16, 20, SIZE_MAX)));  // raw is smaller
+  EXPECT_EQ(cuda::device_payload_bound(framed_task(ElementType::kFloat32, 1000, SIZE_MAX)),
+            64u + 4000 - 1);
+  EXPECT_EQ(cuda::device_payload_bound(framed_task(ElementType::kFloat32, 1000, 999)), 999u);
+  DeviceTask task = framed_task(ElementType::kFloat32, 1000, 4000);
+  task.bits = 4;
+  EXPECT_FALSE(can(task));
+  task.bits = 0;
+  task.transform = Transform::kHadamard;
+  EXPECT_FALSE(can(task));
+  task = framed_task(ElementType::kInt64, 1000, 0);  // integers are anyway, by their width
+  task.width = 8;
+  EXPECT_TRUE(can(task));
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeInPlaceIsSaid) {
+  Bytes block(4096);
+  const auto can = [&](ElementType type, unsigned bits, std::size_t elements, std::size_t shift = 0,
+                       Transform transform = Transform::kNone) {
+    DeviceTask task = task_of(type, bits, elements, transform);
+    task.source = task.target = block.data() + shift;
+    return cuda::device_can_encode_in_place(task);
+  };
+  EXPECT_TRUE(can(ElementType::kFloat32, 4, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 16));
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_FALSE(can(ElementType::kBool, 0, 1000));
+  DeviceTask apart = task_of(ElementType::kFloat32, 4, 1000);
+  apart.source = block.data();
+  apart.target = block.data() + 64;
+  EXPECT_FALSE(cuda::device_can_encode_in_place(apart));
+  EXPECT_FALSE(can(ElementType::kFloat16, 8, 260));  // two slots and the header: more than 520
+}
+
+TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
+  const auto can = [](ElementType type, unsigned bits, std::size_t elements, unsigned width = 0,
+                      Transform transform = Transform::kNone) {
+    DeviceTask task = task_of(type, bits, elements, transform);
+    task.width = width;
+    return cuda::device_can_encode(task);
+  };
+  EXPECT_FALSE(can(ElementType::kBytes, 4, 1000));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 0));
+  EXPECT_FALSE(can(ElementType::kFloat32, 4, 3));    // raw is smaller
+  EXPECT_TRUE(can(ElementType::kFloat32, 5, 1000));  // as 4
+  EXPECT_TRUE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamard));
+  EXPECT_TRUE(can(ElementType::kFloat32, 2, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_TRUE(can(ElementType::kFloat32, 8, 1000, 0, Transform::kHadamardScaled));  // as kHadamard
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000, 0, Transform::kHadamard));
+  EXPECT_FALSE(can(ElementType::kFloat32, 0, 1000, 0, Transform::kHadamardScaled));
+  EXPECT_TRUE(can(ElementType::kBool, 0, 1000));
+  EXPECT_TRUE(can(ElementType::kInt64, 0, 1000, 32));
+  EXPECT_TRUE(can(ElementType::kInt32, 0, 1000, 16));
+  EXPECT_FALSE(can(ElementType::kInt32, 0, 1000, 32));
+  EXPECT_FALSE(can(ElementType::kInt64, 0, 1000, 12));
+  EXPECT_FALSE(can(ElementType::kInt64, 0, 1000, 0));
+}
+
+// Every kernel that tasks can ask for is in the image, for every architecture.
+TEST(CudaImage, HoldsTheKernels) {
+  const DeviceImage image = cuda::device_image();
+#ifdef PLEAT_HAVE_DEVICE_CODE
+  const std::string bytes(static_cast<const char*>(image.data), image.bytes);
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, bytes.data(), 4);
+  EXPECT_EQ(magic, 0xBA55'ED50u);
+  Recorder recorder;
+  for (int type = 0; type < 6; ++type)
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u})
+      for (const Transform transform :
+           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
+        if (type >= 3 && bits != 0) continue;
+        if (transform != Transform::kNone && bits == 0) continue;
+        const DeviceTask task = task_of(static_cast<ElementType>(type), bits, 1, transform);
+        std::size_t queued = 0;
+        ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+        if (type >= 3 || bits == 0 || transform != Transform::kNone) continue;
+        ASSERT_EQ(cuda::encode_in_place_on_device(recorder, task, {}), LaunchStatus::kOk);
+      }
+  for (const ElementType type : kFloatTypes) {
+    const DeviceTask task = framed_task(type, 1, 0);
+    std::size_t queued = 0;
+    ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+  }
+  EXPECT_EQ(recorder.launches.size(),
+            2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3);
+  for (const Recorder::Launch& launch : recorder.launches) {
+    const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
+    std::size_t found = 0;
+    for (std::size_t at = bytes.find(section); at != std::string::npos;
+         at = bytes.find(section, at + 1))
+      ++found;
+    EXPECT_GE(found, 3u) << launch.kernel;
+  }
+#else
+  EXPECT_EQ(image.bytes, 0u);
+#endif
+}
+
+}  // namespace
+}  // namespace pleat::compress::test
