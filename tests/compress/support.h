@@ -359,4 +359,14 @@ inline std::vector<unsigned char> decode_span(const std::vector<unsigned char>& 
   return {target.data(), target.data() + bytes};
 }
 
+// A figure against its bar, for --gtest_output=json to tell.
+inline void expect_at_most(const std::string& name, double seen, double bar) {
+  testing::Test::RecordProperty(name, std::to_string(seen));
+  EXPECT_LE(seen, bar) << name;
+}
+inline void expect_at_least(const std::string& name, double seen, double bar) {
+  testing::Test::RecordProperty(name, std::to_string(seen));
+  EXPECT_GE(seen, bar) << name;
+}
+
 }  // namespace pleat::compress::test
