@@ -111,8 +111,8 @@ class Record {
   [[nodiscard]] virtual bool keep_storage() noexcept = 0;
 
   // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
-  // held while the codec runs (the pool's lock never is). Lock order: Record::mutex, then
-  // Residency's link lock, then arena, then pool.
+  // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.
+  // Lock order: Record::mutex, then Residency's link lock, then arena, then pool.
   std::mutex mutex;
   RecordState state = RecordState::kTagged;
   Block* block = nullptr;     // the saved block while its bytes are raw (or an in-place payload)

@@ -97,7 +97,7 @@ void Residency::release_saved(Block* block) noexcept {
     return;
   }
   {
-    const std::lock_guard<std::mutex> guard(record->mutex);
+    const RecordGuard guard(*this, *record);
     if (record->restored == block) {
       release_restored(*record, block);
     } else if (record->block == block && !record->payload_in_block) {
@@ -392,7 +392,7 @@ void Residency::forward_end() noexcept {
     }
     pending_.remove(*record);
     {
-      const std::lock_guard<std::mutex> guard(record->mutex);
+      const RecordGuard guard(*this, *record);
       if (record->state == RecordState::kHeld && !stopped()) {
         encode_locked(*record);
       }
@@ -402,17 +402,19 @@ void Residency::forward_end() noexcept {
 }
 
 void Residency::lock_for_fork() noexcept {
+  fork_gate_.close();
   link_mutex_.lock();
   pending_.lock();
   arena_.lock_for_fork();
   pool_.lock_for_fork();
 }
 
-void Residency::unlock_after_fork() noexcept {
+void Residency::unlock_after_fork(ForkSide side) noexcept {
   pool_.unlock_after_fork();
   arena_.unlock_after_fork();
   pending_.unlock();
   link_mutex_.unlock();
+  fork_gate_.open(side);
 }
 
 }  // namespace pleat::allocator

@@ -9,6 +9,7 @@
 
 #include "allocator/block_codec.h"
 #include "allocator/event_sink.h"
+#include "allocator/fork_gate.h"
 #include "allocator/payload_arena.h"
 #include "allocator/pending_records.h"
 #include "allocator/pool.h"
@@ -80,9 +81,20 @@ class Residency {
   // Gives up one reference; the last one drops payload, held block and the record itself.
   void drop(Record* record) noexcept;
 
+  // Holds a record's mutex, and fork() off meanwhile. One at a time in a thread.
+  class RecordGuard {
+   public:
+    RecordGuard(Residency& residency, Record& record)
+        : section_(residency.fork_gate_), guard_(record.mutex) {}
+
+   private:
+    ForkGate::Section section_;
+    std::lock_guard<std::mutex> guard_;
+  };
+
   // Makes the bytes of a released record available in a block of its own, which the caller wraps
-  // into a storage whose free is release(). `record.mutex` must be held by the caller. nullptr if
-  // there is no memory for it (status kOutOfMemory) or the payload is damaged.
+  // into a storage whose free is release(). The caller has a RecordGuard. nullptr if there is no
+  // memory for it (status kOutOfMemory) or the payload is damaged.
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState };
   [[nodiscard]] Block* restore_locked(Record& record, StreamId stream,
                                       RestoreStatus* status) noexcept;
@@ -104,8 +116,9 @@ class Residency {
   [[nodiscard]] const ResidencyCounters& counters() const noexcept { return counters_; }
   [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
+  // Waits for running encodes and restores, but not for ever: see ForkGate.
   void lock_for_fork() noexcept;
-  void unlock_after_fork() noexcept;
+  void unlock_after_fork(ForkSide side) noexcept;
 
  private:
   void link_new(Block* block, Record* record) noexcept;
@@ -125,7 +138,8 @@ class Residency {
   EventSink* sink_;
   std::atomic<bool> compress_, at_forward_end_, in_place_;
   std::atomic<bool> stopped_{false};
-  std::mutex link_mutex_;  // Block::record and Record::references_
+  ForkGate fork_gate_;      // around Record::mutex
+  std::mutex link_mutex_;   // Block::record and Record::references_
   PendingRecords pending_;  // for forward_end()
   ResidencyCounters counters_;
 };

@@ -16,7 +16,9 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/engine.h"
+#include "torch_bridge/node_class.h"
 #include "torch_bridge/runtime.h"
+#include "torch_bridge/torch_record.h"
 
 #define PLEAT_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -75,6 +77,18 @@ void print_report_at_exit() {
     }
     runtime->retire();
   }
+}
+
+void before_fork() {
+  Runtime::get()->lock_for_fork();
+  lock_recent_storage_for_fork();
+  lock_node_classes_for_fork();
+}
+
+void after_fork(allocator::ForkSide side) {
+  unlock_node_classes_after_fork();
+  unlock_recent_storage_after_fork();
+  Runtime::get()->unlock_after_fork(side);
 }
 
 Runtime* build_runtime() {
@@ -138,10 +152,9 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
     install_engine(*runtime, *host, installed);
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
-    pthread_atfork([] { Runtime::get()->lock_for_fork(); },
-                   [] { Runtime::get()->unlock_after_fork(); },
+    pthread_atfork(before_fork, [] { after_fork(pleat::allocator::ForkSide::kParent); },
                    [] {
-                     Runtime::get()->unlock_after_fork();
+                     after_fork(pleat::allocator::ForkSide::kChild);
                      Runtime::get()->retire();
                    });
     std::atexit(print_report_at_exit);

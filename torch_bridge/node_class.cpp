@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_map>
@@ -140,7 +139,7 @@ constexpr std::string_view kPassesParameter[] = {
 };
 
 struct Registry {
-  std::shared_mutex mutex;
+  std::mutex mutex;
   std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>> classes;
 };
 
@@ -181,7 +180,7 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
     Registry& r = registry();
     const NodeClass* found = nullptr;
     {
-      const std::shared_lock<std::shared_mutex> guard(r.mutex);
+      const std::lock_guard<std::mutex> guard(r.mutex);
       if (const auto it = r.classes.find(type); it != r.classes.end()) {
         found = it->second.get();
       }
@@ -192,7 +191,7 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
         name.erase(0, colon + 2);
       }
       auto made = std::make_unique<NodeClass>(classify(name));
-      const std::unique_lock<std::shared_mutex> guard(r.mutex);
+      const std::lock_guard<std::mutex> guard(r.mutex);
       auto& slot = r.classes[type];
       if (slot == nullptr) {
         slot = std::move(made);
@@ -205,5 +204,8 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
     return unknown;
   }
 }
+
+void lock_node_classes_for_fork() noexcept { registry().mutex.lock(); }
+void unlock_node_classes_after_fork() noexcept { registry().mutex.unlock(); }
 
 }  // namespace pleat::bridge

@@ -30,4 +30,7 @@ struct NodeClass {
 [[nodiscard]] const NodeClass& class_of(const torch::autograd::Node& node) noexcept;
 [[nodiscard]] NodeClass classify(const std::string& name);
 
+void lock_node_classes_for_fork() noexcept;
+void unlock_node_classes_after_fork() noexcept;
+
 }  // namespace pleat::bridge

@@ -90,9 +90,9 @@ void Runtime::lock_for_fork() noexcept {
   residency.lock_for_fork();
   keys_mutex_.lock();
 }
-void Runtime::unlock_after_fork() noexcept {
+void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
   keys_mutex_.unlock();
-  residency.unlock_after_fork();
+  residency.unlock_after_fork(side);
   options_mutex_.unlock();
 }
 

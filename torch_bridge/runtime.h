@@ -55,9 +55,8 @@ class Runtime {
   // A forked child or a process past exit: never tags or encodes again, frees only.
   void retire() noexcept;
   // Around fork(): the child must not find a lock held by a thread that it does not have.
-  // What a record's own mutex guards (an encode, a restore in another thread) cannot be waited for.
   void lock_for_fork() noexcept;
-  void unlock_after_fork() noexcept;
+  void unlock_after_fork(allocator::ForkSide side) noexcept;
 
   static void exempt_enter() noexcept;
   static void exempt_exit() noexcept;

@@ -61,7 +61,7 @@ TorchRecord::~TorchRecord() { forget_recent(this); }
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored{{}, c10::VariableVersion(0)};
   {
-    const std::lock_guard<std::mutex> guard(mutex);  // waits for a running encode
+    const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
     if (StoragePtr again = restored_alive()) {
       restored.storage = c10::Storage(std::move(again));
     } else {
@@ -169,5 +169,8 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
 }
 
 void drop_recent_storage() noexcept { forget_recent(nullptr); }
+
+void lock_recent_storage_for_fork() noexcept { recent_slot().mutex.lock(); }
+void unlock_recent_storage_after_fork() noexcept { recent_slot().mutex.unlock(); }
 
 }  // namespace pleat::bridge

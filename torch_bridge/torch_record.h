@@ -60,5 +60,7 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
 
 // Lets go of the restored storage kept for further hooks of its record.
 void drop_recent_storage() noexcept;
+void lock_recent_storage_for_fork() noexcept;
+void unlock_recent_storage_after_fork() noexcept;
 
 }  // namespace pleat::bridge

@@ -3,6 +3,8 @@
 #include "allocator/residency.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -121,7 +123,7 @@ class ResidencyTest : public ::testing::Test {
     }));
   }
   Block* restore(Record& record) {
-    const std::lock_guard<std::mutex> guard(record.mutex);
+    const Residency::RecordGuard guard(*residency, record);
     Residency::RestoreStatus status{};
     Block* const block = residency->restore_locked(record, {}, &status);
     EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
@@ -202,7 +204,7 @@ TEST_F(ResidencyTest, FreeingARestoredBlockThatIsSupersededMeanwhileLosesNothing
       std::thread freeing;
       Block* second = nullptr;
       {
-        const std::lock_guard<std::mutex> guard(record->mutex);
+        const Residency::RecordGuard guard(*residency, *record);
         freeing = std::thread([&] { residency->release(first); });
         while (first->record.load() != nullptr) std::this_thread::yield();
         Residency::RestoreStatus status{};
@@ -420,7 +422,7 @@ TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
       }
       Block* mine = nullptr;
       {
-        const std::lock_guard<std::mutex> guard(record->mutex);
+        const Residency::RecordGuard guard(*residency, *record);
         Residency::RestoreStatus status{};
         mine = residency->restore_locked(*record, {}, &status);
         good = good && mine != nullptr && holds(mine, value);
@@ -448,6 +450,110 @@ TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
     ASSERT_TRUE(good) << "round " << round;
   }
   expect_empty();
+}
+
+// fork() while another thread encodes: the child has the record, but not the thread.
+TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
+  codec.delay = std::chrono::milliseconds(300);
+  FakeStorage storage;
+  Block* const block = filled_block(9);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  std::thread encoding([&] { residency->release(block); });
+  while (codec.encodes == 0) std::this_thread::yield();
+  residency->lock_for_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a deadlock must not hang the test
+    residency->unlock_after_fork(ForkSide::kChild);
+    Block* const mine = restore(*record);
+    if (mine == nullptr || !holds(mine, 9)) _exit(1);
+    residency->release(mine);
+    residency->drop(record);
+    residency->lock_for_fork();  // a child may fork in its turn
+    residency->unlock_after_fork(ForkSide::kParent);
+    _exit(0);
+  }
+  residency->unlock_after_fork(ForkSide::kParent);
+  encoding.join();
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  Block* const again = restore(*record);
+  EXPECT_TRUE(holds(again, 9));
+  residency->release(again);
+  residency->drop(record);
+  expect_empty();
+}
+
+// Threads that go on encoding and restoring neither hold forks up nor are held up by them.
+TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> busy;
+  for (int t = 0; t < 2; ++t) {
+    busy.emplace_back([&] {
+      while (!stop) {
+        FakeStorage storage;
+        Block* const block = filled_block(3);
+        FakeRecord* const record = tag(block, storage);
+        storage.alive = false;
+        residency->release(block);
+        residency->release(restore(*record));
+        residency->drop(record);
+      }
+    });
+  }
+  FakeStorage storage;
+  Block* const block = filled_block(5);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;
+  residency->release(block);
+  for (int i = 0; i < 20; ++i) {
+    residency->lock_for_fork();
+    const pid_t child = fork();
+    residency->unlock_after_fork(child == 0 ? ForkSide::kChild : ForkSide::kParent);
+    if (child == 0) {
+      alarm(20);
+      Block* const mine = restore(*record);
+      _exit(mine != nullptr && holds(mine, 5) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  stop = true;
+  for (std::thread& thread : busy) thread.join();
+  residency->drop(record);
+  expect_empty();
+}
+
+// A section may wait for what the forking thread holds: the fork goes on all the same.
+TEST(ForkGateTest, PatienceEnds) {
+  using namespace std::chrono_literals;
+  ForkGate gate;
+  std::atomic<bool> inside{false}, leave{false}, entered{false};
+  std::thread stuck([&] {
+    const ForkGate::Section section(gate);
+    inside = true;
+    while (!leave) std::this_thread::yield();
+  });
+  while (!inside) std::this_thread::yield();
+  const auto start = std::chrono::steady_clock::now();
+  gate.close(30ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 30ms);
+  std::thread late([&] {
+    const ForkGate::Section section(gate);
+    entered = true;
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(entered) << "a closed gate lets nobody in";
+  gate.open(ForkSide::kParent);
+  late.join();
+  leave = true;
+  stuck.join();
+  gate.close(10s);  // at once: nobody is inside
+  gate.open(ForkSide::kParent);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
 TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
