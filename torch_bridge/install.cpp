@@ -25,13 +25,15 @@
 namespace pleat::bridge {
 namespace {
 
-// ATen's own intra-op pool; serial inside a parallel region.
+// ATen's own intra-op pool; serial inside a parallel region, and in a thread that has none and only
+// happens to free a tensor: OpenMP would start a team for it.
 void aten_executor(std::size_t items, std::size_t grain,
                    const std::function<void(std::size_t, std::size_t)>& body) {
   if (items == 0) {
     return;
   }
-  if (items <= grain || at::in_parallel_region() || at::get_num_threads() == 1) {
+  if (items <= grain || !Runtime::thread_computes() || at::in_parallel_region() ||
+      at::get_num_threads() == 1) {
     body(0, items);
     return;
   }

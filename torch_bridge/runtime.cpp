@@ -10,6 +10,7 @@ namespace pleat::bridge {
 namespace {
 
 thread_local int exempt_depth = 0;
+thread_local bool computes = false;
 
 allocator::ResidencyOptions residency_options(const Options& o) {
   return {o.mode != Mode::kOff, o.when == When::kForwardEnd, o.place == Place::kInPlace};
@@ -103,6 +104,9 @@ void Runtime::exempt_exit() noexcept {
   }
 }
 
+void Runtime::note_thread_computes() noexcept { computes = true; }
+bool Runtime::thread_computes() noexcept { return computes; }
+
 std::uint64_t Runtime::next_nonce() noexcept {
   return sensitivity::payload_nonce(seed_.load(std::memory_order_relaxed), rank_,
                                     saves_.fetch_add(1, std::memory_order_relaxed));
@@ -141,6 +145,7 @@ void Runtime::begin_backward() noexcept {
     }
   }
   if (residency.forward_end_wanted()) {
+    note_thread_computes();
     residency.forward_end();
   }
 }

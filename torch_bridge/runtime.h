@@ -61,6 +61,11 @@ class Runtime {
   static void exempt_enter() noexcept;
   static void exempt_exit() noexcept;
 
+  // True in a thread that has saved or restored a tensor: one that runs operators, with ATen's
+  // threads beside it.
+  static void note_thread_computes() noexcept;
+  [[nodiscard]] static bool thread_computes() noexcept;
+
   // ---- the parts ----
   allocator::Statistics statistics;
   allocator::HostDevice device;

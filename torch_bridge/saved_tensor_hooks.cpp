@@ -209,6 +209,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     record_ = static_cast<TorchRecord*>(linked);
     runtime_.packs.fetch_add(1, std::memory_order_relaxed);
+    Runtime::note_thread_computes();
     if (!context_.is_output) {
       original_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
     }

@@ -60,6 +60,7 @@ TorchRecord::~TorchRecord() { forget_recent(this); }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored{{}, c10::VariableVersion(0)};
+  Runtime::note_thread_computes();
   {
     const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
     if (StoragePtr again = restored_alive()) {

@@ -160,3 +160,26 @@ def test_several_threads_run_backward_over_one_retained_graph(run_pair, identica
         identical(pleat["grads"], stock["grads"])
     else:
         close(pleat["grads"], stock["grads"], relative=0.4)
+
+
+FREEING = """
+    import os, threading, torch, pleat_test_support as t
+    x = t.noise(2048, 1024, seed=1).requires_grad_()
+    box = [x * 1.5]
+    y = box[0] * box[0]                                      # saves what the other thread frees
+    def free():
+        before = len(os.listdir("/proc/self/task"))
+        box.clear()
+        t.emit(new=len(os.listdir("/proc/self/task")) - before, encoded=t.count("encoded"))
+    thread = threading.Thread(target=free)
+    thread.start(); thread.join()
+    y.sum().backward()
+"""
+
+
+def test_a_thread_that_only_frees_gets_no_threads_of_its_own(run_pair):
+    pair = run_pair(FREEING, conf=LOSSY, threads=2)
+    assert pair.stock.check().json["new"] == 0
+    pleat = pair.pleat.active(encoded=1).json
+    assert pleat["new"] == 0
+    assert pleat["encoded"] == 1, "in the thread that freed it"
