@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/conversions_simd.h"
 #include "compress/group_math.h"
 #include "compress/kernels.h"
 #include "compress/philox_simd.h"
@@ -300,7 +301,8 @@ void encode_whole_groups(const EncodeGroups& job) {
 
 template <class T>
 void encode_groups(const EncodeGroups& job) {
-  if (job.transformed) return encode_transformed<T, Planes>(job, encode_groups<Float32>);
+  if (job.transformed)
+    return encode_transformed<T, Planes, Conversions>(job, encode_groups<Float32>);
   with_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
   if (job.tail_elements != 0) {
     EncodeGroups tail = job;
@@ -315,7 +317,8 @@ void encode_groups(const EncodeGroups& job) {
 template <class T>
 size_t count_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
-  if (job.transformed) return count_transformed_escapes<T, Planes>(job, encode_groups<Float32>);
+  if (job.transformed)
+    return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   if (job.bits == 0 || job.tail_elements != 0) {
     if (job.tail_elements != 0 && job.groups != 0) {  // the tail by the reference path
       EncodeGroups whole = job, tail = job;

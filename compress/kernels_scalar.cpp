@@ -39,6 +39,17 @@ struct Planes {
   }
 };
 
+struct Conversions {
+  template <class T>
+  static void to_floats(const typename T::Word* words, size_t count, float* values) {
+    for (size_t e = 0; e < count; ++e) values[e] = T::to_float(words[e]);
+  }
+  template <class T>
+  static void from_floats(const float* values, size_t count, typename T::Word* words) {
+    for (size_t e = 0; e < count; ++e) words[e] = T::from_float(values[e]);
+  }
+};
+
 // Codes of 3 bits are a plane of two and one of one.
 void pack_codes(const uint8_t* codes, unsigned bits, uint8_t* slot) {
   if (bits != 3) return Planes::pack(bits, codes, kGroup, slot);
@@ -252,14 +263,16 @@ EncodeGroups group_of(const EncodeGroups& job, size_t g) {
 
 template <class T>
 void encode_groups(const EncodeGroups& job) {
-  if (job.transformed) return encode_transformed<T, Planes>(job, encode_groups<Float32>);
+  if (job.transformed)
+    return encode_transformed<T, Planes, Conversions>(job, encode_groups<Float32>);
   for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g), kGroup);
   if (job.tail_elements != 0) encode_group<T>(group_of<T>(job, job.groups), job.tail_elements);
 }
 
 template <class T>
 bool decode_groups(const DecodeGroups& job) {
-  if (job.transformed) return decode_transformed<T, Planes>(job, decode_groups<Float32>);
+  if (job.transformed)
+    return decode_transformed<T, Planes, Conversions>(job, decode_groups<Float32>);
   using Word = typename T::Word;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   const uint8_t* codes = job.codes;
@@ -283,7 +296,8 @@ bool decode_groups(const DecodeGroups& job) {
 template <class T>
 size_t count_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
-  if (job.transformed) return count_transformed_escapes<T, Planes>(job, encode_groups<Float32>);
+  if (job.transformed)
+    return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   size_t count = 0;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   for (size_t g = 0; g < total; ++g) {

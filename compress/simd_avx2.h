@@ -19,7 +19,9 @@ struct Simd {
   static constexpr size_t kChunk = 32;
 
   static F splat(float value) { return _mm256_set1_ps(value); }
-  static F load(Float32, const uint32_t* p) { return _mm256_loadu_ps((const float*)p); }
+  static F load_floats(const float* p) { return _mm256_loadu_ps(p); }
+  static void store_floats(float* p, F v) { _mm256_storeu_ps(p, v); }
+  static F load(Float32, const uint32_t* p) { return load_floats((const float*)p); }
   static F load(BFloat16, const uint16_t* p) {
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));

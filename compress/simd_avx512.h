@@ -23,7 +23,9 @@ struct Simd {
   static constexpr size_t kChunk = 64;
 
   static F splat(float value) { return _mm512_set1_ps(value); }
-  static F load(Float32, const uint32_t* p) { return _mm512_loadu_ps((const float*)p); }
+  static F load_floats(const float* p) { return _mm512_loadu_ps(p); }
+  static void store_floats(float* p, F v) { _mm512_storeu_ps(p, v); }
+  static F load(Float32, const uint32_t* p) { return load_floats((const float*)p); }
   static F load(BFloat16, const uint16_t* p) {
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));

@@ -42,8 +42,9 @@ bool keeps_patterns(const typename T::Word* words, size_t elements) {
                            T::to_float(words[other]) == T::to_float(words[other]));
 }
 
-// `encode`: of float32 groups, by this instruction set. Metadata is that of float32 groups.
-template <class T, class Planes>
+// `Planes`, `Conversions` and `encode` (of float32 groups) are those of the instruction set.
+// Metadata is that of float32 groups.
+template <class T, class Planes, class Conversions>
 void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
   alignas(64) float values[kAtOnce * kRotated];
   const auto* const source = static_cast<const typename T::Word*>(job.source);
@@ -58,7 +59,7 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       const size_t elements = base + g < job.groups ? kRotated : job.tail_elements;
       float* const group = values + g * kRotated;
       const bool keep = keeps_patterns<T>(words, elements);
-      for (size_t e = 0; e < elements; ++e) group[e] = T::to_float(words[e]);
+      Conversions::template to_floats<T>(words, elements, group);
       for (size_t e = elements; e < kRotated; ++e) group[e] = keep ? group[0] : 0.0f;
       if (keep) continue;
       rotated |= 1u << g;
@@ -94,7 +95,7 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
   }
 }
 
-template <class T, class Planes>
+template <class T, class Planes, class Conversions>
 size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
   Metadata<Float32> metadata;
   uint8_t codes[kRotated];  // of any width
@@ -108,13 +109,13 @@ size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const E
     one.first_group = job.first_group + g;
     one.groups = g < job.groups ? 1 : 0;
     one.tail_elements = g < job.groups ? 0 : job.tail_elements;
-    encode_transformed<T, Planes>(one, encode);
+    encode_transformed<T, Planes, Conversions>(one, encode);
   }
   return result.escaped_groups;
 }
 
-// `decode`: of float32 groups, by this instruction set.
-template <class T, class Planes>
+// As encode_transformed().
+template <class T, class Planes, class Conversions>
 bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGroups& job)) {
   using Word = typename T::Word;
   alignas(64) float values[kAtOnce * kRotated];
@@ -172,7 +173,7 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
           group[e] = low > -T::kLargest ? low : -T::kLargest;
         }
       }
-      for (size_t e = 0; e < elements; ++e) target[e] = T::from_float(group[e]);
+      Conversions::template from_floats<T>(group, elements, target);
     }
   }
   return true;
