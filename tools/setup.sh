@@ -139,7 +139,9 @@ build_pleat() {
   # What the configuration depends on besides CMake's own files: its arguments, and which torch.
   local wanted
   wanted=$(printf '%s\n' "${arguments[@]}"; cat "$build"/venv*/.pleat-core "$build"/venv*/.pleat-next 2>/dev/null || true)
-  if [ ! -e "$stamp" ] || [ "$(<"$stamp")" != "$wanted" ]; then
+  # CMake keeps what it was told last, by whomever.
+  if [ ! -e "$stamp" ] || [ "$(<"$stamp")" != "$wanted" ] ||
+    [ "$(sed -n 's/^PLEAT_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null)" != "$build/venv/bin/python" ]; then
     rm -f "$stamp"
     say "configuring $build"
     cmake -S "$root" -B "$build" "${arguments[@]}"
