@@ -1,9 +1,6 @@
-// Decoders given hostile bytes: nothing outside the two buffers may be touched, on any path. The
-// sanitizers judge. PLEAT_FUZZ_SHAPE says how the input becomes a payload:
-//   payload   as it is
-//   grouped, framed, packed   a header put together from the first bytes, its lengths consistent
-//             with the rest as far as they go, so that the decoder of that kind is reached
 // PLEAT_FUZZ_DEVICE: the CUDA decoders' own code, on the CPU, in place of the library's.
+#include "tests/fuzz/decode_fuzz.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,13 +13,12 @@
 #include "tests/compress/emulated_frames.h"
 #endif
 
+namespace pleat::fuzz {
 namespace {
 
-using namespace pleat::compress;
+using namespace compress;
 
 constexpr std::size_t kMostElements = 40000;
-
-enum class Shape { payload, grouped, framed, packed };
 
 struct Input {
   const std::uint8_t* data;
@@ -153,8 +149,7 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr Shape shape = Shape::PLEAT_FUZZ_SHAPE;
+void decode_hostile(Shape shape, const std::uint8_t* data, std::size_t size) {
   const std::vector<std::uint8_t> payload = shape == Shape::payload
                                                 ? std::vector<std::uint8_t>(data, data + size)
                                                 : with_header(shape, {data, size});
@@ -167,5 +162,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::free(target);
   }
   std::free(exact);
-  return 0;
 }
+
+}  // namespace pleat::fuzz
