@@ -1,7 +1,9 @@
 #include "compress/framed.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "compress/frame_entry.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 constexpr std::size_t kGrainBytes = 512 * 1024;
 // Measured and packed at a stretch, so that packing finds the source in a cache.
-constexpr std::size_t kStretchBytes = std::size_t{8} << 20;
+constexpr std::size_t kStretchBytes = 256 * 1024;
 constexpr std::size_t kTileBytes = 256 * 1024;  // of codes, in place
 
 struct Entry {
@@ -61,32 +63,47 @@ void run_frames(const FramedLayout& layout, ElementType type, const Executor& ex
             });
 }
 
-void measure(const Request& request, const FramedLayout& layout, const Executor& executor,
-             std::uint8_t* entries, std::size_t first, std::size_t last) noexcept {
+void measure(const Request& request, const FramedLayout& layout, std::uint8_t* entries,
+             std::size_t first, std::size_t last) noexcept {
   const std::size_t elements = request.span.elements, size = element_size(request.span.type);
-  run_frames(
-      layout, request.span.type, executor, first, last, [&](std::size_t from, std::size_t to) {
-        const std::size_t begin = first_element(layout, from, elements);
-        kernels().measure_frames[static_cast<unsigned>(request.span.type)](
-            static_cast<const std::uint8_t*>(request.span.data) + begin * size,
-            first_element(layout, to, elements) - begin, entries + from * layout.entry_bytes);
-      });
+  const std::size_t begin = first_element(layout, first, elements);
+  kernels().measure_frames[static_cast<unsigned>(request.span.type)](
+      static_cast<const std::uint8_t*>(request.span.data) + begin * size,
+      first_element(layout, last, elements) - begin, entries + first * layout.entry_bytes);
 }
 
 // `codes`: of frame `first`.
-void pack(const Request& request, const FramedLayout& layout, const Executor& executor,
-          const std::uint8_t* entries, std::size_t first, std::size_t last,
-          std::uint8_t* codes) noexcept {
+void pack(const Request& request, const FramedLayout& layout, const std::uint8_t* entries,
+          std::size_t first, std::size_t last, std::uint8_t* codes) noexcept {
   const std::size_t elements = request.span.elements, size = element_size(request.span.type);
-  run_frames(layout, request.span.type, executor, first, last,
-             [&](std::size_t from, std::size_t to) {
-               const std::size_t begin = first_element(layout, from, elements);
-               kernels().pack_frames[static_cast<unsigned>(request.span.type)](
-                   static_cast<const std::uint8_t*>(request.span.data) + begin * size,
-                   first_element(layout, to, elements) - begin, entries + from * layout.entry_bytes,
-                   codes + frames_bytes(layout, request.span.type, elements, entries, first, from));
-             });
+  const std::size_t begin = first_element(layout, first, elements);
+  kernels().pack_frames[static_cast<unsigned>(request.span.type)](
+      static_cast<const std::uint8_t*>(request.span.data) + begin * size,
+      first_element(layout, last, elements) - begin, entries + first * layout.entry_bytes, codes);
 }
+
+// Where each stretch's codes go depends on all before it. Whoever has measured a stretch waits for
+// its turn, which comes as soon as the one before has been measured too; packing goes side by side.
+// Numbers are taken in order, so whoever is waited for has its number and waits for none but lower.
+class InOrder {
+ public:
+  std::size_t take() noexcept { return taken_.fetch_add(1, std::memory_order_relaxed); }
+  // The sum of `bytes` over lower numbers; SIZE_MAX once the sum exceeds `most`.
+  std::size_t place(std::size_t number, std::size_t bytes, std::size_t most) noexcept {
+    for (unsigned spins = 0; turn_.load(std::memory_order_acquire) != number; ++spins)
+      if (spins >= 1000) std::this_thread::yield();
+    const std::size_t place = sum_;
+    sum_ = place == SIZE_MAX || bytes > most - place ? SIZE_MAX : place + bytes;
+    const bool fits = sum_ != SIZE_MAX;
+    turn_.store(number + 1, std::memory_order_release);
+    return fits ? place : SIZE_MAX;
+  }
+  [[nodiscard]] std::size_t sum() const noexcept { return sum_; }  // once all are placed
+
+ private:
+  std::atomic<std::size_t> taken_{0}, turn_{0};
+  std::size_t sum_ = 0;  // of whose turn it is
+};
 
 EncodeResult finish(const Request& request, const FramedLayout& layout, std::size_t code_bytes,
                     std::uint8_t* payload) noexcept {
@@ -139,16 +156,21 @@ bool encode_framed(const Request& request, const Executor& executor, std::uint8_
   if (layout.codes_offset > most) return false;
   std::uint8_t* const entries = payload + kHeaderBytes;
   const std::size_t stretch = kStretchBytes / (layout.frame_elements * element_size(type));
-  std::size_t code_bytes = 0;
-  for (std::size_t first = 0; first < layout.frames; first += stretch) {
-    const std::size_t last = layout.frames - first < stretch ? layout.frames : first + stretch;
-    measure(request, layout, executor, entries, first, last);
-    const std::size_t more = frames_bytes(layout, type, elements, entries, first, last);
-    if (more > most - layout.codes_offset - code_bytes) return false;
-    pack(request, layout, executor, entries, first, last,
-         payload + layout.codes_offset + code_bytes);
-    code_bytes += more;
-  }
+  const std::size_t stretches = ceil_divide(layout.frames, stretch);
+  std::uint8_t* const codes = payload + layout.codes_offset;
+  InOrder order;
+  run_parts(executor, stretches, kGrainBytes / kStretchBytes, [&](std::size_t, std::size_t) {
+    for (std::size_t at; (at = order.take()) < stretches;) {
+      const std::size_t first = at * stretch;
+      const std::size_t last = at + 1 < stretches ? first + stretch : layout.frames;
+      measure(request, layout, entries, first, last);
+      const std::size_t bytes = frames_bytes(layout, type, elements, entries, first, last);
+      const std::size_t place = order.place(at, bytes, most - layout.codes_offset);
+      if (place != SIZE_MAX) pack(request, layout, entries, first, last, codes + place);
+    }
+  });
+  const std::size_t code_bytes = order.sum();
+  if (code_bytes == SIZE_MAX) return false;
   *result = finish(request, layout, code_bytes, payload);
   return true;
 }
@@ -165,7 +187,9 @@ bool encode_framed_in_place(const Request& request, const Executor& executor, st
   };
   const Freed table{static_cast<std::uint8_t*>(std::malloc(table_bytes))};
   if (table.bytes == nullptr) return false;
-  measure(request, layout, executor, table.bytes, 0, layout.frames);
+  run_frames(layout, type, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
+    measure(request, layout, table.bytes, from, to);
+  });
 
   // Frames are packed into a bounce buffer and copied over what has been read. The first tile must
   // reach as far as header, table and its codes do, or they would overtake the reader; after it any
@@ -192,7 +216,10 @@ bool encode_framed_in_place(const Request& request, const Executor& executor, st
       bytes += frames_bytes(layout, type, elements, table.bytes, last, last + 1);
       ++last;
     }
-    pack(request, layout, executor, table.bytes, frame, last, bounce.bytes);
+    run_frames(layout, type, executor, frame, last, [&](std::size_t from, std::size_t to) {
+      pack(request, layout, table.bytes, from, to,
+           bounce.bytes + frames_bytes(layout, type, elements, table.bytes, frame, from));
+    });
     std::memcpy(buffer + layout.codes_offset + written, bounce.bytes, bytes);
     written += bytes;
     frame = last;

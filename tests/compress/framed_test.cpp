@@ -180,12 +180,23 @@ TEST(Framed, InPlaceWaitsForAHeadThatDoesNotShrink) {
   EXPECT_EQ(std::memcmp(buffer.data(), expected.data(), expected.size()), 0);
 }
 
-TEST(Framed, LongSpansArePackedInStretchesThatFitTheCache) {
+// Threads measure stretches at once and find their places one after the other.
+TEST(Framed, StretchesOfALongSpanFindTheirPlaceWhateverTheThreads) {
   std::mt19937_64 random(seed());
   std::vector<std::int32_t> numbers((20 << 20) / 4 + 1500);
   for (std::size_t e = 0; e < numbers.size(); ++e)
     numbers[e] = static_cast<std::int32_t>(random() % (e % 7000 == 0 ? 70000 : 200));
-  EXPECT_EQ(expect_exact(numbers, ElementType::kInt32).size(), framed_size(numbers));
+  const auto payload = expect_exact(numbers, ElementType::kInt32);
+  EXPECT_EQ(payload.size(), framed_size(numbers));
+  for (const unsigned threads : {1u, 3u, 40u}) {
+    const Executor executor = thread_executor(threads);
+    const Span span{numbers.data(), numbers.size(), ElementType::kInt32};
+    EXPECT_TRUE(payload == encode_span(span.data, span.elements, span.type, 0, 1, executor).payload);
+    Bytes little(payload.size() - 1);
+    EXPECT_EQ(encode(span, {}, 1, little.data(), little.size(), executor, nullptr).status,
+              Status::kNoRoom);
+    EXPECT_TRUE(little.guard_intact());
+  }
 }
 
 }  // namespace
