@@ -125,15 +125,24 @@ float smallest_positive(const typename T::Word* words, float maximum) {
   return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
 }
 
-// The group a batch after this one. While a group's codes are computed little else is read, so that
-// is when the next batch is fetched.
+// Fetches the group a batch after this one: a quarter of it while this one is read the first time,
+// when the group itself comes from the first-level cache, and the rest while its codes are computed.
+// All of it at either point would leave memory idle at the other.
 template <class T>
-void prefetch_group(const typename T::Word* words) {
-  const char* const p = reinterpret_cast<const char*>(words + kBatch * kGroup);
+struct Fetch {
+  static constexpr size_t kBytes = kGroup * sizeof(typename T::Word);
+
+  static void first_quarter(const typename T::Word* words) { lines<0, kBytes / 4>(words); }
+  static void rest(const typename T::Word* words) { lines<kBytes / 4, kBytes>(words); }
+
+ private:
+  template <size_t kFrom, size_t kTo>
+  static void lines(const typename T::Word* words) {
+    const char* const p = reinterpret_cast<const char*>(words + kBatch * kGroup);
 #pragma GCC unroll 16
-  for (size_t line = 0; line < kGroup * sizeof(typename T::Word); line += 64)
-    Simd::prefetch(p + line);
-}
+    for (size_t line = kFrom; line < kTo; line += 64) Simd::prefetch(p + line);
+  }
+};
 
 bool is_finite(float value) {
   return magnitude(value) < float_of(0x7F80'0000u);
@@ -228,7 +237,10 @@ void encode_whole_groups(const EncodeGroups& job) {
       Word other = 0;
       const Pattern pattern = find_pattern<T>(words, &other);
       if (pattern == Pattern::kOther) {
-        if constexpr (kBits != 0) summaries[g] = summarise<T>(words);
+        if constexpr (kBits != 0) {
+          Fetch<T>::first_quarter(words);
+          summaries[g] = summarise<T>(words);
+        }
         regular |= 1u << g;
         continue;
       }
@@ -286,7 +298,7 @@ void encode_whole_groups(const EncodeGroups& job) {
         }
       }
       for (size_t g = 0; g < count; ++g) {
-        prefetch_group<T>(source + (base + g) * kGroup);
+        Fetch<T>::rest(source + (base + g) * kGroup);
         if ((quantised >> g & 1) == 0) continue;
         philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
         const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>
@@ -339,7 +351,8 @@ size_t count_escapes(const EncodeGroups& job) {
       ++escapes;
       continue;
     }
-    prefetch_group<T>(words);
+    Fetch<T>::first_quarter(words);
+    Fetch<T>::rest(words);
     const Summary summary = summarise<T>(words);
     Quantiser quantiser;
     Metadata<T> metadata;
