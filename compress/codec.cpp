@@ -15,12 +15,8 @@ namespace {
 constexpr std::size_t kGrainBytes = 512 * 1024;
 constexpr std::size_t kCopyBytes = 1024 * 1024;  // unit of a parallel copy
 constexpr std::size_t kFewBlocks = 64;           // results on the stack: 4 KiB
-// Larger results go past the caches: beyond a core's own, a plain store first reads the line it
-// overwrites, which costs a third of the decoding.
-constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
-
 bool worth_streaming(const void* target, std::size_t bytes) noexcept {
-  return bytes >= kStreamBytes && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
+  return bytes >= stream_threshold() && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
 }
 
 void copy(const Executor& executor, void* target, const void* source, std::size_t bytes) noexcept {

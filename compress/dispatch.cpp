@@ -3,6 +3,8 @@
 #include <cpuid.h>
 #endif
 
+#include <unistd.h>
+
 #include <atomic>
 
 #include "compress/codec.h"
@@ -58,6 +60,9 @@ const Kernels* table_of(Isa isa) noexcept {
 constinit std::atomic<Isa> chosen{Isa::kAuto};
 constinit std::atomic<const Kernels*> table{nullptr};
 
+constinit std::atomic<std::size_t> threshold{0};                // of streaming; 0: a quarter of
+constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // the last-level cache, or this
+
 }  // namespace
 
 Isa active_isa() noexcept {
@@ -72,6 +77,20 @@ const Kernels& kernels() noexcept {
     table.store(in_use, std::memory_order_relaxed);
   }
   return *in_use;
+}
+
+std::size_t stream_threshold() noexcept {
+  const std::size_t set = threshold.load(std::memory_order_relaxed);
+  if (set != 0) return set;
+  static const std::size_t found = [] {
+    const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? static_cast<std::size_t>(bytes) / 4 : kUsualThreshold;
+  }();
+  return found;
+}
+
+void set_stream_threshold(std::size_t bytes) noexcept {
+  threshold.store(bytes, std::memory_order_relaxed);
 }
 
 void use_kernels(const Kernels* replacement) noexcept {

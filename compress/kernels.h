@@ -85,6 +85,12 @@ extern const Kernels kAvx512Kernels;
 const Kernels& kernels() noexcept;
 void use_kernels(const Kernels* replacement) noexcept;
 
+// Results of at least so many bytes are written past the caches, where a plain store would first
+// read the lines it overwrites. Smaller ones are not: whoever asked for them reads them at once and
+// finds them in the last-level cache, of which this is a quarter. Tests may set it; 0: as found.
+size_t stream_threshold() noexcept;
+void set_stream_threshold(size_t bytes) noexcept;
+
 // Shared slow paths, compiled once for the baseline.
 //   one group of `elements` <= 256, whatever it holds
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements);

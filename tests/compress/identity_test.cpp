@@ -110,18 +110,39 @@ TEST(Identity, AnySplitGivesTheSameBytesAndStatistics) {
 
 // Streaming stores take over for large results: same bytes.
 TEST(Identity, LargeResultsAreTheSameAsSmallOnes) {
-  const std::size_t elements = (std::size_t{40} << 20) / 4 + 300;
-  const Bytes source = mixed(ElementType::kFloat32, elements, 9);
-  const Encoded out = encode_span(source.data(), elements, ElementType::kFloat32, 4);
-  ASSERT_EQ(out.status, Status::kOk);
-  for (const Path& path : paths()) {
-    const UsePath use(path);
-    const auto aligned = decode_span(out.payload, source.size());
-    Bytes target(source.size(), 4);  // not aligned: no streaming
-    ASSERT_EQ(decode(out.payload.data(), out.payload.size(), target.data(), target.size(),
-                     serial_executor()),
-              Status::kOk);
-    EXPECT_EQ(std::memcmp(aligned.data(), target.data(), target.size()), 0) << path.name;
+  struct Reset {
+    ~Reset() { set_stream_threshold(0); }
+  } reset;
+  EXPECT_GE(stream_threshold(), std::size_t{1} << 20) << "smaller results fit a core's own caches";
+  const std::size_t elements = (std::size_t{4} << 20) / 4 + 300;
+  std::vector<unsigned char> flags(elements);
+  std::mt19937_64 random(seed());
+  for (auto& flag : flags) flag = random() & 1;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16,
+                                 ElementType::kFloat16, ElementType::kBool}) {
+    const bool boolean = type == ElementType::kBool;
+    const Bytes floats = mixed(boolean ? ElementType::kFloat32 : type, elements, 9);
+    const unsigned char* const source = boolean ? flags.data() : floats.data();
+    const std::size_t bytes = elements * element_size(type);
+    for (const unsigned bits : kWidths) {
+      const Encoded out = encode_span(source, elements, type, bits);
+      ASSERT_EQ(out.status, Status::kOk);
+      for (const Path& path : paths()) {
+        const UsePath use(path);
+        const auto decoded = [&](std::size_t threshold, std::size_t misaligned) {
+          set_stream_threshold(threshold);
+          Bytes target(bytes, misaligned);
+          EXPECT_EQ(decode(out.payload.data(), out.payload.size(), target.data(), target.size(),
+                           serial_executor()),
+                    Status::kOk);
+          EXPECT_TRUE(target.guard_intact());
+          return std::vector<unsigned char>(target.data(), target.data() + bytes);
+        };
+        const auto plain = decoded(SIZE_MAX, 0);
+        EXPECT_TRUE(decoded(1, 0) == plain) << path.name << ' ' << name_of(type) << ' ' << bits;
+        EXPECT_TRUE(decoded(1, 4) == plain) << path.name << ' ' << name_of(type) << ' ' << bits;
+      }
+    }
   }
 }
 
