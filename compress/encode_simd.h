@@ -234,13 +234,11 @@ void encode_whole_groups(const EncodeGroups& job) {
     unsigned regular = 0;  // one bit per group of the batch
     for (size_t g = 0; g < count; ++g) {
       const Word* const words = source + (base + g) * kGroup;
+      if constexpr (kBits != 0) Fetch<T>::first_quarter(words);
       Word other = 0;
       const Pattern pattern = find_pattern<T>(words, &other);
       if (pattern == Pattern::kOther) {
-        if constexpr (kBits != 0) {
-          Fetch<T>::first_quarter(words);
-          summaries[g] = summarise<T>(words);
-        }
+        if constexpr (kBits != 0) summaries[g] = summarise<T>(words);
         regular |= 1u << g;
         continue;
       }
