@@ -2,6 +2,7 @@
 (minutes), so it runs in CI and where it is asked for: pytest tests -m wheel."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -52,6 +53,23 @@ def environment(test_python, tmp_path_factory):
 def test_import_torch_is_enough_where_the_wheel_is_installed(environment):
     encoded, own = run(environment / "python", "-c", STEP, PLEAT_CONF="bits:4,min_bytes:0").split()
     assert int(encoded) >= 2 and own == "True"
+
+
+SOURCE_ARCHIVE = """
+import os, sys
+os.chdir(sys.argv[1])
+from scikit_build_core.build import build_sdist
+print(build_sdist(sys.argv[2]))
+"""
+
+
+def test_a_source_archive_has_what_its_build_needs(test_python, tmp_path):
+    archive = run(test_python, "-c", SOURCE_ARCHIVE, REPOSITORY, tmp_path).split()[-1]
+    shutil.unpack_archive(tmp_path / archive, tmp_path)
+    run(
+        "cmake", "-S", tmp_path / archive.removesuffix(".tar.gz"), "-B", tmp_path / "build", "-DPLEAT_BUILD_TESTS=OFF",
+        "-DPLEAT_BUILD_BENCHMARKS=OFF", "-DPLEAT_CUDA=OFF", f"-DPLEAT_PYTHON={test_python}",
+    )  # fmt: skip
 
 
 def test_its_command_finds_its_libraries(environment, torch_version):
