@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kGrainBytes = 512 * 1024;
 constexpr std::size_t kCopyBytes = 1024 * 1024;  // unit of a parallel copy
 constexpr std::size_t kFewBlocks = 64;           // results on the stack: 4 KiB
+
 bool worth_streaming(const void* target, std::size_t bytes) noexcept {
   return bytes >= stream_threshold() && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
 }

@@ -1,11 +1,11 @@
-// Chooses the table of inner loops once, by what the CPU can do.
+// What depends on the CPU, found once: the table of inner loops, and when to write past its caches.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include "compress/codec.h"
 #include "compress/kernels.h"
@@ -60,8 +60,20 @@ const Kernels* table_of(Isa isa) noexcept {
 constinit std::atomic<Isa> chosen{Isa::kAuto};
 constinit std::atomic<const Kernels*> table{nullptr};
 
-constinit std::atomic<std::size_t> threshold{0};                // of streaming; 0: a quarter of
-constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // the last-level cache, or this
+constinit std::atomic<std::size_t> threshold{0};  // of streaming; 0: by the cache
+constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;   // fits a core's own
+constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;   // where nothing is known
+constexpr std::size_t kMostThreshold = std::size_t{64} << 20;   // guests see all of the host's
+
+// Of the first CPU, in bytes; 0: unknown. (sysconf() sums over a package.)
+std::size_t last_level_cache() noexcept {
+  std::size_t kibibytes = 0;
+  if (std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re")) {
+    if (std::fscanf(file, "%zuK", &kibibytes) != 1) kibibytes = 0;
+    std::fclose(file);
+  }
+  return kibibytes * 1024;
+}
 
 }  // namespace
 
@@ -83,8 +95,8 @@ std::size_t stream_threshold() noexcept {
   const std::size_t set = threshold.load(std::memory_order_relaxed);
   if (set != 0) return set;
   static const std::size_t found = [] {
-    const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return bytes > 0 ? static_cast<std::size_t>(bytes) / 4 : kUsualThreshold;
+    const std::size_t cache = last_level_cache();
+    return cache == 0 ? kUsualThreshold : std::clamp(cache / 4, kLeastThreshold, kMostThreshold);
   }();
   return found;
 }

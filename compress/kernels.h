@@ -87,7 +87,8 @@ void use_kernels(const Kernels* replacement) noexcept;
 
 // Results of at least so many bytes are written past the caches, where a plain store would first
 // read the lines it overwrites. Smaller ones are not: whoever asked for them reads them at once and
-// finds them in the last-level cache, of which this is a quarter. Tests may set it; 0: as found.
+// finds them in the last-level cache, of which this is a quarter (1 to 64 MiB; 8 where the cache is
+// unknown). Tests may set it; 0: as found.
 size_t stream_threshold() noexcept;
 void set_stream_threshold(size_t bytes) noexcept;
 
