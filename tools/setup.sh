@@ -140,8 +140,10 @@ build_pleat() {
   local wanted
   wanted=$(printf '%s\n' "${arguments[@]}"; cat "$build"/venv*/.pleat-core "$build"/venv*/.pleat-next 2>/dev/null || true)
   # CMake keeps what it was told last, by whomever.
+  local python
+  python=$(printf '%s\n' "${arguments[@]}" | sed -nE 's/^-DPLEAT_PYTHON(:[A-Z]+)?=//p' | tail -n 1)
   if [ ! -e "$stamp" ] || [ "$(<"$stamp")" != "$wanted" ] ||
-    [ "$(sed -n 's/^PLEAT_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null)" != "$build/venv/bin/python" ]; then
+    [ "$(sed -n 's/^PLEAT_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null)" != "$python" ]; then
     rm -f "$stamp"
     say "configuring $build"
     cmake -S "$root" -B "$build" "${arguments[@]}"
