@@ -126,8 +126,8 @@ float smallest_positive(const typename T::Word* words, float maximum) {
 }
 
 // Fetches the group a batch after this one: a quarter of it while this one is read the first time,
-// when the group itself comes from the first-level cache, and the rest while its codes are computed.
-// All of it at either point would leave memory idle at the other.
+// when that comes from the first-level cache, and the rest while its codes are computed. All of it
+// at either point would leave memory idle at the other.
 template <class T>
 struct Fetch {
   static constexpr size_t kBytes = kGroup * sizeof(typename T::Word);

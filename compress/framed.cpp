@@ -92,11 +92,11 @@ class InOrder {
   std::size_t place(std::size_t number, std::size_t bytes, std::size_t most) noexcept {
     for (unsigned spins = 0; turn_.load(std::memory_order_acquire) != number; ++spins)
       if (spins >= 1000) std::this_thread::yield();
-    const std::size_t place = sum_;
-    sum_ = place == SIZE_MAX || bytes > most - place ? SIZE_MAX : place + bytes;
+    const std::size_t before = sum_;
+    sum_ = before == SIZE_MAX || bytes > most - before ? SIZE_MAX : before + bytes;
     const bool fits = sum_ != SIZE_MAX;
     turn_.store(number + 1, std::memory_order_release);
-    return fits ? place : SIZE_MAX;
+    return fits ? before : SIZE_MAX;
   }
   [[nodiscard]] std::size_t sum() const noexcept { return sum_; }  // once all are placed
 

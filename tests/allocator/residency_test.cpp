@@ -299,7 +299,7 @@ TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
   residency->release(block);
   codec.damaged = true;
   {
-    const std::lock_guard<std::mutex> guard(record->mutex);
+    const Residency::RecordGuard guard(*residency, *record);
     Residency::RestoreStatus status{};
     EXPECT_EQ(residency->restore_locked(*record, {}, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
@@ -486,8 +486,13 @@ TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
   expect_empty();
 }
 
-// Threads that go on encoding and restoring neither hold forks up nor are held up by them.
+// Threads go on encoding records of their own and restoring one that the child wants too.
 TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
+  FakeStorage shared_storage;
+  Block* const shared_block = filled_block(5);
+  FakeRecord* const shared = tag(shared_block, shared_storage);
+  shared_storage.alive = false;
+  residency->release(shared_block);
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
   for (int t = 0; t < 2; ++t) {
@@ -500,30 +505,28 @@ TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
         residency->release(block);
         residency->release(restore(*record));
         residency->drop(record);
+        residency->release(restore(*shared));
       }
     });
   }
-  FakeStorage storage;
-  Block* const block = filled_block(5);
-  FakeRecord* const record = tag(block, storage);
-  storage.alive = false;
-  residency->release(block);
+  const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) {
     residency->lock_for_fork();
     const pid_t child = fork();
     residency->unlock_after_fork(child == 0 ? ForkSide::kChild : ForkSide::kParent);
     if (child == 0) {
       alarm(20);
-      Block* const mine = restore(*record);
+      Block* const mine = restore(*shared);
       _exit(mine != nullptr && holds(mine, 5) ? 0 : 1);
     }
     int status = 0;
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "waited in vain";
   stop = true;
   for (std::thread& thread : busy) thread.join();
-  residency->drop(record);
+  residency->drop(shared);
   expect_empty();
 }
 

@@ -188,10 +188,11 @@ TEST(Framed, StretchesOfALongSpanFindTheirPlaceWhateverTheThreads) {
     numbers[e] = static_cast<std::int32_t>(random() % (e % 7000 == 0 ? 70000 : 200));
   const auto payload = expect_exact(numbers, ElementType::kInt32);
   EXPECT_EQ(payload.size(), framed_size(numbers));
-  for (const unsigned threads : {1u, 3u, 40u}) {
-    const Executor executor = thread_executor(threads);
-    const Span span{numbers.data(), numbers.size(), ElementType::kInt32};
-    EXPECT_TRUE(payload == encode_span(span.data, span.elements, span.type, 0, 1, executor).payload);
+  const Span span{numbers.data(), numbers.size(), ElementType::kInt32};
+  for (const Executor& executor :
+       {thread_executor(1), thread_executor(3), thread_executor(40), backwards_executor()}) {
+    EXPECT_TRUE(payload ==
+                encode_span(span.data, span.elements, span.type, 0, 1, executor).payload);
     Bytes little(payload.size() - 1);
     EXPECT_EQ(encode(span, {}, 1, little.data(), little.size(), executor, nullptr).status,
               Status::kNoRoom);

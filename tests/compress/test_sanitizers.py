@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.sanitizer, pytest.mark.slow]
 
 CORPUS = REPOSITORY / "tests" / "fuzz" / "corpus"
 SHAPES = sorted(folder.name for folder in CORPUS.iterdir())
+# Leaks are not looked for: containers may forbid the tracing that takes.
 STRICT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=0"}
 
 
