@@ -122,6 +122,14 @@ class ResidencyTest : public ::testing::Test {
       return record;
     }));
   }
+  // Tags a new block full of `value` that then comes to its free.
+  FakeRecord* tag_and_release(unsigned char value, FakeStorage& storage) {
+    Block* const block = filled_block(value);
+    FakeRecord* const record = tag(block, storage);
+    storage.alive = false;
+    residency->release(block);
+    return record;
+  }
   Block* restore(Record& record) {
     const Residency::RecordGuard guard(*residency, record);
     Residency::RestoreStatus status{};
@@ -195,10 +203,7 @@ TEST_F(ResidencyTest, FreeingARestoredBlockThatIsSupersededMeanwhileLosesNothing
       options.compress = which != kHeldRaw;
       residency->set_options(options);
       FakeStorage storage;
-      Block* const block = filled_block(7);
-      FakeRecord* const record = tag(block, storage);
-      storage.alive = false;
-      residency->release(block);
+      FakeRecord* const record = tag_and_release(7, storage);
       Block* const first = restore(*record);
       ASSERT_TRUE(holds(first, 7));
       std::thread freeing;
@@ -293,10 +298,7 @@ TEST_F(ResidencyTest, FailedEncodeLosesNothing) {
 
 TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
   FakeStorage storage;
-  Block* const block = filled_block(5);
-  FakeRecord* const record = tag(block, storage);
-  storage.alive = false;
-  residency->release(block);
+  FakeRecord* const record = tag_and_release(5, storage);
   codec.damaged = true;
   {
     const Residency::RecordGuard guard(*residency, *record);
@@ -393,10 +395,7 @@ TEST_F(ResidencyTest, InPlacePayloadStaysAtTheHeadOfItsBlock) {
 TEST_F(ResidencyTest, StoppedEncodingHoldsRaw) {
   residency->stop_encoding();
   FakeStorage storage;
-  Block* const block = filled_block(6);
-  FakeRecord* const record = tag(block, storage);
-  storage.alive = false;
-  residency->release(block);
+  FakeRecord* const record = tag_and_release(6, storage);
   EXPECT_EQ(record->state, RecordState::kHeld);
   EXPECT_EQ(codec.encodes, 0);
   residency->drop(record);
@@ -489,20 +488,14 @@ TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
 // Threads go on encoding records of their own and restoring one that the child wants too.
 TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
   FakeStorage shared_storage;
-  Block* const shared_block = filled_block(5);
-  FakeRecord* const shared = tag(shared_block, shared_storage);
-  shared_storage.alive = false;
-  residency->release(shared_block);
+  FakeRecord* const shared = tag_and_release(5, shared_storage);
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
   for (int t = 0; t < 2; ++t) {
     busy.emplace_back([&] {
       while (!stop) {
         FakeStorage storage;
-        Block* const block = filled_block(3);
-        FakeRecord* const record = tag(block, storage);
-        storage.alive = false;
-        residency->release(block);
+        FakeRecord* const record = tag_and_release(3, storage);
         residency->release(restore(*record));
         residency->drop(record);
         residency->release(restore(*shared));
