@@ -125,6 +125,7 @@ class Record {
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
+  CodecStatistics statistics{};    // of the last encode that gave the payload
 
   // Written while tagging (under the link lock), constant once released.
   std::size_t bytes = 0;     // of the storage

@@ -241,6 +241,7 @@ bool Residency::encode_to_arena(Record& record, const EncodeRequest& request,
   }
   record.payload = slot;
   record.payload_bytes = used;
+  record.statistics = statistics;
   return true;
 }
 
@@ -253,6 +254,7 @@ bool Residency::encode_over_head(Record& record, const EncodeRequest& request) n
   pool_.shrink(record.block, used);
   record.payload_in_block = true;
   record.payload_bytes = used;
+  record.statistics = statistics;
   count(counters_.encoded_in_place);
   return true;
 }

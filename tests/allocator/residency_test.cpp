@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/host_device.h"
+#include "test_support.h"
 
 namespace pleat::allocator {
 namespace {
@@ -47,7 +48,7 @@ class InvertingCodec final : public BlockCodec {
     return refuse ? 0 : r.source_bytes;
   }
   CodecStatus encode(const EncodeRequest& r, void* payload, std::size_t capacity, std::size_t* used,
-                     CodecStatistics*) noexcept override {
+                     CodecStatistics* statistics) noexcept override {
     if (fail || capacity < r.source_bytes) {
       return CodecStatus::kKeepRaw;
     }
@@ -59,10 +60,11 @@ class InvertingCodec final : public BlockCodec {
       out[i] = static_cast<unsigned char>(~in[i]);
     }
     *used = r.source_bytes;
+    statistics->elements = r.source_bytes;
     return CodecStatus::kOk;
   }
   CodecStatus encode_in_place(const EncodeRequest& r, std::size_t* used,
-                              CodecStatistics*) noexcept override {
+                              CodecStatistics* statistics) noexcept override {
     if (fail) {
       return CodecStatus::kKeepRaw;
     }
@@ -72,6 +74,7 @@ class InvertingCodec final : public BlockCodec {
       bytes[i] = static_cast<unsigned char>(~bytes[i]);
     }
     *used = r.source_bytes;
+    statistics->elements = r.source_bytes;
     return CodecStatus::kOk;
   }
   CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target, std::size_t bytes,
@@ -96,12 +99,12 @@ class ResidencyTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 64 << 10;
 
-  void build(const ResidencyOptions& options = {}) {
+  void build(const ResidencyOptions& options = {}, EventSink* sink = nullptr) {
     PoolOptions pool_options;
     pool_options.reserve_bytes = std::size_t{1} << 30;
     pool = std::make_unique<Pool>(device, pool_options, statistics);
     arena = std::make_unique<PayloadArena>(*pool);
-    residency = std::make_unique<Residency>(*pool, *arena, codec, options);
+    residency = std::make_unique<Residency>(*pool, *arena, codec, options, sink);
   }
   void SetUp() override { build(); }
 
@@ -190,6 +193,31 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
   residency->drop(record);
   expect_empty();
+}
+
+TEST_F(ResidencyTest, EveryStepOfALifeIsAnEventAndTheEncodersStatisticsStay) {
+  for (const bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place);
+    ResidencyOptions options;
+    options.in_place = in_place;
+    pleat::allocator::testing::CountingSink sink;
+    residency.reset();
+    arena.reset();
+    build(options, &sink);
+    FakeStorage storage;
+    FakeRecord* const record = tag_and_release(7, storage);
+    EXPECT_EQ(record->statistics.elements, kBytes);
+    residency->release(restore(*record));
+    EXPECT_EQ(sink.last.kind, EventKind::kRestore);
+    residency->drop(record);
+    EXPECT_EQ(sink.last.kind, EventKind::kDrop);
+    for (const EventKind kind : {EventKind::kTag, EventKind::kRelease, EventKind::kEncode,
+                                 EventKind::kRestore, EventKind::kDrop}) {
+      EXPECT_EQ(sink.count[kind], 1) << static_cast<int>(kind);
+      EXPECT_EQ(sink.bytes[kind], kBytes) << static_cast<int>(kind);
+    }
+    residency.reset();  // it refers to the sink
+  }
 }
 
 // A thread frees the restored block while another, that holds the record, restores anew.
