@@ -218,8 +218,10 @@ std::string report_text(Runtime& runtime) {
       peak(StatKind::kPayload).c_str(), peak(StatKind::kRestored).c_str());
   const auto passes = static_cast<double>(load(runtime.backward_passes));
   if (passes > 0) {
-    add("  estimate      a step would hold about %s more without compression\n",
-        megabytes((source - payload) / passes).c_str());
+    const double more = (source - payload) / passes;
+    const auto live = static_cast<double>(runtime.statistics.read(StatKind::kLive).peak);
+    add("  estimate      without compression the peak would be about %s: a step would hold %s more\n",
+        megabytes(live + more).c_str(), megabytes(more).c_str());
   }
   add("  time          encode %.2f s, decode %.2f s", static_cast<double>(load(r.encode_ns)) / 1e9,
       static_cast<double>(load(r.decode_ns)) / 1e9);

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR") or ROOT / "build")
 SCRIPT = HERE / "train_chargpt.py"
 SAMPLE_SECONDS = 0.05
 
@@ -206,17 +207,17 @@ def table(stock: Run, pleat: Run) -> str:
 
 
 def find_pleat() -> pathlib.Path:
-    command = ROOT / "build" / "bin" / "pleat"
-    if not command.is_file() or not (ROOT / "build" / "lib" / "libpleat.so").is_file():
+    command = BUILD / "bin" / "pleat"
+    if not command.is_file() or not (BUILD / "lib" / "libpleat.so").is_file():
         raise Problem("Pleat is not built yet; run: bash tools/setup.sh")
     return command
 
 
-def check_active(pleat: Run) -> None:
+def check_active(pleat: Run, command: pathlib.Path) -> None:
     """A run that Pleat stayed out of must not pass for a result."""
     if "pleat: report" not in pleat.report:
         why = next((line for line in pleat.report.splitlines() if line.startswith("pleat")), "no word from it")
-        raise Problem(f"Pleat was not active in its run ({why}); see: {ROOT.name}/build/bin/pleat doctor")
+        raise Problem(f"Pleat was not active in its run ({why}); see: {command} doctor")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -229,7 +230,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--bits", default="4", help="for PLEAT_CONF (default 4)")
     parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
-    parser.add_argument("--out", default=str(ROOT / "build" / "demo"), metavar="FOLDER", help="default: build/demo")
+    parser.add_argument("--out", default=str(BUILD / "demo"), metavar="FOLDER", help="default: build/demo")
     arguments = parser.parse_args()
     for name in ("steps", "batch", "threads"):
         if getattr(arguments, name) < 1:
@@ -261,7 +262,7 @@ def main() -> int:
     pleat = train(
         "pleat", [str(pleat_command), "run", "--"], environment | {"PLEAT_CONF": conf}, options, arguments.steps, screen
     )
-    check_active(pleat)
+    check_active(pleat, pleat_command)
 
     print("\n" + table(stock, pleat) + "\n")
     print("\n".join(line for line in pleat.report.splitlines() if not line.startswith("[")) + "\n")

@@ -228,7 +228,7 @@ std::string verdict(const Diagnosis& diagnosis) {
                                  ? "compress nothing (bits:off)"
                              : diagnosis.options.mode == bridge::Mode::kLossless
                                  ? "compress saved tensors without loss"
-                                 : "compress saved tensors to " + bits + " bits an element";
+                                 : "compress saved tensors to at most " + bits + " bits an element";
   return fmt::format("`pleat run -- {} ...` would {} (torch {})", diagnosis.torch.python, effect,
                      diagnosis.torch.version);
 }
