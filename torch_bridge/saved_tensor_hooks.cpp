@@ -183,6 +183,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
     c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
     const Decision& d = *decision_;
+    if (!context_.is_output) {
+      original_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+    }
     allocator::Record* const linked =
         runtime_.residency.with_linked(d.block, [&](allocator::Record* present) -> allocator::Record* {
           auto* const known = static_cast<TorchRecord*>(present);
@@ -193,6 +196,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
             const CodecChoice merged = merge(CodecChoice::unpack(known->choice), d.choice);
             known->choice = merged.pack();
             add_ranges(*impl, known->bytes, known->ranges);
+            add_variable(*known);
             runtime_.residency.add_reference(*known);
             return known;
           }
@@ -210,9 +214,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     record_ = static_cast<TorchRecord*>(linked);
     runtime_.packs.fetch_add(1, std::memory_order_relaxed);
     Runtime::note_thread_computes();
-    if (!context_.is_output) {
-      original_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-    }
     return true;
   }
 
@@ -223,7 +224,16 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     record->key.value =
         sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
     record->nonce = runtime_.next_nonce();
+    add_variable(*record);
     return record.release();
+  }
+
+  // Where it is not known whether the variable is an output of the very node, holding it might be a
+  // cycle.
+  void add_variable(TorchRecord& record) const {
+    if (context_.known && !context_.is_output) {
+      record.add_variable(original_);
+    }
   }
 
   // Autograd leaves the version check to whoever has hooks; the text is its own.

@@ -58,6 +58,17 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 // What was kept for further hooks of the record has no user left.
 TorchRecord::~TorchRecord() { forget_recent(this); }
 
+bool TorchRecord::keep_storage() noexcept {
+  kept_ = weak.lock();
+  if (kept_) {
+    return true;
+  }
+  for (Variable& variable : variables_) {
+    variable.kept = variable.weak.lock();
+  }
+  return false;
+}
+
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored{{}, c10::VariableVersion(0)};
   Runtime::note_thread_computes();

@@ -3,9 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "allocator/record.h"
 #include "torch_bridge/runtime.h"
@@ -21,9 +23,13 @@ class TorchRecord final : public allocator::Record {
   ~TorchRecord() override;
 
   bool storage_alive() const noexcept override { return !weak.expired(); }
-  bool keep_storage() noexcept override {
-    kept_ = weak.lock();
-    return static_cast<bool>(kept_);
+  // Also where a saved variable outlives the storage because its .data was swapped: stock holds the
+  // variable and reads the new data in backward, so from now on we hold it too.
+  bool keep_storage() noexcept override;
+
+  // The variable itself is saved, not an output of its own node. Only inside Residency::with_linked().
+  void add_variable(c10::weak_intrusive_ptr<c10::TensorImpl> variable) {
+    variables_.push_back({std::move(variable), {}});
   }
 
   // The storage with the bytes that were saved, and the version counter of all tensors on it: one
@@ -46,7 +52,13 @@ class TorchRecord final : public allocator::Record {
   StoragePtr restored_alive();
   c10::Storage restore_locked(Runtime& runtime);
 
+  struct Variable {
+    c10::weak_intrusive_ptr<c10::TensorImpl> weak;
+    c10::intrusive_ptr<c10::TensorImpl> kept;
+  };
+
   StoragePtr kept_;
+  c10::SmallVector<Variable, 1> variables_;  // constant once released, like `ranges`
   // The restored storage while it lives, and the version counter all tensors on it share: a consumer
   // that writes to it is seen there. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;

@@ -273,6 +273,16 @@ SWAPPED = """
     y = x * b
     x.data = t.noise(64, 96, seed=5)                 # an activation's, alive at unpack
     out["activation"], = torch.autograd.grad(y.sum(), b)
+    x = a + 1
+    y = x * b
+    x.data = t.noise(64, 96, seed=6)                 # ... and dead by then
+    del x
+    out["dead activation"], = torch.autograd.grad(y.sum(), b)
+    x = a + 1
+    y, z = x * b, x.detach() * b                     # of two that were saved, one is swapped
+    x.data = t.noise(64, 96, seed=7)
+    del x
+    out["one of two"], = torch.autograd.grad((y + z).sum(), b)
     t.emit(out=out)
 """
 
