@@ -5,8 +5,9 @@ under Pleat in one process, and compares.
         build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
 
 Every sample runs twice with tagging off (the reference; a sample that stock does not repeat bit for
-bit is dropped and counted), then with tagging on. Inputs are fresh non-leaf copies that die right
-after the forward pass, so that what the graph saves is really released.
+bit is dropped and counted), then with tagging on. Inputs are fresh results of a product that die right
+after the forward pass, so that what the graph saves is really released; the report counts the operators
+with a saved tensor that came back changed.
 
   --check lossless   gradients, and gradients of gradients, equal stock's bit for bit
   --check lossy      no exception; nothing not-finite where stock is finite; every tensor read back
@@ -111,7 +112,8 @@ class FreshInputs:
         if tensor.requires_grad:
             leaf.requires_grad_()
             self.leaves.append(leaf)
-        fresh = leaf.clone() if tensor.requires_grad else leaf
+        # A product, and not a clone: that could be a parameter's copy, which Pleat leaves alone.
+        fresh = leaf * 1 if tensor.requires_grad else leaf
         if not whole:
             fresh = fresh.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
         return fresh
@@ -151,6 +153,7 @@ class Case:
     def __init__(self, name, seed, tree, call, parameters=None, double=True):
         self.name, self.seed, self.tree, self.call = name, seed, tree, call
         self.parameters, self.double = parameters, double
+        self.changed = False  # some saved tensor came back other than stock's
 
     def forward(self):
         """(scalar, leaves); nothing but the graph keeps intermediates alive afterwards."""
@@ -360,6 +363,7 @@ def compare_saved(case, subject, bits, census):
             failures.append(f"{name}.{attribute}: {problem}")
         elif is_plain(original) and support.digest(original) != support.digest(copy):
             census["saved tensors changed within bound"] += 1
+            case.changed = True
     return failures
 
 
@@ -645,7 +649,7 @@ def main():
     totals, census = collections.Counter(), collections.Counter()
     skipped, dropped = collections.Counter(), collections.defaultdict(list)
     failures, exclusions, seconds = [], [], collections.Counter()
-    names = set()
+    names, changed = set(), set()
     progress = open(options.progress, "w", buffering=1) if options.progress else None
     before = support.stats()
     started = time.time()
@@ -666,6 +670,8 @@ def main():
             except Exception:  # noqa: BLE001
                 problems = ["sweep: " + traceback.format_exc(limit=4)]
             seconds[case.name] += time.time() - begin
+            if case.changed:
+                changed.add(case.name)
             for problem in problems:
                 reason = excluded(case.name, options.check, problem)
                 entry = {"name": case.name, "sample": case.index, "seed": case.seed, "problem": problem}
@@ -677,6 +683,8 @@ def main():
                 print(f"FAIL {case.name} sample {case.index}: {problem}", flush=True)
 
     totals["operators and modules"] = len(names)
+    if options.check == "lossy":
+        totals["operators and modules with changed tensors"] = len(changed)
     after = support.stats()
     report = {
         "torch": torch.__version__,

@@ -44,6 +44,7 @@ def in_words(name, report):
            f"{totals['samples']} samples, {totals['samples compared']} compared "
            f"({totals['double backwards compared']} twice backward), "
            f"{report['stats']['records']['encoded'] if report.get('stats') else 0} payloads, "
+           f"{totals.get('operators and modules with changed tensors', 'no')} operators with changed tensors, "
            f"{len(report['failures'])} failures, {dropped} samples that stock does not repeat, "
            f"{report['seconds']:.0f} s")  # fmt: skip
     for operator, count in sorted(excluded.items()):
@@ -111,7 +112,9 @@ def test_lossy_saved_tensors_of_every_operator_stay_within_their_bound(full_swee
     assert_nearly_everything_was_compared(report)
     assert_pleat_took_part(report, 10000)
     if not STOCK_ONLY:
-        assert report["census"].get("saved tensors changed within bound", 0) >= 1000
+        assert report["census"].get("saved tensors changed within bound", 0) >= 10000
+        # Not a few operators many times: all that save something which may be lossy.
+        assert report["totals"]["operators and modules with changed tensors"] >= 250
 
 
 @pytest.mark.smoke
