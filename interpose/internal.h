@@ -1,5 +1,5 @@
 /* What the three source files of libpleat.so share. The library is C, needs libc only, and knows of
- * torch nothing but four mangled names (torch_bridge/c_abi.h) and where a version number stands. */
+ * torch nothing but seven mangled names (torch_bridge/c_abi.h) and where a version number stands. */
 #ifndef PLEAT_INTERPOSE_INTERNAL_H
 #define PLEAT_INTERPOSE_INTERNAL_H
 
@@ -13,7 +13,15 @@
 #define PLEAT_EXPORT __attribute__((visibility("default")))
 
 /* The jumps: each exported function jumps through its slot, which starts at a resolver. */
-enum pleat_slot { PLEAT_SLOT_EXECUTE, PLEAT_SLOT_SAVED_VARIABLE, PLEAT_SLOT_REGISTER_HOOKS };
+enum pleat_slot {
+  PLEAT_SLOT_EXECUTE,
+  PLEAT_SLOT_SAVED_VARIABLE,
+  PLEAT_SLOT_REGISTER_HOOKS,
+  PLEAT_SLOT_SET_GRADIENT_EDGE,
+  PLEAT_SLOT_POW,
+  PLEAT_SLOT_POW_INPLACE,
+  PLEAT_SLOTS
+};
 
 /* Points a slot at `target`, for this and every later call on any thread. */
 void pleat_set_slot(enum pleat_slot slot, void* target);

@@ -140,6 +140,9 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
       .engine_execute = pleat_find_function(PLEAT_SYMBOL_ENGINE_EXECUTE),
       .saved_variable_constructor = pleat_find_function(PLEAT_SYMBOL_SAVED_VARIABLE),
       .saved_variable_register_hooks = pleat_find_function(PLEAT_SYMBOL_REGISTER_HOOKS),
+      .set_gradient_edge = pleat_find_function(PLEAT_SYMBOL_SET_GRADIENT_EDGE),
+      .pow = pleat_find_function(PLEAT_SYMBOL_POW),
+      .pow_inplace = pleat_find_function(PLEAT_SYMBOL_POW_INPLACE),
       .interposed = 1,
   };
   PleatBridgeFunctions functions = {.abi_version = PLEAT_ABI_VERSION,
@@ -150,9 +153,12 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
               functions.abi_version, PLEAT_ABI_VERSION);
     return false;
   }
-  void* const targets[] = {functions.engine_execute, functions.saved_variable_constructor,
-                           functions.saved_variable_register_hooks};
-  for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot <= PLEAT_SLOT_REGISTER_HOOKS; ++slot)
+  void* const targets[PLEAT_SLOTS] = {
+      functions.engine_execute,    functions.saved_variable_constructor,
+      functions.saved_variable_register_hooks,
+      functions.set_gradient_edge, functions.pow,
+      functions.pow_inplace};
+  for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot < PLEAT_SLOTS; ++slot)
     if (targets[slot] != NULL) pleat_set_slot(slot, targets[slot]);
   if (functions.engine_stub != NULL) *engine_stub = functions.engine_stub;
   return true;

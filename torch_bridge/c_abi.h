@@ -14,7 +14,7 @@ extern "C" {
 #define PLEAT_NOEXCEPT
 #endif
 
-#define PLEAT_ABI_VERSION 1u
+#define PLEAT_ABI_VERSION 2u
 
 /* File name of the bridge for torch MAJOR.MINOR, in the directory of libpleat.so. */
 #define PLEAT_BRIDGE_FILE_FORMAT "libpleat_bridge_torch%u.%u.so"
@@ -29,6 +29,10 @@ extern "C" {
 #define PLEAT_SYMBOL_REGISTER_HOOKS                                                       \
   "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_18SavedVariableHooksESt14" \
   "default_deleteIS3_EE"
+#define PLEAT_SYMBOL_SET_GRADIENT_EDGE \
+  "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE"
+#define PLEAT_SYMBOL_POW "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE"
+#define PLEAT_SYMBOL_POW_INPLACE "_ZN2at4_ops11pow__Scalar4callERNS_6TensorERKN3c106ScalarE"
 
 /* What the caller of pleat_bridge_install has found. All pointers are the real functions of the
  * loaded libtorch_cpu.so; NULL where there is none. */
@@ -42,8 +46,11 @@ typedef struct PleatHostFunctions {
   void* engine_execute;
   void* saved_variable_constructor;
   void* saved_variable_register_hooks;
-  /* 1: calls of engine_execute, saved_variable_constructor and saved_variable_register_hooks reach
-   * the bridge through the preload library; 0: they do not (installed without LD_PRELOAD). */
+  void* set_gradient_edge;
+  void* pow; /* at::pow(Tensor, Scalar), and in place */
+  void* pow_inplace;
+  /* 1: calls of the functions from engine_execute on reach the bridge through the preload library;
+   * 0: they do not (installed without LD_PRELOAD). */
   uint32_t interposed;
   uint32_t reserved;
 } PleatHostFunctions;
@@ -57,6 +64,9 @@ typedef struct PleatBridgeFunctions {
   void* engine_execute;
   void* saved_variable_constructor;
   void* saved_variable_register_hooks;
+  void* set_gradient_edge;
+  void* pow;
+  void* pow_inplace;
 } PleatBridgeFunctions;
 
 /* Exported by the bridge. 0: installed, `functions` filled (a second call fills it again and changes

@@ -13,8 +13,7 @@ namespace {
 
 struct Search {
   std::string_view library;
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
+  CodeRange found;
 };
 
 int find_code(dl_phdr_info* info, std::size_t, void* context) {
@@ -25,8 +24,8 @@ int find_code(dl_phdr_info* info, std::size_t, void* context) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];
     if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0 && (header.p_flags & PF_W) == 0) {
-      search.begin = info->dlpi_addr + header.p_vaddr;
-      search.end = search.begin + header.p_filesz;
+      search.found.begin = info->dlpi_addr + header.p_vaddr;
+      search.found.end = search.found.begin + header.p_filesz;
       return 1;
     }
   }
@@ -35,16 +34,22 @@ int find_code(dl_phdr_info* info, std::size_t, void* context) {
 
 }  // namespace
 
+CodeRange code_of(const char* library) noexcept {
+  Search search{library, {}};
+  ::dl_iterate_phdr(&find_code, &search);
+  return search.found;
+}
+
 TransientCodePages::TransientCodePages(const char* library) noexcept {
-  Search search{library};
+  const CodeRange code = code_of(library);
   const long page = ::sysconf(_SC_PAGESIZE);
-  if (page <= 0 || ::dl_iterate_phdr(&find_code, &search) == 0) {
+  if (page <= 0 || code.begin == code.end) {
     return;
   }
   page_bytes_ = static_cast<std::size_t>(page);
-  begin_ = search.begin & ~(page_bytes_ - 1);
+  begin_ = code.begin & ~(page_bytes_ - 1);
   try {
-    pages_ = (search.end - begin_) / page_bytes_;  // whole pages of the file
+    pages_ = (code.end - begin_) / page_bytes_;  // whole pages of the file
     before_ = mapped();
   } catch (...) {
     before_.clear();

@@ -10,6 +10,7 @@
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/node_class.h"
+#include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_version.h"
 
 namespace pleat::bridge {
@@ -117,6 +118,10 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     d.reason = Reason::kTracing;
     return d;
   }
+  if (saved_by_compiled_function(context.call_site)) {
+    d.reason = Reason::kCompiledFunction;
+    return d;
+  }
   const at::DataPtr& data = storage->data_ptr();
   if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
       !runtime.pool.owns(data.get()) ||
@@ -144,12 +149,12 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   d.producer = producer;
   d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
   key.is_output = context.is_output;
-  Care care = Care::kNone;
+  Care care = context.care;
   if (producer != nullptr) {
     const NodeClass& c = class_of(*producer);
     key.producer = c.hash;
     key.ancestors = ancestors_hash(*producer);
-    care = c.as_producer;
+    care = std::max(care, c.as_producer);
   }
   d.family = sensitivity::family_key(key);
   // A call site of the constructor is one operand of one operator: it names the consumer better than

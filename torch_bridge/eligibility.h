@@ -6,15 +6,17 @@
 #include <cstdint>
 
 #include "torch_bridge/codec_adapter.h"
+#include "torch_bridge/node_class.h"
 #include "torch_bridge/runtime.h"
 
 namespace pleat::bridge {
 
 // What the constructor of SavedVariable was called with; absent without the preload library.
 struct SaveContext {
-  bool known = false;       // the three below mean something
+  bool known = false;       // the others mean something
   bool is_output = false;
   const void* call_site = nullptr;
+  Care care = Care::kNone;  // at least; what is known of the node beside its call site
 };
 
 struct Decision {

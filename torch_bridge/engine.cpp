@@ -11,6 +11,7 @@
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saved_tensor_hooks.h"
+#include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_record.h"
 
 namespace pleat::bridge {
@@ -29,11 +30,17 @@ using ExecuteFunction = variable_list (*)(Engine*, const edge_list&, const varia
                                           bool, const edge_list&);
 using ConstructorFunction = void (*)(SavedVariable*, const at::Tensor&, bool, bool);
 using RegisterHooksFunction = void (*)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
+using SetGradientEdgeFunction = void (*)(const at::Tensor&, torch::autograd::Edge);
+using PowFunction = at::Tensor (*)(const at::Tensor&, const at::Scalar&);
+using PowInplaceFunction = at::Tensor& (*)(at::Tensor&, const at::Scalar&);
 
 EngineStub wrapped_stub = nullptr;
 ExecuteFunction real_execute = nullptr;
 ConstructorFunction real_constructor = nullptr;
 RegisterHooksFunction real_register_hooks = nullptr;
+SetGradientEdgeFunction real_set_gradient_edge = nullptr;
+PowFunction real_pow = nullptr;
+PowInplaceFunction real_pow_inplace = nullptr;
 
 // Call sites of careful operators are learned before the first tensor is judged.
 std::atomic<bool> call_sites_learned{false};
@@ -151,7 +158,7 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
     real_constructor(self, variable, is_output, is_inplace_on_view);
     return;
   }
-  ConstructionScope scope{&variable, {true, is_output, call_site}};
+  ConstructionScope scope{&variable, {true, is_output, call_site, care_of_saves_in_progress()}};
   ConstructionScope*& current = current_construction();
   struct Restore {
     ConstructionScope*& slot;
@@ -160,6 +167,28 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
   } const restore{current, current};
   current = &scope;
   real_constructor(self, variable, is_output, is_inplace_on_view);
+}
+
+void set_gradient_edge_hook(const at::Tensor& variable, torch::autograd::Edge edge) {
+  note_gradient_edge(edge.function.get());
+  real_set_gradient_edge(variable, std::move(edge));
+}
+
+at::Tensor pow_hook(const at::Tensor& self, const at::Scalar& exponent) {
+  const PowInProgress scope(exponent);
+  return real_pow(self, exponent);
+}
+
+at::Tensor& pow_inplace_hook(at::Tensor& self, const at::Scalar& exponent) {
+  const PowInProgress scope(exponent);
+  return real_pow_inplace(self, exponent);
+}
+
+// Takes the real function over and gives ours for it; null where torch has none.
+template <class Function>
+void* put_before(Function& real, void* host, Function ours) noexcept {
+  real = reinterpret_cast<Function>(host);
+  return real != nullptr ? reinterpret_cast<void*>(ours) : nullptr;
 }
 
 // Reaches the two private members that decide whether a SavedVariable can take new hooks.
@@ -215,18 +244,19 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
     static Engine* const present = &Engine::get_default_engine();
     wrapped_stub = []() -> Engine& { return *present; };
   }
-  real_execute = reinterpret_cast<ExecuteFunction>(host.engine_execute);
-  real_constructor = reinterpret_cast<ConstructorFunction>(host.saved_variable_constructor);
-  real_register_hooks = reinterpret_cast<RegisterHooksFunction>(host.saved_variable_register_hooks);
+  functions.engine_execute = put_before(real_execute, host.engine_execute, &execute_hook);
+  functions.saved_variable_constructor =
+      put_before(real_constructor, host.saved_variable_constructor, &constructor_hook);
+  functions.saved_variable_register_hooks =
+      put_before(real_register_hooks, host.saved_variable_register_hooks, &register_hooks_hook);
+  functions.set_gradient_edge =
+      put_before(real_set_gradient_edge, host.set_gradient_edge, &set_gradient_edge_hook);
+  functions.pow = put_before(real_pow, host.pow, &pow_hook);
+  functions.pow_inplace = put_before(real_pow_inplace, host.pow_inplace, &pow_inplace_hook);
   runtime.interposed = host.interposed != 0 && real_constructor != nullptr;
   functions.abi_version = PLEAT_ABI_VERSION;
   functions.struct_size = sizeof functions;
   functions.engine_stub = reinterpret_cast<void*>(&wrapping_engine);
-  functions.engine_execute = real_execute != nullptr ? reinterpret_cast<void*>(&execute_hook) : nullptr;
-  functions.saved_variable_constructor =
-      real_constructor != nullptr ? reinterpret_cast<void*>(&constructor_hook) : nullptr;
-  functions.saved_variable_register_hooks =
-      real_register_hooks != nullptr ? reinterpret_cast<void*>(&register_hooks_hook) : nullptr;
 }
 
 void rewrap_engine(void* engine_stub) {

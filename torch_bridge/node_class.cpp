@@ -90,8 +90,8 @@ constexpr Family kFamilies[] = {
     {"LogSigmoid"sv, Care::kNone, Care::kNone},
     {"Log"sv, Care::kExact, Care::kExact},  // Log, Log2, Log10, Log1P, LogNdtr, Logit
     {"Xlogy"sv, Care::kExact, Care::kExact},
-    // x^n with a number n: polynomials in practice (gelu, rms norm), and a group of one sign never
-    // decodes to zero. With a tensor of exponents (PowBackward1): exact.
+    // x^n with a number n: saving_node.h looks at n; the usual 2 and 3 are polynomials. With a tensor
+    // of exponents (PowBackward1): exact.
     {"PowBackward0"sv, Care::kNone, Care::kNone},
     {"Pow"sv, Care::kExact, Care::kExact},
     {"FloatPower"sv, Care::kExact, Care::kExact},
@@ -155,6 +155,7 @@ NodeClass classify(const std::string& name) {
   c.name = name;
   c.hash = sensitivity::hash_text(name.c_str());
   c.accumulate_grad = name == "AccumulateGrad";
+  c.python = name == "PyNode";
   for (const Family& family : kFamilies) {
     if (std::string_view(name).starts_with(family.prefix)) {
       c.as_producer = family.as_producer;

@@ -44,6 +44,7 @@ const char* reason_name(Reason reason) noexcept {
     case Reason::kForeignStorage: return "foreign_storage";
     case Reason::kStorageInUse: return "storage_in_use";
     case Reason::kTracing: return "tracing";
+    case Reason::kCompiledFunction: return "compiled_function";
     case Reason::kCount: break;
   }
   return "?";

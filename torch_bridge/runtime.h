@@ -33,6 +33,7 @@ enum class Reason : std::uint8_t {
   kForeignStorage,      // numpy, shared memory, dlpack, older than us, a view into something else
   kStorageInUse,        // the block belongs to another storage object by now
   kTracing,
+  kCompiledFunction,    // what a function of torch.compile saves; it has chosen that itself
   kCount,
 };
 [[nodiscard]] const char* reason_name(Reason reason) noexcept;

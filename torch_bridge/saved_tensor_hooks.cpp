@@ -12,6 +12,7 @@
 
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/node_class.h"
+#include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_record.h"
 
 namespace pleat::bridge {
@@ -32,6 +33,15 @@ std::uint64_t now_ns() noexcept {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+// Of whatever may be saved: undefined, without storage (sparse), or of symbolic size (0).
+std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
+  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) {
+    return 0;
+  }
+  const auto bytes = tensor.unsafeGetTensorImpl()->unsafe_storage().sym_nbytes().maybe_as_int();
+  return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
 }
 
 // Times one in 64 decisions, packs and unpacks (without the codec), so that the cost of a hook is
@@ -105,8 +115,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     const SampledTimer timer(runtime_);
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
-      runtime_.count(decision_->reason, tensor.defined() && tensor.has_storage()
-                                            ? tensor.storage().nbytes() : 0);
+      runtime_.count(decision_->reason, storage_bytes(tensor));
     }
     remember_layout(tensor);
     bool tagged = false;
@@ -282,7 +291,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     learned_ = true;
     try {
       if (const auto node = torch::autograd::get_current_node()) {
-        const Care care = class_of(*node).as_consumer;
+        // A lesson under a call site is for every node saved from there, whatever it looks like itself.
+        const Care care =
+            context_.call_site != nullptr ? class_of(*node).as_consumer : care_of_consumer(*node);
         if (care != Care::kNone) {
           runtime_.learn(decision_->lesson, static_cast<std::uint8_t>(care));
         }
@@ -334,10 +345,7 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;
   const Decision decision = runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
-  runtime.count(decision.reason,
-                variable.defined() && variable.unsafeGetTensorImpl()->has_storage()
-                    ? variable.storage().nbytes()
-                    : 0);
+  runtime.count(decision.reason, storage_bytes(variable));
   if (!decision.eligible()) {
     return nullptr;
   }

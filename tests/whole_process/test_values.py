@@ -462,3 +462,34 @@ def test_the_gradient_of_relu_is_exact_at_four_bits(run_pair, identical):
     pair = run_pair(RELU, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     identical(pleat["gradient"], stock["gradient"])
+
+
+POWERS = """
+    import torch, pleat_test_support as t
+    def gradient(function, leaf):
+        x = leaf * 1 + 0                             # positive; saved by the power alone
+        y = function(x)
+        del x
+        g, = torch.autograd.grad(y.sum(), leaf)
+        return g
+    leaf = (t.noise(128, 512, seed=1).square() + 1e-4).requires_grad_()
+    exact, lossy = {}, {}
+    for n in (0.5, -0.5, 1 / 3, -1, -2, 1.5):
+        exact[f"pow {n}"] = gradient(lambda x: x.pow(n), leaf)
+    exact["**"] = gradient(lambda x: x ** -0.5, leaf)
+    exact["in place"] = gradient(lambda x: x.pow_(-1), leaf)
+    exact["float_power"] = gradient(lambda x: torch.float_power(x, 0.5), leaf)
+    for n in (2, 3.0):
+        lossy[f"pow {n}"] = gradient(lambda x: x.pow(n), leaf)
+    t.emit(exact=exact, lossy=lossy)
+"""
+
+
+@pytest.mark.smoke
+def test_powers_with_a_pole_or_a_branch_point_are_exact(run_pair, identical, close):
+    pair = run_pair(POWERS, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    identical(pleat["exact"], stock["exact"])
+    close(pleat["lossy"], stock["lossy"], relative=0.2)
+    if pair.pleat.stats is not None:
+        assert any((pleat["lossy"][n] != stock["lossy"][n]).any() for n in stock["lossy"])
