@@ -289,19 +289,11 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
         count(counters_.copied);
         break;
       }
-      const void* const payload =
-          record.payload_in_block ? static_cast<void*>(record.block->begin) : record.payload.data;
-      const std::uint64_t start = now_ns();
-      const CodecStatus decoded =
-          codec_.decode(payload, record.payload_bytes, target->begin, record.bytes, stream);
-      count(counters_.decode_ns, now_ns() - start);
-      if (decoded != CodecStatus::kOk) {
+      if (!decode_locked(record, target, stream)) {
         pool_.free(target);
         *status = RestoreStatus::kDamaged;
         return nullptr;
       }
-      count(counters_.restored);
-      count(counters_.decoded_bytes, record.bytes);
       break;
     }
     default:
@@ -326,6 +318,45 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
   emit(EventKind::kRestore, record, target, record.bytes);
   *status = RestoreStatus::kOk;
   return target;
+}
+
+Block* Residency::copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept {
+  // Raw bytes: held, of a storage that is gone but was never freed, or adopted by one that lives.
+  const Block* const raw = record.block != nullptr ? record.block : record.restored;
+  if (record.payload_bytes == 0 && raw == nullptr) {
+    *status = RestoreStatus::kWrongState;
+    return nullptr;
+  }
+  Block* const target = pool_.allocate(record.bytes, stream);
+  if (target == nullptr) {
+    *status = RestoreStatus::kOutOfMemory;
+    return nullptr;
+  }
+  if (record.payload_bytes == 0) {
+    std::memcpy(target->begin, raw->begin, record.bytes);
+    count(counters_.copied);
+  } else if (!decode_locked(record, target, stream)) {
+    pool_.free(target);
+    *status = RestoreStatus::kDamaged;
+    return nullptr;
+  }
+  *status = RestoreStatus::kOk;
+  return target;
+}
+
+bool Residency::decode_locked(const Record& record, Block* target, StreamId stream) noexcept {
+  const void* const payload =
+      record.payload_in_block ? static_cast<void*>(record.block->begin) : record.payload.data;
+  const std::uint64_t start = now_ns();
+  const CodecStatus decoded =
+      codec_.decode(payload, record.payload_bytes, target->begin, record.bytes, stream);
+  count(counters_.decode_ns, now_ns() - start);
+  if (decoded != CodecStatus::kOk) {
+    return false;
+  }
+  count(counters_.restored);
+  count(counters_.decoded_bytes, record.bytes);
+  return true;
 }
 
 bool Residency::shared(const Record& record) noexcept {

@@ -99,6 +99,10 @@ class Residency {
   [[nodiscard]] Block* restore_locked(Record& record, StreamId stream,
                                       RestoreStatus* status) noexcept;
 
+  // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it and
+  // write to it. A raw block stays the record's own.
+  [[nodiscard]] Block* copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
+
   // True while other references than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept;
 
@@ -130,6 +134,7 @@ class Residency {
   bool encode_locked(Record& record) noexcept;
   bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
+  bool decode_locked(const Record& record, Block* target, StreamId stream) noexcept;
   void emit(EventKind kind, const Record& record, const Block* block, std::size_t bytes) noexcept;
 
   Pool& pool_;

@@ -1,5 +1,5 @@
 /* What the three source files of libpleat.so share. The library is C, needs libc only, and knows of
- * torch nothing but seven mangled names (torch_bridge/c_abi.h) and where a version number stands. */
+ * torch nothing but nine mangled names (torch_bridge/c_abi.h) and where a version number stands. */
 #ifndef PLEAT_INTERPOSE_INTERNAL_H
 #define PLEAT_INTERPOSE_INTERNAL_H
 
@@ -17,6 +17,8 @@ enum pleat_slot {
   PLEAT_SLOT_EXECUTE,
   PLEAT_SLOT_SAVED_VARIABLE,
   PLEAT_SLOT_REGISTER_HOOKS,
+  PLEAT_SLOT_UNPACK,
+  PLEAT_SLOT_UNPACK_INTRUSIVE,
   PLEAT_SLOT_SET_GRADIENT_EDGE,
   PLEAT_SLOT_POW,
   PLEAT_SLOT_POW_INPLACE,

@@ -1,4 +1,4 @@
-/* The six functions of torch that are interposed as plain jumps. Nothing of their signatures is
+/* The functions of torch that are interposed as plain jumps. Nothing of their signatures is
  * known here: an exported name is `jmp *slot`, every argument register and the stack untouched.
  * A slot starts at a resolver, so a call is right even if no bridge was ever loaded; after the
  * first call it holds the real function, after an install the bridge's. x86-64 only. */
@@ -80,20 +80,25 @@ __attribute__((naked, used)) void pleat_resolve_and_jump(void) {
 PLEAT_JUMP(engine_execute, PLEAT_SYMBOL_ENGINE_EXECUTE, 0)
 PLEAT_JUMP(saved_variable, PLEAT_SYMBOL_SAVED_VARIABLE, 1)
 PLEAT_JUMP(register_hooks, PLEAT_SYMBOL_REGISTER_HOOKS, 2)
-PLEAT_JUMP(set_gradient_edge, PLEAT_SYMBOL_SET_GRADIENT_EDGE, 3)
-PLEAT_JUMP(pow_of_tensor, PLEAT_SYMBOL_POW, 4)
-PLEAT_JUMP(pow_inplace, PLEAT_SYMBOL_POW_INPLACE, 5)
+PLEAT_JUMP(unpack, PLEAT_SYMBOL_UNPACK, 3)
+PLEAT_JUMP(unpack_intrusive, PLEAT_SYMBOL_UNPACK_INTRUSIVE, 4)
+PLEAT_JUMP(set_gradient_edge, PLEAT_SYMBOL_SET_GRADIENT_EDGE, 5)
+PLEAT_JUMP(pow_of_tensor, PLEAT_SYMBOL_POW, 6)
+PLEAT_JUMP(pow_inplace, PLEAT_SYMBOL_POW_INPLACE, 7)
 _Static_assert(PLEAT_SLOT_EXECUTE == 0 && PLEAT_SLOT_SAVED_VARIABLE == 1 &&
-                   PLEAT_SLOT_REGISTER_HOOKS == 2 && PLEAT_SLOT_SET_GRADIENT_EDGE == 3 &&
-                   PLEAT_SLOT_POW == 4 && PLEAT_SLOT_POW_INPLACE == 5,
+                   PLEAT_SLOT_REGISTER_HOOKS == 2 && PLEAT_SLOT_UNPACK == 3 &&
+                   PLEAT_SLOT_UNPACK_INTRUSIVE == 4 && PLEAT_SLOT_SET_GRADIENT_EDGE == 5 &&
+                   PLEAT_SLOT_POW == 6 && PLEAT_SLOT_POW_INPLACE == 7,
                "the jumps name their slots by number");
 
 static const char* const slot_symbols[PLEAT_SLOTS] = {
-    PLEAT_SYMBOL_ENGINE_EXECUTE,    PLEAT_SYMBOL_SAVED_VARIABLE, PLEAT_SYMBOL_REGISTER_HOOKS,
-    PLEAT_SYMBOL_SET_GRADIENT_EDGE, PLEAT_SYMBOL_POW,            PLEAT_SYMBOL_POW_INPLACE};
+    PLEAT_SYMBOL_ENGINE_EXECUTE, PLEAT_SYMBOL_SAVED_VARIABLE,   PLEAT_SYMBOL_REGISTER_HOOKS,
+    PLEAT_SYMBOL_UNPACK,         PLEAT_SYMBOL_UNPACK_INTRUSIVE, PLEAT_SYMBOL_SET_GRADIENT_EDGE,
+    PLEAT_SYMBOL_POW,            PLEAT_SYMBOL_POW_INPLACE};
 
-#define PLEAT_RESOLVERS                                                                           \
-  (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks,   \
+#define PLEAT_RESOLVERS                                                                         \
+  (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks, \
+      (void*)resolve_unpack, (void*)resolve_unpack_intrusive,                                  \
       (void*)resolve_set_gradient_edge, (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace
 static void* const slot_resolvers[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 __attribute__((used)) void* pleat_slots[PLEAT_SLOTS] = {PLEAT_RESOLVERS};

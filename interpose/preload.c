@@ -132,6 +132,7 @@ static const char* const set_stub_symbol = PLEAT_SYMBOL_SET_ENGINE_STUB;
 /* Lets the bridge take `stub` over. False: go on with `stub`. */
 static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void* stub,
                     void** engine_stub) {
+  void* const unpack = pleat_find_function(PLEAT_SYMBOL_UNPACK);
   const PleatHostFunctions host = {
       .abi_version = PLEAT_ABI_VERSION,
       .struct_size = sizeof host,
@@ -140,6 +141,8 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
       .engine_execute = pleat_find_function(PLEAT_SYMBOL_ENGINE_EXECUTE),
       .saved_variable_constructor = pleat_find_function(PLEAT_SYMBOL_SAVED_VARIABLE),
       .saved_variable_register_hooks = pleat_find_function(PLEAT_SYMBOL_REGISTER_HOOKS),
+      .saved_variable_unpack =
+          unpack != NULL ? unpack : pleat_find_function(PLEAT_SYMBOL_UNPACK_INTRUSIVE),
       .set_gradient_edge = pleat_find_function(PLEAT_SYMBOL_SET_GRADIENT_EDGE),
       .pow = pleat_find_function(PLEAT_SYMBOL_POW),
       .pow_inplace = pleat_find_function(PLEAT_SYMBOL_POW_INPLACE),
@@ -154,9 +157,13 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
     return false;
   }
   void* const targets[PLEAT_SLOTS] = {
-      functions.engine_execute,    functions.saved_variable_constructor,
+      functions.engine_execute,
+      functions.saved_variable_constructor,
       functions.saved_variable_register_hooks,
-      functions.set_gradient_edge, functions.pow,
+      functions.saved_variable_unpack, /* by the one name that this torch calls */
+      functions.saved_variable_unpack,
+      functions.set_gradient_edge,
+      functions.pow,
       functions.pow_inplace};
   for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot < PLEAT_SLOTS; ++slot)
     if (targets[slot] != NULL) pleat_set_slot(slot, targets[slot]);

@@ -29,6 +29,11 @@ extern "C" {
 #define PLEAT_SYMBOL_REGISTER_HOOKS                                                       \
   "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_18SavedVariableHooksESt14" \
   "default_deleteIS3_EE"
+#define PLEAT_SYMBOL_UNPACK \
+  "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
+#define PLEAT_SYMBOL_UNPACK_INTRUSIVE /* where a node is held by c10::intrusive_ptr (2.15) */       \
+  "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive" \
+  "_target_default_null_typeIS4_EEEE"
 #define PLEAT_SYMBOL_SET_GRADIENT_EDGE \
   "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE"
 #define PLEAT_SYMBOL_POW "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE"
@@ -46,6 +51,7 @@ typedef struct PleatHostFunctions {
   void* engine_execute;
   void* saved_variable_constructor;
   void* saved_variable_register_hooks;
+  void* saved_variable_unpack; /* by whichever of its two names */
   void* set_gradient_edge;
   void* pow; /* at::pow(Tensor, Scalar), and in place */
   void* pow_inplace;
@@ -64,6 +70,7 @@ typedef struct PleatBridgeFunctions {
   void* engine_execute;
   void* saved_variable_constructor;
   void* saved_variable_register_hooks;
+  void* saved_variable_unpack;
   void* set_gradient_edge;
   void* pow;
   void* pow_inplace;

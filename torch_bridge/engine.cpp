@@ -30,6 +30,7 @@ using ExecuteFunction = variable_list (*)(Engine*, const edge_list&, const varia
                                           bool, const edge_list&);
 using ConstructorFunction = void (*)(SavedVariable*, const at::Tensor&, bool, bool);
 using RegisterHooksFunction = void (*)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
+using UnpackFunction = at::Tensor (*)(const SavedVariable*, NodePtr);
 using SetGradientEdgeFunction = void (*)(const at::Tensor&, torch::autograd::Edge);
 using PowFunction = at::Tensor (*)(const at::Tensor&, const at::Scalar&);
 using PowInplaceFunction = at::Tensor& (*)(at::Tensor&, const at::Scalar&);
@@ -38,6 +39,7 @@ EngineStub wrapped_stub = nullptr;
 ExecuteFunction real_execute = nullptr;
 ConstructorFunction real_constructor = nullptr;
 RegisterHooksFunction real_register_hooks = nullptr;
+UnpackFunction real_unpack = nullptr;
 SetGradientEdgeFunction real_set_gradient_edge = nullptr;
 PowFunction real_pow = nullptr;
 PowInplaceFunction real_pow_inplace = nullptr;
@@ -71,12 +73,24 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
   }();
 }
 
+thread_local bool creates_graph = false;
+
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
-struct BackwardScope {
-  BackwardScope() noexcept { backward_enter(); }
-  ~BackwardScope() { backward_exit(); }
+class BackwardScope {
+ public:
+  explicit BackwardScope(bool create_graph) noexcept
+      : outer_(std::exchange(creates_graph, create_graph)) {
+    backward_enter();
+  }
+  ~BackwardScope() {
+    backward_exit();
+    creates_graph = outer_;
+  }
   BackwardScope(const BackwardScope&) = delete;
   BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  const bool outer_;
 };
 
 // Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members work
@@ -88,7 +102,8 @@ class WrappingEngine final : public Engine {
 
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
-    const BackwardScope scope;  // C++ programs come this way with no preload library; Python never
+    // C++ programs come this way with no preload library; Python never.
+    const BackwardScope scope(create_graph);
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
@@ -146,7 +161,7 @@ thread_local int backward_depth = 0;
 variable_list execute_hook(Engine* self, const edge_list& roots, const variable_list& inputs,
                            bool keep_graph, bool create_graph, bool accumulate_grad,
                            const edge_list& outputs) {
-  const BackwardScope scope;
+  const BackwardScope scope(create_graph);
   return real_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
 }
 
@@ -158,7 +173,10 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
     real_constructor(self, variable, is_output, is_inplace_on_view);
     return;
   }
-  ConstructionScope scope{&variable, {true, is_output, call_site, care_of_saves_in_progress()}};
+  ConstructionScope scope{&variable, {.known = true,
+                                      .is_output = is_output,
+                                      .call_site = call_site,
+                                      .care = care_of_saves_in_progress()}};
   ConstructionScope*& current = current_construction();
   struct Restore {
     ConstructionScope*& slot;
@@ -220,7 +238,21 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
   real_register_hooks(self, std::move(hooks));
 }
 
+// A saved variable that lives is handed out itself, as stock does. From what hooks return autograd makes
+// a tensor that nobody else refers to, though its storage lives: an accumulator would take it for .grad.
+at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
+  SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(*self)).get();
+  if (is_saved_tensor_hooks(hooks)) {
+    if (at::Tensor variable = living_variable(*hooks); variable.defined()) {
+      return variable;
+    }
+  }
+  return real_unpack(self, std::move(saved_for));
+}
+
 }  // namespace
+
+bool backward_creates_graph() noexcept { return creates_graph; }
 
 void backward_enter() noexcept {
   if (backward_depth++ == 0) {
@@ -249,6 +281,8 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
       put_before(real_constructor, host.saved_variable_constructor, &constructor_hook);
   functions.saved_variable_register_hooks =
       put_before(real_register_hooks, host.saved_variable_register_hooks, &register_hooks_hook);
+  functions.saved_variable_unpack =
+      put_before(real_unpack, host.saved_variable_unpack, &unpack_hook);
   functions.set_gradient_edge =
       put_before(real_set_gradient_edge, host.set_gradient_edge, &set_gradient_edge_hook);
   functions.pow = put_before(real_pow, host.pow, &pow_hook);

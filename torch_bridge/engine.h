@@ -17,6 +17,9 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
 // wrapped first.
 void rewrap_engine(void* engine_stub);
 
+// True while this thread is in a backward pass with create_graph. Not known without the preload library.
+[[nodiscard]] bool backward_creates_graph() noexcept;
+
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;
 void backward_exit() noexcept;

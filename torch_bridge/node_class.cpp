@@ -188,10 +188,12 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
     }
     if (found == nullptr) {
       std::string name = c10::demangle(type->name());
+      const bool generated = name.starts_with("torch::autograd::generated::");
       if (const auto colon = name.rfind("::"); colon != std::string::npos) {
         name.erase(0, colon + 2);
       }
       auto made = std::make_unique<NodeClass>(classify(name));
+      made->generated = generated;
       const std::lock_guard<std::mutex> guard(r.mutex);
       auto& slot = r.classes[type];
       if (slot == nullptr) {

@@ -3,14 +3,18 @@
 #include <ATen/ATen.h>
 
 #include <atomic>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
+#include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/engine.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_record.h"
@@ -97,6 +101,23 @@ std::string stock_hint() {
   return {};
 }
 
+// True where whoever unpacks may hand the tensor on as a gradient, which an accumulator then takes as
+// it is: functions of users. No formula of derivatives.yaml returns what it saved.
+bool may_be_kept() {
+  if (backward_creates_graph()) {
+    return false;  // nothing is taken then; and a second backward pass finds the record by its storage
+  }
+  const auto node = torch::autograd::get_current_node();
+  return node && !class_of(*node).generated;
+}
+
+c10::Storage copy_of(const c10::StorageImpl& storage) {
+  c10::Storage copy(c10::Storage::use_byte_size_t(), storage.nbytes(), cpu_allocator(),
+                    /*resizable=*/true);
+  std::memcpy(copy.mutable_data(), storage.data(), storage.nbytes());
+  return copy;
+}
+
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  public:
   SavedTensorHooks(Runtime& runtime, std::optional<Decision> decision, SaveContext context)
@@ -138,26 +159,43 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (record_ == nullptr) {
       return strong_.detach();
     }
-    if (!context_.is_output) {
-      // Stock saves the variable itself: if its .data was swapped since, backward sees the new data.
-      if (auto original = original_.lock(); original && original->has_storage()) {
-        if (original->unsafe_storage().unsafeGetStorageImpl() != record_->identity) {
-          runtime_.swapped.fetch_add(1, std::memory_order_relaxed);
-          return at::Tensor(original->shallow_copy_and_detach(version_, false));
-        }
-        // Autograd makes a detached copy of whatever we return, so the variable itself will do.
-        runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-        return at::Tensor(std::move(original));
-      }
+    if (VariablePtr original = lock_original()) {
+      count_living(*original);
+      // Autograd makes a detached copy of whatever we return, so the variable itself will do.
+      at::Tensor variable(std::move(original));
+      return may_be_kept() ? variable.detach().clone() : variable;
     }
     if (StoragePtr live = record_->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-      return view_on(c10::Storage(std::move(live)), version_);
+      // Of an output stock keeps no more than a detached copy either.
+      return !context_.is_output && may_be_kept()
+                 ? view_on(copy_of(*live), c10::VariableVersion(0))
+                 : view_on(c10::Storage(std::move(live)), version_);
     }
     learn_consumer();
     timer.stop();
-    TorchRecord::Restored restored = record_->restore(runtime_);
+    TorchRecord::Restored restored =
+        may_be_kept()
+            ? record_->restore_apart(
+                  runtime_, /*last=*/!torch::autograd::get_current_graph_task_keep_graph())
+            : record_->restore(runtime_);
     return view_on(std::move(restored.storage), restored.version);
+  }
+
+  at::Tensor living_variable() {
+    if (record_ == nullptr || !context_.known) {
+      return {};
+    }
+    VariablePtr original = lock_original();
+    // One detached in place since has no grad_fn any more, for which stock raises an internal error.
+    if (!original || (producer_ != nullptr && at::Tensor(original).grad_fn() == nullptr)) {
+      return {};
+    }
+    const SampledTimer timer(runtime_);
+    runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
+    check_version();
+    count_living(*original);
+    return at::Tensor(std::move(original));
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -169,6 +207,20 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 #endif
 
  private:
+  using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
+
+  // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
+  VariablePtr lock_original() const {
+    VariablePtr original = context_.is_output ? VariablePtr() : original_.lock();
+    return original && original->has_storage() ? std::move(original) : VariablePtr();
+  }
+
+  // If the variable's .data was swapped since it was saved, backward sees the new data, as in stock.
+  void count_living(const c10::TensorImpl& original) {
+    const bool swapped = original.unsafe_storage().unsafeGetStorageImpl() != record_->identity;
+    (swapped ? runtime_.swapped : runtime_.live_at_unpack).fetch_add(1, std::memory_order_relaxed);
+  }
+
   void remember_layout(const at::Tensor& tensor) {
     const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
     version_ = impl->version_counter();
@@ -316,8 +368,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   bool learned_ = false;
   TorchRecord* record_ = nullptr;   // one reference of ours
   at::Tensor strong_;               // ineligible without a construction scope, or not tagged
-  c10::weak_intrusive_ptr<c10::TensorImpl> original_{
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  c10::weak_intrusive_ptr<c10::TensorImpl> original_{VariablePtr()};
   c10::VariableVersion version_;
   std::uint32_t saved_version_ = 0;
   c10::DimVector sizes_, strides_;
@@ -353,7 +404,11 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
 }
 
 bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept {
-  return dynamic_cast<const SavedTensorHooks*>(hooks) != nullptr;
+  return hooks != nullptr && typeid(*hooks) == typeid(SavedTensorHooks);
+}
+
+at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks) {
+  return static_cast<SavedTensorHooks&>(hooks).living_variable();
 }
 
 }  // namespace pleat::bridge

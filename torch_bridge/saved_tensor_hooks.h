@@ -25,4 +25,8 @@ struct ConstructionScope {
 // True for hooks made here.
 [[nodiscard]] bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept;
 
+// The variable that `hooks`, made here, were given, if it still stands for what was saved; undefined if
+// call_unpack_hook() is to be asked. Counts as an unpack. Throws autograd's error if it was written to.
+[[nodiscard]] at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks);
+
 }  // namespace pleat::bridge

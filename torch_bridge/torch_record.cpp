@@ -89,10 +89,35 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   return restored;
 }
 
+TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
+  Restored restored{{}, c10::VariableVersion(0)};
+  Runtime::note_thread_computes();
+  const allocator::Residency::RecordGuard guard(runtime.residency, *this);
+  if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
+    restored.storage = restore_locked(runtime);  // the raw block itself: nobody will want it again
+    restored.version = *restored_version_;
+    return restored;
+  }
+  check_not_lost();
+  allocator::Residency::RestoreStatus status{};
+  allocator::Block* const block =
+      runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
+  restored.storage = c10::Storage(storage_of(block, status));
+  return restored;
+}
+
 bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {
   return restored_storage_ && !restored_storage_->expired() &&
          restored_storage_->_unsafe_get_target() == storage && restored_version_ &&
          restored_version_->current_version() == 0;
+}
+
+// The bytes exist nowhere but in a restored storage, and somebody has written to that.
+void TorchRecord::check_not_lost() const {
+  TORCH_CHECK(payload_bytes != 0 || !restored_version_ || restored_version_->current_version() == 0,
+              "one of the variables needed for gradient computation has been modified by an "
+              "inplace operation: a saved tensor was written to after an earlier backward pass "
+              "had unpacked it, and is needed again");
 }
 
 // The restored storage if it lives and nobody wrote to it.
@@ -100,20 +125,22 @@ StoragePtr TorchRecord::restored_alive() {
   if (!restored_storage_) {
     return {};
   }
-  const bool written = restored_version_->current_version() != 0;
-  if (written && payload_bytes == 0) {
-    TORCH_CHECK(false,
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation: a saved tensor was written to after an earlier backward pass "
-                "had unpacked it, and is needed again");
-  }
-  return written ? StoragePtr{} : restored_storage_->lock();
+  check_not_lost();
+  return restored_version_->current_version() != 0 ? StoragePtr{} : restored_storage_->lock();
 }
 
 c10::Storage TorchRecord::restore_locked(Runtime& runtime) {
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
       runtime.residency.restore_locked(*this, allocator::StreamId{}, &status);
+  StoragePtr impl = storage_of(block, status);
+  restored_storage_ = WeakStorage(impl);
+  restored_version_ = c10::VariableVersion(0);
+  return c10::Storage(std::move(impl));
+}
+
+StoragePtr TorchRecord::storage_of(allocator::Block* block,
+                                   allocator::Residency::RestoreStatus status) const {
   if (block == nullptr) {
     if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
       c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
@@ -124,12 +151,9 @@ c10::Storage TorchRecord::restore_locked(Runtime& runtime) {
                 allocator::record_state_name(state), ", status ", static_cast<int>(status),
                 "); please report this as a bug of Pleat");
   }
-  auto impl = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                    adopt_block(block, bytes), cpu_allocator(),
-                                                    /*resizable=*/true);
-  restored_storage_ = WeakStorage(impl);
-  restored_version_ = c10::VariableVersion(0);
-  return c10::Storage(std::move(impl));
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                               adopt_block(block, bytes), cpu_allocator(),
+                                               /*resizable=*/true);
 }
 
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,

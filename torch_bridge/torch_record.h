@@ -41,6 +41,9 @@ class TorchRecord final : public allocator::Record {
     c10::VariableVersion version;
   };
   [[nodiscard]] Restored restore(Runtime& runtime);
+  // The same bytes in a storage that nobody else is given, for who may keep it or write to it unseen.
+  // `last`: this is the record's last use, if no other hook has it.
+  [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
 
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
@@ -49,8 +52,11 @@ class TorchRecord final : public allocator::Record {
   WeakStorage weak;
 
  private:
+  void check_not_lost() const;
   StoragePtr restored_alive();
   c10::Storage restore_locked(Runtime& runtime);
+  // Wraps a block; throws what `status` says if there is none.
+  StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
   struct Variable {
     c10::weak_intrusive_ptr<c10::TensorImpl> weak;

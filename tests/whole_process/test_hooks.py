@@ -204,6 +204,116 @@ def test_a_custom_function_gets_the_very_parameter_it_saved(run_pair, identical,
         close([pleat["weight"], pleat["leaf"]], [stock["weight"], stock["leaf"]], relative=0.4)
 
 
+KEPT = """
+    import torch, pleat_test_support as t
+    dtype = getattr(torch, DTYPE)
+    def leaf(seed):
+        return t.noise(64, 80, seed=seed).to(dtype).requires_grad_()
+    class Stored(torch.autograd.Function):               # its gradient is computed in forward, and saved
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(2 * x.detach())
+            return (x * x).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0]
+    class Shared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(factor)
+            return (x * factor).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0], None
+    results = {}
+    def passes(name, between):
+        x = leaf(1)
+        loss = Stored.apply(x)
+        seen = []
+        for _ in range(3):
+            loss.backward(retain_graph=True)
+            seen.append(x.grad.clone())
+            between(x.grad)
+        seen.append(torch.autograd.grad(loss, x)[0])
+        results[name] = seen
+    passes("accumulated", lambda grad: None)
+    passes("zeroed", lambda grad: grad.zero_())
+    passes("zeroed behind autograd's back", lambda grad: grad.data.zero_())
+    passes("clipped behind autograd's back", lambda grad: grad.data.clamp_(-0.1, 0.1))
+    def two_gradients(name, keep, make):
+        p, q = leaf(2), leaf(3)
+        factor = make(leaf(4))
+        view = factor.view(-1) if keep == "view" else None
+        loss = Shared.apply(p, factor) + Shared.apply(q, factor)
+        value = factor.detach().clone()
+        if keep != "variable":
+            del factor
+        loss.backward()
+        p.grad.mul_(100)                                 # as clipping, weight decay, averaging do
+        apart = p.grad.data_ptr() != q.grad.data_ptr()
+        kept = None if keep == "nothing" else ((factor if keep == "variable" else view).detach().view_as(value) == value).all().item()
+        results[f"{name}, {keep} kept"] = [apart, kept, p.grad, q.grad]
+    for keep in ("nothing", "variable", "view"):
+        two_gradients("constant", keep, lambda x: x.detach() * 2)
+        two_gradients("of the graph", keep, lambda x: x * 2)
+    t.emit(**results)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identical, close, conf, dtype):
+    pair = run_pair(KEPT.replace("DTYPE", repr(dtype)), conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    two_gradients = {name for name in stock if name.endswith(" kept")}
+    assert len(two_gradients) == 6
+    for name in two_gradients:
+        identical(pleat[name][:2], stock[name][:2])
+        assert stock[name][0] is True
+    if conf == LOSSLESS or dtype == "float64":
+        identical(pleat, stock)
+        return
+    for name in stock.keys() - {"pleat_stats"}:
+        gradients = slice(2 if name in two_gradients else 0, None)
+        close(pleat[name][gradients], stock[name][gradients], relative=0.2)
+    for name in two_gradients:
+        identical(pleat[name][2], pleat[name][3] * 100)   # one noise for both
+
+
+SUBCLASS = """
+    import torch, pleat_test_support as t
+    class Tagged(torch.Tensor):
+        pass
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.save_for_backward(x, other)
+            return (x * other).as_subclass(torch.Tensor)
+        @staticmethod
+        def backward(ctx, g):
+            x, other = ctx.saved_tensors
+            log.append([type(x).__name__, getattr(x, "note", None), type(other).__name__, x is kept])
+            return (g * other).as_subclass(torch.Tensor), None
+    log = []
+    leaf = t.noise(64, 80, seed=1).requires_grad_()
+    kept = (leaf * 2).as_subclass(Tagged)
+    kept.note = "an attribute of the user"
+    Product.apply(kept, (t.noise(64, 80, seed=2) * 1).as_subclass(Tagged)).sum().backward()
+    t.emit(log=log, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_living_saved_tensor_keeps_its_type_and_attributes(run_pair, identical, conf):
+    pair = run_pair(SUBCLASS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    assert stock["log"][0][0] == "Tagged" and stock["log"][0][3] is True
+    assert pleat["log"][0][:2] == stock["log"][0][:2] and pleat["log"][0][3] is True
+    if conf == LOSSLESS:
+        identical(pleat["leaf"], stock["leaf"])
+
+
 CPP_SOURCE = r"""
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
