@@ -15,6 +15,7 @@ namespace pleat::bridge {
 struct SaveContext {
   bool known = false;       // the others mean something
   bool is_output = false;
+  bool is_inplace_on_view = false;
   const void* call_site = nullptr;
   Care care = Care::kNone;  // at least; what is known of the node beside its call site
 };

@@ -74,6 +74,7 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
 }
 
 thread_local bool creates_graph = false;
+thread_local const torch::autograd::Node* unpacking = nullptr;
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
 class BackwardScope {
@@ -175,6 +176,7 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
   }
   ConstructionScope scope{&variable, {.known = true,
                                       .is_output = is_output,
+                                      .is_inplace_on_view = is_inplace_on_view,
                                       .call_site = call_site,
                                       .care = care_of_saves_in_progress()}};
   ConstructionScope*& current = current_construction();
@@ -247,12 +249,17 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
       return variable;
     }
   }
+  struct Restore {
+    const torch::autograd::Node* const outer;
+    ~Restore() { unpacking = outer; }
+  } const restore{std::exchange(unpacking, saved_for.get())};
   return real_unpack(self, std::move(saved_for));
 }
 
 }  // namespace
 
 bool backward_creates_graph() noexcept { return creates_graph; }
+const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
 
 void backward_enter() noexcept {
   if (backward_depth++ == 0) {

@@ -20,6 +20,9 @@ void rewrap_engine(void* engine_stub);
 // True while this thread is in a backward pass with create_graph. Not known without the preload library.
 [[nodiscard]] bool backward_creates_graph() noexcept;
 
+// The node that this thread is unpacking an output of its own for, where autograd says so.
+[[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;
+
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;
 void backward_exit() noexcept;

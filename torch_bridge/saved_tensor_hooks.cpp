@@ -236,7 +236,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     dtype_ = impl->dtype();
     keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
                                                    c10::DispatchKey::Negative});
-    producer_ = decision_->producer;
+    // The grad_fn of a view written to in place may die before us.
+    const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
+    producer_ = held ? decision_->producer : nullptr;
     output_number_ = decision_->output_number;
   }
 
@@ -308,7 +310,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     // Stock holds the variable itself unless it is an output of the node that saves it: there the
     // text names the variable's present grad_fn, and always output 0.
-    const Node* named = producer_;
+    const Node* named = context_.is_inplace_on_view ? unpacking_node() : producer_;
     std::int64_t output = output_number_;
     at::Tensor original;
     if (!context_.is_output) {

@@ -197,6 +197,13 @@ INPLACE_ERROR = """
         z = view * view.detach().clone().requires_grad_()
         x.zero_()
         return z if not keep else (z, x)
+    def view_written_in_place(keep):
+        x = a * 1
+        view = x[3:9]
+        view.exp_()                        # a node of its own whose output is saved
+        x[0].relu_()
+        view.add_(1)
+        return x * 2 if not keep else (x * 2, view)
     def detached_changed(keep):
         x = a + 1
         z = x * (a * 2)
@@ -218,8 +225,8 @@ INPLACE_ERROR = """
         x.data.add_(1)                     # invisible to the version counter
         return z if not keep else (z, x)
     messages = {}
-    for case in (output_changed, input_changed, view_changed, base_changed, detached_changed,
-                 weight_changed, changed_before_save_only, unsafe_data_changed):
+    for case in (output_changed, input_changed, view_changed, base_changed, view_written_in_place,
+                 detached_changed, weight_changed, changed_before_save_only, unsafe_data_changed):
         for keep in (True, False):
             for anomaly in (False, True):
                 try:
@@ -243,7 +250,7 @@ def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, co
     pair = run_pair(INPLACE_ERROR, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     raised = [name for name, message in stock["messages"].items() if message]
-    assert len(raised) == 24 and all("inplace operation" in stock["messages"][n] for n in raised)
+    assert len(raised) == 28 and all("inplace operation" in stock["messages"][n] for n in raised)
     # "which is output 0 of MulBackward0" names the present grad_fn of the saved tensor. Where nobody but
     # the graph holds that very tensor we hold it weakly: there the node of the time of saving may stand.
     gone = ("input_changed keep=False", "view_changed", "base_changed")
