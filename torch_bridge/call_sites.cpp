@@ -1,6 +1,8 @@
 #include "torch_bridge/call_sites.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <mutex>
@@ -47,16 +49,17 @@ void note_call_site(const void* return_address) noexcept {
 
 namespace {
 
-// True if `result` came from one node that stands directly on leaves: every tensor saved meanwhile
-// was saved by that node, so its call sites are this operator's own. A composite operator fails here,
-// whose sites belong to mul, sub and the like.
+// True if `result` came from one node that stands directly on leaves, or on copies of them to write to:
+// every tensor saved meanwhile was saved by that node, so its call sites are this operator's own. A
+// composite operator fails here, whose sites belong to mul, sub and the like.
 bool made_by_one_node(const at::Tensor& result) {
   const auto node = result.grad_fn();
   if (!node) {
     return false;
   }
   for (const auto& edge : node->next_edges()) {
-    if (edge.function && !class_of(*edge.function).accumulate_grad) {
+    if (edge.function && !class_of(*edge.function).accumulate_grad &&
+        class_of(*edge.function).name != "CloneBackward0") {
       return false;
     }
   }
@@ -64,6 +67,7 @@ bool made_by_one_node(const at::Tensor& result) {
 }
 
 const at::Tensor& first_of(const at::Tensor& result) { return result; }
+const at::Tensor& first_of(const std::vector<at::Tensor>& results) { return results.front(); }
 template <class... Results>
 const at::Tensor& first_of(const std::tuple<Results...>& results) {
   return std::get<0>(results);
@@ -95,11 +99,13 @@ at::Tensor leaf(const at::Tensor& value) { return value.detach().requires_grad_(
 }  // namespace
 
 void learn_call_sites() {
-  // Operators in beta warn at their first call; that call is not the user's.
+  // Some operators warn once; the user's call is to warn, not ours.
   class Silent final : public c10::WarningHandler {
     void process(const c10::Warning&) override {}
   } silent;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  const c10::WarningUtils::WarnAlways not_the_one_time;
+  const at::DisableRecordFunctionGuard unprofiled;
   const TransientCodePages code_pages("libtorch_cpu.so");  // 9 MB of them else
   // Each of these saves its arguments, so that the consumer is known when the tensor is packed and
   // not only at its first unpack.
@@ -110,7 +116,15 @@ void learn_call_sites() {
   const at::Tensor above_three = leaf(x + 3);
   const at::Tensor regular = leaf(at::eye(2) + x);  // an invertible matrix
   const at::Tensor target = y.detach();
+  const at::Generator generator = at::detail::createCPUGenerator();  // the job's stays where it is
   const auto run = [](Care care, auto&& op) { learn_sites_of(care, op); };
+  const auto in_place = [&](Care care, const at::Tensor& leaf, auto&& op) {
+    run(care, [&] {
+      at::Tensor copy = leaf.clone();
+      op(copy);
+      return copy;
+    });
+  };
   run(Care::kExact, [&] { return at::div(x, y); });
   run(Care::kExact, [&] { return at::div(x, y, "floor"); });
   run(Care::kExact, [&] { return at::log(x); });
@@ -175,6 +189,18 @@ void learn_call_sites() {
   run(Care::kExact, [&] { return at::min(x); });
   run(Care::kExact, [&] { return at::median(x); });
   run(Care::kExact, [&] { return at::nanmedian(x); });
+  run(Care::kExact, [&] { return at::special_xlog1py(at::Scalar(2.0), y); });
+  run(Care::kExact, [&] { return at::xlogy(at::Scalar(2.0), y); });
+  run(Care::kExact, [&] { return at::addcdiv(x, x, y); });
+  run(Care::kExact, [&] { return at::_foreach_div(at::TensorList{x}, at::TensorList{y}); });
+  run(Care::kExact, [&] { return at::copysign(x, y); });
+  run(Care::kExact, [&] { return at::_euclidean_dist(x, y); });
+  run(Care::kExact, [&] { return at::igamma(target, y); });
+  run(Care::kExact, [&] { return at::igammac(target, y); });
+  run(Care::kExact, [&] { return at::linalg_pinv(regular, 1e-15, true); });
+  run(Care::kExact, [&] { return at::triangular_solve(y, regular); });
+  run(Care::kExact, [&] { return at::_standard_gamma(above_one, generator); });
+  run(Care::kExact, [&] { return at::_weight_norm_interface(x, leaf(at::ones({2, 1})), 0); });
   run(Care::kExact, [&] { return at::maximum(x, y); });
   run(Care::kExact, [&] { return at::minimum(x, y); });
   run(Care::kExact, [&] { return at::fmax(x, y); });
@@ -185,6 +211,42 @@ void learn_call_sites() {
     run(Care::kExact, [&] { return at::index_reduce(x, 0, index, y, reduce); });
     run(Care::kExact, [&] { return at::scatter_reduce(x, 0, indices, y, reduce); });
   }
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.div_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.addcdiv_(x, y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log2_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log10_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log1p_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.logit_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.xlogy_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.pow_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.atan2_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.hypot_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.acos_(); });
+  in_place(Care::kExact, above_one, [&](at::Tensor& t) { t.acosh_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.asin_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.erfinv_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.lgamma_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.digamma_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.sinc_(); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.renorm_(2, 0, 1); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.cumprod_(0); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.copysign_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.remainder_(y); });
+  in_place(Care::kExact, x, [&](at::Tensor& t) { t.fmod_(y); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.sin_(); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.cos_(); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.sinh_(); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.cosh_(); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.abs_(); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { t.clamp_(0.0, 1.0); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { at::hardtanh_(t, 0.0, 1.0); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { at::hardswish_(t); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { at::leaky_relu_(t); });
+  run(Care::kEight, [&] { return at::sin(x); });
+  run(Care::kEight, [&] { return at::cos(x); });
+  run(Care::kEight, [&] { return at::sinh(x); });
+  run(Care::kEight, [&] { return at::cosh(x); });
   run(Care::kEight, [&] { return at::leaky_relu(x); });
   run(Care::kEight, [&] { return at::prelu(x, at::full({1}, 0.25, at::kFloat).requires_grad_(true)); });
   run(Care::kEight, [&] { return at::abs(x); });

@@ -178,7 +178,7 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
                                       .is_output = is_output,
                                       .is_inplace_on_view = is_inplace_on_view,
                                       .call_site = call_site,
-                                      .care = care_of_saves_in_progress()}};
+                                      .care = care_of_saves_in_progress(call_site)}};
   ConstructionScope*& current = current_construction();
   struct Restore {
     ConstructionScope*& slot;

@@ -23,12 +23,15 @@ struct Family {
   Care as_consumer;
 };
 
-// First match wins. Names are those of torch's derivatives.yaml; a trailing "Backward0" is implied.
+// First match wins. Names are those of torch's derivatives.yaml; a trailing "Backward0" is implied, and
+// a leading "Foreach" passed over.
 constexpr Family kFamilies[] = {
     // exponentials: exp(x) enters again, an error of e in the exponent is a factor of 1 + e
     {"ExpBackward"sv, Care::kEight, Care::kEight},
     {"Exp2Backward"sv, Care::kEight, Care::kEight},
     {"Expm1Backward"sv, Care::kEight, Care::kEight},
+    {"Sinh"sv, Care::kNone, Care::kEight},
+    {"Cosh"sv, Care::kNone, Care::kEight},
     {"Softmax"sv, Care::kEight, Care::kEight},
     {"LogSoftmax"sv, Care::kEight, Care::kEight},
     {"SafeSoftmax"sv, Care::kEight, Care::kEight},
@@ -82,8 +85,13 @@ constexpr Family kFamilies[] = {
     {"Threshold"sv, Care::kNone, Care::kEight},
     {"SmoothL1Loss"sv, Care::kNone, Care::kEight},
     {"HuberLoss"sv, Care::kNone, Care::kEight},
+    // periods: an error is an angle, and networks of sines work with arguments of thirty and more
+    {"SinBackward"sv, Care::kNone, Care::kEight},
+    {"CosBackward"sv, Care::kNone, Care::kEight},
     // poles and branch points: a value restored a little closer to them is a gradient far off
     {"DivBackward"sv, Care::kExact, Care::kExact},
+    {"Addcdiv"sv, Care::kExact, Care::kExact},
+    {"Copysign"sv, Care::kExact, Care::kExact},
     {"Sqrt"sv, Care::kExact, Care::kExact},
     {"Rsqrt"sv, Care::kExact, Care::kExact},
     {"Reciprocal"sv, Care::kExact, Care::kExact},
@@ -92,11 +100,13 @@ constexpr Family kFamilies[] = {
     {"Xlogy"sv, Care::kExact, Care::kExact},
     // x^n with a number n: saving_node.h looks at n; the usual 2 and 3 are polynomials. With a tensor
     // of exponents (PowBackward1): exact.
+    {"ForeachPow"sv, Care::kExact, Care::kExact},
     {"PowBackward0"sv, Care::kNone, Care::kNone},
     {"Pow"sv, Care::kExact, Care::kExact},
     {"FloatPower"sv, Care::kExact, Care::kExact},
     {"Norm"sv, Care::kExact, Care::kExact},
     {"Dist"sv, Care::kExact, Care::kExact},
+    {"EuclideanDist"sv, Care::kExact, Care::kExact},
     {"Cdist"sv, Care::kExact, Care::kExact},
     {"Pdist"sv, Care::kExact, Care::kExact},
     {"Renorm"sv, Care::kExact, Care::kExact},
@@ -156,8 +166,11 @@ NodeClass classify(const std::string& name) {
   c.hash = sensitivity::hash_text(name.c_str());
   c.accumulate_grad = name == "AccumulateGrad";
   c.python = name == "PyNode";
+  constexpr std::string_view kForeach = "Foreach";
+  std::string_view single = name;
+  single.remove_prefix(single.starts_with(kForeach) ? kForeach.size() : 0);
   for (const Family& family : kFamilies) {
-    if (std::string_view(name).starts_with(family.prefix)) {
+    if (single.starts_with(family.prefix) || std::string_view(name).starts_with(family.prefix)) {
       c.as_producer = family.as_producer;
       c.as_consumer = family.as_consumer;
       break;

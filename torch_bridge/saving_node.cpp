@@ -15,18 +15,41 @@ namespace {
 using torch::autograd::Node;
 
 thread_local bool exact_pow = false;
-// Of the function in Python that this thread recorded last.
-thread_local bool last_was_compiled = false;
 
-constexpr std::string_view kCompiledFunction = "CompiledFunctionBackward";
+struct PythonFunction {
+  bool compiled = false;
+  Care care = Care::kNone;  // of what it saves
+};
 
-// Takes the interpreter's lock, which a thread in code of a Python function has.
-bool is_compiled_function(const Node& node) noexcept {
+// The one that this thread recorded last.
+thread_local PythonFunction last_function;
+
+// Of torch's own functions in Python those that cannot bear the noise of any user's. Takes the
+// interpreter's lock, which a thread in code of a Python function has.
+PythonFunction python_function(const Node& node) noexcept {
   try {
-    return node.name() == kCompiledFunction;
+    const std::string name = node.name();
+    if (name == "CompiledFunctionBackward") {
+      return {.compiled = true, .care = Care::kExact};
+    }
+    if (name == "FlexAttentionAutogradOpBackward") {
+      return {.care = Care::kEight};
+    }
+    // cond, map, scan and the like: their backward is a graph of the user's.
+    if (name.ends_with("AutogradOpBackward") || name == "_DirichletBackward" ||
+        name == "LOBPCGAutogradFunctionBackward") {
+      return {.care = Care::kExact};
+    }
   } catch (...) {
-    return false;
   }
+  return {};
+}
+
+bool is_called_by_python_function(const void* call_site) noexcept {
+  // Known from here on: a function in Python has been seen, so its library is loaded.
+  static const CodeRange python = code_of("libtorch_python.so");
+  const auto address = reinterpret_cast<std::uintptr_t>(call_site);
+  return address >= python.begin && address < python.end;
 }
 
 }  // namespace
@@ -49,28 +72,27 @@ PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept : outer_(exact
 
 PowInProgress::~PowInProgress() { exact_pow = outer_; }
 
-Care care_of_saves_in_progress() noexcept { return exact_pow ? Care::kExact : Care::kNone; }
+Care care_of_saves_in_progress(const void* call_site) noexcept {
+  if (last_function.care != Care::kNone && is_called_by_python_function(call_site)) [[unlikely]] {
+    return last_function.care;
+  }
+  return exact_pow ? Care::kExact : Care::kNone;
+}
 
 void note_gradient_edge(const Node* node) noexcept {
   if (node != nullptr && class_of(*node).python) [[unlikely]] {
-    last_was_compiled = is_compiled_function(*node);
+    last_function = python_function(*node);
   }
 }
 
 bool saved_by_compiled_function(const void* call_site) noexcept {
-  if (!last_was_compiled) [[likely]] {
-    return false;
-  }
-  // Known from here on: a function in Python has been seen, so its library is loaded.
-  static const CodeRange python = code_of("libtorch_python.so");
-  const auto address = reinterpret_cast<std::uintptr_t>(call_site);
-  return address >= python.begin && address < python.end;
+  return last_function.compiled && is_called_by_python_function(call_site);
 }
 
 Care care_of_consumer(const Node& node) noexcept {
   const NodeClass& c = class_of(node);
   if (c.python) {
-    return is_compiled_function(node) ? Care::kExact : c.as_consumer;
+    return std::max(c.as_consumer, python_function(node).care);
   }
   if (const auto* const pow = dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
     return is_polynomial(pow->exponent) ? c.as_consumer : Care::kExact;

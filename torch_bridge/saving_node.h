@@ -25,8 +25,8 @@ class PowInProgress {
   bool outer_;
 };
 
-// At least so much care for what this thread saves now.
-[[nodiscard]] Care care_of_saves_in_progress() noexcept;
+// At least so much care for what this thread saves now from `call_site`.
+[[nodiscard]] Care care_of_saves_in_progress(const void* call_site) noexcept;
 
 // This thread makes `node` the grad_fn of a tensor. A function written in Python saves its tensors
 // right after that, from code of libtorch_python.
