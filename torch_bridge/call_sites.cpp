@@ -114,7 +114,7 @@ void learn_call_sites() {
   const at::Tensor y = at::full({2, 2}, 0.25, at::kFloat).requires_grad_(true);
   const at::Tensor above_one = leaf(x + 1);
   const at::Tensor above_three = leaf(x + 3);
-  const at::Tensor regular = leaf(at::eye(2) + x);  // an invertible matrix
+  const at::Tensor regular = leaf(at::eye(2, at::kFloat) + x);  // an invertible matrix
   const at::Tensor target = y.detach();
   const at::Generator generator = at::detail::createCPUGenerator();  // the job's stays where it is
   const auto run = [](Care care, auto&& op) { learn_sites_of(care, op); };
@@ -200,11 +200,20 @@ void learn_call_sites() {
   run(Care::kExact, [&] { return at::linalg_pinv(regular, 1e-15, true); });
   run(Care::kExact, [&] { return at::triangular_solve(y, regular); });
   run(Care::kExact, [&] { return at::_standard_gamma(above_one, generator); });
-  run(Care::kExact, [&] { return at::_weight_norm_interface(x, leaf(at::ones({2, 1})), 0); });
+  run(Care::kExact, [&] { return at::_weight_norm_interface(x, leaf(at::ones({2, 1}, at::kFloat)), 0); });
   run(Care::kExact, [&] { return at::maximum(x, y); });
   run(Care::kExact, [&] { return at::minimum(x, y); });
   run(Care::kExact, [&] { return at::fmax(x, y); });
   run(Care::kExact, [&] { return at::fmin(x, y); });
+  for (const std::int64_t dimensions : {2, 3}) {
+    const std::vector<std::int64_t> image(static_cast<std::size_t>(dimensions) + 2, 1);
+    std::vector<std::int64_t> grid(static_cast<std::size_t>(dimensions) + 1, 1);
+    grid.push_back(dimensions);
+    run(Care::kExact, [&] {
+      return at::grid_sampler(leaf(at::zeros(image, at::kFloat)), leaf(at::zeros(grid, at::kFloat)), 0,
+                              0, false);
+    });
+  }
   const at::Tensor index = at::zeros({2}, at::kLong);
   const at::Tensor indices = at::zeros({2, 2}, at::kLong);
   for (const char* const reduce : {"prod", "mean", "amax", "amin"}) {
@@ -241,6 +250,7 @@ void learn_call_sites() {
   in_place(Care::kEight, x, [&](at::Tensor& t) { t.abs_(); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { t.clamp_(0.0, 1.0); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { at::hardtanh_(t, 0.0, 1.0); });
+  in_place(Care::kEight, x, [&](at::Tensor& t) { at::threshold_(t, 0, 0); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { at::hardswish_(t); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { at::leaky_relu_(t); });
   run(Care::kEight, [&] { return at::sin(x); });

@@ -518,6 +518,8 @@ POLES = """
         "cdist": gradients(lambda a: torch.cdist(a[:, :64], a[:, 64:128]), x),
         "pinv": gradients(torch.linalg.pinv, square),
         "gamma": gradients(torch._standard_gamma, y),
+        "grid": gradients(lambda a, b: torch.nn.functional.grid_sample(a[None, None], b[None, :, :510].view(1, 128, 255, 2) - 1,
+                                                                       align_corners=False), x, y),
         "dirichlet": gradients(lambda a: torch.distributions.Dirichlet(a).rsample()[:, :9], y),
     }
     for name in ("log_", "log2_", "log10_", "log1p_"):
