@@ -107,8 +107,10 @@ class Record {
 
   // False once the last strong reference to the storage is gone. Any thread, no lock needed.
   [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
-  // Takes a strong reference to the storage, for good. False if it is gone.
-  [[nodiscard]] virtual bool keep_storage() noexcept = 0;
+  // The block is freed, but the storage may live on with other bytes: takes strong references, for good,
+  // to what the `users` hooks of the record will read. True if none of them needs the block. Under the
+  // link lock.
+  [[nodiscard]] virtual bool keep_storage(std::uint32_t users) noexcept = 0;
 
   // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
   // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.

@@ -150,9 +150,14 @@ void Residency::release_original(Record& record, Block* block) noexcept {
     pool_.free(block);
     return;
   }
-  if (record.keep_storage()) {
-    // resize_(0) or a swapped data pointer: the storage lives on with other bytes, as stock would
-    // have it. Hold on to the storage itself from now on.
+  bool kept = false;
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    kept = record.keep_storage(record.references_ - 1);  // one is ours, see release_saved()
+  }
+  if (kept) {
+    // resize_(0), a swapped data pointer, a swapped .data: what lives on has other bytes, as stock
+    // would have it. Hold on to that from now on.
     transition(record, RecordAction::kKeep);
     count(counters_.kept);
     count_raw(record, false);
@@ -366,9 +371,9 @@ bool Residency::shared(const Record& record) noexcept {
 
 // ---- drop ---------------------------------------------------------------------------------------
 
-void Residency::drop(Record* record) noexcept {
+void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link) noexcept {
   {
-    const std::lock_guard<std::mutex> guard(link_mutex_);
+    const std::unique_lock<std::mutex> guard = std::move(link);
     if (--record->references_ != 0) {
       return;
     }

@@ -78,8 +78,17 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // Gives up one reference; the last one drops payload, held block and the record itself.
-  void drop(Record* record) noexcept;
+  // Gives up one reference; the last one drops payload, held block and the record itself. `body` runs
+  // before, under the link lock.
+  template <class Body>
+  void drop(Record* record, Body&& body) noexcept {
+    std::unique_lock<std::mutex> link(link_mutex_);
+    body();
+    drop_locked(record, std::move(link));
+  }
+  void drop(Record* record) noexcept {
+    drop(record, [] {});
+  }
 
   // Holds a record's mutex, and fork() off meanwhile. One at a time in a thread.
   class RecordGuard {
@@ -126,6 +135,7 @@ class Residency {
 
  private:
   void link_new(Block* block, Record* record) noexcept;
+  void drop_locked(Record* record, std::unique_lock<std::mutex> link) noexcept;
   void count_raw(Record& record, bool counted) noexcept;
   void release_saved(Block* block) noexcept;
   void release_restored(Record& record, Block* block) noexcept;

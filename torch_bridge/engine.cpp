@@ -6,7 +6,9 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/node_class.h"
@@ -56,7 +58,13 @@ bool operators_are_watched() noexcept {
 }
 
 void learn_call_sites_once(Runtime& runtime) noexcept {
-  [[maybe_unused]] static const bool done = [&]() noexcept {
+  // A thread that comes second does not wait: it may hold the interpreter's lock, which the first may
+  // need. What it saves meanwhile is learned at the first unpack.
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true)) {
+    return;
+  }
+  {
     struct Scope {  // our own saves are judged like those of no constructor
       ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
       ~Scope() { current_construction() = outer; }
@@ -69,12 +77,19 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
     // Saves may have been judged before, where operators were watched.
     runtime.lessons.fetch_add(1, std::memory_order_release);
     call_sites_learned.store(true, std::memory_order_release);
-    return true;
-  }();
+  }
 }
 
 thread_local bool creates_graph = false;
 thread_local const torch::autograd::Node* unpacking = nullptr;
+
+struct Lent {
+  const torch::autograd::Node* node = nullptr;  // compare only
+  std::vector<at::Tensor> tensors;
+  std::uint64_t times = 0;
+};
+thread_local Lent lent;
+thread_local int backward_depth = 0;
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
 class BackwardScope {
@@ -137,13 +152,20 @@ class WrappingEngine final : public Engine {
       return nullptr;
     }
     if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
-        runtime->tagging() && !operators_are_watched()) {
+        runtime->tagging() && !operators_are_watched() && !node_creation_is_watched()) {
       learn_call_sites_once(*runtime);
     }
     return make_saved_tensor_hooks(*runtime);
   }
 
  private:
+  [[nodiscard]] bool node_creation_is_watched() {
+#if PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS
+    return !inner().get_node_creation_hooks().empty();
+#else
+    return false;
+#endif
+  }
   [[nodiscard]] Engine& inner() const noexcept { return *inner_.load(std::memory_order_acquire); }
   std::atomic<Engine*> inner_;
 };
@@ -154,8 +176,6 @@ WrappingEngine& the_engine() {
 }
 
 Engine& wrapping_engine() { return the_engine(); }
-
-thread_local int backward_depth = 0;
 
 // ---- what the preload library jumps to ----
 
@@ -233,9 +253,9 @@ template struct PrivateMembers<&SavedVariable::data_, &SavedVariable::hooks_>;
 void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks>&& hooks) {
   std::unique_ptr<SavedVariableHooks>& present = saved_hooks(*self);
   if (is_saved_tensor_hooks(present.get())) {
-    at::Tensor value = present->call_unpack_hook();
+    at::Tensor value = value_of(*present);
     present.reset();
-    saved_data(*self) = value.detach();  // what stock hands to a hook
+    saved_data(*self) = std::move(value);  // what stock hands to a hook
   }
   real_register_hooks(self, std::move(hooks));
 }
@@ -244,16 +264,22 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
 // a tensor that nobody else refers to, though its storage lives: an accumulator would take it for .grad.
 at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
   SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(*self)).get();
-  if (is_saved_tensor_hooks(hooks)) {
-    if (at::Tensor variable = living_variable(*hooks); variable.defined()) {
-      return variable;
-    }
+  if (!is_saved_tensor_hooks(hooks)) {
+    return real_unpack(self, std::move(saved_for));
+  }
+  if (at::Tensor variable = living_variable(*hooks); variable.defined()) {
+    return variable;
   }
   struct Restore {
     const torch::autograd::Node* const outer;
     ~Restore() { unpacking = outer; }
   } const restore{std::exchange(unpacking, saved_for.get())};
-  return real_unpack(self, std::move(saved_for));
+  const std::uint64_t before = lent.times;
+  at::Tensor unpacked = real_unpack(self, std::move(saved_for));
+  if (lent.times != before) {
+    lent.tensors.back() = unpacked;  // what autograd has made of it
+  }
+  return unpacked;
 }
 
 }  // namespace
@@ -269,8 +295,24 @@ void backward_enter() noexcept {
   }
 }
 
+// An accumulator runs right after the node it waits for. But gradients may also pass through nodes that
+// hand them on as they are, so the references stay for the whole pass where its end is known.
+void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept {
+  try {
+    std::vector<at::Tensor> old;
+    if (backward_depth == 0 && lent.node != &node) {
+      old = std::exchange(lent.tensors, {});
+    }
+    lent.node = &node;
+    lent.tensors.push_back(tensor);
+    ++lent.times;
+  } catch (...) {  // no memory for it
+  }
+}
+
 void backward_exit() noexcept {
   if (--backward_depth == 0) {
+    const std::vector<at::Tensor> done = std::exchange(lent.tensors, {});
     drop_recent_storage();
   }
 }

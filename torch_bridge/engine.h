@@ -20,8 +20,11 @@ void rewrap_engine(void* engine_stub);
 // True while this thread is in a backward pass with create_graph. Not known without the preload library.
 [[nodiscard]] bool backward_creates_graph() noexcept;
 
-// The node that this thread is unpacking an output of its own for, where autograd says so.
+// The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;
+
+// Keeps a reference to what `node` has unpacked until its gradients have been accumulated.
+void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;

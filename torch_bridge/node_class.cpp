@@ -83,8 +83,12 @@ constexpr Family kFamilies[] = {
     {"Hardshrink"sv, Care::kNone, Care::kEight},
     {"Softshrink"sv, Care::kNone, Care::kEight},
     {"Threshold"sv, Care::kNone, Care::kEight},
+    {"Rrelu"sv, Care::kNone, Care::kEight},
     {"SmoothL1Loss"sv, Care::kNone, Care::kEight},
     {"HuberLoss"sv, Care::kNone, Care::kEight},
+    // coordinates: an error is another pixel
+    {"GridSampler"sv, Care::kExact, Care::kExact},
+    {"CudnnGridSampler"sv, Care::kExact, Care::kExact},
     // periods: an error is an angle, and networks of sines work with arguments of thirty and more
     {"SinBackward"sv, Care::kNone, Care::kEight},
     {"CosBackward"sv, Care::kNone, Care::kEight},
@@ -201,12 +205,13 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
     }
     if (found == nullptr) {
       std::string name = c10::demangle(type->name());
-      const bool generated = name.starts_with("torch::autograd::generated::");
+      const bool of_torch = name.starts_with("torch::autograd::generated::") ||
+                            name == "torch::autograd::CopySlices";  // runs the node that was there
       if (const auto colon = name.rfind("::"); colon != std::string::npos) {
         name.erase(0, colon + 2);
       }
       auto made = std::make_unique<NodeClass>(classify(name));
-      made->generated = generated;
+      made->of_torch = of_torch;
       const std::lock_guard<std::mutex> guard(r.mutex);
       auto& slot = r.classes[type];
       if (slot == nullptr) {

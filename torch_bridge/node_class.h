@@ -23,7 +23,7 @@ struct NodeClass {
   Care as_consumer = Care::kNone;  // for any tensor this node saved
   bool passes_parameter = false;   // a view or cast: a parameter may hide behind it
   bool accumulate_grad = false;
-  bool generated = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
+  bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;  // a torch.autograd.Function: its class in Python says more, node by node
 };
 

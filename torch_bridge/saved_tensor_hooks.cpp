@@ -1,6 +1,7 @@
 #include "torch_bridge/saved_tensor_hooks.h"
 
 #include <ATen/ATen.h>
+#include <ATen/SavedTensorHooks.h>
 
 #include <atomic>
 #include <cstring>
@@ -87,6 +88,10 @@ std::string name_in_messages(const AnyNode& node) {
 std::string stock_hint() {
   try {
     const NoHooks no_hooks;
+    struct Restore {  // nor those of a user
+      const bool outer = at::SavedTensorDefaultHooks::set_tracing(true);
+      ~Restore() { at::SavedTensorDefaultHooks::set_tracing(outer); }
+    } const no_user_hooks;
     const at::Tensor probe = at::zeros({1});
     const torch::autograd::SavedVariable saved(probe, false);
     probe.add_(1);
@@ -101,20 +106,12 @@ std::string stock_hint() {
   return {};
 }
 
-// True where whoever unpacks may hand the tensor on as a gradient, which an accumulator then takes as
-// it is: functions of users. No formula of derivatives.yaml returns what it saved.
-bool may_be_kept() {
-  if (backward_creates_graph()) {
-    return false;  // nothing is taken then; and a second backward pass finds the record by its storage
-  }
-  const auto node = torch::autograd::get_current_node();
-  return node && !class_of(*node).generated;
-}
-
-c10::Storage copy_of(const c10::StorageImpl& storage) {
-  c10::Storage copy(c10::Storage::use_byte_size_t(), storage.nbytes(), cpu_allocator(),
+// The bytes of `storage` in `range`, in a storage of their own.
+c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
+  c10::Storage copy(c10::Storage::use_byte_size_t(), range.end - range.begin, cpu_allocator(),
                     /*resizable=*/true);
-  std::memcpy(copy.mutable_data(), storage.data(), storage.nbytes());
+  std::memcpy(copy.mutable_data(), static_cast<const char*>(storage.data()) + range.begin,
+              range.end - range.begin);
   return copy;
 }
 
@@ -125,7 +122,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   ~SavedTensorHooks() override {
     if (record_ != nullptr) {
-      runtime_.residency.drop(record_);
+      runtime_.residency.drop(record_, [&] { TorchRecord::remove_variable(original_); });
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
@@ -153,34 +150,47 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
+    check_version();
+    return unpack(reader());
+  }
+
+  // `keeper`: the node of a user's that asks, if any.
+  at::Tensor unpack(const Node* keeper) {
     SampledTimer timer(runtime_);
     runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
-    check_version();
     if (record_ == nullptr) {
-      return strong_.detach();
+      return lent(strong_.detach(), keeper);
     }
     if (VariablePtr original = lock_original()) {
       count_living(*original);
       // Autograd makes a detached copy of whatever we return, so the variable itself will do.
-      at::Tensor variable(std::move(original));
-      return may_be_kept() ? variable.detach().clone() : variable;
+      return lent(at::Tensor(std::move(original)), keeper);
     }
     if (StoragePtr live = record_->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-      // Of an output stock keeps no more than a detached copy either.
-      return !context_.is_output && may_be_kept()
-                 ? view_on(copy_of(*live), c10::VariableVersion(0))
-                 : view_on(c10::Storage(std::move(live)), version_);
+      return lent(view_on(c10::Storage(std::move(live)), version_), keeper);
     }
     learn_consumer();
     timer.stop();
-    TorchRecord::Restored restored =
-        may_be_kept()
-            ? record_->restore_apart(
-                  runtime_, /*last=*/!torch::autograd::get_current_graph_task_keep_graph())
-            : record_->restore(runtime_);
+    if (keeper == nullptr) {
+      TorchRecord::Restored restored = record_->restore(runtime_);
+      return view_on(std::move(restored.storage), restored.version);
+    }
+    const allocator::ByteRange hull = hull_of(sizes_, strides_, offset_, dtype_.itemsize());
+    if (2 * (hull.end - hull.begin) <= record_->bytes && runtime_.residency.shared(*record_)) {
+      // One of many slices: the whole is restored once for all of them.
+      const TorchRecord::Restored whole = record_->restore(runtime_);
+      return view_on(copy_of(whole.storage, hull), c10::VariableVersion(0), 0);
+    }
+    TorchRecord::Restored restored = record_->restore_apart(
+        runtime_, {.graph_task = torch::autograd::get_current_graph_task_id(),
+                   .node = keeper,
+                   .last = !torch::autograd::get_current_graph_task_keep_graph()});
     return view_on(std::move(restored.storage), restored.version);
   }
+
+  // What a user's hooks are given in place of ours: they ask for no version check.
+  at::Tensor value() { return unpack(nullptr).detach(); }
 
   at::Tensor living_variable() {
     if (record_ == nullptr || !context_.known) {
@@ -209,9 +219,34 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
 
+  // The node that asks, if it may hand the tensor on as a gradient, which an accumulator then takes as
+  // it is: functions of users. No formula of derivatives.yaml returns what it saved. Under create_graph
+  // nothing is taken, and a second backward pass finds the record by its storage.
+  const Node* reader() const {
+    if (backward_creates_graph() || torch::autograd::get_current_graph_task_id() < 0) {
+      return nullptr;
+    }
+    const Node* const node =
+        context_.known ? unpacking_node() : torch::autograd::get_current_node().get();
+    return node != nullptr && !class_of(*node).of_torch ? node : nullptr;
+  }
+
+  // A tensor whose storage lives, for a user's node: stock's saved variable would be a second reference
+  // to it, so that no accumulator takes it. Of an output stock keeps none either.
+  at::Tensor lent(at::Tensor living, const Node* keeper) {
+    if (keeper == nullptr || context_.is_output) {
+      return living;
+    }
+    if (context_.known || !requires_grad_) {
+      lend(*keeper, living);
+      return living;
+    }
+    return living.detach().clone();
+  }
+
   // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
   VariablePtr lock_original() const {
-    VariablePtr original = context_.is_output ? VariablePtr() : original_.lock();
+    VariablePtr original = context_.is_output ? VariablePtr() : original_.weak.lock();
     return original && original->has_storage() ? std::move(original) : VariablePtr();
   }
 
@@ -223,6 +258,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   void remember_layout(const at::Tensor& tensor) {
     const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+    requires_grad_ = tensor.requires_grad();
     version_ = impl->version_counter();
     saved_version_ = version_.enabled() ? version_.current_version() : 0;
     if (!decision_->eligible()) {
@@ -247,7 +283,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
     const Decision& d = *decision_;
     if (!context_.is_output) {
-      original_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+      original_.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
     }
     allocator::Record* const linked =
         runtime_.residency.with_linked(d.block, [&](allocator::Record* present) -> allocator::Record* {
@@ -293,7 +329,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   // Where it is not known whether the variable is an output of the very node, holding it might be a
   // cycle.
-  void add_variable(TorchRecord& record) const {
+  void add_variable(TorchRecord& record) noexcept {
     if (context_.known && !context_.is_output) {
       record.add_variable(original_);
     }
@@ -315,7 +351,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     at::Tensor original;
     if (!context_.is_output) {
       output = 0;
-      if (auto alive = original_.lock()) {
+      if (auto alive = original_.weak.lock()) {
         original = at::Tensor(std::move(alive));
         named = original.grad_fn().get();
       }
@@ -357,9 +393,13 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version) const {
+    return view_on(std::move(storage), version, offset_);
+  }
+  at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version,
+                     std::int64_t offset) const {
     at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
     c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-    impl->set_sizes_and_strides(sizes_, strides_, offset_);
+    impl->set_sizes_and_strides(sizes_, strides_, offset);
     impl->set_version_counter(version);
     return tensor;
   }
@@ -370,9 +410,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   bool learned_ = false;
   TorchRecord* record_ = nullptr;   // one reference of ours
   at::Tensor strong_;               // ineligible without a construction scope, or not tagged
-  c10::weak_intrusive_ptr<c10::TensorImpl> original_{VariablePtr()};
+  SavedVariableSlot original_;
   c10::VariableVersion version_;
   std::uint32_t saved_version_ = 0;
+  bool requires_grad_ = false;
   c10::DimVector sizes_, strides_;
   std::int64_t offset_ = 0;
   caffe2::TypeMeta dtype_;
@@ -407,6 +448,10 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
 
 bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept {
   return hooks != nullptr && typeid(*hooks) == typeid(SavedTensorHooks);
+}
+
+at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks) {
+  return static_cast<SavedTensorHooks&>(hooks).value();
 }
 
 at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks) {

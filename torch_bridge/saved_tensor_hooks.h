@@ -25,6 +25,9 @@ struct ConstructionScope {
 // True for hooks made here.
 [[nodiscard]] bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept;
 
+// What was saved, unchecked and detached, for hooks of a user that replace `hooks`, made here.
+[[nodiscard]] at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks);
+
 // The variable that `hooks`, made here, were given, if it still stands for what was saved; undefined if
 // call_unpack_hook() is to be asked. Counts as an unpack. Throws autograd's error if it was written to.
 [[nodiscard]] at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks);

@@ -58,15 +58,36 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 // What was kept for further hooks of the record has no user left.
 TorchRecord::~TorchRecord() { forget_recent(this); }
 
-bool TorchRecord::keep_storage() noexcept {
+bool TorchRecord::keep_storage(std::uint32_t users) noexcept {
   kept_ = weak.lock();
   if (kept_) {
     return true;
   }
-  for (Variable& variable : variables_) {
-    variable.kept = variable.weak.lock();
+  std::uint32_t kept = 0;
+  for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+    slot->kept = slot->weak.lock();
+    kept += slot->kept ? 1 : 0;
   }
-  return false;
+  return kept == users;
+}
+
+void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
+  slot.next = variables_;
+  slot.link = &variables_;
+  if (slot.next != nullptr) {
+    slot.next->link = &slot.next;
+  }
+  variables_ = &slot;
+}
+
+void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
+  if (slot.link != nullptr) {
+    *slot.link = slot.next;
+    if (slot.next != nullptr) {
+      slot.next->link = slot.link;
+    }
+    slot.link = nullptr;
+  }
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
@@ -89,20 +110,29 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   return restored;
 }
 
-TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
+TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, const Reader& reader) {
   Restored restored{{}, c10::VariableVersion(0)};
   Runtime::note_thread_computes();
   const allocator::Residency::RecordGuard guard(runtime.residency, *this);
-  if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
-    restored.storage = restore_locked(runtime);  // the raw block itself: nobody will want it again
-    restored.version = *restored_version_;
-    return restored;
+  if (given_ && given_->reader.node == reader.node &&
+      given_->reader.graph_task == reader.graph_task && given_->version.current_version() == 0) {
+    if (StoragePtr again = given_->storage.lock()) {
+      restored.storage = c10::Storage(std::move(again));
+      restored.version = given_->version;
+      return restored;
+    }
   }
   check_not_lost();
-  allocator::Residency::RestoreStatus status{};
-  allocator::Block* const block =
-      runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
-  restored.storage = c10::Storage(storage_of(block, status));
+  if (reader.last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
+    restored.storage = restore_locked(runtime);  // the raw block itself
+    restored.version = *restored_version_;
+  } else {
+    allocator::Residency::RestoreStatus status{};
+    allocator::Block* const block =
+        runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
+    restored.storage = c10::Storage(storage_of(block, status));
+  }
+  given_ = Given{reader, restored.storage.getWeakStorageImpl(), restored.version};
   return restored;
 }
 
@@ -156,6 +186,16 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
                                                /*resizable=*/true);
 }
 
+ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset,
+                  std::size_t item) noexcept {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
+  }
+  const std::size_t first = static_cast<std::size_t>(offset) * item;
+  return {first, first + (last + 1) * item};
+}
+
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
                 allocator::ByteRanges& ranges) {
   constexpr std::size_t kMostRuns = 64;
@@ -170,12 +210,9 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
   const auto sizes = view.sizes();
   const auto strides = view.strides();
   const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
-  // Length of the contiguous run of the innermost dimensions, and how many such runs there are.
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
-  }
-  const ByteRange hull{first, std::min(storage_bytes, first + (last + 1) * item)};
+  const ByteRange whole = hull_of(sizes, strides, view.storage_offset(), item);
+  const std::size_t last = (whole.end - whole.begin) / item - 1;
+  const ByteRange hull{first, std::min(storage_bytes, whole.end)};
   std::size_t touched = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);

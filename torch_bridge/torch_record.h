@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
-#include <c10/util/SmallVector.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -17,20 +17,27 @@ namespace pleat::bridge {
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
+// A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly: stock
+// holds the variable and reads the new data in backward. `weak` is constant while a record knows of it,
+// the rest is guarded by Residency's link lock.
+struct SavedVariableSlot {
+  c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
+  c10::intrusive_ptr<c10::TensorImpl> kept;
+  SavedVariableSlot* next = nullptr;
+  SavedVariableSlot** link = nullptr;  // what points to it; null: no record knows of it
+};
+
 class TorchRecord final : public allocator::Record {
  public:
   explicit TorchRecord(c10::StorageImpl* storage);
   ~TorchRecord() override;
 
   bool storage_alive() const noexcept override { return !weak.expired(); }
-  // Also where a saved variable outlives the storage because its .data was swapped: stock holds the
-  // variable and reads the new data in backward, so from now on we hold it too.
-  bool keep_storage() noexcept override;
+  bool keep_storage(std::uint32_t users) noexcept override;
 
-  // The variable itself is saved, not an output of its own node. Only inside Residency::with_linked().
-  void add_variable(c10::weak_intrusive_ptr<c10::TensorImpl> variable) {
-    variables_.push_back({std::move(variable), {}});
-  }
+  // Of a hook that saved the variable itself and not an output of its own node. Under the link lock.
+  void add_variable(SavedVariableSlot& slot) noexcept;
+  static void remove_variable(SavedVariableSlot& slot) noexcept;
 
   // The storage with the bytes that were saved, and the version counter of all tensors on it: one
   // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
@@ -42,8 +49,12 @@ class TorchRecord final : public allocator::Record {
   };
   [[nodiscard]] Restored restore(Runtime& runtime);
   // The same bytes in a storage that nobody else is given, for who may keep it or write to it unseen.
-  // `last`: this is the record's last use, if no other hook has it.
-  [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
+  struct Reader {
+    int graph_task = -1;  // both compared only: one node in one backward pass gets one storage
+    const void* node = nullptr;
+    bool last = false;  // the graph is not kept: if no other hook has the record, nobody will ask again
+  };
+  [[nodiscard]] Restored restore_apart(Runtime& runtime, const Reader& reader);
 
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
@@ -58,18 +69,25 @@ class TorchRecord final : public allocator::Record {
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
-  struct Variable {
-    c10::weak_intrusive_ptr<c10::TensorImpl> weak;
-    c10::intrusive_ptr<c10::TensorImpl> kept;
+  // What restore_apart() gave last, while it lives. Guarded by mutex.
+  struct Given {
+    Reader reader;
+    WeakStorage storage;
+    c10::VariableVersion version;
   };
 
   StoragePtr kept_;
-  c10::SmallVector<Variable, 1> variables_;  // constant once released, like `ranges`
+  SavedVariableSlot* variables_ = nullptr;
+  std::optional<Given> given_;
   // The restored storage while it lives, and the version counter all tensors on it share: a consumer
   // that writes to it is seen there. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
 };
+
+// From the first to the last byte that a view of `item` bytes an element touches.
+[[nodiscard]] allocator::ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                                           std::int64_t offset, std::size_t item) noexcept;
 
 // Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
 // are few, else the one range from its first to its last byte.

@@ -34,7 +34,7 @@ class FakeRecord final : public Record {
     }
   }
   bool storage_alive() const noexcept override { return storage_.alive; }
-  bool keep_storage() noexcept override { return storage_.alive; }
+  bool keep_storage(std::uint32_t) noexcept override { return storage_.alive; }
 
  private:
   FakeStorage& storage_;

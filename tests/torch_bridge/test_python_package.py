@@ -57,6 +57,35 @@ def step():
 """
 
 
+KEEPS = """
+class Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return (x * w).sum()
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return w, x
+def unharmed(*shape):
+    x = torch.randn(*shape, requires_grad=True)
+    w = torch.nn.Parameter(torch.randn(*shape))
+    b = torch.randn(*shape)
+    before = w.detach().clone(), b.clone()
+    (Dot.apply(x, w) + Dot.apply(x, b) + Dot.apply(w, b)).backward()
+    x.grad.zero_()
+    w.grad.zero_()
+    return torch.equal(w, before[0]) and torch.equal(b, before[1])
+"""
+
+
+def test_a_gradient_returned_by_a_function_shares_no_bytes_with_what_it_saved(python):
+    done = python(
+        "import torch, pleat\npleat.enable()\n" + KEEPS + "print(unharmed(8, 8), unharmed(300, 400))"
+    )
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
 def test_enable_disable_and_exempt_in_a_script(python):
     done = python(
         "import json, torch, pleat\n" + STEP + "counts = [step()]\n"

@@ -281,6 +281,97 @@ def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identic
         identical(pleat[name][2], pleat[name][3] * 100)   # one noise for both
 
 
+WRITTEN = """
+    import torch, pleat_test_support as t
+    class Statistics(torch.autograd.Function):           # collects them in a buffer, in backward
+        @staticmethod
+        def forward(ctx, x, buffer):
+            ctx.save_for_backward(buffer)
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            buffer, = ctx.saved_tensors
+            buffer.add_(g.abs())
+            return g, None
+    class Scratch(torch.autograd.Function):              # works in what it saved, then wants it again
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            x.mul_(3)
+            if failing:
+                raise ValueError("once")
+            del x
+            x, = ctx.saved_tensors
+            return 2 * x * g
+    class Parts(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            ctx.save_for_backward(q, k, v)
+            return (q * k + v).sum()
+        @staticmethod
+        def backward(ctx, g):
+            parts = ctx.saved_tensors
+            storages.append(len({x.untyped_storage().data_ptr() for x in parts}))
+            return g * parts[1], g * parts[0], g.expand_as(parts[2])
+    leaf = t.noise(64, 96, seed=1).requires_grad_()
+    out, storages = {}, []
+    for name, view in {"itself": lambda b: b, "view": lambda b: b.view(64, 96), "detached": lambda b: b.detach(),
+                       "data": lambda b: b.data, "slice": lambda b: b[:]}.items():
+        buffers = [torch.zeros(64, 96) for _ in range(3)]
+        h = leaf * 1
+        for buffer in buffers:
+            h = Statistics.apply(h, view(buffer))        # the view is gone before the backward pass
+        h.sum().backward()
+        out[f"buffer as {name}"] = [b.sum() for b in buffers]
+    messages, off = [], []
+    for dtype in (torch.float32, torch.float64):
+        for failing in (False, True):
+            y = Scratch.apply((leaf * 1).to(dtype)).sum()
+            for _ in range(2 if failing else 1):
+                leaf.grad = None
+                try:
+                    y.backward()
+                    messages.append(None)
+                    off.append(((leaf.grad - 2 * leaf).norm() / leaf.norm()).item())
+                except (RuntimeError, ValueError) as error:
+                    messages.append(str(error).partition(":")[0])
+                failing = False
+    leaf.grad = None
+    wide = t.noise(64, 3 * 96, seed=2).requires_grad_()
+    loss = Parts.apply(*(wide * 1).chunk(3, -1))
+    loss.backward()
+    rows = [Parts.apply(row, row * 2, row * 3) for row in (wide * 1).unbind(0)]
+    sum(rows).backward()
+    a = leaf * 1
+    y = a * (leaf * 2)
+    a.mul_(5)                                            # no check is due for who registers hooks
+    y.grad_fn._raw_saved_self.register_hooks(lambda x: x, lambda x: x)
+    y.sum().backward()
+    t.emit(out=out, messages=messages, off=off, storages=storages[:1], wide=wide.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_function_may_write_to_what_it_saved(run_pair, identical, close, conf):
+    pair = run_pair(WRITTEN, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    assert stock["out"]["buffer as data"][0] > 0 and stock["storages"] == [1]
+    identical([pleat["out"], pleat["storages"]], [stock["out"], stock["storages"]])
+    # Stock wants none of it again; a payload can be decoded again, and then it is right.
+    assert sum("inplace operation" in (m or "") for m in stock["messages"]) == 4
+    assert all(m is None or m == s for m, s in zip(pleat["messages"], stock["messages"], strict=True))
+    assert all(off < (1e-6 if conf == LOSSLESS else 0.4) for off in pleat["off"])
+    if conf == LOSSLESS:
+        identical([pleat["wide"], pleat["leaf"]], [stock["wide"], stock["leaf"]])
+    else:
+        close([pleat["wide"], pleat["leaf"]], [stock["wide"], stock["leaf"]], relative=0.2)
+
+
 SUBCLASS = """
     import torch, pleat_test_support as t
     class Tagged(torch.Tensor):

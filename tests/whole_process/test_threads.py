@@ -162,6 +162,42 @@ def test_several_threads_run_backward_over_one_retained_graph(run_pair, identica
         close(pleat["grads"], stock["grads"], relative=0.4)
 
 
+FIRST = """
+    import threading, warnings, torch, pleat_test_support as t
+    warnings.simplefilter("ignore")
+    torch.autograd.set_detect_anomaly(True)              # every node made needs the interpreter's lock
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+    a = t.noise(64, 96, seed=1).requires_grad_()
+    start = threading.Barrier(2)
+    def operators():
+        start.wait()
+        (a * 1).exp()
+    def functions():
+        b = a.detach().requires_grad_() + 0
+        start.wait()
+        for _ in range(200):
+            Double.apply(b)                              # holds that lock while it saves
+    threads = [threading.Thread(target=f) for f in (operators, functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    t.emit()
+"""
+
+
+def test_two_threads_whose_first_saves_meet_do_not_wait_for_each_other(run_script):
+    for _ in range(3):
+        run_script(FIRST, timeout=60).check()
+
+
 FREEING = """
     import os, threading, torch, pleat_test_support as t
     x = t.noise(2048, 1024, seed=1).requires_grad_()

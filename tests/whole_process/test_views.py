@@ -295,6 +295,52 @@ def test_a_swapped_data_gives_what_it_gives_in_stock(run_pair, identical, conf):
     identical(pair.pleat.check().json["out"], pair.stock.json["out"])
 
 
+SWAPPED_OUTPUT = """
+    import gc, weakref, torch, pleat_test_support as t
+    class Canary:
+        pass
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.exp()
+            ctx.save_for_backward(y)                     # saved by its own node, and by who uses it
+            ctx.canary = Canary()
+            alive.append(weakref.ref(ctx.canary))
+            return y
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+    alive = []
+    a = t.noise(64, 96, seed=1).requires_grad_()
+    b = t.noise(64, 96, seed=2).requires_grad_()
+    def step(backward):
+        y = Exp.apply(a)
+        z = (y * b).sum()
+        y.data = t.noise(64, 96, seed=3)
+        del y
+        return torch.autograd.grad(z, [a, b], retain_graph=True) if backward else None
+    out = step(True)
+    step(False)
+    gc.collect()
+    x = a * 1
+    z = (x * b).sum()
+    x.data = torch.empty(0)                              # who swaps it for nothing wants the memory
+    raw = t.stats()["bytes"]["saved_raw"]["current"] + t.stats()["bytes"]["payload"]["current"] if t.stats() else 0
+    t.emit(out=out, alive=[canary() is not None for canary in alive], raw=raw)
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_swapped_output_keeps_no_graph_and_no_bytes(run_pair, identical, conf):
+    pair = run_pair(SWAPPED_OUTPUT, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.check().json
+    assert stock["alive"] == pleat["alive"] == [False, False]
+    assert pleat["raw"] == 0
+    identical(pleat["out"][1], stock["out"][1])
+    if conf == LOSSLESS:
+        identical(pleat["out"], stock["out"])
+
+
 FOREIGN = """
     import numpy, torch, pleat_test_support as t
     b = t.noise(64, 96, seed=1).requires_grad_()
