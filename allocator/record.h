@@ -108,9 +108,10 @@ class Record {
   // False once the last strong reference to the storage is gone. Any thread, no lock needed.
   [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
   // The block is freed, but the storage may live on with other bytes: takes strong references, for good,
-  // to what the `users` hooks of the record will read. True if none of them needs the block. Under the
-  // link lock.
-  [[nodiscard]] virtual bool keep_storage(std::uint32_t users) noexcept = 0;
+  // to what the record's hooks will read. The number of hooks that do not need the block, kEveryHook if
+  // none does. `link` is held before and after, but not while references are taken or given up.
+  static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
+  [[nodiscard]] virtual std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept = 0;
 
   // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
   // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.

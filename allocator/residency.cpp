@@ -152,8 +152,9 @@ void Residency::release_original(Record& record, Block* block) noexcept {
   }
   bool kept = false;
   {
-    const std::lock_guard<std::mutex> guard(link_mutex_);
-    kept = record.keep_storage(record.references_ - 1);  // one is ours, see release_saved()
+    std::unique_lock<std::mutex> link(link_mutex_);
+    const std::uint32_t without_block = record.keep_storage(link);
+    kept = without_block >= record.references_ - 1;  // one is ours, see release_saved()
   }
   if (kept) {
     // resize_(0), a swapped data pointer, a swapped .data: what lives on has other bytes, as stock

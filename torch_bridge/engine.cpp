@@ -6,11 +6,10 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "torch_bridge/call_sites.h"
+#include "torch_bridge/handed_out.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saved_tensor_hooks.h"
 #include "torch_bridge/saving_node.h"
@@ -83,13 +82,7 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
 thread_local bool creates_graph = false;
 thread_local const torch::autograd::Node* unpacking = nullptr;
 
-struct Lent {
-  const torch::autograd::Node* node = nullptr;  // compare only
-  std::vector<at::Tensor> tensors;
-  std::uint64_t times = 0;
-};
-thread_local Lent lent;
-thread_local int backward_depth = 0;
+thread_local int depth = 0;
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
 class BackwardScope {
@@ -267,18 +260,16 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
   if (!is_saved_tensor_hooks(hooks)) {
     return real_unpack(self, std::move(saved_for));
   }
-  if (at::Tensor variable = living_variable(*hooks); variable.defined()) {
-    return variable;
-  }
   struct Restore {
     const torch::autograd::Node* const outer;
     ~Restore() { unpacking = outer; }
   } const restore{std::exchange(unpacking, saved_for.get())};
-  const std::uint64_t before = lent.times;
-  at::Tensor unpacked = real_unpack(self, std::move(saved_for));
-  if (lent.times != before) {
-    lent.tensors.back() = unpacked;  // what autograd has made of it
+  if (at::Tensor variable = present_variable(*hooks); variable.defined()) {
+    return variable;
   }
+  const NodePtr node = saved_for;  // may be the last reference
+  at::Tensor unpacked = real_unpack(self, std::move(saved_for));
+  note_unpacked(*hooks, unpacked);
   return unpacked;
 }
 
@@ -286,33 +277,19 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 
 bool backward_creates_graph() noexcept { return creates_graph; }
 const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
+int backward_depth() noexcept { return depth; }
 
 void backward_enter() noexcept {
-  if (backward_depth++ == 0) {
+  if (depth++ == 0) {
     if (Runtime* const runtime = Runtime::get()) {
       runtime->begin_backward();
     }
   }
 }
 
-// An accumulator runs right after the node it waits for. But gradients may also pass through nodes that
-// hand them on as they are, so the references stay for the whole pass where its end is known.
-void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept {
-  try {
-    std::vector<at::Tensor> old;
-    if (backward_depth == 0 && lent.node != &node) {
-      old = std::exchange(lent.tensors, {});
-    }
-    lent.node = &node;
-    lent.tensors.push_back(tensor);
-    ++lent.times;
-  } catch (...) {  // no memory for it
-  }
-}
-
 void backward_exit() noexcept {
-  if (--backward_depth == 0) {
-    const std::vector<at::Tensor> done = std::exchange(lent.tensors, {});
+  drop_lent(depth);
+  if (--depth == 0) {
     drop_recent_storage();
   }
 }

@@ -23,11 +23,11 @@ void rewrap_engine(void* engine_stub);
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;
 
-// Keeps a reference to what `node` has unpacked until its gradients have been accumulated.
-void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
-
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;
 void backward_exit() noexcept;
+
+// Of the passes that this thread is in: 0 outside of any that is seen.
+[[nodiscard]] int backward_depth() noexcept;
 
 }  // namespace pleat::bridge

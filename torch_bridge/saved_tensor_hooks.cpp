@@ -16,6 +16,7 @@
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/engine.h"
+#include "torch_bridge/handed_out.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_record.h"
@@ -176,6 +177,11 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       TorchRecord::Restored restored = record_->restore(runtime_);
       return view_on(std::move(restored.storage), restored.version);
     }
+    for (const auto& [sibling, offset] : handed_out(*keeper, record_)) {
+      if (sibling.storage().nbytes() == record_->bytes) {
+        return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
+      }
+    }
     const allocator::ByteRange hull = hull_of(sizes_, strides_, offset_, dtype_.itemsize());
     if (2 * (hull.end - hull.begin) <= record_->bytes && runtime_.residency.shared(*record_)) {
       // One of many slices: the whole is restored once for all of them.
@@ -183,29 +189,51 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return view_on(copy_of(whole.storage, hull), c10::VariableVersion(0), 0);
     }
     TorchRecord::Restored restored = record_->restore_apart(
-        runtime_, {.graph_task = torch::autograd::get_current_graph_task_id(),
-                   .node = keeper,
-                   .last = !torch::autograd::get_current_graph_task_keep_graph()});
+        runtime_, /*last=*/!torch::autograd::get_current_graph_task_keep_graph());
     return view_on(std::move(restored.storage), restored.version);
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
   at::Tensor value() { return unpack(nullptr).detach(); }
 
-  at::Tensor living_variable() {
+  at::Tensor present_variable() {
     if (record_ == nullptr || !context_.known) {
       return {};
     }
-    VariablePtr original = lock_original();
-    // One detached in place since has no grad_fn any more, for which stock raises an internal error.
-    if (!original || (producer_ != nullptr && at::Tensor(original).grad_fn() == nullptr)) {
-      return {};
+    at::Tensor present;
+    if (VariablePtr original = lock_original()) {
+      present = at::Tensor(std::move(original));
+      // One detached in place since has no grad_fn any more, for which stock raises an internal error.
+      if (producer_ != nullptr && present.grad_fn() == nullptr) {
+        return {};
+      }
+      count_living(*present.unsafeGetTensorImpl());
+    } else if (const Node* const keeper = reader(); keeper != nullptr && !context_.is_output) {
+      for (const auto& [given, offset] : handed_out(*keeper, record_)) {
+        if (offset == offset_ && given.sizes() == sizes_ && given.strides() == strides_ &&
+            given.dtype() == dtype_ && given.requires_grad() == requires_grad_) {
+          present = given;
+        }
+      }
     }
-    const SampledTimer timer(runtime_);
-    runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
-    check_version();
-    count_living(*original);
-    return at::Tensor(std::move(original));
+    if (present.defined()) {
+      const SampledTimer timer(runtime_);
+      runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
+      check_version();
+    }
+    return present;
+  }
+
+  void note_unpacked(const at::Tensor& variable) noexcept {
+    const Node* const keeper = reader();
+    if (keeper == nullptr || context_.is_output) {
+      return;
+    }
+    if (record_ == nullptr || !record_->weak.expired()) {
+      lend(*keeper, variable);
+    } else {
+      note_handed_out(*keeper, record_, {variable, offset_});
+    }
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -226,8 +254,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (backward_creates_graph() || torch::autograd::get_current_graph_task_id() < 0) {
       return nullptr;
     }
-    const Node* const node =
-        context_.known ? unpacking_node() : torch::autograd::get_current_node().get();
+    const Node* node = unpacking_node();
+    node = node != nullptr ? node : torch::autograd::get_current_node().get();
     return node != nullptr && !class_of(*node).of_torch ? node : nullptr;
   }
 
@@ -237,11 +265,14 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (keeper == nullptr || context_.is_output) {
       return living;
     }
-    if (context_.known || !requires_grad_) {
-      lend(*keeper, living);
-      return living;
+    if (context_.known) {
+      return living;  // note_unpacked() comes with what autograd makes of it
     }
-    return living.detach().clone();
+    if (requires_grad_) {
+      return living.detach().clone();
+    }
+    lend(*keeper, living);
+    return living;
   }
 
   // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
@@ -454,8 +485,12 @@ at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks) {
   return static_cast<SavedTensorHooks&>(hooks).value();
 }
 
-at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks) {
-  return static_cast<SavedTensorHooks&>(hooks).living_variable();
+at::Tensor present_variable(torch::autograd::SavedVariableHooks& hooks) {
+  return static_cast<SavedTensorHooks&>(hooks).present_variable();
+}
+
+void note_unpacked(torch::autograd::SavedVariableHooks& hooks, const at::Tensor& variable) noexcept {
+  static_cast<SavedTensorHooks&>(hooks).note_unpacked(variable);
 }
 
 }  // namespace pleat::bridge

@@ -28,8 +28,12 @@ struct ConstructionScope {
 // What was saved, unchecked and detached, for hooks of a user that replace `hooks`, made here.
 [[nodiscard]] at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks);
 
-// The variable that `hooks`, made here, were given, if it still stands for what was saved; undefined if
-// call_unpack_hook() is to be asked. Counts as an unpack. Throws autograd's error if it was written to.
-[[nodiscard]] at::Tensor living_variable(torch::autograd::SavedVariableHooks& hooks);
+// The variable that `hooks`, made here, were given, if it lives and still stands for what was saved; or
+// what the node that asks has of it already. Undefined if call_unpack_hook() is to be asked. Counts as an
+// unpack. Throws autograd's error if it was written to.
+[[nodiscard]] at::Tensor present_variable(torch::autograd::SavedVariableHooks& hooks);
+
+// Autograd has made `variable` from what call_unpack_hook() returned.
+void note_unpacked(torch::autograd::SavedVariableHooks& hooks, const at::Tensor& variable) noexcept;
 
 }  // namespace pleat::bridge

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <atomic>
@@ -58,17 +59,42 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 // What was kept for further hooks of the record has no user left.
 TorchRecord::~TorchRecord() { forget_recent(this); }
 
-bool TorchRecord::keep_storage(std::uint32_t users) noexcept {
-  kept_ = weak.lock();
-  if (kept_) {
-    return true;
+// To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a block:
+// neither under the link lock.
+std::uint32_t TorchRecord::keep_storage(std::unique_lock<std::mutex>& link) noexcept {
+  struct Living {
+    const SavedVariableSlot* slot;  // compare only
+    c10::weak_intrusive_ptr<c10::TensorImpl> weak;
+    c10::intrusive_ptr<c10::TensorImpl> strong;
+  };
+  c10::SmallVector<Living, 2> living;
+  for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+    if (!slot->weak.expired()) {
+      living.push_back({slot, slot->weak, {}});
+    }
   }
+  if (living.empty() && weak.expired()) {
+    return 0;  // nearly always
+  }
+  link.unlock();
+  kept_ = weak.lock();
+  for (Living& variable : living) {
+    variable.strong = variable.weak.lock();
+  }
+  link.lock();
   std::uint32_t kept = 0;
   for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
-    slot->kept = slot->weak.lock();
+    for (Living& variable : living) {
+      if (variable.slot == slot && variable.strong && !slot->kept) {
+        slot->kept = std::move(variable.strong);
+      }
+    }
     kept += slot->kept ? 1 : 0;
   }
-  return kept == users;
+  link.unlock();
+  living.clear();
+  link.lock();
+  return kept_ ? kEveryHook : kept;
 }
 
 void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
@@ -110,20 +136,12 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   return restored;
 }
 
-TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, const Reader& reader) {
+TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
   Restored restored{{}, c10::VariableVersion(0)};
   Runtime::note_thread_computes();
   const allocator::Residency::RecordGuard guard(runtime.residency, *this);
-  if (given_ && given_->reader.node == reader.node &&
-      given_->reader.graph_task == reader.graph_task && given_->version.current_version() == 0) {
-    if (StoragePtr again = given_->storage.lock()) {
-      restored.storage = c10::Storage(std::move(again));
-      restored.version = given_->version;
-      return restored;
-    }
-  }
   check_not_lost();
-  if (reader.last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
+  if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
     restored.storage = restore_locked(runtime);  // the raw block itself
     restored.version = *restored_version_;
   } else {
@@ -132,7 +150,6 @@ TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, const Reader&
         runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
     restored.storage = c10::Storage(storage_of(block, status));
   }
-  given_ = Given{reader, restored.storage.getWeakStorageImpl(), restored.version};
   return restored;
 }
 

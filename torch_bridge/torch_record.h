@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -33,7 +34,7 @@ class TorchRecord final : public allocator::Record {
   ~TorchRecord() override;
 
   bool storage_alive() const noexcept override { return !weak.expired(); }
-  bool keep_storage(std::uint32_t users) noexcept override;
+  std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override;
 
   // Of a hook that saved the variable itself and not an output of its own node. Under the link lock.
   void add_variable(SavedVariableSlot& slot) noexcept;
@@ -49,12 +50,8 @@ class TorchRecord final : public allocator::Record {
   };
   [[nodiscard]] Restored restore(Runtime& runtime);
   // The same bytes in a storage that nobody else is given, for who may keep it or write to it unseen.
-  struct Reader {
-    int graph_task = -1;  // both compared only: one node in one backward pass gets one storage
-    const void* node = nullptr;
-    bool last = false;  // the graph is not kept: if no other hook has the record, nobody will ask again
-  };
-  [[nodiscard]] Restored restore_apart(Runtime& runtime, const Reader& reader);
+  // `last`: the graph is not kept, so that nobody will ask again if no other hook has the record.
+  [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
 
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
@@ -69,16 +66,8 @@ class TorchRecord final : public allocator::Record {
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
-  // What restore_apart() gave last, while it lives. Guarded by mutex.
-  struct Given {
-    Reader reader;
-    WeakStorage storage;
-    c10::VariableVersion version;
-  };
-
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
-  std::optional<Given> given_;
   // The restored storage while it lives, and the version counter all tensors on it share: a consumer
   // that writes to it is seen there. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;

@@ -34,7 +34,9 @@ class FakeRecord final : public Record {
     }
   }
   bool storage_alive() const noexcept override { return storage_.alive; }
-  bool keep_storage(std::uint32_t) noexcept override { return storage_.alive; }
+  std::uint32_t keep_storage(std::unique_lock<std::mutex>&) noexcept override {
+    return storage_.alive ? kEveryHook : 0;
+  }
 
  private:
   FakeStorage& storage_;

@@ -256,6 +256,51 @@ KEPT = """
     for keep in ("nothing", "variable", "view"):
         two_gradients("constant", keep, lambda x: x.detach() * 2)
         two_gradients("of the graph", keep, lambda x: x * 2)
+    class Twice(torch.autograd.Function):                # the same for both, asked for once or twice
+        @staticmethod
+        def forward(ctx, p, q, factor, times):
+            ctx.save_for_backward(*[factor] * times)
+            return ((p + q) * factor).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0], ctx.saved_tensors[-1], None, None
+    for times in (1, 2):
+        p, q = leaf(5), leaf(6)
+        loss = Twice.apply(p, q, leaf(7) * 2, times)
+        read = []
+        p.register_post_accumulate_grad_hook(lambda p: read.extend(loss.grad_fn.saved_tensors))
+        loss.backward(retain_graph=True)
+        apart = len({x.data_ptr() for x in (p.grad, q.grad, read[0])}) == 3
+        p.grad.mul_(100)
+        results[f"asked {times} times, nothing kept"] = [apart, torch.equal(read[0], q.grad), p.grad, q.grad]
+    alive = []
+    class Remembers(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, buffer):
+            ctx.save_for_backward(buffer)
+            return x * 2
+        @staticmethod
+        def backward(ctx, g):
+            alive.append(ctx.saved_tensors[0].untyped_storage()._weak_ref())
+            return g, None
+    class Nested(torch.autograd.Function):               # runs a backward pass in its own
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            with torch.enable_grad():
+                buffer = torch.zeros(64, 80)
+                Remembers.apply(leaf(8) * 1, buffer.view(-1)).sum().backward()
+            return g
+    first = leaf(9)
+    h = first
+    for _ in range(4):
+        h = Nested.apply(h)
+    left = []
+    first.register_hook(lambda g: left.append(sum(not torch.UntypedStorage._expired(a) for a in alive)))
+    h.sum().backward()
+    results["left of nested passes"] = left
     t.emit(**results)
 """
 
@@ -267,10 +312,11 @@ def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identic
     pair = run_pair(KEPT.replace("DTYPE", repr(dtype)), conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     two_gradients = {name for name in stock if name.endswith(" kept")}
-    assert len(two_gradients) == 6
+    assert len(two_gradients) == 8
     for name in two_gradients:
         identical(pleat[name][:2], stock[name][:2])
         assert stock[name][0] is True
+    assert pleat["left of nested passes"] == stock["left of nested passes"] == [0]
     if conf == LOSSLESS or dtype == "float64":
         identical(pleat, stock)
         return
