@@ -29,8 +29,8 @@ struct PoolOptions {
   std::size_t growth_bytes = 256u << 20;  // size of segments where addresses are limited
   // Resident bytes may exceed the recent high-water mark of live bytes by this share plus this many
   // bytes before free pages are given back. See docs/design.md for the measurement behind it.
-  double resident_slack_fraction = 0.02;
-  std::size_t resident_slack_bytes = 4u << 20;
+  double resident_slack_fraction = 0.01;
+  std::size_t resident_slack_bytes = 1u << 20;
   // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
   // given back because of age are soon wanted again, so that steps of many seconds do not refault.
   std::uint64_t epoch_ns = 1'000'000'000;
