@@ -28,6 +28,9 @@ struct Lent {
 thread_local std::vector<Lent> lent;
 thread_local Execution borrower;
 
+thread_local std::vector<at::Tensor> held;
+thread_local Execution holder;
+
 struct Given {
   const TorchRecord* record;  // compare only
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
@@ -53,6 +56,23 @@ void drop_lent(int depth) noexcept {
   while (!lent.empty() && lent.back().depth >= depth) {
     const at::Tensor done = std::move(lent.back().tensor);
     lent.pop_back();  // before `done` dies: that may run anybody's code
+  }
+}
+
+void hold(const Node& node, const at::Tensor& tensor) noexcept {
+  try {
+    drop_held_unless(&node);
+    holder = execution_of(node);
+    held.push_back(tensor);
+  } catch (...) {
+  }
+}
+
+bool holds_any() noexcept { return !held.empty(); }
+
+void drop_held_unless(const Node* running) noexcept {
+  if (!held.empty() && (running == nullptr || holder != execution_of(*running))) {
+    const std::vector<at::Tensor> done = std::exchange(held, {});
   }
 }
 

@@ -1,6 +1,6 @@
 // What this thread has handed out to functions of users in the backward passes that it runs. Stock hands
 // them the saved variable itself, to which the graph keeps a reference; where ours has died, these stand
-// in for it. Nothing here keeps a restored tensor alive.
+// in for it. A restored tensor is kept alive no longer than its node runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +20,12 @@ void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
 // A backward pass of that depth is over: 1 is the outermost.
 void drop_lent(int depth) noexcept;
+
+// Keeps a reference as long as `node` and the accumulators of its gradients run: until another node
+// unpacks something, or the pass is over.
+void hold(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
+[[nodiscard]] bool holds_any() noexcept;
+void drop_held_unless(const torch::autograd::Node* running) noexcept;
 
 struct HandedOut {
   at::Tensor tensor;

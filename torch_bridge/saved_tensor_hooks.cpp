@@ -178,7 +178,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return view_on(std::move(restored.storage), restored.version);
     }
     for (const auto& [sibling, offset] : handed_out(*keeper, record_)) {
-      if (sibling.storage().nbytes() == record_->bytes) {
+      if (!context_.is_output && sibling.storage().nbytes() == record_->bytes) {
         return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
       }
     }
@@ -208,10 +208,12 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
+      if (const Node* const keeper = reader()) {
+        lend(*keeper, present);
+      }
     } else if (const Node* const keeper = reader(); keeper != nullptr && !context_.is_output) {
       for (const auto& [given, offset] : handed_out(*keeper, record_)) {
-        if (offset == offset_ && given.sizes() == sizes_ && given.strides() == strides_ &&
-            given.dtype() == dtype_ && given.requires_grad() == requires_grad_) {
+        if (offset == offset_ && is_as_saved(given)) {
           present = given;
         }
       }
@@ -232,6 +234,11 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (record_ == nullptr || !record_->weak.expired()) {
       lend(*keeper, variable);
     } else {
+      // Two views of one storage: stock's graph holds both, so that no accumulator takes either.
+      for (const auto& [sibling, offset] : handed_out(*keeper, record_)) {
+        hold(*keeper, sibling);
+        hold(*keeper, variable);
+      }
       note_handed_out(*keeper, record_, {variable, offset_});
     }
   }
@@ -246,6 +253,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
+  static constexpr c10::DispatchKeySet kKeptKeys{
+      {c10::DispatchKey::CPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}};
 
   // The node that asks, if it may hand the tensor on as a gradient, which an accumulator then takes as
   // it is: functions of users. No formula of derivatives.yaml returns what it saved. Under create_graph
@@ -257,6 +266,15 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     const Node* node = unpacking_node();
     node = node != nullptr ? node : torch::autograd::get_current_node().get();
     return node != nullptr && !class_of(*node).of_torch ? node : nullptr;
+  }
+
+  // Of the layout, the bits and the place in the graph that the saved variable had.
+  bool is_as_saved(const at::Tensor& variable) const {
+    return variable.sizes() == sizes_ && variable.strides() == strides_ &&
+           variable.dtype() == dtype_ &&
+           (variable.unsafeGetTensorImpl()->key_set() & kKeptKeys) == keys_ &&
+           variable.requires_grad() == requires_grad_ && variable.grad_fn().get() == producer_ &&
+           variable.output_nr() == output_number_ && (producer_ != nullptr || !requires_grad_);
   }
 
   // A tensor whose storage lives, for a user's node: stock's saved variable would be a second reference
@@ -301,8 +319,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     strides_.assign(strides.begin(), strides.end());
     offset_ = impl->storage_offset();
     dtype_ = impl->dtype();
-    keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
-                                                   c10::DispatchKey::Negative});
+    keys_ = impl->key_set() & kKeptKeys;
     // The grad_fn of a view written to in place may die before us.
     const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
     producer_ = held ? decision_->producer : nullptr;

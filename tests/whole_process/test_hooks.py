@@ -273,6 +273,68 @@ KEPT = """
         apart = len({x.data_ptr() for x in (p.grad, q.grad, read[0])}) == 3
         p.grad.mul_(100)
         results[f"asked {times} times, nothing kept"] = [apart, torch.equal(read[0], q.grad), p.grad, q.grad]
+    class Views(torch.autograd.Function):                # two of one storage
+        @staticmethod
+        def forward(ctx, p, q):
+            values = torch.arange(64 * 80).to(dtype) * 1
+            ctx.save_for_backward(values, values.view(64, 80))
+            return p.sum() + q.sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors
+    p, q = t.noise(64 * 80, seed=11).to(dtype).requires_grad_(), leaf(10)
+    for _ in range(2):
+        Views.apply(p, q).backward()
+    results["two views, nothing kept"] = [p.grad.data_ptr() != q.grad.data_ptr(), None, p.grad.view(64, 80) * 100, q.grad]
+    class Inner(torch.autograd.Function):                # asks for a gradient of what it saved
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return (x * y * y).sum()
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            with torch.enable_grad():
+                return None, torch.autograd.grad((x * y * y).sum(), y, g)[0]
+    p = leaf(12)
+    x = p * 1
+    loss = Inner.apply(x, x.view_as(x))
+    del x
+    loss.backward()
+    results["one of two of a layout"] = [p.grad]
+    p = t.noise(64, 80, seed=13).to(torch.complex64 if dtype == torch.float32 else torch.complex128).requires_grad_()
+    class Conjugate(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return (a * b).sum()
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return (g * b).resolve_conj().clone(), (g * a * 2).resolve_conj().clone()
+    x = p * 1
+    loss = Conjugate.apply(x, x.conj()).abs()
+    del x
+    loss.backward()
+    results["conjugate"] = [torch.view_as_real(p.grad)]
+    class Owner(torch.autograd.Function):                # lets go of what it saved, in backward
+        @staticmethod
+        def forward(ctx, p, x):
+            ctx.save_for_backward(x)
+            ctx.owned = x
+            return p.sum()
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            ctx.owned = None
+            return x, None
+    p, w = leaf(14), leaf(15)
+    x = leaf(16).detach() * 1
+    loss = (w * x).sum() + p.sum() * 2
+    loss = loss + Owner.apply(p, x)
+    del x
+    loss.backward()
+    results["let go"] = [p.grad, w.grad]
     alive = []
     class Remembers(torch.autograd.Function):
         @staticmethod
@@ -312,7 +374,7 @@ def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identic
     pair = run_pair(KEPT.replace("DTYPE", repr(dtype)), conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     two_gradients = {name for name in stock if name.endswith(" kept")}
-    assert len(two_gradients) == 8
+    assert len(two_gradients) == 9
     for name in two_gradients:
         identical(pleat[name][:2], stock[name][:2])
         assert stock[name][0] is True
