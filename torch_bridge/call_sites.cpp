@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <mutex>
 #include <shared_mutex>
 #include <tuple>
@@ -220,34 +221,34 @@ void learn_call_sites() {
     run(Care::kExact, [&] { return at::index_reduce(x, 0, index, y, reduce); });
     run(Care::kExact, [&] { return at::scatter_reduce(x, 0, indices, y, reduce); });
   }
+  using InPlace = at::Tensor& (at::Tensor::*)() const;
+  using InPlaceWithTensor = at::Tensor& (at::Tensor::*)(const at::Tensor&) const;
+  for (const InPlace function :
+       std::initializer_list<InPlace>{
+        &at::Tensor::log_, &at::Tensor::log2_, &at::Tensor::log10_, &at::Tensor::log1p_,
+        &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_, &at::Tensor::lgamma_,
+        &at::Tensor::digamma_, &at::Tensor::sinc_}) {
+    in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(); });
+  }
+  for (const InPlaceWithTensor function :
+       std::initializer_list<InPlaceWithTensor>{
+        &at::Tensor::xlogy_, &at::Tensor::atan2_, &at::Tensor::hypot_, &at::Tensor::copysign_,
+        &at::Tensor::remainder_, &at::Tensor::fmod_}) {
+    in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(y); });
+  }
+  for (const InPlace function :
+       std::initializer_list<InPlace>{
+        &at::Tensor::sin_, &at::Tensor::cos_, &at::Tensor::sinh_, &at::Tensor::cosh_,
+        &at::Tensor::abs_}) {
+    in_place(Care::kEight, x, [&](at::Tensor& t) { (t.*function)(); });
+  }
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.div_(y); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.addcdiv_(x, y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log2_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log10_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.log1p_(); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.logit_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.xlogy_(y); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.pow_(y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.atan2_(y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.hypot_(y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.acos_(); });
   in_place(Care::kExact, above_one, [&](at::Tensor& t) { t.acosh_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.asin_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.erfinv_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.lgamma_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.digamma_(); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.sinc_(); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.renorm_(2, 0, 1); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.cumprod_(0); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.copysign_(y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.remainder_(y); });
-  in_place(Care::kExact, x, [&](at::Tensor& t) { t.fmod_(y); });
-  in_place(Care::kEight, x, [&](at::Tensor& t) { t.sin_(); });
-  in_place(Care::kEight, x, [&](at::Tensor& t) { t.cos_(); });
-  in_place(Care::kEight, x, [&](at::Tensor& t) { t.sinh_(); });
-  in_place(Care::kEight, x, [&](at::Tensor& t) { t.cosh_(); });
-  in_place(Care::kEight, x, [&](at::Tensor& t) { t.abs_(); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { t.clamp_(0.0, 1.0); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { at::hardtanh_(t, 0.0, 1.0); });
   in_place(Care::kEight, x, [&](at::Tensor& t) { at::threshold_(t, 0, 0); });

@@ -257,9 +257,7 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
 // a tensor that nobody else refers to, though its storage lives: an accumulator would take it for .grad.
 at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
   SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(*self)).get();
-  if (holds_any()) [[unlikely]] {
-    drop_held_unless(saved_for ? saved_for.get() : torch::autograd::get_current_node().get());
-  }
+  forget_given_to_others(saved_for.get());
   if (!is_saved_tensor_hooks(hooks)) {
     return real_unpack(self, std::move(saved_for));
   }
@@ -291,8 +289,7 @@ void backward_enter() noexcept {
 }
 
 void backward_exit() noexcept {
-  drop_lent(depth);
-  drop_held_unless(nullptr);
+  forget_pass(depth);
   if (--depth == 0) {
     drop_recent_storage();
   }

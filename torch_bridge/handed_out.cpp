@@ -21,6 +21,7 @@ Execution execution_of(const Node& node) noexcept {
   return {torch::autograd::get_current_graph_task_id(), &node};
 }
 
+// Both lists grow with the depth of the pass.
 struct Lent {
   int depth;
   at::Tensor tensor;
@@ -28,23 +29,43 @@ struct Lent {
 thread_local std::vector<Lent> lent;
 thread_local Execution borrower;
 
-thread_local std::vector<at::Tensor> held;
-thread_local Execution holder;
-
 struct Given {
+  int depth;
+  Execution receiver;
   const TorchRecord* record;  // compare only
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   std::int64_t offset;
+  at::Tensor held;
+
+  at::Tensor unwritten() const {
+    auto living = tensor.lock();
+    return living && living->version_counter().current_version() == 0
+               ? at::Tensor(std::move(living))
+               : at::Tensor();
+  }
 };
-thread_local std::vector<Given> given_of_receiver;
-thread_local Execution receiver;
+thread_local std::vector<Given> given;
+
+// The last goes before it dies: that may run anybody's code.
+template <class List>
+void drop_last(List& list) {
+  const auto done = std::move(list.back());
+  list.pop_back();
+}
+
+template <class List>
+void drop_depth(List& list, int depth) {
+  while (!list.empty() && list.back().depth >= depth) {
+    drop_last(list);
+  }
+}
 
 }  // namespace
 
 void lend(const Node& node, const at::Tensor& tensor) noexcept {
   try {
     if (backward_depth() == 0 && borrower != execution_of(node)) {
-      drop_lent(0);
+      drop_depth(lent, 0);
     }
     borrower = execution_of(node);
     lent.push_back({backward_depth(), tensor});
@@ -52,55 +73,57 @@ void lend(const Node& node, const at::Tensor& tensor) noexcept {
   }
 }
 
-void drop_lent(int depth) noexcept {
-  while (!lent.empty() && lent.back().depth >= depth) {
-    const at::Tensor done = std::move(lent.back().tensor);
-    lent.pop_back();  // before `done` dies: that may run anybody's code
-  }
-}
-
-void hold(const Node& node, const at::Tensor& tensor) noexcept {
+void give(const Node& node, const TorchRecord* record, const GivenTensor& restored) noexcept {
   try {
-    drop_held_unless(&node);
-    holder = execution_of(node);
-    held.push_back(tensor);
-  } catch (...) {
-  }
-}
-
-bool holds_any() noexcept { return !held.empty(); }
-
-void drop_held_unless(const Node* running) noexcept {
-  if (!held.empty() && (running == nullptr || holder != execution_of(*running))) {
-    const std::vector<at::Tensor> done = std::exchange(held, {});
-  }
-}
-
-void note_handed_out(const Node& node, const TorchRecord* record, const HandedOut& given) noexcept {
-  try {
-    if (receiver != execution_of(node)) {
-      given_of_receiver.clear();
-      receiver = execution_of(node);
+    const Execution receiver = execution_of(node);
+    at::Tensor held;
+    for (Given& one : given) {
+      if (one.record == record && one.receiver == receiver) {
+        if (at::Tensor sibling = one.unwritten(); sibling.defined()) {
+          one.held = std::move(sibling);
+          held = restored.tensor;
+        }
+      }
     }
-    given_of_receiver.push_back(
-        {record, c10::weak_intrusive_ptr<c10::TensorImpl>(given.tensor.getIntrusivePtr()), given.offset});
+    given.push_back({backward_depth(), receiver, record,
+                     c10::weak_intrusive_ptr<c10::TensorImpl>(restored.tensor.getIntrusivePtr()),
+                     restored.offset, std::move(held)});
   } catch (...) {
   }
 }
 
-c10::SmallVector<HandedOut, 2> handed_out(const Node& node, const TorchRecord* record) {
-  c10::SmallVector<HandedOut, 2> found;
-  if (given_of_receiver.empty() || receiver != execution_of(node)) {
-    return found;
+c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord* record) {
+  c10::SmallVector<GivenTensor, 2> found;
+  if (given.empty()) {
+    return found;  // nearly always
   }
-  for (const Given& one : given_of_receiver) {
-    if (one.record == record) {
-      if (auto living = one.tensor.lock(); living && living->version_counter().current_version() == 0) {
-        found.push_back({at::Tensor(std::move(living)), one.offset});
+  const Execution receiver = execution_of(node);
+  for (const Given& one : given) {
+    if (one.record == record && one.receiver == receiver) {
+      if (at::Tensor tensor = one.unwritten(); tensor.defined()) {
+        found.push_back({std::move(tensor), one.offset});
       }
     }
   }
   return found;
+}
+
+void forget_given_to_others(const Node* node) noexcept {
+  if (given.empty()) {
+    return;
+  }
+  const auto running = torch::autograd::get_current_node();
+  node = node != nullptr ? node : running.get();
+  const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
+  while (!given.empty() && given.back().depth >= backward_depth() &&
+         given.back().receiver != unpacks) {
+    drop_last(given);
+  }
+}
+
+void forget_pass(int depth) noexcept {
+  drop_depth(lent, depth);
+  drop_depth(given, depth);
 }
 
 }  // namespace pleat::bridge

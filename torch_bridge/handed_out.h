@@ -1,6 +1,6 @@
-// What this thread has handed out to functions of users in the backward passes that it runs. Stock hands
-// them the saved variable itself, to which the graph keeps a reference; where ours has died, these stand
-// in for it. A restored tensor is kept alive no longer than its node runs.
+// What this thread has handed out to functions of users in the backward passes that it runs. Stock
+// hands them the saved variable itself, to which the graph keeps a reference; where ours has died,
+// these stand in for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,26 +18,26 @@ class TorchRecord;
 // accumulator takes it for .grad. Where passes are not seen: until another node is lent something.
 void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
-// A backward pass of that depth is over: 1 is the outermost.
-void drop_lent(int depth) noexcept;
-
-// Keeps a reference as long as `node` and the accumulators of its gradients run: until another node
-// unpacks something, or the pass is over.
-void hold(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
-[[nodiscard]] bool holds_any() noexcept;
-void drop_held_unless(const torch::autograd::Node* running) noexcept;
-
-struct HandedOut {
+struct GivenTensor {
   at::Tensor tensor;
   std::int64_t offset = 0;  // of the saved one in its storage, in elements
 };
 
-// `node`, which runs, was given a restored tensor of `record`.
-void note_handed_out(const torch::autograd::Node& node, const TorchRecord* record,
-                     const HandedOut& given) noexcept;
+// `node`, which runs, is given a restored tensor of `record`. The tensor is kept alive only if it
+// is the second view of one storage: stock's graph holds both, so that no accumulator takes either.
+// Then as long as `node` and the accumulators of its gradients run.
+void give(const torch::autograd::Node& node, const TorchRecord* record,
+          const GivenTensor& restored) noexcept;
 
-// What it was given of it and still has, unless somebody has written to it.
-[[nodiscard]] c10::SmallVector<HandedOut, 2> handed_out(const torch::autograd::Node& node,
+// What it was given of the record and still has, unless somebody has written to it.
+[[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
                                                         const TorchRecord* record);
+
+// Something is unpacked for `node`, or if null for the one that runs: what the other nodes of its
+// pass were given is forgotten.
+void forget_given_to_others(const torch::autograd::Node* node) noexcept;
+
+// A backward pass of that depth is over: 1 is the outermost.
+void forget_pass(int depth) noexcept;
 
 }  // namespace pleat::bridge

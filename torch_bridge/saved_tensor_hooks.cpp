@@ -177,7 +177,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       TorchRecord::Restored restored = record_->restore(runtime_);
       return view_on(std::move(restored.storage), restored.version);
     }
-    for (const auto& [sibling, offset] : handed_out(*keeper, record_)) {
+    for (const auto& [sibling, offset] : given_to(*keeper, record_)) {
       if (!context_.is_output && sibling.storage().nbytes() == record_->bytes) {
         return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
       }
@@ -212,9 +212,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         lend(*keeper, present);
       }
     } else if (const Node* const keeper = reader(); keeper != nullptr && !context_.is_output) {
-      for (const auto& [given, offset] : handed_out(*keeper, record_)) {
-        if (offset == offset_ && is_as_saved(given)) {
-          present = given;
+      for (const auto& [restored, offset] : given_to(*keeper, record_)) {
+        if (offset == offset_ && is_as_saved(restored)) {
+          present = restored;
         }
       }
     }
@@ -234,12 +234,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (record_ == nullptr || !record_->weak.expired()) {
       lend(*keeper, variable);
     } else {
-      // Two views of one storage: stock's graph holds both, so that no accumulator takes either.
-      for (const auto& [sibling, offset] : handed_out(*keeper, record_)) {
-        hold(*keeper, sibling);
-        hold(*keeper, variable);
-      }
-      note_handed_out(*keeper, record_, {variable, offset_});
+      give(*keeper, record_, {variable, offset_});
     }
   }
 

@@ -23,7 +23,7 @@ DEFAULT_ROWS = "stock,pleat,off,checkpoint,forward_end"
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="models:\n" + "\n".join(f"  {name:10s}{entry.about}" for name, entry in MODELS.items())
+        epilog="models:\n" + "\n".join(f"  {name:15s}{entry.about}" for name, entry in MODELS.items())
         + f"\n\nrows: {', '.join(harness.ROWS)}, and conf=KEY:VALUE[;KEY:VALUE]"
         + "\n\nexamples:\n"
         "  python tools/bench/peak.py --model resnet50\n"

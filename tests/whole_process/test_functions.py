@@ -1,0 +1,437 @@
+"""Functions of users: what they saved is theirs as in stock, by identity, bytes and version."""
+
+import pytest
+
+from conftest import LOSSLESS, LOSSY
+
+CUSTOM_FUNCTION = """
+    import torch, pleat_test_support as t
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight, mask):
+            out = (x @ weight.t()).tanh()
+            ctx.save_for_backward(weight, x, out, mask, None)
+            return out
+        @staticmethod
+        def backward(ctx, g):
+            weight_, x, out, mask, nothing = ctx.saved_tensors
+            log.append([weight_ is weight, weight_.fused_grad if hasattr(weight_, "fused_grad") else None,
+                        nothing is None, mask.dtype == torch.bool, weight_.is_leaf, t.digest(weight_), t.digest(mask)])
+            g = g * (1 - out * out) * mask
+            return g @ weight_, g.t() @ x, None
+    log = []
+    weight = torch.nn.Parameter(t.noise(48, 64, seed=1) * 0.1)
+    weight.fused_grad = "an attribute of the user"
+    frozen = t.noise(48, 64, seed=5)
+    leaf = t.noise(128, 64, seed=2).requires_grad_()
+    mask = t.noise(128, 48, seed=3) > 0
+    h = leaf * 1.5
+    out = Linear.apply(h, weight, mask)
+    del h
+    loss = (out * t.noise(128, 48, seed=4)).sum()
+    del out
+    loss.backward()
+    t.emit(log=log, weight=weight.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_custom_function_gets_the_very_parameter_it_saved(run_pair, identical, close, conf):
+    pair = run_pair(CUSTOM_FUNCTION, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    assert stock["log"][0][:2] == [True, "an attribute of the user"]
+    identical(pleat["log"], stock["log"])
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+    else:
+        close([pleat["weight"], pleat["leaf"]], [stock["weight"], stock["leaf"]], relative=0.4)
+
+
+KEPT = """
+    import torch, pleat_test_support as t
+    dtype = getattr(torch, DTYPE)
+    def leaf(seed):
+        return t.noise(64, 80, seed=seed).to(dtype).requires_grad_()
+    class Stored(torch.autograd.Function):               # its gradient is computed in forward, and saved
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(2 * x.detach())
+            return (x * x).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0]
+    class Shared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(factor)
+            return (x * factor).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0], None
+    results = {}
+    def passes(name, between):
+        x = leaf(1)
+        loss = Stored.apply(x)
+        seen = []
+        for _ in range(3):
+            loss.backward(retain_graph=True)
+            seen.append(x.grad.clone())
+            between(x.grad)
+        seen.append(torch.autograd.grad(loss, x)[0])
+        results[name] = seen
+    passes("accumulated", lambda grad: None)
+    passes("zeroed", lambda grad: grad.zero_())
+    passes("zeroed behind autograd's back", lambda grad: grad.data.zero_())
+    passes("clipped behind autograd's back", lambda grad: grad.data.clamp_(-0.1, 0.1))
+    def two_gradients(name, keep, make):
+        p, q = leaf(2), leaf(3)
+        factor = make(leaf(4))
+        view = factor.view(-1) if keep == "view" else None
+        loss = Shared.apply(p, factor) + Shared.apply(q, factor)
+        value = factor.detach().clone()
+        if keep != "variable":
+            del factor
+        loss.backward()
+        p.grad.mul_(100)                                 # as clipping, weight decay, averaging do
+        apart = p.grad.data_ptr() != q.grad.data_ptr()
+        kept = None if keep == "nothing" else ((factor if keep == "variable" else view).detach().view_as(value) == value).all().item()
+        results[f"{name}, {keep} kept"] = [apart, kept, p.grad, q.grad]
+    for keep in ("nothing", "variable", "view"):
+        two_gradients("constant", keep, lambda x: x.detach() * 2)
+        two_gradients("of the graph", keep, lambda x: x * 2)
+    class Twice(torch.autograd.Function):                # the same for both, asked for once or twice
+        @staticmethod
+        def forward(ctx, p, q, factor, times):
+            ctx.save_for_backward(*[factor] * times)
+            return ((p + q) * factor).sum()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0], ctx.saved_tensors[-1], None, None
+    for times in (1, 2):
+        p, q = leaf(5), leaf(6)
+        loss = Twice.apply(p, q, leaf(7) * 2, times)
+        read = []
+        p.register_post_accumulate_grad_hook(lambda p: read.extend(loss.grad_fn.saved_tensors))
+        loss.backward(retain_graph=True)
+        apart = len({x.data_ptr() for x in (p.grad, q.grad, read[0])}) == 3
+        p.grad.mul_(100)
+        results[f"asked {times} times, nothing kept"] = [apart, torch.equal(read[0], q.grad), p.grad, q.grad]
+    class Views(torch.autograd.Function):                # two of one storage
+        @staticmethod
+        def forward(ctx, p, q):
+            values = torch.arange(64 * 80).to(dtype) * 1
+            ctx.save_for_backward(values, values.view(64, 80))
+            return p.sum() + q.sum()
+        @staticmethod
+        def backward(ctx, g):
+            saved = ctx.saved_tensors
+            with torch.enable_grad():                    # a pass within, of another function
+                Stored.apply(leaf(17)).backward()
+            return saved
+    p, q = t.noise(64 * 80, seed=11).to(dtype).requires_grad_(), leaf(10)
+    for _ in range(2):
+        Views.apply(p, q).backward()
+    results["two views, nothing kept"] = [p.grad.data_ptr() != q.grad.data_ptr(), None, p.grad.view(64, 80) * 100, q.grad]
+    class Inner(torch.autograd.Function):                # asks for a gradient of what it saved
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return (x * y * y).sum()
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            with torch.enable_grad():
+                return None, torch.autograd.grad((x * y * y).sum(), y, g)[0]
+    p = leaf(12)
+    x = p * 1
+    loss = Inner.apply(x, x.view_as(x))
+    del x
+    loss.backward()
+    results["one of two of a layout"] = [p.grad]
+    p = t.noise(64, 80, seed=13).to(torch.complex64 if dtype == torch.float32 else torch.complex128).requires_grad_()
+    class Conjugate(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return (a * b).sum()
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return (g * b).resolve_conj().clone(), (g * a * 2).resolve_conj().clone()
+    x = p * 1
+    loss = Conjugate.apply(x, x.conj()).abs()
+    del x
+    loss.backward()
+    results["conjugate"] = [torch.view_as_real(p.grad)]
+    class Owner(torch.autograd.Function):                # lets go of what it saved, in backward
+        @staticmethod
+        def forward(ctx, p, x):
+            ctx.save_for_backward(x)
+            ctx.owned = x
+            return p.sum()
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            ctx.owned = None
+            return x, None
+    p, w = leaf(14), leaf(15)
+    x = leaf(16).detach() * 1
+    loss = (w * x).sum() + p.sum() * 2
+    loss = loss + Owner.apply(p, x)
+    del x
+    loss.backward()
+    results["let go"] = [p.grad, w.grad]
+    alive = []
+    class Remembers(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, buffer):
+            ctx.save_for_backward(buffer)
+            return x * 2
+        @staticmethod
+        def backward(ctx, g):
+            alive.append(ctx.saved_tensors[0].untyped_storage()._weak_ref())
+            return g, None
+    class Nested(torch.autograd.Function):               # runs a backward pass in its own
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            with torch.enable_grad():
+                buffer = torch.zeros(64, 80)
+                Remembers.apply(leaf(8) * 1, buffer.view(-1)).sum().backward()
+            return g
+    first = leaf(9)
+    h = first
+    for _ in range(4):
+        h = Nested.apply(h)
+    left = []
+    first.register_hook(lambda g: left.append(sum(not torch.UntypedStorage._expired(a) for a in alive)))
+    h.sum().backward()
+    results["left of nested passes"] = left
+    t.emit(**results)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identical, close, conf, dtype):
+    pair = run_pair(KEPT.replace("DTYPE", repr(dtype)), conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    two_gradients = {name for name in stock if name.endswith(" kept")}
+    assert len(two_gradients) == 9
+    for name in two_gradients:
+        identical(pleat[name][:2], stock[name][:2])
+        assert stock[name][0] is True
+    assert pleat["left of nested passes"] == stock["left of nested passes"] == [0]
+    if conf == LOSSLESS or dtype == "float64":
+        identical(pleat, stock)
+        return
+    for name in stock.keys() - {"pleat_stats"}:
+        gradients = slice(2 if name in two_gradients else 0, None)
+        close(pleat[name][gradients], stock[name][gradients], relative=0.2)
+    for name in two_gradients:
+        identical(pleat[name][2], pleat[name][3] * 100)   # one noise for both
+
+
+WRITTEN = """
+    import torch, pleat_test_support as t
+    class Statistics(torch.autograd.Function):           # collects them in a buffer, in backward
+        @staticmethod
+        def forward(ctx, x, buffer):
+            ctx.save_for_backward(buffer)
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            buffer, = ctx.saved_tensors
+            buffer.add_(g.abs())
+            return g, None
+    class Scratch(torch.autograd.Function):              # works in what it saved, then wants it again
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            x.mul_(3)
+            if failing:
+                raise ValueError("once")
+            del x
+            x, = ctx.saved_tensors
+            return 2 * x * g
+    class Parts(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            ctx.save_for_backward(q, k, v)
+            return (q * k + v).sum()
+        @staticmethod
+        def backward(ctx, g):
+            parts = ctx.saved_tensors
+            storages.append(len({x.untyped_storage().data_ptr() for x in parts}))
+            return g * parts[1], g * parts[0], g.expand_as(parts[2])
+    leaf = t.noise(64, 96, seed=1).requires_grad_()
+    out, storages = {}, []
+    for name, view in {"itself": lambda b: b, "view": lambda b: b.view(64, 96), "detached": lambda b: b.detach(),
+                       "data": lambda b: b.data, "slice": lambda b: b[:]}.items():
+        buffers = [torch.zeros(64, 96) for _ in range(3)]
+        h = leaf * 1
+        for buffer in buffers:
+            h = Statistics.apply(h, view(buffer))        # the view is gone before the backward pass
+        h.sum().backward()
+        out[f"buffer as {name}"] = [b.sum() for b in buffers]
+    messages, off = [], []
+    for dtype in (torch.float32, torch.float64):
+        for failing in (False, True):
+            y = Scratch.apply((leaf * 1).to(dtype)).sum()
+            for _ in range(2 if failing else 1):
+                leaf.grad = None
+                try:
+                    y.backward()
+                    messages.append(None)
+                    off.append(((leaf.grad - 2 * leaf).norm() / leaf.norm()).item())
+                except (RuntimeError, ValueError) as error:
+                    messages.append(str(error).partition(":")[0])
+                failing = False
+    leaf.grad = None
+    wide = t.noise(64, 3 * 96, seed=2).requires_grad_()
+    loss = Parts.apply(*(wide * 1).chunk(3, -1))
+    loss.backward()
+    rows = [Parts.apply(row, row * 2, row * 3) for row in (wide * 1).unbind(0)]
+    sum(rows).backward()
+    a = leaf * 1
+    y = a * (leaf * 2)
+    a.mul_(5)                                            # no check is due for who registers hooks
+    y.grad_fn._raw_saved_self.register_hooks(lambda x: x, lambda x: x)
+    y.sum().backward()
+    t.emit(out=out, messages=messages, off=off, storages=storages[:1], wide=wide.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_function_may_write_to_what_it_saved(run_pair, identical, close, conf):
+    pair = run_pair(WRITTEN, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    assert stock["out"]["buffer as data"][0] > 0 and stock["storages"] == [1]
+    identical([pleat["out"], pleat["storages"]], [stock["out"], stock["storages"]])
+    # Stock wants none of it again; a payload can be decoded again, and then it is right.
+    assert sum("inplace operation" in (m or "") for m in stock["messages"]) == 4
+    assert all(m is None or m == s for m, s in zip(pleat["messages"], stock["messages"], strict=True))
+    assert all(off < (1e-6 if conf == LOSSLESS else 0.4) for off in pleat["off"])
+    if conf == LOSSLESS:
+        identical([pleat["wide"], pleat["leaf"]], [stock["wide"], stock["leaf"]])
+    else:
+        close([pleat["wide"], pleat["leaf"]], [stock["wide"], stock["leaf"]], relative=0.2)
+
+
+SUBCLASS = """
+    import torch, pleat_test_support as t
+    class Tagged(torch.Tensor):
+        pass
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.save_for_backward(x, other)
+            return (x * other).as_subclass(torch.Tensor)
+        @staticmethod
+        def backward(ctx, g):
+            x, other = ctx.saved_tensors
+            log.append([type(x).__name__, getattr(x, "note", None), type(other).__name__, x is kept])
+            return (g * other).as_subclass(torch.Tensor), None
+    log = []
+    leaf = t.noise(64, 80, seed=1).requires_grad_()
+    kept = (leaf * 2).as_subclass(Tagged)
+    kept.note = "an attribute of the user"
+    Product.apply(kept, (t.noise(64, 80, seed=2) * 1).as_subclass(Tagged)).sum().backward()
+    t.emit(log=log, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_a_living_saved_tensor_keeps_its_type_and_attributes(run_pair, identical, conf):
+    pair = run_pair(SUBCLASS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    assert stock["log"][0][0] == "Tagged" and stock["log"][0][3] is True
+    assert pleat["log"][0][:2] == stock["log"][0][:2] and pleat["log"][0][3] is True
+    if conf == LOSSLESS:
+        identical(pleat["leaf"], stock["leaf"])
+
+
+CPP_SOURCE = r"""
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+#include <ATen/ATen.h>
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+static const void* weight_given = nullptr;
+static int64_t same_weight = -1;
+struct ScaledProduct : public torch::autograd::Function<ScaledProduct> {
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& weight) {
+    weight_given = weight.unsafeGetTensorImpl();
+    at::Tensor out = at::sigmoid(at::matmul(x, weight.t()));
+    ctx->save_for_backward({x, weight, out});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    variable_list saved = ctx->get_saved_variables();
+    same_weight = saved[1].unsafeGetTensorImpl() == weight_given;
+    at::Tensor g = grads[0] * saved[2] * (1 - saved[2]);
+    return {at::matmul(g, saved[1]), at::matmul(g.t(), saved[0])};
+  }
+};
+static at::Tensor product(const at::Tensor& x, const at::Tensor& w) { return ScaledProduct::apply(x, w); }
+static int64_t same() { return same_weight; }
+TORCH_LIBRARY(pleat_test, m) {
+  m.def("product", product);
+  m.def("same", same);
+}
+"""
+
+CPP_BUILD = """
+    import pathlib, sys
+    from torch.utils.cpp_extension import load
+    folder = pathlib.Path(sys.argv[1]); folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "pleat_test_extension.cpp"
+    text = pathlib.Path(sys.argv[2]).read_text()
+    if not source.exists() or source.read_text() != text:
+        source.write_text(text)
+    load("pleat_test_extension", [str(source)], build_directory=str(folder), is_python_module=False,
+         extra_cflags=["-O0"])
+    import pleat_test_support; pleat_test_support.emit()
+"""
+
+CPP_USE = """
+    import glob, sys, torch, pleat_test_support as t
+    torch.ops.load_library(glob.glob(sys.argv[1] + "/*.so")[0])
+    weight = torch.nn.Parameter(t.noise(48, 64, seed=1) * 0.1)
+    leaf = t.noise(128, 64, seed=2).requires_grad_()
+    h = leaf * 1.5
+    out = torch.ops.pleat_test.product(h, weight)
+    del h
+    loss = (out * t.noise(128, 48, seed=4)).sum()
+    del out
+    loss.backward()
+    t.emit(same=torch.ops.pleat_test.same(), weight=weight.grad, leaf=leaf.grad)
+"""
+
+
+@pytest.mark.slow
+def test_a_custom_function_in_cpp_gets_the_very_parameter_it_saved(
+    run_script, run_pair, identical, close, build_dir, torch_version, tmp_path
+):
+    folder = build_dir / "test_extensions" / f"torch{torch_version}"
+    source = tmp_path / "source.cpp"
+    source.write_text(CPP_SOURCE)
+    run_script(CPP_BUILD, preload=False, args=(folder, source), timeout=300).check()
+    for conf in (LOSSLESS, LOSSY):
+        pair = run_pair(CPP_USE, conf=conf, args=(folder,))
+        stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+        assert stock["same"] == 1 and pleat["same"] == 1
+        if conf == LOSSLESS:
+            identical(pleat, stock)
+        else:
+            close([pleat["weight"], pleat["leaf"]], [stock["weight"], stock["leaf"]], relative=0.4)
