@@ -188,7 +188,7 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
   const std::size_t whole = header.elements / kGroupElements;
   const bool stream = worth_streaming(target.data, target.bytes);
   std::atomic<bool> intact{true};
-  run_parts(executor, layout.blocks, kGrainBytes / (kBlockElements * element_size(type)),
+  run_parts(executor, layout.blocks, kGrainBlocks,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
                 const std::size_t from = block * kBlockGroups;

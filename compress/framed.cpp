@@ -47,16 +47,13 @@ std::size_t first_element(const FramedLayout& layout, std::size_t frame,
 std::size_t frames_per_item(const FramedLayout& layout) noexcept {
   return kBlockElements / layout.frame_elements;
 }
-std::size_t grain_items(ElementType type) noexcept {
-  return kGrainBytes / (kBlockElements * element_size(type));
-}
 
 // Runs body(first frame, last frame) over [first, last).
 template <class Body>
-void run_frames(const FramedLayout& layout, ElementType type, const Executor& executor,
-                std::size_t first, std::size_t last, const Body& body) noexcept {
+void run_frames(const FramedLayout& layout, const Executor& executor, std::size_t first,
+                std::size_t last, const Body& body) noexcept {
   const std::size_t step = frames_per_item(layout);
-  run_parts(executor, ceil_divide(last - first, step), grain_items(type),
+  run_parts(executor, ceil_divide(last - first, step), kGrainBlocks,
             [&](std::size_t begin, std::size_t end) {
               const std::size_t to = first + end * step;
               body(first + begin * step, to < last ? to : last);
@@ -187,7 +184,7 @@ bool encode_framed_in_place(const Request& request, const Executor& executor, st
   };
   const Freed table{static_cast<std::uint8_t*>(std::malloc(table_bytes))};
   if (table.bytes == nullptr) return false;
-  run_frames(layout, type, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
+  run_frames(layout, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
     measure(request, layout, table.bytes, from, to);
   });
 
@@ -216,7 +213,7 @@ bool encode_framed_in_place(const Request& request, const Executor& executor, st
       bytes += frames_bytes(layout, type, elements, table.bytes, last, last + 1);
       ++last;
     }
-    run_frames(layout, type, executor, frame, last, [&](std::size_t from, std::size_t to) {
+    run_frames(layout, executor, frame, last, [&](std::size_t from, std::size_t to) {
       pack(request, layout, table.bytes, from, to,
            bounce.bytes + frames_bytes(layout, type, elements, table.bytes, frame, from));
     });
@@ -240,7 +237,7 @@ Status decode_framed(const Header& header, const std::uint8_t* payload, void* ta
   if (header.code_bytes != code_bytes ||
       frames_bytes(layout, type, header.elements, entries, 0, layout.frames) != code_bytes)
     return Status::kCorrupt;
-  run_frames(layout, type, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
+  run_frames(layout, executor, 0, layout.frames, [&](std::size_t from, std::size_t to) {
     const std::size_t begin = first_element(layout, from, header.elements);
     kernels().unpack_frames[header.type](
         payload + layout.codes_offset +

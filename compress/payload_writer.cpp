@@ -7,13 +7,6 @@
 namespace pleat::compress {
 namespace {
 
-// Parts smaller than this are not worth another thread.
-constexpr std::size_t kGrainBytes = 512 * 1024;
-
-std::size_t grain_blocks(ElementType type) noexcept {
-  return kGrainBytes / (kBlockElements * element_size(type));
-}
-
 template <class Word>
 struct Words {
   Word first;
@@ -221,7 +214,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
   const unsigned type = static_cast<unsigned>(request.span.type);
   const GroupedLayout layout = request.layout();
   const std::size_t whole = request.span.elements / kGroupElements;
-  run_parts(executor, ceil_divide(count, kBlockGroups), grain_blocks(request.span.type),
+  run_parts(executor, ceil_divide(count, kBlockGroups), kGrainBlocks,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
                 const std::size_t from = block * kBlockGroups;  // relative to `first`

@@ -210,11 +210,16 @@ struct Simd {
   static void store_chunk(Float32, uint32_t* p, const F* v) {
     for (int j = 0; j < 4; ++j) write<kStream>(p + 16 * j, _mm512_castps_si512(v[j]));
   }
-  static __m256i to_bfloat(F v) {
+  // To nearest, ties to even, in the high half of each 32 bits; the low half holds rubbish.
+  static I round_to_bfloat(F v) {
     const I bits = _mm512_castps_si512(v);
     const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(
-        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd), 16));
+    return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  }
+  static I high_halves(I low, I high) {
+    const I packed =
+        _mm512_packus_epi32(_mm512_srli_epi32(low, 16), _mm512_srli_epi32(high, 16));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed);
   }
   static I join_halves(__m256i low, __m256i high) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
@@ -222,7 +227,7 @@ struct Simd {
   template <bool kStream>
   static void store_chunk(BFloat16, uint16_t* p, const F* v) {
     for (int j = 0; j < 4; j += 2)
-      write<kStream>(p + 16 * j, join_halves(to_bfloat(v[j]), to_bfloat(v[j + 1])));
+      write<kStream>(p + 16 * j, high_halves(round_to_bfloat(v[j]), round_to_bfloat(v[j + 1])));
   }
   template <bool kStream>
   static void store_chunk(Float16, uint16_t* p, const F* v) {
