@@ -117,7 +117,7 @@ void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
-  Restored restored{{}, c10::VariableVersion(0)};
+  Restored restored;
   Runtime::note_thread_computes();
   {
     const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
@@ -137,7 +137,7 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
 }
 
 TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
-  Restored restored{{}, c10::VariableVersion(0)};
+  Restored restored;
   Runtime::note_thread_computes();
   const allocator::Residency::RecordGuard guard(runtime.residency, *this);
   check_not_lost();
@@ -149,6 +149,7 @@ TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
     allocator::Block* const block =
         runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
     restored.storage = c10::Storage(storage_of(block, status));
+    restored.version = c10::VariableVersion(0);
   }
   return restored;
 }
