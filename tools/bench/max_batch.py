@@ -14,7 +14,7 @@ import harness
 from harness import OverCap, Problem
 from models import MODELS
 
-DEFAULT_ROWS = "stock,checkpoint,pleat,pleat+checkpoint"
+DEFAULT_ROWS = "stock,off,checkpoint,pleat,pleat+checkpoint"
 
 
 def largest_batch(peak_of: Callable[[int], int | None], cap: int, start: int, tolerance: float = 0.0) -> int:
