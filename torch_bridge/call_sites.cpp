@@ -200,6 +200,11 @@ void learn_call_sites() {
   run(Care::kExact, [&] { return at::igammac(target, y); });
   run(Care::kExact, [&] { return at::linalg_pinv(regular, 1e-15, true); });
   run(Care::kExact, [&] { return at::triangular_solve(y, regular); });
+  const at::Tensor factors = leaf(at::ones({2}, at::kFloat));
+  run(Care::kExact, [&] { return at::linalg_householder_product(regular, factors); });
+  run(Care::kExact, [&] { return at::ormqr(regular, factors, y); });
+  const at::Tensor pivots = at::ones({2}, at::kInt) + at::arange(2, at::kInt);
+  run(Care::kExact, [&] { return at::linalg_lu_solve(regular, pivots, y); });
   run(Care::kExact, [&] { return at::_standard_gamma(above_one, generator); });
   run(Care::kExact, [&] { return at::_weight_norm_interface(x, leaf(at::ones({2, 1}, at::kFloat)), 0); });
   run(Care::kExact, [&] { return at::maximum(x, y); });
@@ -227,7 +232,7 @@ void learn_call_sites() {
        std::initializer_list<InPlace>{
         &at::Tensor::log_, &at::Tensor::log2_, &at::Tensor::log10_, &at::Tensor::log1p_,
         &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_, &at::Tensor::lgamma_,
-        &at::Tensor::digamma_, &at::Tensor::sinc_}) {
+        &at::Tensor::digamma_, &at::Tensor::sinc_, &at::Tensor::abs_}) {
     in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(); });
   }
   for (const InPlaceWithTensor function :
@@ -238,9 +243,12 @@ void learn_call_sites() {
   }
   for (const InPlace function :
        std::initializer_list<InPlace>{
-        &at::Tensor::sin_, &at::Tensor::cos_, &at::Tensor::sinh_, &at::Tensor::cosh_,
-        &at::Tensor::abs_}) {
+        &at::Tensor::sin_, &at::Tensor::cos_, &at::Tensor::sinh_, &at::Tensor::cosh_}) {
     in_place(Care::kEight, x, [&](at::Tensor& t) { (t.*function)(); });
+  }
+  const at::Tensor lengths = at::ones({2}, at::kLong);
+  for (const char* const reduce : {"sum", "mean", "max", "min", "prod"}) {
+    run(Care::kExact, [&] { return at::segment_reduce(x, reduce, lengths); });
   }
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.div_(y); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.addcdiv_(x, y); });
@@ -260,7 +268,7 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::cosh(x); });
   run(Care::kEight, [&] { return at::leaky_relu(x); });
   run(Care::kEight, [&] { return at::prelu(x, at::full({1}, 0.25, at::kFloat).requires_grad_(true)); });
-  run(Care::kEight, [&] { return at::abs(x); });
+  run(Care::kExact, [&] { return at::abs(x); });
   run(Care::kEight, [&] { return at::clamp(x, 0.0, 1.0); });
   run(Care::kEight, [&] { return at::clamp_min(x, 0.0); });
   run(Care::kEight, [&] { return at::clamp_max(x, 0.0); });

@@ -108,7 +108,13 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     d.reason = Reason::kTooSmall;
     return d;
   }
-  const Node* const producer = tensor.grad_fn().get();
+  const Node* producer = nullptr;
+  try {
+    producer = tensor.grad_fn().get();
+  } catch (...) {  // a view that must not be differentiated: stock says so if backward reads it
+    d.reason = Reason::kNotPlainStrided;
+    return d;
+  }
   const bool requires_grad = impl->requires_grad();
   if (requires_grad && producer == nullptr) {
     d.reason = Reason::kLeaf;

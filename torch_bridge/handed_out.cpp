@@ -4,21 +4,23 @@
 #include <vector>
 
 #include "torch_bridge/engine.h"
+#include "torch_bridge/torch_record.h"
 
 namespace pleat::bridge {
 namespace {
 
 using torch::autograd::Node;
 
-// One execution of a node: its address may be another's in the next pass. Compared only.
+// One execution of a node, whose address may be another's later. Compared only.
 struct Execution {
   int graph_task = -1;
   const Node* node = nullptr;
+  std::uint64_t sequence = 0;
   bool operator==(const Execution&) const = default;
 };
 
 Execution execution_of(const Node& node) noexcept {
-  return {torch::autograd::get_current_graph_task_id(), &node};
+  return {torch::autograd::get_current_graph_task_id(), &node, node.sequence_nr()};
 }
 
 // Both lists grow with the depth of the pass.
@@ -32,9 +34,9 @@ thread_local Execution borrower;
 struct Given {
   int depth;
   Execution receiver;
-  const TorchRecord* record;  // compare only
+  std::uint64_t record;  // its nonce: another may get its address
+  const c10::TensorImpl* variable;
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
-  std::int64_t offset;
   at::Tensor held;
 
   at::Tensor unwritten() const {
@@ -73,35 +75,36 @@ void lend(const Node& node, const at::Tensor& tensor) noexcept {
   }
 }
 
-void give(const Node& node, const TorchRecord* record, const GivenTensor& restored) noexcept {
+void give(const Node& node, const TorchRecord& record, const GivenTensor& given_tensor,
+          bool hold) noexcept {
   try {
     const Execution receiver = execution_of(node);
-    at::Tensor held;
     for (Given& one : given) {
-      if (one.record == record && one.receiver == receiver) {
+      if (one.record == record.nonce && one.receiver == receiver) {
         if (at::Tensor sibling = one.unwritten(); sibling.defined()) {
           one.held = std::move(sibling);
-          held = restored.tensor;
+          hold = true;
         }
       }
     }
-    given.push_back({backward_depth(), receiver, record,
-                     c10::weak_intrusive_ptr<c10::TensorImpl>(restored.tensor.getIntrusivePtr()),
-                     restored.offset, std::move(held)});
+    const at::Tensor& tensor = given_tensor.tensor;
+    given.push_back({backward_depth(), receiver, record.nonce, given_tensor.variable,
+                     c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                     hold ? tensor : at::Tensor()});
   } catch (...) {
   }
 }
 
-c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord* record) {
+c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& record) {
   c10::SmallVector<GivenTensor, 2> found;
   if (given.empty()) {
     return found;  // nearly always
   }
   const Execution receiver = execution_of(node);
   for (const Given& one : given) {
-    if (one.record == record && one.receiver == receiver) {
+    if (one.record == record.nonce && one.receiver == receiver) {
       if (at::Tensor tensor = one.unwritten(); tensor.defined()) {
-        found.push_back({std::move(tensor), one.offset});
+        found.push_back({std::move(tensor), one.variable});
       }
     }
   }
@@ -113,7 +116,7 @@ void forget_given_to_others(const Node* node) noexcept {
     return;
   }
   const auto running = torch::autograd::get_current_node();
-  node = node != nullptr ? node : running.get();
+  node = running ? running.get() : node;
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
   while (!given.empty() && given.back().depth >= backward_depth() &&
          given.back().receiver != unpacks) {

@@ -20,21 +20,21 @@ void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
 struct GivenTensor {
   at::Tensor tensor;
-  std::int64_t offset = 0;  // of the saved one in its storage, in elements
+  const c10::TensorImpl* variable = nullptr;  // the saved one that it stands for; compare only
 };
 
-// `node`, which runs, is given a restored tensor of `record`. The tensor is kept alive only if it
-// is the second view of one storage: stock's graph holds both, so that no accumulator takes either.
-// Then as long as `node` and the accumulators of its gradients run.
-void give(const torch::autograd::Node& node, const TorchRecord* record,
-          const GivenTensor& restored) noexcept;
+// `node`, which runs, is given a tensor of `record` that stands for a saved variable that has died. It is
+// kept alive if `hold`, or if it is the second view of one storage: stock's graph holds both, so that no
+// accumulator takes either. Then as long as `node` and the accumulators of its gradients run.
+void give(const torch::autograd::Node& node, const TorchRecord& record, const GivenTensor& given,
+          bool hold) noexcept;
 
 // What it was given of the record and still has, unless somebody has written to it.
 [[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
-                                                        const TorchRecord* record);
+                                                        const TorchRecord& record);
 
-// Something is unpacked for `node`, or if null for the one that runs: what the other nodes of its
-// pass were given is forgotten.
+// The running node unpacks something, or `node` if none runs: what the other nodes of its pass were given
+// is forgotten.
 void forget_given_to_others(const torch::autograd::Node* node) noexcept;
 
 // A backward pass of that depth is over: 1 is the outermost.

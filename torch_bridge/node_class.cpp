@@ -76,7 +76,7 @@ constexpr Family kFamilies[] = {
     // here: the codec keeps zeros zero and positive values positive.)
     {"LeakyRelu"sv, Care::kNone, Care::kEight},
     {"Prelu"sv, Care::kNone, Care::kEight},
-    {"Abs"sv, Care::kNone, Care::kEight},
+    {"Abs"sv, Care::kNone, Care::kExact},  // its slope jumps by 2
     {"Clamp"sv, Care::kNone, Care::kEight},
     {"Hardtanh"sv, Care::kNone, Care::kEight},
     {"Hardswish"sv, Care::kNone, Care::kEight},

@@ -129,6 +129,17 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
+  // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it is.
+  struct Reader {
+    enum class Kind {
+      kFormula,     // a node of torch's: no formula of derivatives.yaml returns what it saved
+      kNodeItself,  // a function of a user's that runs, for what it saved
+      kOther,       // hooks and functions that look into other nodes
+    };
+    Kind kind = Kind::kOther;
+    const Node* node = nullptr;  // that runs; null for a formula and outside of backward passes
+  };
+
   // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
   void call_pack_hook(const at::Tensor& tensor) override {
     const SampledTimer timer(runtime_);
@@ -155,46 +166,48 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     return unpack(reader());
   }
 
-  // `keeper`: the node of a user's that asks, if any.
-  at::Tensor unpack(const Node* keeper) {
+  at::Tensor unpack(const Reader& reader) {
     SampledTimer timer(runtime_);
     runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
     if (record_ == nullptr) {
-      return lent(strong_.detach(), keeper);
+      return lent(strong_.detach(), reader);
     }
     if (VariablePtr original = lock_original()) {
       count_living(*original);
       // Autograd makes a detached copy of whatever we return, so the variable itself will do.
-      return lent(at::Tensor(std::move(original)), keeper);
+      return lent(at::Tensor(std::move(original)), reader);
     }
     if (StoragePtr live = record_->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-      return lent(view_on(c10::Storage(std::move(live)), version_), keeper);
+      return lent(view_on(c10::Storage(std::move(live)), version_), reader);
     }
     learn_consumer();
     timer.stop();
-    if (keeper == nullptr) {
+    if (reader.kind == Reader::Kind::kFormula) {
       TorchRecord::Restored restored = record_->restore(runtime_);
       return view_on(std::move(restored.storage), restored.version);
     }
-    for (const auto& [sibling, offset] : given_to(*keeper, record_)) {
-      if (!context_.is_output && sibling.storage().nbytes() == record_->bytes) {
-        return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
+    if (reader.node != nullptr && !context_.is_output) {
+      for (const auto& [sibling, variable] : given_to(*reader.node, *record_)) {
+        if (sibling.storage().nbytes() == record_->bytes) {
+          return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
+        }
       }
     }
     const allocator::ByteRange hull = hull_of(sizes_, strides_, offset_, dtype_.itemsize());
-    if (2 * (hull.end - hull.begin) <= record_->bytes && runtime_.residency.shared(*record_)) {
+    if (2 * (hull.end - hull.begin) <= record_->bytes && !record_->several_of_one_node() &&
+        runtime_.residency.shared(*record_)) {
       // One of many slices: the whole is restored once for all of them.
       const TorchRecord::Restored whole = record_->restore(runtime_);
       return view_on(copy_of(whole.storage, hull), c10::VariableVersion(0), 0);
     }
     TorchRecord::Restored restored = record_->restore_apart(
-        runtime_, /*last=*/!torch::autograd::get_current_graph_task_keep_graph());
+        runtime_, /*last=*/reader.kind == Reader::Kind::kNodeItself && !graph_is_kept());
     return view_on(std::move(restored.storage), restored.version);
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
-  at::Tensor value() { return unpack(nullptr).detach(); }
+  at::Tensor value() { return unpack(Reader{}).detach(); }
 
   at::Tensor present_variable() {
     if (record_ == nullptr || !context_.known) {
@@ -208,13 +221,18 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
-      if (const Node* const keeper = reader()) {
-        lend(*keeper, present);
+      if (const Reader reading = reader(); reading.node == nullptr) {
+        // a formula, or nobody's pass
+      } else if (reading.kind == Reader::Kind::kNodeItself && !graph_is_kept() &&
+                 !runtime_.residency.shared(*record_)) {
+        handed_ = present;
+      } else {
+        lend(*reading.node, present);  // stock's graph keeps it for others
       }
-    } else if (const Node* const keeper = reader(); keeper != nullptr && !context_.is_output) {
-      for (const auto& [restored, offset] : given_to(*keeper, record_)) {
-        if (offset == offset_ && is_as_saved(restored)) {
-          present = restored;
+    } else if (const Reader reading = reader(); reading.node != nullptr && !context_.is_output) {
+      for (const auto& [tensor, variable] : given_to(*reading.node, *record_)) {
+        if (variable == original_.weak._unsafe_get_target()) {
+          present = tensor;
         }
       }
     }
@@ -227,15 +245,22 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   void note_unpacked(const at::Tensor& variable) noexcept {
-    const Node* const keeper = reader();
-    if (keeper == nullptr || context_.is_output) {
+    const Reader reading = reader();
+    if (reading.node == nullptr || context_.is_output) {
       return;
     }
-    if (record_ == nullptr || !record_->weak.expired()) {
-      lend(*keeper, variable);
-    } else {
-      give(*keeper, record_, {variable, offset_});
+    if (record_ == nullptr) {
+      lend(*reading.node, variable);
+      return;
     }
+    const bool until_released = reading.kind == Reader::Kind::kNodeItself && !graph_is_kept();
+    if (!record_->weak.expired()) {
+      lend(*reading.node, variable);
+    } else if (until_released) {
+      handed_ = variable;
+    }
+    give(*reading.node, *record_, {variable, original_.weak._unsafe_get_target()},
+         /*hold=*/!until_released);
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -251,31 +276,37 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   static constexpr c10::DispatchKeySet kKeptKeys{
       {c10::DispatchKey::CPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}};
 
-  // The node that asks, if it may hand the tensor on as a gradient, which an accumulator then takes as
-  // it is: functions of users. No formula of derivatives.yaml returns what it saved. Under create_graph
-  // nothing is taken, and a second backward pass finds the record by its storage.
-  const Node* reader() const {
-    if (backward_creates_graph() || torch::autograd::get_current_graph_task_id() < 0) {
-      return nullptr;
+  // Under create_graph no accumulator takes anything, and a second backward pass finds the record by its
+  // storage: as for formulas.
+  Reader reader() const {
+    if (backward_creates_graph()) {
+      return {Reader::Kind::kFormula};
     }
-    const Node* node = unpacking_node();
-    node = node != nullptr ? node : torch::autograd::get_current_node().get();
-    return node != nullptr && !class_of(*node).of_torch ? node : nullptr;
+    if (torch::autograd::get_current_graph_task_id() < 0) {
+      return {};
+    }
+    const Node* const running = torch::autograd::get_current_node().get();
+    const Node* const asked = unpacking_node();
+    if (asked != nullptr && asked != running) {
+      return {Reader::Kind::kOther, running != nullptr ? running : asked};
+    }
+    if (running == nullptr) {
+      return {};
+    }
+    if (!class_of(*running).of_torch) {
+      return {Reader::Kind::kNodeItself, running};
+    }
+    // A formula names its node for outputs only.
+    return asked != nullptr && !context_.is_output ? Reader{Reader::Kind::kOther, running}
+                                                   : Reader{Reader::Kind::kFormula};
   }
 
-  // Of the layout, the bits and the place in the graph that the saved variable had.
-  bool is_as_saved(const at::Tensor& variable) const {
-    return variable.sizes() == sizes_ && variable.strides() == strides_ &&
-           variable.dtype() == dtype_ &&
-           (variable.unsafeGetTensorImpl()->key_set() & kKeptKeys) == keys_ &&
-           variable.requires_grad() == requires_grad_ && variable.grad_fn().get() == producer_ &&
-           variable.output_nr() == output_number_ && (producer_ != nullptr || !requires_grad_);
-  }
+  static bool graph_is_kept() { return torch::autograd::get_current_graph_task_keep_graph(); }
 
   // A tensor whose storage lives, for a user's node: stock's saved variable would be a second reference
   // to it, so that no accumulator takes it. Of an output stock keeps none either.
-  at::Tensor lent(at::Tensor living, const Node* keeper) {
-    if (keeper == nullptr || context_.is_output) {
+  at::Tensor lent(at::Tensor living, const Reader& reader) {
+    if (reader.node == nullptr || context_.is_output) {
       return living;
     }
     if (context_.known) {
@@ -284,7 +315,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (requires_grad_) {
       return living.detach().clone();
     }
-    lend(*keeper, living);
+    lend(*reader.node, living);
     return living;
   }
 
@@ -339,6 +370,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
             known->choice = merged.pack();
             add_ranges(*impl, known->bytes, known->ranges);
             add_variable(*known);
+            known->note_saved_after(gradient_edges());
             runtime_.residency.add_reference(*known);
             return known;
           }
@@ -367,6 +399,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
     record->nonce = runtime_.next_nonce();
     add_variable(*record);
+    record->note_saved_after(gradient_edges());
     return record.release();
   }
 
@@ -454,6 +487,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   TorchRecord* record_ = nullptr;   // one reference of ours
   at::Tensor strong_;               // ineligible without a construction scope, or not tagged
   SavedVariableSlot original_;
+  at::Tensor handed_;  // to the node that owns us: until it lets go of what it saved, as in stock
   c10::VariableVersion version_;
   std::uint32_t saved_version_ = 0;
   bool requires_grad_ = false;

@@ -15,6 +15,7 @@ namespace {
 using torch::autograd::Node;
 
 thread_local bool exact_pow = false;
+thread_local std::uint64_t edges = 0;
 
 struct PythonFunction {
   bool compiled = false;
@@ -80,10 +81,13 @@ Care care_of_saves_in_progress(const void* call_site) noexcept {
 }
 
 void note_gradient_edge(const Node* node) noexcept {
+  ++edges;
   if (node != nullptr && class_of(*node).python) [[unlikely]] {
     last_function = python_function(*node);
   }
 }
+
+std::uint64_t gradient_edges() noexcept { return edges; }
 
 bool saved_by_compiled_function(const void* call_site) noexcept {
   return last_function.compiled && is_called_by_python_function(call_site);

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/torch_version.h"
 
@@ -31,6 +33,8 @@ class PowInProgress {
 // This thread makes `node` the grad_fn of a tensor. A function written in Python saves its tensors
 // right after that, from code of libtorch_python.
 void note_gradient_edge(const torch::autograd::Node* node) noexcept;
+// How often this thread has.
+[[nodiscard]] std::uint64_t gradient_edges() noexcept;
 
 // The constructor was called from `call_site` by the function that torch.compile has made of a graph.
 // Its backward may be anything, and it has chosen what to save with care of its own.

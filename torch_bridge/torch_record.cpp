@@ -116,6 +116,12 @@ void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
   }
 }
 
+void TorchRecord::note_saved_after(std::uint64_t edges) noexcept {
+  if (std::exchange(saved_after_, edges) == edges) {
+    several_of_one_node_.store(true, std::memory_order_relaxed);
+  }
+}
+
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored;
   Runtime::note_thread_computes();

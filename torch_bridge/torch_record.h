@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -56,6 +57,14 @@ class TorchRecord final : public allocator::Record {
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
 
+  // A hook has saved a tensor on it, after so many gradient edges of its thread. Under the link lock. A
+  // function sets the edges of its outputs and then saves, so that between two of them there is one.
+  void note_saved_after(std::uint64_t edges) noexcept;
+  // One node may have saved several tensors of this storage. Any thread.
+  [[nodiscard]] bool several_of_one_node() const noexcept {
+    return several_of_one_node_.load(std::memory_order_relaxed);
+  }
+
   const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
   WeakStorage weak;
 
@@ -66,6 +75,8 @@ class TorchRecord final : public allocator::Record {
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
+  std::uint64_t saved_after_ = UINT64_MAX;
+  std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
   // The restored storage while it lives, and the version counter all tensors on it share: a consumer

@@ -327,6 +327,127 @@ def test_a_function_may_write_to_what_it_saved(run_pair, identical, close, conf)
         close([pleat["wide"], pleat["leaf"]], [stock["wide"], stock["leaf"]], relative=0.2)
 
 
+LOOKED_INTO = """
+    import threading, torch, pleat_test_support as t
+    def leaf(seed):
+        return t.noise(64, 80, seed=seed).requires_grad_()
+    class Saves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, work, *saved):
+            ctx.save_for_backward(*saved)
+            ctx.work = work
+            return x * 1
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.work(ctx, g), None, *[None] * (len(ctx.needs_input_grad) - 2)
+    out = {}
+    def many(ctx, g):                                    # nodes and records come and go, tensors of them stay
+        kept, x = [], leaf(1)
+        for i in range(40):
+            with torch.enable_grad():
+                h = torch.full((64, 80), float(i))
+                y = Saves.apply(x, None, h)
+                del h
+            kept.append(y.grad_fn.saved_tensors[0])
+            del y
+        out["many"] = [int(tensor[0, 0]) for tensor in kept]
+        return g
+    Saves.apply(leaf(2), many).sum().backward()
+
+    class Dirty(torch.autograd.Function):                # what it saves may not be read in backward: it is not
+        @staticmethod
+        def forward(ctx, x):
+            x.exp_()
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x.view(-1))
+            return x
+        @staticmethod
+        def backward(ctx, g):
+            return g
+    out["dirty"] = float(Dirty.apply(leaf(3) * 0.5).sum())
+
+    def differentiates(ctx, g):
+        for tensor in ctx.saved_tensors:
+            tensor.requires_grad_()
+        with torch.enable_grad():
+            y = ctx.saved_tensors[0].sin()
+        y.backward(g)
+        return ctx.saved_tensors[0].grad
+    x = leaf(4)
+    Saves.apply(x, differentiates, torch.ones(64, 80) * 1.5).sum().backward()
+    out["differentiates"] = x.grad
+
+    def reads(node):
+        return node._saved_self
+    def reads_in_a_thread(node):
+        read = []
+        thread = threading.Thread(target=lambda: read.append(node._saved_self))
+        thread.start()
+        thread.join()
+        return read.pop()
+    for name, read in {"reads": reads, "reads in a thread": reads_in_a_thread}.items():
+        p, q, w = leaf(5), leaf(6), leaf(7)
+        h = leaf(8) * 1.5
+        y = h * w
+        node = y.grad_fn
+        del h
+        p.register_hook(lambda g: read(node))
+        loss = (p * 1).sum() + Saves.apply(q, lambda ctx, g: read(node)).sum() + y.sum()
+        loss.backward(retain_graph=True)
+        apart = p.grad.data_ptr() != q.grad.data_ptr()
+        loss.backward()                                  # accumulates in place into what was read
+        p.grad.mul_(2)
+        out[name] = [apart, p.grad, q.grad, w.grad]
+
+    def writes_to_a_slice(ctx, g):
+        a, b, whole = ctx.saved_tensors
+        a.mul_(3)
+        seen.append([len({x.untyped_storage().data_ptr() for x in (a, b, whole)}), b._version])
+        return whole.view(64, 80)
+    seen = []
+    h = torch.arange(64.0 * 80) * 1
+    x = leaf(9)
+    Saves.apply(x, writes_to_a_slice, h[:100], h[:200], h).sum().backward()
+    del h
+    h = torch.arange(64.0 * 80) * 1
+    z = leaf(10)
+    y = Saves.apply(z, writes_to_a_slice, h[:100], h[:200], h)
+    del h
+    y.sum().backward()
+    out["slices"] = [seen, x.grad, z.grad]
+
+    living, alive = [leaf(11) * 1 for _ in range(5)], []
+    def lets_go(ctx, g):
+        tensor, = ctx.saved_tensors
+        alive.append(sum(not torch.UntypedStorage._expired(reference) for reference in references))
+        living.pop()
+        return g
+    references = [h.untyped_storage()._weak_ref() for h in living]
+    x = leaf(12)
+    for h in living:
+        x = Saves.apply(x, lets_go, h)
+    del h
+    x.sum().backward()
+    out["alive"] = alive
+    t.emit(**out)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_functions_and_hooks_that_look_into_nodes_see_what_stock_shows(run_pair, identical, conf):
+    pair = run_pair(LOOKED_INTO, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    assert stock["many"] == list(range(40)) and stock["alive"] == [5, 4, 3, 2, 1]
+    assert [stock["reads"][0], stock["reads in a thread"][0]] == [True, True]
+    exact = ("many", "alive", "dirty", "differentiates")
+    identical({k: pleat[k] for k in exact}, {k: stock[k] for k in exact})
+    assert [pleat["reads"][0], pleat["reads in a thread"][0]] == [True, True]
+    identical(pleat["slices"][0], stock["slices"][0])
+    if conf == LOSSLESS:
+        identical(pleat, stock)
+
+
 SUBCLASS = """
     import torch, pleat_test_support as t
     class Tagged(torch.Tensor):
