@@ -83,6 +83,7 @@ thread_local bool creates_graph = false;
 thread_local const torch::autograd::Node* unpacking = nullptr;
 
 thread_local int depth = 0;
+std::atomic<int> threads_in_backward{0};
 
 // Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
 class BackwardScope {
@@ -279,9 +280,11 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 bool backward_creates_graph() noexcept { return creates_graph; }
 const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
 int backward_depth() noexcept { return depth; }
+bool backward_is_running() noexcept { return threads_in_backward.load(std::memory_order_relaxed) != 0; }
 
 void backward_enter() noexcept {
   if (depth++ == 0) {
+    threads_in_backward.fetch_add(1, std::memory_order_relaxed);
     if (Runtime* const runtime = Runtime::get()) {
       runtime->begin_backward();
     }
@@ -291,6 +294,7 @@ void backward_enter() noexcept {
 void backward_exit() noexcept {
   forget_pass(depth);
   if (--depth == 0) {
+    threads_in_backward.fetch_sub(1, std::memory_order_relaxed);
     drop_recent_storage();
   }
 }

@@ -29,5 +29,7 @@ void backward_exit() noexcept;
 
 // Of the passes that this thread is in: 0 outside of any that is seen.
 [[nodiscard]] int backward_depth() noexcept;
+// Any thread is in one.
+[[nodiscard]] bool backward_is_running() noexcept;
 
 }  // namespace pleat::bridge

@@ -132,7 +132,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it is.
   struct Reader {
     enum class Kind {
-      kFormula,     // a node of torch's: no formula of derivatives.yaml returns what it saved
+      kFormula,     // a node of torch's, whose formulas never return what they saved; or no pass at all
       kNodeItself,  // a function of a user's that runs, for what it saved
       kOther,       // hooks and functions that look into other nodes
     };
@@ -207,7 +207,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
-  at::Tensor value() { return unpack(Reader{}).detach(); }
+  at::Tensor value() { return unpack({Reader::Kind::kFormula}).detach(); }
 
   at::Tensor present_variable() {
     if (record_ == nullptr || !context_.known) {
@@ -283,7 +283,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return {Reader::Kind::kFormula};
     }
     if (torch::autograd::get_current_graph_task_id() < 0) {
-      return {};
+      return {backward_is_running() ? Reader::Kind::kOther : Reader::Kind::kFormula};  // a thread's
     }
     const Node* const running = torch::autograd::get_current_node().get();
     const Node* const asked = unpacking_node();
