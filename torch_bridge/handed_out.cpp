@@ -1,5 +1,7 @@
 #include "torch_bridge/handed_out.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -118,10 +120,18 @@ void forget_given_to_others(const Node* node) noexcept {
   const auto running = torch::autograd::get_current_node();
   node = running ? running.get() : node;
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
-  while (!given.empty() && given.back().depth >= backward_depth() &&
-         given.back().receiver != unpacks) {
-    drop_last(given);
+  // A gradient may still wait behind nodes that pass it through: what somebody has stays held.
+  const auto first_done = std::stable_partition(given.begin(), given.end(), [&](const Given& one) {
+    return one.depth < backward_depth() || one.receiver == unpacks ||
+           (one.held.defined() && one.held.use_count() > 1);
+  });
+  std::vector<Given> done;
+  try {
+    done.assign(std::make_move_iterator(first_done), std::make_move_iterator(given.end()));
+  } catch (...) {  // no memory: later
+    return;
   }
+  given.erase(first_done, given.end());  // before `done` dies
 }
 
 void forget_pass(int depth) noexcept {

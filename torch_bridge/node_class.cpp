@@ -89,6 +89,7 @@ constexpr Family kFamilies[] = {
     // coordinates: an error is another pixel
     {"GridSampler"sv, Care::kExact, Care::kExact},
     {"CudnnGridSampler"sv, Care::kExact, Care::kExact},
+    {"DeformConv2d"sv, Care::kExact, Care::kExact},  // torchvision's
     // periods: an error is an angle, and networks of sines work with arguments of thirty and more
     {"SinBackward"sv, Care::kNone, Care::kEight},
     {"CosBackward"sv, Care::kNone, Care::kEight},

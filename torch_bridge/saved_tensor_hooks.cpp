@@ -260,7 +260,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       handed_ = variable;
     }
     give(*reading.node, *record_, {variable, original_.weak._unsafe_get_target()},
-         /*hold=*/!until_released);
+         /*hold=*/!until_released || runtime_.residency.shared(*record_));
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -473,6 +473,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
   at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version,
                      std::int64_t offset) const {
+    const c10::InferenceMode normal(false);  // else it had no version
     at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
     c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
     impl->set_sizes_and_strides(sizes_, strides_, offset);

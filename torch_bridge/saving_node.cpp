@@ -38,7 +38,8 @@ PythonFunction python_function(const Node& node) noexcept {
     }
     // cond, map, scan and the like: their backward is a graph of the user's.
     if (name.ends_with("AutogradOpBackward") || name == "_DirichletBackward" ||
-        name == "LOBPCGAutogradFunctionBackward") {
+        name == "LOBPCGAutogradFunctionBackward" ||
+        name == "_ReversibleFunctionBackward") {  // rebuilds what it has not saved
       return {.care = Care::kExact};
     }
   } catch (...) {

@@ -416,6 +416,36 @@ LOOKED_INTO = """
     y.sum().backward()
     out["slices"] = [seen, x.grad, z.grad]
 
+    class Both(torch.autograd.Function):                 # its gradients wait behind nodes that pass them through
+        @staticmethod
+        def forward(ctx, p, q, h):
+            ctx.save_for_backward(h, h.view(64, 80))
+            return p.sum() + q.sum()
+        @staticmethod
+        def backward(ctx, g):
+            return *ctx.saved_tensors, None
+    for kept in (False, True):
+        p, q, w = t.noise(64 * 80, seed=13).requires_grad_(), leaf(14), t.noise(64 * 80, seed=15).requires_grad_()
+        h = torch.arange(64.0 * 80) * 1
+        z = w * h
+        x, y, m = p + torch.zeros(64 * 80), q + torch.zeros(64, 80), (w * 1.5).sin()
+        loss = Both.apply(x, y, h) + m.sum() + z.sum()
+        del h, z, m, x, y
+        loss.backward(retain_graph=kept)
+        apart = p.grad.data_ptr() != q.grad.data_ptr()
+        if kept:
+            loss.backward()
+        p.grad.mul_(2)
+        out[f"waiting, {kept}"] = [apart, p.grad, q.grad, w.grad]
+
+    w = leaf(16)
+    h = w * 1.5
+    y = (h * h).sum()
+    del h
+    with torch.inference_mode():
+        y.backward()
+    out["inference"] = [w.grad]
+
     living, alive = [leaf(11) * 1 for _ in range(5)], []
     def lets_go(ctx, g):
         tensor, = ctx.saved_tensors
@@ -444,6 +474,8 @@ def test_functions_and_hooks_that_look_into_nodes_see_what_stock_shows(run_pair,
     identical({k: pleat[k] for k in exact}, {k: stock[k] for k in exact})
     assert [pleat["reads"][0], pleat["reads in a thread"][0]] == [True, True]
     identical(pleat["slices"][0], stock["slices"][0])
+    for waiting in ("waiting, False", "waiting, True"):
+        assert pleat[waiting][0] is stock[waiting][0] is True
     if conf == LOSSLESS:
         identical(pleat, stock)
 
