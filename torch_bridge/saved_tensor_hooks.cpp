@@ -1,15 +1,12 @@
 #include "torch_bridge/saved_tensor_hooks.h"
 
 #include <ATen/ATen.h>
-#include <ATen/SavedTensorHooks.h>
+#include <c10/core/InferenceMode.h>
 
 #include <atomic>
 #include <cstring>
 #include <ctime>
 #include <optional>
-#include <sstream>
-#include <string>
-#include <string_view>
 #include <typeinfo>
 #include <utility>
 
@@ -20,20 +17,12 @@
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saving_node.h"
 #include "torch_bridge/torch_record.h"
+#include "torch_bridge/version_error.h"
 
 namespace pleat::bridge {
 namespace {
 
 using torch::autograd::Node;
-
-// While it lives, tensors saved by this thread get no hooks of ours.
-class NoHooks {
- public:
-  NoHooks() noexcept { Runtime::exempt_enter(); }
-  ~NoHooks() { Runtime::exempt_exit(); }
-  NoHooks(const NoHooks&) = delete;
-  NoHooks& operator=(const NoHooks&) = delete;
-};
 
 std::uint64_t now_ns() noexcept {
   timespec t{};
@@ -74,39 +63,6 @@ class SampledTimer {
   std::uint64_t start_;
 };
 
-// What stock calls a node in its version error: 2.15 names the operator, earlier releases the node.
-template <class AnyNode>
-std::string name_in_messages(const AnyNode& node) {
-  if constexpr (requires { node.forward_op_name(); }) {
-    return node.forward_op_name();
-  } else {
-    return node.name();
-  }
-}
-
-// What stock appends to its version error, taken from stock: the wording differs between releases and
-// with anomaly mode.
-std::string stock_hint() {
-  try {
-    const NoHooks no_hooks;
-    struct Restore {  // nor those of a user
-      const bool outer = at::SavedTensorDefaultHooks::set_tracing(true);
-      ~Restore() { at::SavedTensorDefaultHooks::set_tracing(outer); }
-    } const no_user_hooks;
-    const at::Tensor probe = at::zeros({1});
-    const torch::autograd::SavedVariable saved(probe, false);
-    probe.add_(1);
-    (void)saved.unpack();
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    constexpr std::string_view kEnd = "instead.";
-    if (const auto at = text.find(kEnd); at != std::string::npos) {
-      return text.substr(at + kEnd.size());
-    }
-  }
-  return {};
-}
-
 // The bytes of `storage` in `range`, in a storage of their own.
 c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
   c10::Storage copy(c10::Storage::use_byte_size_t(), range.end - range.begin, cpu_allocator(),
@@ -131,13 +87,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it is.
   struct Reader {
-    enum class Kind {
-      kFormula,     // a node of torch's, whose formulas never return what they saved; or no pass at all
-      kNodeItself,  // a function of a user's that runs, for what it saved
-      kOther,       // hooks and functions that look into other nodes
-    };
-    Kind kind = Kind::kOther;
-    const Node* node = nullptr;  // that runs; null for a formula and outside of backward passes
+    bool formula = false;        // of torch's, which returns nothing that it saved; or no pass runs
+    const Node* node = nullptr;  // of a user's that runs, or whose hook does; null in a thread without a pass
+    bool lets_go = false;        // it asks for what it saved itself, which stock gives up once it has run
   };
 
   // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
@@ -183,7 +135,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     learn_consumer();
     timer.stop();
-    if (reader.kind == Reader::Kind::kFormula) {
+    if (reader.formula) {
       TorchRecord::Restored restored = record_->restore(runtime_);
       return view_on(std::move(restored.storage), restored.version);
     }
@@ -201,13 +153,12 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       const TorchRecord::Restored whole = record_->restore(runtime_);
       return view_on(copy_of(whole.storage, hull), c10::VariableVersion(0), 0);
     }
-    TorchRecord::Restored restored = record_->restore_apart(
-        runtime_, /*last=*/reader.kind == Reader::Kind::kNodeItself && !graph_is_kept());
+    TorchRecord::Restored restored = record_->restore_apart(runtime_, /*last=*/reader.lets_go);
     return view_on(std::move(restored.storage), restored.version);
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
-  at::Tensor value() { return unpack({Reader::Kind::kFormula}).detach(); }
+  at::Tensor value() { return unpack({.formula = true}).detach(); }
 
   at::Tensor present_variable() {
     if (record_ == nullptr || !context_.known) {
@@ -221,12 +172,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
-      if (const Reader reading = reader(); reading.node == nullptr) {
-        // a formula, or nobody's pass
-      } else if (reading.kind == Reader::Kind::kNodeItself && !graph_is_kept() &&
-                 !runtime_.residency.shared(*record_)) {
+      if (const Reader reading = reader(); reading.lets_go && !runtime_.residency.shared(*record_)) {
         handed_ = present;
-      } else {
+      } else if (reading.node != nullptr) {
         lend(*reading.node, present);  // stock's graph keeps it for others
       }
     } else if (const Reader reading = reader(); reading.node != nullptr && !context_.is_output) {
@@ -253,14 +201,13 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       lend(*reading.node, variable);
       return;
     }
-    const bool until_released = reading.kind == Reader::Kind::kNodeItself && !graph_is_kept();
     if (!record_->weak.expired()) {
       lend(*reading.node, variable);
-    } else if (until_released) {
+    } else if (reading.lets_go) {
       handed_ = variable;
     }
     give(*reading.node, *record_, {variable, original_.weak._unsafe_get_target()},
-         /*hold=*/!until_released || runtime_.residency.shared(*record_));
+         /*hold=*/!reading.lets_go || runtime_.residency.shared(*record_));
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -273,35 +220,31 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
-  static constexpr c10::DispatchKeySet kKeptKeys{
-      {c10::DispatchKey::CPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}};
 
   // Under create_graph no accumulator takes anything, and a second backward pass finds the record by its
   // storage: as for formulas.
   Reader reader() const {
     if (backward_creates_graph()) {
-      return {Reader::Kind::kFormula};
+      return {.formula = true};
     }
     if (torch::autograd::get_current_graph_task_id() < 0) {
-      return {backward_is_running() ? Reader::Kind::kOther : Reader::Kind::kFormula};  // a thread's
+      return {.formula = !backward_is_running()};
     }
     const Node* const running = torch::autograd::get_current_node().get();
     const Node* const asked = unpacking_node();
     if (asked != nullptr && asked != running) {
-      return {Reader::Kind::kOther, running != nullptr ? running : asked};
+      return {.node = running != nullptr ? running : asked};
     }
     if (running == nullptr) {
       return {};
     }
     if (!class_of(*running).of_torch) {
-      return {Reader::Kind::kNodeItself, running};
+      return {.node = running, .lets_go = !torch::autograd::get_current_graph_task_keep_graph()};
     }
     // A formula names its node for outputs only.
-    return asked != nullptr && !context_.is_output ? Reader{Reader::Kind::kOther, running}
-                                                   : Reader{Reader::Kind::kFormula};
+    const bool formula = asked == nullptr || context_.is_output;
+    return {.formula = formula, .node = formula ? nullptr : running};
   }
-
-  static bool graph_is_kept() { return torch::autograd::get_current_graph_task_keep_graph(); }
 
   // A tensor whose storage lives, for a user's node: stock's saved variable would be a second reference
   // to it, so that no accumulator takes it. Of an output stock keeps none either.
@@ -345,7 +288,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     strides_.assign(strides.begin(), strides.end());
     offset_ = impl->storage_offset();
     dtype_ = impl->dtype();
-    keys_ = impl->key_set() & kKeptKeys;
+    keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
+                                                   c10::DispatchKey::Negative});
     // The grad_fn of a view written to in place may die before us.
     const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
     producer_ = held ? decision_->producer : nullptr;
@@ -432,22 +376,12 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         named = original.grad_fn().get();
       }
     }
-    std::ostringstream message;
-    message << "one of the variables needed for gradient computation has been modified by an "
-               "inplace operation: [";
-    if (record_ != nullptr) {
-      message << at::empty({0}, at::TensorOptions().dtype(dtype_)).toString() << " "
-              << at::IntArrayRef(sizes_);
-    } else {
-      message << strong_.toString() << " " << strong_.sizes();
-    }
-    message << "]";
-    if (named != nullptr) {
-      message << ", which is output " << output << " of " << name_in_messages(*named) << ",";
-    }
-    message << " is at version " << current << "; expected version " << saved_version_ << " instead."
-            << stock_hint();
-    TORCH_CHECK(false, message.str());
+    throw_version_error({.dtype = record_ != nullptr ? dtype_ : strong_.dtype(),
+                         .sizes = record_ != nullptr ? at::IntArrayRef(sizes_) : strong_.sizes(),
+                         .producer = named,
+                         .output_number = output,
+                         .version = current,
+                         .saved_version = saved_version_});
   }
 
   void learn_consumer() noexcept {

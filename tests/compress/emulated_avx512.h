@@ -42,9 +42,6 @@ inline __m512i cvtepu8_epi16(__m256i v) {
 inline __m512i cvtepu8_epi32(__m128i v) {
   return convert<uint32_t, uint8_t, 16, __m512i>(v);
 }
-inline __m256i cvtepi32_epi16(__m512i v) {
-  return convert<uint16_t, uint32_t, 16, __m256i>(v);
-}
 inline __m128i cvtepi32_epi8(__m512i v) {
   return convert<uint8_t, uint32_t, 16, __m128i>(v);
 }
@@ -75,7 +72,6 @@ inline __m256i cvtps_ph(__m512 v) {
 #define _mm512_cvtepu16_epi32(v) pleat_emulated::cvtepu16_epi32(v)
 #define _mm512_cvtepu8_epi16(v) pleat_emulated::cvtepu8_epi16(v)
 #define _mm512_cvtepu8_epi32(v) pleat_emulated::cvtepu8_epi32(v)
-#define _mm512_cvtepi32_epi16(v) pleat_emulated::cvtepi32_epi16(v)
 #define _mm512_cvtepi32_epi8(v) pleat_emulated::cvtepi32_epi8(v)
 #define _mm512_cmpeq_epi16_mask(a, b) pleat_emulated::cmpeq_epi16_mask(a, b)
 #define _mm512_extractf32x8_ps(v, which) pleat_emulated::extractf32x8_ps(v, which)
