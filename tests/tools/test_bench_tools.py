@@ -16,6 +16,7 @@ sys.path.insert(0, str(BENCH))
 
 import harness  # noqa: E402
 import max_batch  # noqa: E402
+import overhead  # noqa: E402
 import peak  # noqa: E402
 import pleat_counters  # noqa: E402
 import steps  # noqa: E402
@@ -36,6 +37,21 @@ def run(base=100, peak_bytes=1100, step=1.0, cpu=2.0, loss=3.0, **more):
         "unit": "images",
         "pleat": None,
     } | more
+
+
+# --- overhead ---
+
+
+def test_the_cost_of_a_saved_tensor_is_weighted_by_what_a_step_saves():
+    pleat = {"records": {"backward_passes": 2, "live_at_unpack": 4},
+             "eligibility": {"eligible_lossy": {"tensors": 12}, "eligible_lossless": {"tensors": 8},
+                             "view_of_leaf": {"tensors": 4}, "leaf": {"tensors": 2}, "too_small": {"tensors": 6}}}
+    saved = overhead.saved_tensors(run(pleat=pleat))
+    assert saved == {"saved live": 2, "saved gone": 8, "saved leaf": 3, "saved small": 3}
+    stock = {"saved live": 60, "saved gone": 70, "saved leaf": 50, "saved small": 60}
+    off = {"saved live": 360, "saved gone": 770, "saved leaf": 100, "saved small": 90}
+    micros = {overhead.STOCK.name: [stock], overhead.OFF.name: [off]}
+    assert overhead.mean_saved_ns(micros, saved) == pytest.approx((2 * 300 + 8 * 700 + 3 * 50 + 3 * 30) / 16)
 
 
 # --- paired figures ---

@@ -5,13 +5,13 @@
 //   saved X     a SavedVariable constructed and unpacked once:
 //               live   the tensor outlives it
 //               gone   the tensor is freed between, as a layer's activation is; less the same loop
-//               that
-//                      allocates and frees, but saves nothing
+//                      that allocates and frees, but saves nothing
 //               leaf   a parameter
 //               small  a tensor of 1 KiB
 //               bare   as live, with hooks that only hand the tensor back: in stock, less live, the
 //                      least that any hook costs
 //   allocate N  one at::empty of N KiB and its free; the memory is not touched
+//   pair N      of that, what the allocator itself takes: one allocate() of N KiB and its free
 //
 //   pleat_bridge_bench [ROUNDS [CASE]]    default: 400 rounds, all cases
 #include <ATen/ATen.h>
@@ -115,6 +115,15 @@ double gone_ns(const torch::autograd::Edge& edge) {
       });
 }
 
+double pair_ns(std::size_t bytes) {
+  c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  return difference_ns(
+      [&] {
+        for (int i = 0; i < kTensors; ++i) (void)allocator->allocate(bytes);
+      },
+      [] {});
+}
+
 double allocation_ns(std::int64_t bytes) {
   return difference_ns(
       [&] {
@@ -153,6 +162,7 @@ int main(int count, char** arguments) {
          [&] { return outliving_ns(filled([&] { return result_of(edge, kLarge); }), true); });
   for (const std::int64_t kib : {1, 256, 4 << 10, 64 << 10}) {
     report("allocate " + std::to_string(kib), [&] { return allocation_ns(kib << 10); });
+    report("pair " + std::to_string(kib), [&] { return pair_ns(static_cast<std::size_t>(kib) << 10); });
   }
   std::puts(*separator == '{' ? "{}" : "}");
   return 0;
