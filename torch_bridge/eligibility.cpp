@@ -7,6 +7,7 @@
 #include <array>
 
 #include "sensitivity/sensitivity.h"
+#include "torch_bridge/before_pole.h"
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/node_class.h"
@@ -54,16 +55,6 @@ bool hides_parameter(const Node* node) noexcept {
     node = node->next_edge(0).function.get();
   }
   return false;
-}
-
-std::uint64_t ancestors_hash(const Node& node) noexcept {
-  std::uint64_t h = 0;
-  const std::size_t most = std::min<std::size_t>(node.num_outputs(), 3);
-  for (std::size_t i = 0; i < most; ++i) {
-    const Node* const input = node.next_edge(i).function.get();
-    h = sensitivity::mix(h ^ (input != nullptr ? class_of(*input).hash : 0));
-  }
-  return h;
 }
 
 // What is known of a call site, from the start or learned since. A program has a few dozen that save.
@@ -161,6 +152,11 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     key.producer = c.hash;
     key.ancestors = ancestors_hash(*producer);
     care = std::max(care, c.as_producer);
+    for (const bool is_output : {false, true}) {
+      if (is_output == context.is_output || !context.known) {
+        care = std::max(care, care_before_pole(runtime, {producer, d.output_number, is_output}, impl->sizes()));
+      }
+    }
   }
   d.family = sensitivity::family_key(key);
   // A call site of the constructor is one operand of one operator: it names the consumer better than
@@ -173,8 +169,11 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     care = std::max(care, static_cast<Care>(runtime.learned(d.lesson)));
   }
 
+  if (care == Care::kPole && producer != nullptr) {
+    teach_before_pole(runtime, *producer);
+  }
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
-  if (compress::is_floating(d.choice.type) && requires_grad && care != Care::kExact && width != 0) {
+  if (compress::is_floating(d.choice.type) && requires_grad && care < Care::kExact && width != 0) {
     d.choice.bits = care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
     d.choice.exponent = care == Care::kEight;
     d.reason = Reason::kEligibleLossy;

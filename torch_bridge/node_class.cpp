@@ -2,6 +2,7 @@
 
 #include <c10/util/Type.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -97,18 +98,18 @@ constexpr Family kFamilies[] = {
     {"DivBackward"sv, Care::kExact, Care::kExact},
     {"Addcdiv"sv, Care::kExact, Care::kExact},
     {"Copysign"sv, Care::kExact, Care::kExact},
-    {"Sqrt"sv, Care::kExact, Care::kExact},
-    {"Rsqrt"sv, Care::kExact, Care::kExact},
-    {"Reciprocal"sv, Care::kExact, Care::kExact},
+    {"Sqrt"sv, Care::kPole, Care::kPole},
+    {"Rsqrt"sv, Care::kPole, Care::kPole},
+    {"Reciprocal"sv, Care::kPole, Care::kPole},
     {"LogSigmoid"sv, Care::kNone, Care::kNone},
-    {"Log"sv, Care::kExact, Care::kExact},  // Log, Log2, Log10, Log1P, LogNdtr, Logit
-    {"Xlogy"sv, Care::kExact, Care::kExact},
+    {"Log"sv, Care::kPole, Care::kPole},  // Log, Log2, Log10, Log1P, LogNdtr, Logit
+    {"Xlogy"sv, Care::kPole, Care::kPole},
     // x^n with a number n: saving_node.h looks at n; the usual 2 and 3 are polynomials. With a tensor
     // of exponents (PowBackward1): exact.
-    {"ForeachPow"sv, Care::kExact, Care::kExact},
+    {"ForeachPow"sv, Care::kPole, Care::kPole},
     {"PowBackward0"sv, Care::kNone, Care::kNone},
-    {"Pow"sv, Care::kExact, Care::kExact},
-    {"FloatPower"sv, Care::kExact, Care::kExact},
+    {"Pow"sv, Care::kPole, Care::kPole},
+    {"FloatPower"sv, Care::kPole, Care::kPole},
     {"Norm"sv, Care::kExact, Care::kExact},
     {"Dist"sv, Care::kExact, Care::kExact},
     {"EuclideanDist"sv, Care::kExact, Care::kExact},
@@ -120,11 +121,11 @@ constexpr Family kFamilies[] = {
     {"Cumprod"sv, Care::kExact, Care::kExact},
     {"Atan2"sv, Care::kExact, Care::kExact},
     {"Hypot"sv, Care::kExact, Care::kExact},
-    {"Acos"sv, Care::kExact, Care::kExact},  // Acos, Acosh
-    {"Asin"sv, Care::kExact, Care::kExact},
-    {"Atanh"sv, Care::kExact, Care::kExact},
+    {"Acos"sv, Care::kPole, Care::kPole},  // Acos, Acosh
+    {"Asin"sv, Care::kPole, Care::kPole},
+    {"Atanh"sv, Care::kPole, Care::kPole},
     {"Tan"sv, Care::kNone, Care::kNone},     // Tan, Tanh: polynomials of their result
-    {"Erfinv"sv, Care::kExact, Care::kExact},
+    {"Erfinv"sv, Care::kPole, Care::kPole},
     {"Lgamma"sv, Care::kExact, Care::kExact},
     {"Digamma"sv, Care::kExact, Care::kExact},
     {"Polygamma"sv, Care::kExact, Care::kExact},
@@ -142,6 +143,29 @@ constexpr Family kFamilies[] = {
     {"Ldexp"sv, Care::kExact, Care::kExact},
     {"Fmod"sv, Care::kExact, Care::kExact},
     {"Remainder"sv, Care::kExact, Care::kExact},
+};
+
+// Towards a pole behind them. Views (kPassesParameter) pass; what is not here ends the search.
+struct TowardsPole {
+  std::string_view prefix;
+  BeforePole role;
+};
+constexpr TowardsPole kTowardsPole[] = {
+    {"AddBackward"sv, BeforePole::kPasses},    {"SubBackward"sv, BeforePole::kPasses},
+    {"RsubBackward"sv, BeforePole::kPasses},   {"NegBackward"sv, BeforePole::kPasses},
+    {"ClampBackward"sv, BeforePole::kPasses},  {"ClampMin"sv, BeforePole::kPasses},
+    {"ClampMax"sv, BeforePole::kPasses},       {"IndexBackward"sv, BeforePole::kPasses},
+    {"IndexSelect"sv, BeforePole::kPasses},    {"GatherBackward"sv, BeforePole::kPasses},
+    {"WhereBackward"sv, BeforePole::kPasses},  {"MaskedFill"sv, BeforePole::kPasses},
+    {"CatBackward"sv, BeforePole::kPasses},    {"StackBackward"sv, BeforePole::kPasses},
+    {"SqrtBackward"sv, BeforePole::kPasses},   {"RsqrtBackward"sv, BeforePole::kPasses},
+    {"Reciprocal"sv, BeforePole::kPasses},     {"LogBackward"sv, BeforePole::kPasses},
+    {"SumBackward"sv, BeforePole::kSums},      {"MeanBackward"sv, BeforePole::kSums},
+    {"Sigmoid"sv, BeforePole::kSavesResult},   {"TanhBackward"sv, BeforePole::kSavesResult},
+    {"Softmax"sv, BeforePole::kSavesResult},   {"SafeSoftmax"sv, BeforePole::kSavesResult},
+    {"PowBackward0"sv, BeforePole::kSavesInput}, {"SinBackward"sv, BeforePole::kSavesInput},
+    {"CosBackward"sv, BeforePole::kSavesInput},  {"ErfBackward"sv, BeforePole::kSavesInput},
+    {"ErfcBackward"sv, BeforePole::kSavesInput}, {"MulBackward"sv, BeforePole::kSavesFactors},
 };
 
 constexpr std::string_view kPassesParameter[] = {
@@ -184,6 +208,13 @@ NodeClass classify(const std::string& name) {
   for (const std::string_view prefix : kPassesParameter) {
     c.passes_parameter = c.passes_parameter || std::string_view(name).starts_with(prefix);
   }
+  c.before_pole = c.passes_parameter ? BeforePole::kPasses : BeforePole::kEnds;
+  for (const TowardsPole& known : kTowardsPole) {
+    if (std::string_view(name).starts_with(known.prefix)) {
+      c.before_pole = known.role;
+      break;
+    }
+  }
   return c;
 }
 
@@ -225,6 +256,16 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
   } catch (...) {
     return unknown;
   }
+}
+
+std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept {
+  std::uint64_t h = 0;
+  const std::size_t most = std::min<std::size_t>(node.num_outputs(), 3);
+  for (std::size_t i = 0; i < most; ++i) {
+    const torch::autograd::Node* const input = node.next_edge(i).function.get();
+    h = sensitivity::mix(h ^ (input != nullptr ? class_of(*input).hash : 0));
+  }
+  return h;
 }
 
 void lock_node_classes_for_fork() noexcept { registry().mutex.lock(); }

@@ -120,6 +120,10 @@ std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
 
 void Runtime::learn(std::uint64_t family, std::uint8_t care) {
   const std::lock_guard<std::mutex> guard(keys_mutex_);
+  constexpr std::size_t kMostLessons = 1 << 16;  // shapes that change make new ones without end
+  if (learned_.size() >= kMostLessons && !learned_.contains(family)) {
+    return;
+  }
   std::uint8_t& known = learned_[family];
   if (care > known) {
     known = care;

@@ -100,6 +100,7 @@ class Runtime {
   void learn(std::uint64_t family, std::uint8_t care);
   std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
   [[nodiscard]] std::uint8_t learned(std::uint64_t family);
+  std::atomic<bool> knows_poles{false};  // one of the lessons is of before_pole.h
 
   // Outermost backward passes of any thread.
   void begin_backward() noexcept;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
+#include "torch_bridge/before_pole.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/engine.h"
 #include "torch_bridge/handed_out.h"
@@ -330,9 +331,22 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return false;
     }
     record_ = static_cast<TorchRecord*>(linked);
+    if (may_precede_pole()) {
+      wait_for_pole(runtime_, tensor, d.block, {d.producer, d.output_number, context_.is_output});
+    }
     runtime_.packs.fetch_add(1, std::memory_order_relaxed);
     Runtime::note_thread_computes();
     return true;
+  }
+
+  // Results that a sigmoid and its like save, arguments of pow, both factors of h * h.
+  bool may_precede_pole() const noexcept {
+    const Node* const producer = decision_->producer;
+    if (producer == nullptr || !context_.known || record_->restored != nullptr) {
+      return false;
+    }
+    return context_.is_output ? class_of(*producer).before_pole == BeforePole::kSavesResult
+                              : pow_is_in_progress() || record_->several_of_one_node();
   }
 
   TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {

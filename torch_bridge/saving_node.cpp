@@ -14,7 +14,8 @@ namespace {
 
 using torch::autograd::Node;
 
-thread_local bool exact_pow = false;
+thread_local bool pow_with_pole = false;
+thread_local int pows = 0;
 thread_local std::uint64_t edges = 0;
 
 struct PythonFunction {
@@ -68,17 +69,23 @@ bool is_polynomial(const at::Scalar& exponent) noexcept {
   }
 }
 
-PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept : outer_(exact_pow) {
-  exact_pow = outer_ || !is_polynomial(exponent);
+PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept : outer_(pow_with_pole) {
+  pow_with_pole = outer_ || !is_polynomial(exponent);
+  ++pows;
 }
 
-PowInProgress::~PowInProgress() { exact_pow = outer_; }
+PowInProgress::~PowInProgress() {
+  pow_with_pole = outer_;
+  --pows;
+}
+
+bool pow_is_in_progress() noexcept { return pows != 0; }
 
 Care care_of_saves_in_progress(const void* call_site) noexcept {
   if (last_function.care != Care::kNone && is_called_by_python_function(call_site)) [[unlikely]] {
     return last_function.care;
   }
-  return exact_pow ? Care::kExact : Care::kNone;
+  return pow_with_pole ? Care::kPole : Care::kNone;
 }
 
 void note_gradient_edge(const Node* node) noexcept {
@@ -100,7 +107,7 @@ Care care_of_consumer(const Node& node) noexcept {
     return std::max(c.as_consumer, python_function(node).care);
   }
   if (const auto* const pow = dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
-    return is_polynomial(pow->exponent) ? c.as_consumer : Care::kExact;
+    return is_polynomial(pow->exponent) ? c.as_consumer : Care::kPole;
   }
   return c.as_consumer;
 }

@@ -27,6 +27,9 @@ class PowInProgress {
   bool outer_;
 };
 
+// What this thread saves is read by a pow of any exponent.
+[[nodiscard]] bool pow_is_in_progress() noexcept;
+
 // At least so much care for what this thread saves now from `call_site`.
 [[nodiscard]] Care care_of_saves_in_progress(const void* call_site) noexcept;
 

@@ -1,0 +1,45 @@
+// What must be exact because a pole follows. The derivative of log at x is 1/x: it multiplies whatever
+// noise the derivatives before it carry, without bound as x goes to zero. In log(sigmoid(u) + e) stock's
+// s (1 - s) goes to zero with it and the two cancel; with a noisy s they do not.
+//
+// That s is read in backward by sigmoid, and when it is saved nobody knows of the log. So the operator at
+// the pole, when it saves its argument, looks back along the graph through what works element by element,
+// and teaches what it finds: from then on such tensors are exact. When their kind is new, those that might
+// stand before a pole wait a few operators before they are compressed, so that the first lesson comes in
+// time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "torch_bridge/node_class.h"
+#include "torch_bridge/runtime.h"
+#include "torch_bridge/torch_version.h"
+
+namespace pleat::bridge {
+
+// A tensor as one node makes it and that node (`is_output`) or another saves it.
+struct Product {
+  const torch::autograd::Node* producer;  // alive
+  std::uint32_t output_number;
+  bool is_output;
+};
+
+// `producer` made what an operator with a pole saves, or is that operator. Any thread.
+void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer) noexcept;
+// What has been taught of such tensors of `sizes`.
+[[nodiscard]] Care care_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept;
+
+// `tensor`, whose record is linked to `block`, has just been saved: if its kind is new, its storage lives
+// until a few more nodes are made or a backward pass begins. Any thread.
+void wait_for_pole(Runtime& runtime, const at::Tensor& tensor, allocator::Block* block,
+                   const Product& product) noexcept;
+// A node was made.
+void shorten_wait_for_pole() noexcept;
+void end_wait_for_pole() noexcept;
+
+void lock_wait_for_pole_for_fork() noexcept;
+void unlock_wait_for_pole_after_fork() noexcept;
+
+}  // namespace pleat::bridge
