@@ -113,6 +113,9 @@ class Record {
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
   [[nodiscard]] virtual std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept = 0;
 
+  // About to be encoded, under `mutex`: may still choose more careful a codec.
+  virtual void before_encode() noexcept {}
+
   // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
   // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.
   // Lock order: Record::mutex, then Residency's link lock, then arena, then pool.
@@ -124,16 +127,17 @@ class Record {
   std::size_t payload_bytes = 0;
   bool payload_in_block = false;   // place:inplace: `block` holds the payload
   bool counted_raw = false;        // the bytes of `block` count as saved raw
-  std::atomic<bool> pending_forward_end{false};  // in the list of the two below
+  std::atomic<bool> pending{false};  // in the list of the two below
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
   CodecStatistics statistics{};    // of the last encode that gave the payload
 
-  // Written while tagging (under the link lock), constant once released.
+  // Written while tagging (under the link lock), constant once released, but for before_encode().
   std::size_t bytes = 0;     // of the storage
   ByteRanges ranges;         // what the views cover
   std::uint64_t choice = 0;  // codec choice, see BlockCodec
+  std::uint64_t wait_until = 0;  // on Residency::clock(): not encoded earlier, but for forward_end()
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};

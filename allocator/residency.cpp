@@ -181,7 +181,7 @@ void Residency::release_original(Record& record, Block* block) noexcept {
     count(counters_.held);
     return;
   }
-  if (at_forward_end_.load(std::memory_order_relaxed)) {
+  if (at_forward_end_.load(std::memory_order_relaxed) || record.wait_until > clock()) {
     transition(record, RecordAction::kHold);
     pending_.add(record);
     return;
@@ -191,6 +191,7 @@ void Residency::release_original(Record& record, Block* block) noexcept {
 
 bool Residency::encode_locked(Record& record) noexcept {
   Block* const block = record.block;
+  record.before_encode();
   const EncodeRequest request{block->begin,         record.bytes,  record.ranges.data(),
                               record.ranges.size(), record.choice, record.nonce,
                               record.key,           record.stream};
@@ -411,25 +412,26 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link) n
   delete record;
 }
 
-// ---- forward end --------------------------------------------------------------------------------
+// ---- what is pending ----------------------------------------------------------------------------
 
-void Residency::forward_end() noexcept {
-  for (;;) {
-    Record* record = nullptr;
-    {
-      // The link lock keeps the record alive between finding it and taking a reference.
-      const std::scoped_lock guard(link_mutex_, pending_);
-      record = pending_.first();
-      if (record == nullptr) {
-        return;
-      }
-      if (record->references_ == 0) {  // another thread drops it, and waits for the list
-        pending_.take_off(*record);    // may be deleted now
-        continue;
-      }
+Record* Residency::take_pending(std::uint64_t due) noexcept {
+  // The link lock keeps a record alive between finding it and taking a reference.
+  const std::scoped_lock guard(link_mutex_, pending_);
+  for (Record *record = pending_.first(), *next; record != nullptr; record = next) {
+    next = record->pending_next;
+    if (record->references_ == 0) {  // another thread drops it, and waits for the list
+      pending_.take_off(*record);    // may be deleted now
+    } else if (record->wait_until <= due) {
       ++record->references_;
+      pending_.take_off(*record);
+      return record;
     }
-    pending_.remove(*record);
+  }
+  return nullptr;
+}
+
+void Residency::encode_pending(std::uint64_t due) noexcept {
+  while (Record* const record = take_pending(due)) {
     {
       const RecordGuard guard(*this, *record);
       if (record->state == RecordState::kHeld && !stopped()) {
@@ -437,6 +439,14 @@ void Residency::forward_end() noexcept {
       }
     }
     drop(record);
+  }
+}
+
+void Residency::forward_end() noexcept { encode_pending(~std::uint64_t{0}); }
+
+void Residency::encode_due() noexcept {
+  if (!at_forward_end_.load(std::memory_order_relaxed)) {
+    encode_pending(clock());
   }
 }
 

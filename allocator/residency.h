@@ -115,8 +115,18 @@ class Residency {
   // True while other references than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept;
 
-  // The whole-forward signal: encodes what is held for it, in release order.
+  // The whole-forward signal: encodes what is pending, in release order.
   void forward_end() noexcept;
+  // Moves the clock that Record::wait_until is on, and encodes what is due. Any thread.
+  void advance() noexcept {
+    // Two threads may count one: it measures a wait, roughly.
+    clock_.store(clock_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (!pending_.empty()) [[unlikely]] {
+      encode_due();
+    }
+  }
+  [[nodiscard]] std::uint64_t clock() const noexcept { return clock_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool any_pending() const noexcept { return !pending_.empty(); }
   [[nodiscard]] bool forward_end_wanted() const noexcept {
     return at_forward_end_.load(std::memory_order_relaxed);
   }
@@ -142,6 +152,10 @@ class Residency {
   void release_original(Record& record, Block* block) noexcept;
   // Encodes record.block; true if the block is ours no more. record.mutex held.
   bool encode_locked(Record& record) noexcept;
+  void encode_due() noexcept;
+  // The first that is pending and due, with a reference of ours; nullptr if there is none.
+  Record* take_pending(std::uint64_t due) noexcept;
+  void encode_pending(std::uint64_t due) noexcept;
   bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
   bool decode_locked(const Record& record, Block* target, StreamId stream) noexcept;
@@ -155,7 +169,8 @@ class Residency {
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;      // around Record::mutex
   std::mutex link_mutex_;   // Block::record and Record::references_
-  PendingRecords pending_;  // for forward_end()
+  PendingRecords pending_;  // for forward_end() and advance()
+  std::atomic<std::uint64_t> clock_{0};
   ResidencyCounters counters_;
 };
 

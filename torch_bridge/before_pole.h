@@ -28,18 +28,9 @@ struct Product {
 
 // `producer` made what an operator with a pole saves, or is that operator. Any thread.
 void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer) noexcept;
-// What has been taught of such tensors of `sizes`.
+
+// Under which name such tensors of `sizes` are taught, and what has been.
+[[nodiscard]] std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) noexcept;
 [[nodiscard]] Care care_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept;
-
-// `tensor`, whose record is linked to `block`, has just been saved: if its kind is new, its storage lives
-// until a few more nodes are made or a backward pass begins. Any thread.
-void wait_for_pole(Runtime& runtime, const at::Tensor& tensor, allocator::Block* block,
-                   const Product& product) noexcept;
-// A node was made.
-void shorten_wait_for_pole() noexcept;
-void end_wait_for_pole() noexcept;
-
-void lock_wait_for_pole_for_fork() noexcept;
-void unlock_wait_for_pole_after_fork() noexcept;
 
 }  // namespace pleat::bridge

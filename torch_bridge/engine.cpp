@@ -8,7 +8,6 @@
 #include <atomic>
 #include <utility>
 
-#include "torch_bridge/before_pole.h"
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/handed_out.h"
 #include "torch_bridge/node_class.h"
@@ -206,7 +205,9 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
 
 void set_gradient_edge_hook(const at::Tensor& variable, torch::autograd::Edge edge) {
   note_gradient_edge(edge.function.get());
-  shorten_wait_for_pole();
+  if (Runtime* const runtime = Runtime::get()) {
+    runtime->residency.advance();
+  }
   real_set_gradient_edge(variable, std::move(edge));
 }
 
@@ -287,7 +288,6 @@ bool backward_is_running() noexcept { return threads_in_backward.load(std::memor
 void backward_enter() noexcept {
   if (depth++ == 0) {
     threads_in_backward.fetch_add(1, std::memory_order_relaxed);
-    end_wait_for_pole();
     if (Runtime* const runtime = Runtime::get()) {
       runtime->begin_backward();
     }
@@ -299,7 +299,6 @@ void backward_exit() noexcept {
   if (--depth == 0) {
     threads_in_backward.fetch_sub(1, std::memory_order_relaxed);
     drop_recent_storage();
-    end_wait_for_pole();
   }
 }
 

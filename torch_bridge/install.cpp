@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "torch_bridge/before_pole.h"
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/cpu_allocator.h"
 #include "torch_bridge/engine.h"
@@ -83,7 +82,6 @@ void print_report_at_exit() {
 }
 
 void before_fork() {
-  lock_wait_for_pole_for_fork();  // first: who has it may look for a record
   Runtime::get()->lock_for_fork();
   lock_recent_storage_for_fork();
   lock_node_classes_for_fork();
@@ -93,7 +91,6 @@ void after_fork(allocator::ForkSide side) {
   unlock_node_classes_after_fork();
   unlock_recent_storage_after_fork();
   Runtime::get()->unlock_after_fork(side);
-  unlock_wait_for_pole_after_fork();
 }
 
 Runtime* build_runtime() {

@@ -137,6 +137,17 @@ std::uint8_t Runtime::learned(std::uint64_t family) {
   return found == learned_.end() ? 0 : found->second;
 }
 
+bool Runtime::is_new(std::uint64_t lesson) {
+  constexpr std::uint64_t kNewPasses = 4;
+  constexpr std::size_t kMostKnown = 4096;  // shapes that change make new ones without end
+  const std::uint64_t pass = backward_passes.load(std::memory_order_relaxed);
+  const std::lock_guard<std::mutex> guard(keys_mutex_);
+  if (first_asked_.size() >= kMostKnown && !first_asked_.contains(lesson)) {
+    return false;
+  }
+  return pass - first_asked_.try_emplace(lesson, pass).first->second < kNewPasses;
+}
+
 void Runtime::begin_backward() noexcept {
   backward_passes.fetch_add(1, std::memory_order_relaxed);
   {
@@ -149,7 +160,7 @@ void Runtime::begin_backward() noexcept {
       ordinal = 0;
     }
   }
-  if (residency.forward_end_wanted()) {
+  if (residency.any_pending()) {
     note_thread_computes();
     residency.forward_end();
   }

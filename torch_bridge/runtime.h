@@ -101,6 +101,8 @@ class Runtime {
   std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
   [[nodiscard]] std::uint8_t learned(std::uint64_t family);
   std::atomic<bool> knows_poles{false};  // one of the lessons is of before_pole.h
+  // Asked for the first time in this backward pass or one of the last few before it.
+  [[nodiscard]] bool is_new(std::uint64_t lesson);
 
   // Outermost backward passes of any thread.
   void begin_backward() noexcept;
@@ -120,6 +122,7 @@ class Runtime {
   std::mutex keys_mutex_;
   std::unordered_map<std::uint64_t, std::uint32_t> ordinals_;
   std::unordered_map<std::uint64_t, std::uint8_t> learned_;
+  std::unordered_map<std::uint64_t, std::uint64_t> first_asked_;  // in which backward pass
 };
 
 // Reports, torch-free.

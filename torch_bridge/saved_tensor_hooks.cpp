@@ -315,7 +315,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
             known->choice = merged.pack();
             add_ranges(*impl, known->bytes, known->ranges);
             add_variable(*known);
-            known->note_saved_after(gradient_edges());
+            note_saved(*known, *impl);
             runtime_.residency.add_reference(*known);
             return known;
           }
@@ -331,22 +331,29 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return false;
     }
     record_ = static_cast<TorchRecord*>(linked);
-    if (may_precede_pole()) {
-      wait_for_pole(runtime_, tensor, d.block, {d.producer, d.output_number, context_.is_output});
-    }
     runtime_.packs.fetch_add(1, std::memory_order_relaxed);
     Runtime::note_thread_computes();
     return true;
   }
 
-  // Results that a sigmoid and its like save, arguments of pow, both factors of h * h.
-  bool may_precede_pole() const noexcept {
-    const Node* const producer = decision_->producer;
-    if (producer == nullptr || !context_.known || record_->restored != nullptr) {
-      return false;
+  // Under the link lock. Of what may stand before a pole it is not known yet if one follows: results that
+  // a sigmoid and its like save, arguments of pow, both factors of h * h.
+  void note_saved(TorchRecord& record, const c10::TensorImpl& impl) {
+    const bool twice = record.note_saved_after(gradient_edges(), context_.is_output);
+    const Decision& d = *decision_;
+    if (d.producer == nullptr || d.choice.bits == 0 || !context_.known) {
+      return;
     }
-    return context_.is_output ? class_of(*producer).before_pole == BeforePole::kSavesResult
-                              : pow_is_in_progress() || record_->several_of_one_node();
+    if (context_.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
+                           : twice || pow_is_in_progress()) {
+      const std::uint64_t lesson =
+          lesson_before_pole({d.producer, d.output_number, context_.is_output}, impl.sizes());
+      if (runtime_.is_new(lesson)) {
+        constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
+        record.add_lesson(lesson);
+        record.wait_until = runtime_.residency.clock() + kWait;
+      }
+    }
   }
 
   TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {
@@ -357,7 +364,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
     record->nonce = runtime_.next_nonce();
     add_variable(*record);
-    record->note_saved_after(gradient_edges());
+    note_saved(*record, impl);
     return record.release();
   }
 

@@ -9,7 +9,9 @@
 #include <mutex>
 #include <utility>
 
+#include "torch_bridge/codec_adapter.h"
 #include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/node_class.h"
 
 namespace pleat::bridge {
 namespace {
@@ -116,9 +118,30 @@ void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
   }
 }
 
-void TorchRecord::note_saved_after(std::uint64_t edges) noexcept {
-  if (std::exchange(saved_after_, edges) == edges) {
-    several_of_one_node_.store(true, std::memory_order_relaxed);
+bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept {
+  const bool was_output = std::exchange(saved_as_output_, is_output);
+  if (std::exchange(saved_after_, edges) != edges) {
+    return false;
+  }
+  several_of_one_node_.store(true, std::memory_order_relaxed);
+  return !is_output && !was_output;
+}
+
+void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
+  const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
+  if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
+    *free = lesson;
+  }
+}
+
+void TorchRecord::before_encode() noexcept {
+  for (const std::uint64_t lesson : lessons_) {
+    Runtime* const runtime = lesson != 0 ? Runtime::get() : nullptr;
+    if (runtime != nullptr && static_cast<Care>(runtime->learned(lesson)) >= Care::kExact) {
+      CodecChoice exact = CodecChoice::unpack(choice);
+      exact.bits = 0;
+      choice = exact.pack();
+    }
   }
 }
 

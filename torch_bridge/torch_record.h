@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,11 +60,17 @@ class TorchRecord final : public allocator::Record {
 
   // A hook has saved a tensor on it, after so many gradient edges of its thread. Under the link lock. A
   // function sets the edges of its outputs and then saves, so that between two of them there is one.
-  void note_saved_after(std::uint64_t edges) noexcept;
+  // True if the same node has saved it twice as its argument, as that of h * h does.
+  bool note_saved_after(std::uint64_t edges, bool is_output) noexcept;
   // One node may have saved several tensors of this storage. Any thread.
   [[nodiscard]] bool several_of_one_node() const noexcept {
     return several_of_one_node_.load(std::memory_order_relaxed);
   }
+
+  // What it is to be exact for once that has been taught, be it after it was saved: before_pole.h. Under
+  // the link lock.
+  void add_lesson(std::uint64_t lesson) noexcept;
+  void before_encode() noexcept override;
 
   const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
   WeakStorage weak;
@@ -76,6 +83,8 @@ class TorchRecord final : public allocator::Record {
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
   std::uint64_t saved_after_ = UINT64_MAX;
+  bool saved_as_output_ = false;
+  std::array<std::uint64_t, 2> lessons_{};  // 0: none
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;

@@ -37,6 +37,12 @@ class FakeRecord final : public Record {
   std::uint32_t keep_storage(std::unique_lock<std::mutex>&) noexcept override {
     return storage_.alive ? kEveryHook : 0;
   }
+  void before_encode() noexcept override {
+    if (mind_changed) {
+      choice = 7;
+    }
+  }
+  bool mind_changed = false;
 
  private:
   FakeStorage& storage_;
@@ -55,6 +61,7 @@ class InvertingCodec final : public BlockCodec {
       return CodecStatus::kKeepRaw;
     }
     ++encodes;
+    last_choice = r.choice;
     std::this_thread::sleep_for(delay);
     const auto* const in = static_cast<const unsigned char*>(r.source);
     auto* const out = static_cast<unsigned char*>(payload);
@@ -93,6 +100,7 @@ class InvertingCodec final : public BlockCodec {
     return CodecStatus::kOk;
   }
   std::atomic<int> encodes{0}, decodes{0};
+  std::atomic<std::uint64_t> last_choice{0};
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
   std::chrono::microseconds delay{0};
 };
@@ -385,6 +393,50 @@ TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
     EXPECT_TRUE(holds(block, static_cast<unsigned char>(i)));
     residency->release(block);
     residency->drop(records[i]);
+  }
+  EXPECT_EQ(residency->counters().double_encodes, 0u);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, ARecordWaitsForItsTimeAndMayChangeItsMindBeforeItIsEncoded) {
+  build({true, false, false});
+  FakeStorage storage;
+  const auto waiting = [&](unsigned char value, std::uint64_t nodes) {
+    storage.alive = true;
+    Block* const block = filled_block(value);
+    FakeRecord* const record = tag(block, storage);
+    record->wait_until = residency->clock() + nodes;
+    storage.alive = false;
+    residency->release(block);
+    return record;
+  };
+  FakeRecord* const longer = waiting(1, 3);
+  FakeRecord* const shorter = waiting(2, 2);
+  FakeRecord* const adopted = waiting(3, 2);
+  FakeRecord* const dropped = waiting(4, 2);
+  FakeRecord* const not_at_all = waiting(5, 0);
+  EXPECT_EQ(not_at_all->state, RecordState::kPacked);
+  residency->advance();
+  EXPECT_EQ(codec.encodes, 1);
+  Block* const block = restore(*adopted);
+  EXPECT_TRUE(holds(block, 3));
+  residency->drop(dropped);
+  EXPECT_TRUE(residency->any_pending());
+  shorter->mind_changed = true;
+  residency->advance();
+  EXPECT_EQ(shorter->state, RecordState::kPacked);
+  EXPECT_EQ(codec.last_choice, 7u);
+  EXPECT_EQ(longer->state, RecordState::kHeld);
+  residency->advance();
+  EXPECT_EQ(longer->state, RecordState::kPacked);
+  EXPECT_FALSE(residency->any_pending());
+  EXPECT_EQ(codec.last_choice, 0u);
+  FakeRecord* const at_the_end = waiting(6, 100);
+  residency->forward_end();
+  EXPECT_EQ(at_the_end->state, RecordState::kPacked);
+  residency->release(block);
+  for (FakeRecord* const record : {longer, shorter, adopted, not_at_all, at_the_end}) {
+    residency->drop(record);
   }
   EXPECT_EQ(residency->counters().double_encodes, 0u);
   expect_empty();

@@ -202,7 +202,7 @@ FREEING = """
     import os, threading, torch, pleat_test_support as t
     x = t.noise(2048, 1024, seed=1).requires_grad_()
     box = [x * 1.5]
-    y = box[0] * box[0]                                      # saves what the other thread frees
+    y = box[0] * x                                           # saves what the other thread frees
     def free():
         before = len(os.listdir("/proc/self/task"))
         box.clear()

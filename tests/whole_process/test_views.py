@@ -113,6 +113,8 @@ SHARED = """
     y5 = h.view(128, 512).tanh().sum() + (h * h).sum()
     tagged = t.count("tagged")
     original = h.detach().clone()
+    for _ in range(9):
+        v * 1                                    # so that no tanh and no h * h waits for a pole
     middle = t.stats()
     del h                                        # ... saved by many nodes, released once
     after = t.stats()
