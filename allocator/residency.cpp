@@ -191,12 +191,12 @@ void Residency::release_original(Record& record, Block* block) noexcept {
 
 bool Residency::encode_locked(Record& record) noexcept {
   Block* const block = record.block;
+  const std::uint64_t start = now_ns();
   record.before_encode();
   const EncodeRequest request{block->begin,         record.bytes,  record.ranges.data(),
                               record.ranges.size(), record.choice, record.nonce,
                               record.key,           record.stream};
   transition(record, RecordAction::kEncode);
-  const std::uint64_t start = now_ns();
   const std::size_t bound = codec_.payload_bytes(request);
   bool done = false;
   if (bound != 0) {
@@ -287,13 +287,19 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
         return nullptr;
       }
       if (record.payload_bytes == 0) {
-        if (record.block == nullptr) {
+        // Of a block that was never freed; or of the restored one, whose storage has died in another
+        // thread that has yet to free it: then the copy is all there will be.
+        const Block* const raw = record.block != nullptr ? record.block : record.restored;
+        if (raw == nullptr) {
           pool_.free(target);
           *status = RestoreStatus::kWrongState;
           return nullptr;
         }
-        std::memcpy(target->begin, record.block->begin, record.bytes);
+        std::memcpy(target->begin, raw->begin, record.bytes);
         count(counters_.copied);
+        if (raw == record.restored) {
+          record.block = target;
+        }
         break;
       }
       if (!decode_locked(record, target, stream)) {

@@ -23,9 +23,8 @@ c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
   return sizes;
 }
 
-void teach(Runtime& runtime, const Product& product) {
-  runtime.learn(lesson_before_pole(product, sizes_of(*product.producer, product.output_number)),
-                static_cast<std::uint8_t>(Care::kExact));
+void teach(Runtime& runtime, const Product& product, Needs needs) {
+  runtime.learn(lesson_before_pole(product, sizes_of(*product.producer, product.output_number)), needs.pack());
   runtime.knows_poles.store(true, std::memory_order_release);
 }
 
@@ -43,16 +42,20 @@ void for_each_input(const Node& node, Visit&& visit) {
   }
 }
 
-bool passes(const Node& node) {
-  const NodeClass& c = class_of(node);
-  if (c.before_pole != BeforePole::kSums) {
-    return c.before_pole != BeforePole::kEnds;
-  }
-  bool few = true;
+bool sums_many(const Node& node) {
+  bool many = false;
   for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
-    few = few && elements(input, output_number) <= kMostSummed * elements(node, 0);
+    many = many || elements(input, output_number) > kMostSummed * elements(node, 0);
   });
-  return few;
+  return many;
+}
+
+// Reads its argument, or its factors. Of a product with a constant the backward reads the constant.
+bool reads_inputs(const Node& node, BeforePole role) {
+  std::size_t inputs = 0;
+  for_each_input(node, [&](const Node&, std::uint32_t) { ++inputs; });
+  return role == BeforePole::kSavesInput || role == BeforePole::kVariance ||
+         (role == BeforePole::kSavesFactors && inputs > 1);
 }
 
 }  // namespace
@@ -71,29 +74,34 @@ std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) 
 }
 
 void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
+  struct Found {
+    const Node* node;
+    bool of_row;  // a sum of many lies between: the pole is where a whole row is zero
+  };
   try {
-    std::array<const Node*, kMostNodes> nodes{&producer};
+    std::array<Found, kMostNodes> all{{{&producer, false}}};
     std::size_t found = 1;
     for (std::size_t next = 0; next < found; ++next) {
-      const Node& node = *nodes[next];
-      if (!passes(node)) {
-        continue;
-      }
+      const Node& node = *all[next].node;
       const BeforePole role = class_of(node).before_pole;
-      if (role == BeforePole::kSavesResult) {
-        teach(runtime, {&node, 0, /*is_output=*/true});
+      const bool of_row = all[next].of_row || role == BeforePole::kVariance ||
+                          (role == BeforePole::kSums && sums_many(node));
+      if (role == BeforePole::kSavesResult && !of_row) {
+        teach(runtime, {&node, 0, /*is_output=*/true}, Care::kExact);
+      }
+      if (role == BeforePole::kEnds || role == BeforePole::kSavesResult) {
         continue;
       }
-      std::size_t inputs = 0;
-      for_each_input(node, [&](const Node&, std::uint32_t) { ++inputs; });
+      const bool reads = reads_inputs(node, role);
       for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
-        // Of a product with a constant the backward reads the constant.
-        if (role == BeforePole::kSavesInput || (role == BeforePole::kSavesFactors && inputs > 1)) {
-          teach(runtime, {&input, output_number, /*is_output=*/false});
+        if (reads) {
+          teach(runtime, {&input, output_number, /*is_output=*/false},
+                of_row ? Needs(Care::kNone, Rows::kLastDimension) : Needs(Care::kExact));
         }
-        const auto end = nodes.begin() + static_cast<std::ptrdiff_t>(found);
-        if (found < kMostNodes && std::find(nodes.begin(), end, &input) == end) {
-          nodes[found++] = &input;
+        const auto end = all.begin() + static_cast<std::ptrdiff_t>(found);
+        const bool known = std::any_of(all.begin(), end, [&](const Found& f) { return f.node == &input; });
+        if (found < kMostNodes && !known && !(reads && of_row)) {
+          all[found++] = {&input, of_row};
         }
       });
     }
@@ -101,11 +109,11 @@ void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
   }
 }
 
-Care care_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept {
+Needs needs_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept {
   if (!runtime.knows_poles.load(std::memory_order_acquire)) [[likely]] {
-    return Care::kNone;
+    return {};
   }
-  return static_cast<Care>(runtime.learned(lesson_before_pole(product, sizes)));
+  return Needs::unpack(runtime.learned(lesson_before_pole(product, sizes)));
 }
 
 }  // namespace pleat::bridge

@@ -31,6 +31,6 @@ void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer) 
 
 // Under which name such tensors of `sizes` are taught, and what has been.
 [[nodiscard]] std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) noexcept;
-[[nodiscard]] Care care_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept;
+[[nodiscard]] Needs needs_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept;
 
 }  // namespace pleat::bridge

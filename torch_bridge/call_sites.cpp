@@ -19,7 +19,7 @@ namespace {
 
 struct CallSites {
   std::shared_mutex mutex;
-  std::unordered_map<const void*, Care> care;
+  std::unordered_map<const void*, Needs> needs;
 };
 
 CallSites& call_sites() {
@@ -32,11 +32,11 @@ thread_local std::vector<const void*>* learning = nullptr;
 
 }  // namespace
 
-Care care_of_call_site(const void* return_address) noexcept {
+Needs needs_of_call_site(const void* return_address) noexcept {
   CallSites& sites = call_sites();
   const std::shared_lock<std::shared_mutex> guard(sites.mutex);
-  const auto it = sites.care.find(return_address);
-  return it == sites.care.end() ? Care::kNone : it->second;
+  const auto it = sites.needs.find(return_address);
+  return it == sites.needs.end() ? Needs() : it->second;
 }
 
 bool learning_call_sites() noexcept { return learning != nullptr; }
@@ -75,7 +75,7 @@ const at::Tensor& first_of(const std::tuple<Results...>& results) {
 }
 
 template <class Operator>
-void learn_sites_of(Care care, Operator&& op) {
+void learn_sites_of(Needs needs, Operator&& op) {
   std::vector<const void*> sites;
   learning = &sites;
   bool own = false;
@@ -90,8 +90,7 @@ void learn_sites_of(Care care, Operator&& op) {
   CallSites& all = call_sites();
   const std::unique_lock<std::shared_mutex> guard(all.mutex);
   for (const void* const site : sites) {
-    Care& known = all.care[site];
-    known = std::max(known, care);
+    all.needs[site].raise(needs);
   }
 }
 
@@ -118,7 +117,7 @@ void learn_call_sites() {
   const at::Tensor regular = leaf(at::eye(2, at::kFloat) + x);  // an invertible matrix
   const at::Tensor target = y.detach();
   const at::Generator generator = at::detail::createCPUGenerator();  // the job's stays where it is
-  const auto run = [](Care care, auto&& op) { learn_sites_of(care, op); };
+  const auto run = [](Needs needs, auto&& op) { learn_sites_of(needs, op); };
   const auto in_place = [&](Care care, const at::Tensor& leaf, auto&& op) {
     run(care, [&] {
       at::Tensor copy = leaf.clone();
@@ -291,6 +290,14 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::soft_margin_loss(x, target); });
   run(Care::kEight, [&] { return at::kl_div(x, y); });
   run(Care::kEight, [&] { return at::poisson_nll_loss(x, y, true, false, 1e-8, 1); });
+  const at::Tensor none;
+  const Needs rows(Care::kNone, Rows::kLastDimension);
+  run(rows, [&] { return at::native_layer_norm(x, at::IntArrayRef{2}, none, none, 1e-5); });
+  run(rows, [&] { return at::rms_norm(x, at::IntArrayRef{2}, {}, 1e-5); });
+  const Needs planes(Care::kNone, Rows::kPlanes);
+  const at::Tensor image = leaf(at::full({2, 2, 2, 2}, 0.5, at::kFloat));
+  run(planes, [&] { return at::native_batch_norm(image, none, none, none, none, true, 0.1, 1e-5); });
+  run(planes, [&] { return at::native_group_norm(image, none, none, 2, 2, 4, 1, 1e-5); });
   run(Care::kEight, [&] {
     const at::Tensor q = at::full({1, 1, 2, 8}, 0.5, at::kFloat).requires_grad_(true);
     return at::scaled_dot_product_attention(q, q, q);

@@ -7,8 +7,8 @@
 
 namespace pleat::bridge {
 
-// kNone for an unknown site. Thread-safe.
-[[nodiscard]] Care care_of_call_site(const void* return_address) noexcept;
+// None for an unknown site. Thread-safe.
+[[nodiscard]] Needs needs_of_call_site(const void* return_address) noexcept;
 
 // Runs the operators, none of which draws a random number; once, outside of any lock.
 void learn_call_sites();

@@ -176,7 +176,8 @@ CodecChoice merge(CodecChoice a, CodecChoice b) noexcept {
   if (a.bits == 0 || b.bits == 0) {
     return {a.type, 0, false};
   }
-  return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent};
+  const std::uint32_t row = a.row == 0 || b.row == 0 ? a.row | b.row : std::min(a.row, b.row);
+  return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent, row};
 }
 
 std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {

@@ -19,13 +19,18 @@ struct CodecChoice {
   // The values enter an exponential again: their error counts in absolute terms, and a payload whose
   // step is not small against 1 is given up for the raw bytes.
   bool exponent = false;
+  // A normalisation takes statistics of rows of so many elements: bits_for_rows() (flat_rows.h) has the
+  // last word when it is encoded. 0: none does.
+  std::uint32_t row = 0;
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 | bits;
+    return static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(exponent) << 16 |
+           static_cast<std::uint64_t>(type) << 8 | bits;
   }
   [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
     return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
-            static_cast<std::uint8_t>(packed & 0xff), (packed >> 16 & 1) != 0};
+            static_cast<std::uint8_t>(packed & 0xff), (packed >> 16 & 1) != 0,
+            static_cast<std::uint32_t>(packed >> 32)};
   }
   [[nodiscard]] bool operator==(const CodecChoice&) const = default;
 };

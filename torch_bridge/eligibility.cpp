@@ -58,23 +58,33 @@ bool hides_parameter(const Node* node) noexcept {
 }
 
 // What is known of a call site, from the start or learned since. A program has a few dozen that save.
-Care care_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
+Needs needs_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
   struct Known {
     const void* call_site;
     std::uint64_t lessons;  // learned when this was written
-    Care care;
+    Needs needs;
   };
   thread_local std::array<Known, 64> cache{};
   Known& known = cache[lesson % cache.size()];
   const std::uint64_t lessons = runtime.lessons.load(std::memory_order_acquire);
   if (known.call_site != call_site || known.lessons != lessons) {
-    const auto learned = static_cast<Care>(runtime.learned(lesson));
-    known = {call_site, lessons, std::max(care_of_call_site(call_site), learned)};
+    known = {call_site, lessons, needs_of_call_site(call_site)};
+    known.needs.raise(Needs::unpack(runtime.learned(lesson)));
   }
-  return known.care;
+  return known.needs;
 }
 
 }  // namespace
+
+std::uint32_t row_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
+  const std::int64_t dimensions = tensor.dim();
+  const std::int64_t first = rows == Rows::kPlanes ? 2 : dimensions - 1;
+  if (rows == Rows::kNone || first < 1 || first >= dimensions || !tensor.is_contiguous()) {
+    return 0;
+  }
+  const std::int64_t row = c10::multiply_integers(tensor.sizes().slice(static_cast<std::size_t>(first)));
+  return row > 1 && row <= UINT32_MAX ? static_cast<std::uint32_t>(row) : 0;
+}
 
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Decision d;
@@ -146,15 +156,15 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   d.producer = producer;
   d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
   key.is_output = context.is_output;
-  Care care = context.care;
+  Needs needs = context.care;
   if (producer != nullptr) {
     const NodeClass& c = class_of(*producer);
     key.producer = c.hash;
     key.ancestors = ancestors_hash(*producer);
-    care = std::max(care, c.as_producer);
+    needs.raise(c.statistics && d.output_number > 0 ? Care::kExact : c.as_producer);
     for (const bool is_output : {false, true}) {
       if (is_output == context.is_output || !context.known) {
-        care = std::max(care, care_before_pole(runtime, {producer, d.output_number, is_output}, impl->sizes()));
+        needs.raise(needs_before_pole(runtime, {producer, d.output_number, is_output}, impl->sizes()));
       }
     }
   }
@@ -164,18 +174,19 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   d.lesson = d.family;
   if (context.call_site != nullptr) {
     d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    care = std::max(care, care_at(runtime, context.call_site, d.lesson));
+    needs.raise(needs_at(runtime, context.call_site, d.lesson));
   } else {
-    care = std::max(care, static_cast<Care>(runtime.learned(d.lesson)));
+    needs.raise(Needs::unpack(runtime.learned(d.lesson)));
   }
 
-  if (care == Care::kPole && producer != nullptr) {
+  if (needs.care == Care::kPole && producer != nullptr) {
     teach_before_pole(runtime, *producer);
   }
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
-  if (compress::is_floating(d.choice.type) && requires_grad && care < Care::kExact && width != 0) {
-    d.choice.bits = care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
-    d.choice.exponent = care == Care::kEight;
+  if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact && width != 0) {
+    d.choice.bits = needs.care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
+    d.choice.exponent = needs.care == Care::kEight;
+    d.choice.row = row_of(*impl, needs.rows);
     d.reason = Reason::kEligibleLossy;
     return d;
   }

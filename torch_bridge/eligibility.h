@@ -34,6 +34,9 @@ struct Decision {
   }
 };
 
+// The elements of a row, for CodecChoice::row: 0 where rows are not apart in memory.
+[[nodiscard]] std::uint32_t row_of(const c10::TensorImpl& tensor, Rows rows) noexcept;
+
 // Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;

@@ -91,6 +91,8 @@ constexpr Family kFamilies[] = {
     {"GridSampler"sv, Care::kExact, Care::kExact},
     {"CudnnGridSampler"sv, Care::kExact, Care::kExact},
     {"DeformConv2d"sv, Care::kExact, Care::kExact},  // torchvision's
+    // a graph of TorchScript's: whatever operators it is of
+    {"DifferentiableGraph"sv, Care::kNone, Care::kExact},
     // periods: an error is an angle, and networks of sines work with arguments of thirty and more
     {"SinBackward"sv, Care::kNone, Care::kEight},
     {"CosBackward"sv, Care::kNone, Care::kEight},
@@ -161,11 +163,22 @@ constexpr TowardsPole kTowardsPole[] = {
     {"SqrtBackward"sv, BeforePole::kPasses},   {"RsqrtBackward"sv, BeforePole::kPasses},
     {"Reciprocal"sv, BeforePole::kPasses},     {"LogBackward"sv, BeforePole::kPasses},
     {"SumBackward"sv, BeforePole::kSums},      {"MeanBackward"sv, BeforePole::kSums},
+    {"VarBackward"sv, BeforePole::kVariance},  {"VarMeanBackward"sv, BeforePole::kVariance},
     {"Sigmoid"sv, BeforePole::kSavesResult},   {"TanhBackward"sv, BeforePole::kSavesResult},
     {"Softmax"sv, BeforePole::kSavesResult},   {"SafeSoftmax"sv, BeforePole::kSavesResult},
     {"PowBackward0"sv, BeforePole::kSavesInput}, {"SinBackward"sv, BeforePole::kSavesInput},
     {"CosBackward"sv, BeforePole::kSavesInput},  {"ErfBackward"sv, BeforePole::kSavesInput},
     {"ErfcBackward"sv, BeforePole::kSavesInput}, {"MulBackward"sv, BeforePole::kSavesFactors},
+};
+
+struct Normalisation {
+  std::string_view prefix;
+  Rows rows;
+};
+constexpr Normalisation kNormalisations[] = {
+    {"NativeLayerNorm"sv, Rows::kLastDimension}, {"FusedRmsNorm"sv, Rows::kLastDimension},
+    {"NativeBatchNorm"sv, Rows::kPlanes},        {"NativeGroupNorm"sv, Rows::kPlanes},
+    {"CudnnBatchNorm"sv, Rows::kPlanes},         {"MiopenBatchNorm"sv, Rows::kPlanes},
 };
 
 constexpr std::string_view kPassesParameter[] = {
@@ -203,6 +216,12 @@ NodeClass classify(const std::string& name) {
       c.as_producer = family.as_producer;
       c.as_consumer = family.as_consumer;
       break;
+    }
+  }
+  for (const Normalisation& known : kNormalisations) {
+    if (std::string_view(name).starts_with(known.prefix)) {
+      c.as_consumer.rows = known.rows;
+      c.statistics = true;
     }
   }
   for (const std::string_view prefix : kPassesParameter) {

@@ -2,6 +2,7 @@
 // few families whose saved tensors need care. Looked up once per class, then a pointer compare.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,33 @@ enum class Care : std::uint8_t {
   kPole,      // a divisor, an argument of log or sqrt: nor may what it was made of (before_pole.h)
 };
 
+// Along what a normalisation takes its statistics: flat_rows.h.
+enum class Rows : std::uint8_t {
+  kNone,
+  kLastDimension,
+  kPlanes,  // of an image: all dimensions but the first two
+};
+
+// What a tensor needs of those that save it.
+struct Needs {
+  Care care = Care::kNone;
+  Rows rows = Rows::kNone;
+
+  constexpr Needs() = default;
+  constexpr Needs(Care c, Rows r = Rows::kNone) : care(c), rows(r) {}  // implicit: most need care only
+  constexpr void raise(Needs other) noexcept {
+    care = std::max(care, other.care);
+    rows = std::max(rows, other.rows);
+  }
+  // As Runtime::learn() takes it: the halves are raised apart.
+  [[nodiscard]] constexpr std::uint8_t pack() const noexcept {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(rows) << 4 | static_cast<unsigned>(care));
+  }
+  [[nodiscard]] static constexpr Needs unpack(std::uint8_t packed) noexcept {
+    return {static_cast<Care>(packed & 15), static_cast<Rows>(packed >> 4)};
+  }
+};
+
 // What a node is to a pole behind it.
 enum class BeforePole : std::uint8_t {
   kEnds,          // mixes elements, or is not known: noise before it is not looked for
@@ -25,13 +53,15 @@ enum class BeforePole : std::uint8_t {
   kSavesResult,   // element by element, reads its result
   kSavesInput,    // element by element, reads its argument
   kSavesFactors,  // a product
+  kVariance,      // over some dimensions, reads its argument
 };
 
 struct NodeClass {
   std::string name;            // "AddmmBackward0"
   std::uint64_t hash = 0;
   Care as_producer = Care::kNone;  // for tensors this node saved of its own outputs
-  Care as_consumer = Care::kNone;  // for any tensor this node saved
+  Needs as_consumer;               // for any tensor this node saved
+  bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;
   bool passes_parameter = false;   // a view or cast: a parameter may hide behind it
   bool accumulate_grad = false;

@@ -118,22 +118,24 @@ std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
   return ordinals_[family]++;
 }
 
-void Runtime::learn(std::uint64_t family, std::uint8_t care) {
+void Runtime::learn(std::uint64_t lesson, std::uint8_t needs) {
   const std::lock_guard<std::mutex> guard(keys_mutex_);
   constexpr std::size_t kMostLessons = 1 << 16;  // shapes that change make new ones without end
-  if (learned_.size() >= kMostLessons && !learned_.contains(family)) {
+  if (learned_.size() >= kMostLessons && !learned_.contains(lesson)) {
     return;
   }
-  std::uint8_t& known = learned_[family];
-  if (care > known) {
-    known = care;
+  std::uint8_t& known = learned_[lesson];
+  const auto raised = static_cast<std::uint8_t>(std::max(known & 0xf0, needs & 0xf0) |
+                                                std::max(known & 0x0f, needs & 0x0f));
+  if (raised != known) {
+    known = raised;
     lessons.fetch_add(1, std::memory_order_release);
   }
 }
 
-std::uint8_t Runtime::learned(std::uint64_t family) {
+std::uint8_t Runtime::learned(std::uint64_t lesson) {
   const std::lock_guard<std::mutex> guard(keys_mutex_);
-  const auto found = learned_.find(family);
+  const auto found = learned_.find(lesson);
   return found == learned_.end() ? 0 : found->second;
 }
 

@@ -96,10 +96,10 @@ class Runtime {
 
   // The ordinal of this key family in the present graph (reset by begin_backward).
   [[nodiscard]] std::uint32_t next_ordinal(std::uint64_t family);
-  // What the first unpack taught about a family: a Care as number (node_class.h), the highest wins.
-  void learn(std::uint64_t family, std::uint8_t care);
+  // What has been taught of a family or a call site: Needs, packed (node_class.h); the highest wins.
+  void learn(std::uint64_t lesson, std::uint8_t needs);
   std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
-  [[nodiscard]] std::uint8_t learned(std::uint64_t family);
+  [[nodiscard]] std::uint8_t learned(std::uint64_t lesson);
   std::atomic<bool> knows_poles{false};  // one of the lessons is of before_pole.h
   // Asked for the first time in this backward pass or one of the last few before it.
   [[nodiscard]] bool is_new(std::uint64_t lesson);

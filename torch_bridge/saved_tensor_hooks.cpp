@@ -350,7 +350,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
           lesson_before_pole({d.producer, d.output_number, context_.is_output}, impl.sizes());
       if (runtime_.is_new(lesson)) {
         constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
-        record.add_lesson(lesson);
+        record.add_lesson(lesson, row_of(impl, Rows::kLastDimension));
         record.wait_until = runtime_.residency.clock() + kWait;
       }
     }
@@ -413,10 +413,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     try {
       if (const auto node = torch::autograd::get_current_node()) {
         // A lesson under a call site is for every node saved from there, whatever it looks like itself.
-        const Care care =
-            context_.call_site != nullptr ? class_of(*node).as_consumer : care_of_consumer(*node);
-        if (care != Care::kNone) {
-          runtime_.learn(decision_->lesson, static_cast<std::uint8_t>(care));
+        const Needs needs =
+            context_.call_site != nullptr ? class_of(*node).as_consumer : needs_of_consumer(*node);
+        if (needs.pack() != 0) {
+          runtime_.learn(decision_->lesson, needs.pack());
         }
       }
     } catch (...) {

@@ -101,13 +101,13 @@ bool saved_by_compiled_function(const void* call_site) noexcept {
   return last_function.compiled && is_called_by_python_function(call_site);
 }
 
-Care care_of_consumer(const Node& node) noexcept {
+Needs needs_of_consumer(const Node& node) noexcept {
   const NodeClass& c = class_of(node);
   if (c.python) {
-    return std::max(c.as_consumer, python_function(node).care);
+    return python_function(node).care;
   }
   if (const auto* const pow = dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
-    return is_polynomial(pow->exponent) ? c.as_consumer : Care::kPole;
+    return is_polynomial(pow->exponent) ? c.as_consumer : Needs(Care::kPole);
   }
   return c.as_consumer;
 }

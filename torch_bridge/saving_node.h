@@ -45,6 +45,6 @@ void note_gradient_edge(const torch::autograd::Node* node) noexcept;
 
 // How much noise `node`, which has just unpacked a tensor, can bear. Unlike its class's as_consumer
 // this looks at the node itself.
-[[nodiscard]] Care care_of_consumer(const torch::autograd::Node& node) noexcept;
+[[nodiscard]] Needs needs_of_consumer(const torch::autograd::Node& node) noexcept;
 
 }  // namespace pleat::bridge

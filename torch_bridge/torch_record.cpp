@@ -11,6 +11,7 @@
 
 #include "torch_bridge/codec_adapter.h"
 #include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/flat_rows.h"
 #include "torch_bridge/node_class.h"
 
 namespace pleat::bridge {
@@ -127,35 +128,56 @@ bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept
   return !is_output && !was_output;
 }
 
-void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
+void TorchRecord::add_lesson(std::uint64_t lesson, std::uint32_t row) noexcept {
   const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
   if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
     *free = lesson;
+    row_ = row;
   }
 }
 
 void TorchRecord::before_encode() noexcept {
+  CodecChoice careful = CodecChoice::unpack(choice);
+  if (careful.bits == 0) {
+    return;
+  }
+  Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
   for (const std::uint64_t lesson : lessons_) {
-    Runtime* const runtime = lesson != 0 ? Runtime::get() : nullptr;
-    if (runtime != nullptr && static_cast<Care>(runtime->learned(lesson)) >= Care::kExact) {
-      CodecChoice exact = CodecChoice::unpack(choice);
-      exact.bits = 0;
-      choice = exact.pack();
+    const Needs taught = runtime != nullptr && lesson != 0 ? Needs::unpack(runtime->learned(lesson)) : Needs();
+    if (taught.care >= Care::kExact) {
+      careful.bits = 0;
+    }
+    if (taught.rows != Rows::kNone && careful.row == 0) {
+      careful.row = row_;
     }
   }
+  if (careful.bits != 0 && careful.row != 0 && ranges.size() == 1) {
+    const ByteRange& range = *ranges.data();
+    careful.bits = bits_for_rows(static_cast<const char*>(static_cast<const void*>(block->begin)) + range.begin,
+                                 (range.end - range.begin) / compress::element_size(careful.type),
+                                 careful.type, careful.row, careful.bits);
+  }
+  choice = careful.pack();
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored;
   Runtime::note_thread_computes();
-  {
-    const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
-    if (StoragePtr again = restored_alive()) {
-      restored.storage = c10::Storage(std::move(again));
-    } else {
-      restored.storage = restore_locked(runtime);
+  while (!restored.storage) {
+    std::optional<WeakStorage> present;
+    {
+      const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
+      if (restored_may_live()) {
+        present = *restored_storage_;
+      } else {
+        restored.storage = restore_locked(runtime);
+      }
+      restored.version = *restored_version_;
     }
-    restored.version = *restored_version_;
+    // To lock it may take the interpreter's lock, whose owner may wait for the record's.
+    if (present) {
+      restored.storage = c10::Storage(present->lock());  // null if it died just now
+    }
   }
   if (runtime.residency.shared(*this)) {
     keep_recent(this, restored.storage);
@@ -197,13 +219,13 @@ void TorchRecord::check_not_lost() const {
               "had unpacked it, and is needed again");
 }
 
-// The restored storage if it lives and nobody wrote to it.
-StoragePtr TorchRecord::restored_alive() {
+// There is a restored storage, it has not died so far, and nobody wrote to it.
+bool TorchRecord::restored_may_live() const {
   if (!restored_storage_) {
-    return {};
+    return false;
   }
   check_not_lost();
-  return restored_version_->current_version() != 0 ? StoragePtr{} : restored_storage_->lock();
+  return restored_version_->current_version() == 0 && !restored_storage_->expired();
 }
 
 c10::Storage TorchRecord::restore_locked(Runtime& runtime) {

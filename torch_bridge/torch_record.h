@@ -67,9 +67,9 @@ class TorchRecord final : public allocator::Record {
     return several_of_one_node_.load(std::memory_order_relaxed);
   }
 
-  // What it is to be exact for once that has been taught, be it after it was saved: before_pole.h. Under
+  // What may be taught of it after it was saved (before_pole.h); `row` if that is to look at its rows. Under
   // the link lock.
-  void add_lesson(std::uint64_t lesson) noexcept;
+  void add_lesson(std::uint64_t lesson, std::uint32_t row) noexcept;
   void before_encode() noexcept override;
 
   const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
@@ -77,7 +77,7 @@ class TorchRecord final : public allocator::Record {
 
  private:
   void check_not_lost() const;
-  StoragePtr restored_alive();
+  bool restored_may_live() const;
   c10::Storage restore_locked(Runtime& runtime);
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
@@ -85,6 +85,7 @@ class TorchRecord final : public allocator::Record {
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
   std::array<std::uint64_t, 2> lessons_{};  // 0: none
+  std::uint32_t row_ = 0;
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;

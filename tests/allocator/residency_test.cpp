@@ -457,6 +457,59 @@ TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
   expect_empty();
 }
 
+// A thread finds the restored storage dead while the one that let go of it has yet to free the block.
+TEST_F(ResidencyTest, RawBytesOutliveABlockWhoseFreeIsUnderWay) {
+  build({false, false, false});
+  for (const bool freed_before_the_copy : {false, true}) {
+    FakeStorage storage;
+    FakeRecord* const record = tag_and_release(6, storage);
+    Block* const adopted = restore(*record);
+    Block* const copy = restore(*record);
+    ASSERT_NE(copy, adopted);
+    EXPECT_TRUE(holds(copy, 6));
+    if (freed_before_the_copy) {
+      residency->release(adopted);
+      Block* const stranger = filled_block(9);  // over the adopted one's bytes
+      residency->release(copy);
+      residency->release(stranger);
+    } else {
+      residency->release(copy);
+      residency->release(adopted);
+      residency->release(filled_block(9));
+    }
+    for (int i = 0; i < 2; ++i) {
+      Block* const again = restore(*record);
+      EXPECT_TRUE(holds(again, 6));
+      residency->release(again);
+    }
+    residency->drop(record);
+  }
+  expect_empty();
+}
+
+// The same of a copy whose block has gone.
+TEST_F(ResidencyTest, ACopyOfBytesOutlivesTheCopyBeforeIt) {
+  build({false, false, false});
+  FakeStorage storage;
+  Block* const block = filled_block(7);
+  FakeRecord* const record = tag(block, storage);
+  storage.alive = false;  // its data pointer was moved out: the block is not freed yet
+  Block* const first = restore(*record);
+  ASSERT_NE(first, block);
+  residency->release(block);
+  Block* const second = restore(*record);
+  ASSERT_NE(second, nullptr);
+  EXPECT_TRUE(holds(second, 7));
+  residency->release(first);
+  residency->release(filled_block(9));
+  residency->release(second);
+  Block* const third = restore(*record);
+  EXPECT_TRUE(holds(third, 7));
+  residency->release(third);
+  residency->drop(record);
+  expect_empty();
+}
+
 TEST_F(ResidencyTest, InPlacePayloadStaysAtTheHeadOfItsBlock) {
   build({true, false, true});
   FakeStorage storage;

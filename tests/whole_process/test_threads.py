@@ -219,3 +219,58 @@ def test_a_thread_that_only_frees_gets_no_threads_of_its_own(run_pair):
     pleat = pair.pleat.active(encoded=1).json
     assert pleat["new"] == 0
     assert pleat["encoded"] == 1, "in the thread that freed it"
+
+
+OWN_GRAPHS = """
+    import threading, torch, pleat_test_support as t
+    dtype = getattr(torch, DTYPE)
+    wrong = []
+    def train(seed):
+        a = t.noise(32, 32, seed=seed).to(dtype).requires_grad_()
+        for step in range(1500):
+            h = a * 2
+            loss = sum(f(h).sum() for f in [torch.sin, torch.cos, torch.sinc] * 4)   # the nodes share one record
+            del h
+            gradient, = torch.autograd.grad(loss, a)
+            if step == 0:
+                first = gradient
+            elif not torch.equal(gradient, first):
+                wrong.append((seed, step))
+    threads = [threading.Thread(target=train, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    t.emit(wrong=wrong)
+"""
+
+
+@pytest.mark.parametrize("conf, dtype", [("bits:lossless,min_bytes:0", "float32"), (LOSSY, "float64")])
+def test_threads_with_graphs_of_their_own_do_not_take_each_others_bytes(run_script, conf, dtype):
+    assert run_script(OWN_GRAPHS.replace("DTYPE", repr(dtype)), conf=conf).active(encoded=0).json["wrong"] == []
+
+
+LOOKED_AT = """
+    import threading, torch, pleat_test_support as t
+    a = t.noise(64, 64, seed=1).requires_grad_()
+    h = a * 2
+    y = h.sin()
+    node, loss = y.grad_fn, y.sum()
+    del h, y
+    kept = node._saved_self.untyped_storage()            # known to the interpreter, whose lock it takes to share it
+    stop = []
+    def look():
+        while not stop:
+            node._saved_self
+    thread = threading.Thread(target=look)
+    thread.start()
+    for _ in range(2000):
+        loss.backward(retain_graph=True)
+    stop.append(True)
+    thread.join()
+    t.emit()
+"""
+
+
+def test_a_saved_tensor_is_looked_at_while_backward_runs(run_script):
+    run_script(LOOKED_AT, conf="bits:lossless,min_bytes:0", timeout=120).active(encoded=0)

@@ -1,0 +1,103 @@
+#include "torch_bridge/flat_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "compress/group_math.h"
+
+namespace pleat::bridge {
+namespace {
+
+using compress::ElementType;
+
+constexpr std::size_t kGroup = 256;
+constexpr std::size_t kProbe = 16;  // elements of a row
+
+struct Float32 {
+  const float* data;
+  float operator[](std::size_t i) const noexcept { return data[i]; }
+};
+struct BFloat16 {
+  const std::uint16_t* data;
+  float operator[](std::size_t i) const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(data[i]) << 16);
+  }
+};
+struct Float16 {
+  const std::uint16_t* data;
+  float operator[](std::size_t i) const noexcept { return compress::float_of_half(data[i]); }
+};
+
+// Largest less smallest of [begin, end); what is not finite makes it so, or is passed over.
+template <class Values>
+float range_of(const Values& values, std::size_t begin, std::size_t end) noexcept {
+  float low = values[begin];
+  float high = low;
+  for (std::size_t i = begin + 1; i < end; ++i) {
+    const float value = values[i];
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  }
+  return high - low;
+}
+
+constexpr float levels(std::uint8_t bits) noexcept { return static_cast<float>((1u << bits) - 1); }
+
+template <class Values>
+std::uint8_t bits_for(const Values& values, std::size_t elements, std::size_t row, std::uint8_t bits) noexcept {
+  for (std::size_t begin = 0; begin < elements; begin += kGroup) {
+    const std::size_t end = std::min(elements, begin + kGroup);
+    const std::size_t first = begin / row;
+    const std::size_t last = (end - 1) / row;
+    if (first == last) {
+      continue;
+    }
+    float least = std::numeric_limits<float>::infinity();
+    float most = 0;
+    for (std::size_t r = first; r <= last; ++r) {
+      const float range = range_of(values, r * row, std::min({elements, (r + 1) * row, r * row + kProbe}));
+      least = std::min(least, range);
+      most = std::max(most, range);
+    }
+    if (levels(bits) * least >= 4 * most) {  // half of what a look at the whole asks for
+      continue;
+    }
+    const float step = 2 * range_of(values, begin, end);
+    if (!std::isfinite(step)) {
+      continue;  // such a group is kept as it is
+    }
+    for (std::size_t r = first; r <= last; ++r) {
+      const float range = range_of(values, r * row, std::min(elements, (r + 1) * row));
+      while (bits != 0 && levels(bits) * range < step) {
+        bits = bits < 8 ? 8 : 0;
+      }
+    }
+    if (bits == 0) {
+      return 0;
+    }
+  }
+  return bits;
+}
+
+}  // namespace
+
+std::uint8_t bits_for_rows(const void* data, std::size_t elements, ElementType type, std::size_t row,
+                           std::uint8_t bits) noexcept {
+  if (row == 0 || row % kGroup == 0) {
+    return bits;
+  }
+  switch (type) {
+    case ElementType::kFloat32:
+      return bits_for(Float32{static_cast<const float*>(data)}, elements, row, bits);
+    case ElementType::kBFloat16:
+      return bits_for(BFloat16{static_cast<const std::uint16_t*>(data)}, elements, row, bits);
+    case ElementType::kFloat16:
+      return bits_for(Float16{static_cast<const std::uint16_t*>(data)}, elements, row, bits);
+    default:
+      return bits;
+  }
+}
+
+}  // namespace pleat::bridge
