@@ -14,6 +14,8 @@ using compress::ElementType;
 
 constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
+constexpr std::size_t kShortest = 16;  // row: of a few elements many are flat by chance
+constexpr std::size_t kShortestRun = 256;  // bytes of a span, on average; what it takes beside its codes is 130
 
 struct Float32 {
   const float* data;
@@ -85,7 +87,7 @@ std::uint8_t bits_for(const Values& values, std::size_t elements, std::size_t ro
 
 std::uint8_t bits_for_rows(const void* data, std::size_t elements, ElementType type, std::size_t row,
                            std::uint8_t bits) noexcept {
-  if (row == 0 || row % kGroup == 0) {
+  if (row < kShortest || row % kGroup == 0) {
     return bits;
   }
   switch (type) {
@@ -98,6 +100,43 @@ std::uint8_t bits_for_rows(const void* data, std::size_t elements, ElementType t
     default:
       return bits;
   }
+}
+
+std::vector<allocator::ByteRange> ranges_without_zero_rows(const void* data, std::size_t elements,
+                                                           ElementType type, std::size_t row) {
+  std::vector<allocator::ByteRange> ranges;
+  if (row == 0 || row % kGroup == 0 || elements % row != 0) {
+    return ranges;
+  }
+  const auto* const bytes = static_cast<const unsigned char*>(data);
+  const std::size_t item = compress::element_size(type);
+  const std::size_t row_bytes = row * item;
+  const std::size_t total = elements * item;
+  const auto is_zero = [&](std::size_t begin) {
+    if (bytes[begin + item - 1] != 0 || bytes[begin + item - 2] != 0) {  // nearly always: sign and exponent
+      return false;
+    }
+    return std::all_of(bytes + begin, bytes + begin + row_bytes, [](unsigned char b) { return b == 0; });
+  };
+  std::size_t begin = 0;  // of a run of rows that are not zero
+  std::size_t covered = 0;
+  const auto end_run = [&](std::size_t end) {
+    if (begin < end) {
+      ranges.push_back({begin, end});
+      covered += end - begin;
+    }
+  };
+  for (std::size_t at = 0; at < total; at += row_bytes) {
+    if (is_zero(at)) {
+      end_run(at);
+      begin = at + row_bytes;
+    }
+  }
+  end_run(total);
+  if (covered == total || ranges.size() * kShortestRun > covered) {
+    ranges.clear();
+  }
+  return ranges;
 }
 
 }  // namespace pleat::bridge

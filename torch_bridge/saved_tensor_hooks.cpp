@@ -350,7 +350,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
           lesson_before_pole({d.producer, d.output_number, context_.is_output}, impl.sizes());
       if (runtime_.is_new(lesson)) {
         constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
-        record.add_lesson(lesson, row_of(impl, Rows::kLastDimension));
+        record.add_lesson(lesson);
         record.wait_until = runtime_.residency.clock() + kWait;
       }
     }
@@ -365,6 +365,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     record->nonce = runtime_.next_nonce();
     add_variable(*record);
     note_saved(*record, impl);
+    constexpr std::uint32_t kShortestRow = 32;
+    if (const std::uint32_t row = row_of(impl, Rows::kLastDimension); impl.dim() <= 3 && row >= kShortestRow) {
+      record->set_row(row);
+    }
     return record.release();
   }
 

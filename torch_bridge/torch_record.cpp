@@ -128,11 +128,10 @@ bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept
   return !is_output && !was_output;
 }
 
-void TorchRecord::add_lesson(std::uint64_t lesson, std::uint32_t row) noexcept {
+void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
   const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
   if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
     *free = lesson;
-    row_ = row;
   }
 }
 
@@ -151,13 +150,34 @@ void TorchRecord::before_encode() noexcept {
       careful.row = row_;
     }
   }
-  if (careful.bits != 0 && careful.row != 0 && ranges.size() == 1) {
-    const ByteRange& range = *ranges.data();
-    careful.bits = bits_for_rows(static_cast<const char*>(static_cast<const void*>(block->begin)) + range.begin,
-                                 (range.end - range.begin) / compress::element_size(careful.type),
-                                 careful.type, careful.row, careful.bits);
+  if (careful.bits != 0 && ranges.is_all_of(bytes)) {
+    look_at_rows(careful);
   }
   choice = careful.pack();
+}
+
+// Quantisation groups that several rows share: not with rows of zeros, and not at a step as large as the
+// flattest row where that counts.
+void TorchRecord::look_at_rows(CodecChoice& careful) noexcept {
+  const auto* const data = reinterpret_cast<const char*>(block->begin);
+  const std::size_t item = compress::element_size(careful.type);
+  if (row_ != 0) {
+    try {
+      for (const ByteRange& range : ranges_without_zero_rows(data, bytes / item, careful.type, row_)) {
+        if (ranges.is_all_of(bytes)) {
+          ranges = {};
+        }
+        ranges.add(range);
+      }
+    } catch (...) {
+      ranges = {};
+      ranges.add({0, bytes});
+    }
+  }
+  for (const ByteRange *range = ranges.data(), *end = range + ranges.size(); careful.row != 0 && range != end; ++range) {
+    careful.bits = bits_for_rows(data + range->begin, (range->end - range->begin) / item, careful.type,
+                                 careful.row, careful.bits);
+  }
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
