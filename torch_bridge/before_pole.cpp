@@ -24,7 +24,10 @@ c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
 }
 
 void teach(Runtime& runtime, const Product& product, Needs needs) {
-  runtime.learn(lesson_before_pole(product, sizes_of(*product.producer, product.output_number)), needs.pack());
+  const c10::DimVector sizes = sizes_of(*product.producer, product.output_number);
+  for (const std::uint64_t saver : {product.saver, std::uint64_t{0}}) {  // for who does not know it
+    runtime.learn(lesson_before_pole({product.producer, product.output_number, saver}, sizes), needs.pack());
+  }
   runtime.knows_poles.store(true, std::memory_order_release);
 }
 
@@ -69,8 +72,7 @@ std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) 
   parts.output_number = product.output_number;
   parts.rank = static_cast<std::uint32_t>(sizes.size());
   parts.last_dimension = sizes.size() > 1 ? sizes.back() : 0;
-  parts.is_output = product.is_output;
-  return sensitivity::mix(sensitivity::family_key(parts) ^ kBeforePole);
+  return sensitivity::mix(sensitivity::family_key(parts) ^ sensitivity::mix(kBeforePole ^ product.saver));
 }
 
 void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
@@ -87,7 +89,7 @@ void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
       const bool of_row = all[next].of_row || role == BeforePole::kVariance ||
                           (role == BeforePole::kSums && sums_many(node));
       if (role == BeforePole::kSavesResult && !of_row) {
-        teach(runtime, {&node, 0, /*is_output=*/true}, Care::kExact);
+        teach(runtime, {&node, 0, kSavedByProducer}, Care::kExact);
       }
       if (role == BeforePole::kEnds || role == BeforePole::kSavesResult) {
         continue;
@@ -95,7 +97,7 @@ void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
       const bool reads = reads_inputs(node, role);
       for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
         if (reads) {
-          teach(runtime, {&input, output_number, /*is_output=*/false},
+          teach(runtime, {&input, output_number, class_of(node).hash},
                 of_row ? Needs(Care::kNone, Rows::kLastDimension) : Needs(Care::kExact));
         }
         const auto end = all.begin() + static_cast<std::ptrdiff_t>(found);

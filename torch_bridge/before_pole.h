@@ -19,11 +19,14 @@
 
 namespace pleat::bridge {
 
-// A tensor as one node makes it and that node (`is_output`) or another saves it.
+// Product::saver of what a node saves of its own outputs.
+inline constexpr std::uint64_t kSavedByProducer = 1;
+
+// A tensor as one node makes it and one saves it.
 struct Product {
   const torch::autograd::Node* producer;  // alive
   std::uint32_t output_number;
-  bool is_output;
+  std::uint64_t saver;  // hash of the class of the node that saves it, or kSavedByProducer; 0: not known
 };
 
 // `producer` made what an operator with a pole saves, or is that operator. Any thread.

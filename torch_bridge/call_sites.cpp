@@ -19,7 +19,7 @@ namespace {
 
 struct CallSites {
   std::shared_mutex mutex;
-  std::unordered_map<const void*, Needs> needs;
+  std::unordered_map<const void*, CallSite> known;
 };
 
 CallSites& call_sites() {
@@ -32,11 +32,11 @@ thread_local std::vector<const void*>* learning = nullptr;
 
 }  // namespace
 
-Needs needs_of_call_site(const void* return_address) noexcept {
+CallSite known_call_site(const void* return_address) noexcept {
   CallSites& sites = call_sites();
   const std::shared_lock<std::shared_mutex> guard(sites.mutex);
-  const auto it = sites.needs.find(return_address);
-  return it == sites.needs.end() ? Needs() : it->second;
+  const auto it = sites.known.find(return_address);
+  return it == sites.known.end() ? CallSite() : it->second;
 }
 
 bool learning_call_sites() noexcept { return learning != nullptr; }
@@ -50,21 +50,21 @@ void note_call_site(const void* return_address) noexcept {
 
 namespace {
 
-// True if `result` came from one node that stands directly on leaves, or on copies of them to write to:
-// every tensor saved meanwhile was saved by that node, so its call sites are this operator's own. A
-// composite operator fails here, whose sites belong to mul, sub and the like.
-bool made_by_one_node(const at::Tensor& result) {
-  const auto node = result.grad_fn();
+// The node that `result` came from, if it stands directly on leaves, or on copies of them to write to: every
+// tensor saved meanwhile was saved by that node, so its call sites are this operator's own. A composite
+// operator has none, whose sites belong to mul, sub and the like.
+NodePtr only_node_of(const at::Tensor& result) {
+  NodePtr node = result.grad_fn();
   if (!node) {
-    return false;
+    return {};
   }
   for (const auto& edge : node->next_edges()) {
     if (edge.function && !class_of(*edge.function).accumulate_grad &&
         class_of(*edge.function).name != "CloneBackward0") {
-      return false;
+      return {};
     }
   }
-  return true;
+  return node;
 }
 
 const at::Tensor& first_of(const at::Tensor& result) { return result; }
@@ -78,19 +78,21 @@ template <class Operator>
 void learn_sites_of(Needs needs, Operator&& op) {
   std::vector<const void*> sites;
   learning = &sites;
-  bool own = false;
+  NodePtr node;
   try {
-    own = made_by_one_node(first_of(op()));
+    node = only_node_of(first_of(op()));
   } catch (...) {  // an operator this build lacks, or has under other terms
   }
   learning = nullptr;
-  if (!own) {
+  if (!node) {
     return;
   }
   CallSites& all = call_sites();
   const std::unique_lock<std::shared_mutex> guard(all.mutex);
   for (const void* const site : sites) {
-    all.needs[site].raise(needs);
+    CallSite& known = all.known[site];
+    known.needs.raise(needs);
+    known.saver = class_of(*node).hash;
   }
 }
 
@@ -290,6 +292,16 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::soft_margin_loss(x, target); });
   run(Care::kEight, [&] { return at::kl_div(x, y); });
   run(Care::kEight, [&] { return at::poisson_nll_loss(x, y, true, false, 1e-8, 1); });
+  // Nothing special, but before a pole it counts who saves: before_pole.h.
+  run(Care::kNone, [&] { return at::mul(x, y); });
+  run(Care::kNone, [&] { return at::pow(x, 2); });
+  run(Care::kNone, [&] { return at::erf(x); });
+  run(Care::kNone, [&] { return at::erfc(x); });
+  run(Care::kNone, [&] { return at::var(x, false); });
+  run(Care::kNone, [&] { return at::var(x, at::IntArrayRef{0}); });
+  run(Care::kNone, [&] { return at::var_mean(x, at::IntArrayRef{0}); });
+  in_place(Care::kNone, x, [&](at::Tensor& t) { t.mul_(y); });
+  in_place(Care::kNone, x, [&](at::Tensor& t) { t.pow_(2); });
   const at::Tensor none;
   const Needs rows(Care::kNone, Rows::kLastDimension);
   run(rows, [&] { return at::native_layer_norm(x, at::IntArrayRef{2}, none, none, 1e-5); });

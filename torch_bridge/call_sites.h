@@ -3,12 +3,19 @@
 // by running each such operator once on a scalar and noting who called.
 #pragma once
 
+#include <cstdint>
+
 #include "torch_bridge/node_class.h"
 
 namespace pleat::bridge {
 
-// None for an unknown site. Thread-safe.
-[[nodiscard]] Needs needs_of_call_site(const void* return_address) noexcept;
+struct CallSite {
+  Needs needs;
+  std::uint64_t saver = 0;  // hash of the class of the node that saves here
+};
+
+// Nothing for an unknown site. Thread-safe.
+[[nodiscard]] CallSite known_call_site(const void* return_address) noexcept;
 
 // Runs the operators, none of which draws a random number; once, outside of any lock.
 void learn_call_sites();

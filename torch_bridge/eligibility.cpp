@@ -58,20 +58,20 @@ bool hides_parameter(const Node* node) noexcept {
 }
 
 // What is known of a call site, from the start or learned since. A program has a few dozen that save.
-Needs needs_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
+CallSite call_site_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
   struct Known {
     const void* call_site;
     std::uint64_t lessons;  // learned when this was written
-    Needs needs;
+    CallSite site;
   };
   thread_local std::array<Known, 64> cache{};
   Known& known = cache[lesson % cache.size()];
   const std::uint64_t lessons = runtime.lessons.load(std::memory_order_acquire);
   if (known.call_site != call_site || known.lessons != lessons) {
-    known = {call_site, lessons, needs_of_call_site(call_site)};
-    known.needs.raise(Needs::unpack(runtime.learned(lesson)));
+    known = {call_site, lessons, known_call_site(call_site)};
+    known.site.needs.raise(Needs::unpack(runtime.learned(lesson)));
   }
-  return known.needs;
+  return known.site;
 }
 
 }  // namespace
@@ -162,11 +162,6 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     key.producer = c.hash;
     key.ancestors = ancestors_hash(*producer);
     needs.raise(c.statistics && d.output_number > 0 ? Care::kExact : c.as_producer);
-    for (const bool is_output : {false, true}) {
-      if (is_output == context.is_output || !context.known) {
-        needs.raise(needs_before_pole(runtime, {producer, d.output_number, is_output}, impl->sizes()));
-      }
-    }
   }
   d.family = sensitivity::family_key(key);
   // A call site of the constructor is one operand of one operator: it names the consumer better than
@@ -174,11 +169,16 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   d.lesson = d.family;
   if (context.call_site != nullptr) {
     d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    needs.raise(needs_at(runtime, context.call_site, d.lesson));
+    const CallSite site = call_site_at(runtime, context.call_site, d.lesson);
+    needs.raise(site.needs);
+    d.saver = context.is_output ? kSavedByProducer : site.saver;
   } else {
     needs.raise(Needs::unpack(runtime.learned(d.lesson)));
   }
 
+  if (producer != nullptr && (d.saver != 0 || !context.known)) {
+    needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
+  }
   if (needs.care == Care::kPole && producer != nullptr) {
     teach_before_pole(runtime, *producer);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "torch_bridge/before_pole.h"
 #include "torch_bridge/codec_adapter.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/runtime.h"
@@ -25,6 +26,7 @@ struct Decision {
   CodecChoice choice{};
   std::uint64_t family = 0;            // key without ordinal; 0 until eligible
   std::uint64_t lesson = 0;            // under which name the first unpack teaches the consumer
+  std::uint64_t saver = 0;             // as Product::saver
   allocator::Block* block = nullptr;   // where the storage lies
   const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
   std::uint32_t output_number = 0;

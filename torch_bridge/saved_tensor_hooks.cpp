@@ -341,13 +341,13 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   void note_saved(TorchRecord& record, const c10::TensorImpl& impl) {
     const bool twice = record.note_saved_after(gradient_edges(), context_.is_output);
     const Decision& d = *decision_;
-    if (d.producer == nullptr || d.choice.bits == 0 || !context_.known) {
+    if (d.producer == nullptr || d.choice.bits == 0 || d.saver == 0) {
       return;
     }
     if (context_.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
                            : twice || pow_is_in_progress()) {
       const std::uint64_t lesson =
-          lesson_before_pole({d.producer, d.output_number, context_.is_output}, impl.sizes());
+          lesson_before_pole({d.producer, d.output_number, d.saver}, impl.sizes());
       if (runtime_.is_new(lesson)) {
         constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
         record.add_lesson(lesson);
