@@ -20,8 +20,8 @@ namespace pleat::bridge {
                                          std::size_t row, std::uint8_t bits) noexcept;
 
 // The byte ranges of `data` without the rows of zeros, which are what padding and masks leave: what no
-// range covers is restored as zero. Empty where there are none, or where they
-// leave pieces too short to be worth a span each. Throws std::bad_alloc.
+// range covers is restored as zero. Empty where there are none (of many rows, where none is seen at every
+// eighth), or where they leave pieces too short to be worth a span each. Throws std::bad_alloc.
 [[nodiscard]] std::vector<allocator::ByteRange> ranges_without_zero_rows(const void* data, std::size_t elements,
                                                                          compress::ElementType type,
                                                                          std::size_t row);

@@ -117,6 +117,23 @@ TEST(ZeroRows, AreLeftOut) {
   EXPECT_EQ(left[1].end, 99u * 256);
 }
 
+TEST(ZeroRows, OfManyRowsARunOfEightIsFoundAndTheLast) {
+  auto values = noise(5000 * 64);
+  scale(values, 4990 * 64 + 64, 5000 * 64, 0);
+  for (float& value : values) {
+    value += 0.0f;
+  }
+  ASSERT_EQ(ranges(values, 64).size(), 1u);
+  EXPECT_EQ(ranges(values, 64)[0].end, 4991u * 256);
+  auto middle = noise(5000 * 64);
+  scale(middle, 1003 * 64, 1011 * 64, 0);
+  for (float& value : middle) {
+    value += 0.0f;
+  }
+  EXPECT_EQ(ranges(middle, 64).size(), 2u);
+  EXPECT_TRUE(ranges(noise(5000 * 64), 64).empty());
+}
+
 TEST(ZeroRows, NoneOrAllOrTooScatteredLeaveAllAsItIs) {
   EXPECT_TRUE(ranges(noise(64 * 64), 64).empty());
   EXPECT_TRUE(ranges(std::vector<float>(64 * 64), 64).empty());
