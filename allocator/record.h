@@ -109,7 +109,7 @@ class Record {
   [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
   // The block is freed, but the storage may live on with other bytes: takes strong references, for good,
   // to what the record's hooks will read. The number of hooks that do not need the block, kEveryHook if
-  // none does. `link` is held before and after, but not while references are taken or given up.
+  // none does. `link` is held before and after, but not while references are taken or given up; Record::mutex is not.
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
   [[nodiscard]] virtual std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept = 0;
 

@@ -84,12 +84,18 @@ void Residency::count_raw(Record& record, bool counted) noexcept {
 
 void Residency::release_saved(Block* block) noexcept {
   Record* record = nullptr;
+  bool kept = false;
   {
-    const std::lock_guard<std::mutex> guard(link_mutex_);
+    std::unique_lock<std::mutex> link(link_mutex_);
     record = block->record.load(std::memory_order_relaxed);
     if (record != nullptr) {
       ++record->references_;  // the last hook may drop while we work
       block->record.store(nullptr, std::memory_order_relaxed);
+      if (record->restored != block) {
+        // Before the record is locked: it may take a lock whose owner waits for the record.
+        const std::uint32_t without_block = record->keep_storage(link);
+        kept = without_block >= record->references_ - 1;  // one is ours
+      }
     }
   }
   if (record == nullptr) {
@@ -101,7 +107,7 @@ void Residency::release_saved(Block* block) noexcept {
     if (record->restored == block) {
       release_restored(*record, block);
     } else if (record->block == block && !record->payload_in_block) {
-      release_original(*record, block);
+      release_original(*record, block, kept);
     } else {
       // Between its unlinking above and the lock, another thread found this restored block dead and
       // restored anew: nothing refers to it any more.
@@ -133,7 +139,7 @@ void Residency::release_restored(Record& record, Block* block) noexcept {
   pool_.free(block);
 }
 
-void Residency::release_original(Record& record, Block* block) noexcept {
+void Residency::release_original(Record& record, Block* block, bool kept) noexcept {
   count(counters_.released);
   emit(EventKind::kRelease, record, block, record.bytes);
   if (record.state != RecordState::kTagged) {
@@ -149,12 +155,6 @@ void Residency::release_original(Record& record, Block* block) noexcept {
     record.block = nullptr;
     pool_.free(block);
     return;
-  }
-  bool kept = false;
-  {
-    std::unique_lock<std::mutex> link(link_mutex_);
-    const std::uint32_t without_block = record.keep_storage(link);
-    kept = without_block >= record.references_ - 1;  // one is ours, see release_saved()
   }
   if (kept) {
     // resize_(0), a swapped data pointer, a swapped .data: what lives on has other bytes, as stock

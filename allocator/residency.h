@@ -149,7 +149,7 @@ class Residency {
   void count_raw(Record& record, bool counted) noexcept;
   void release_saved(Block* block) noexcept;
   void release_restored(Record& record, Block* block) noexcept;
-  void release_original(Record& record, Block* block) noexcept;
+  void release_original(Record& record, Block* block, bool kept) noexcept;
   // Encodes record.block; true if the block is ours no more. record.mutex held.
   bool encode_locked(Record& record) noexcept;
   void encode_due() noexcept;

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <random>
 #include <thread>
 #include <vector>
@@ -34,7 +36,12 @@ class FakeRecord final : public Record {
     }
   }
   bool storage_alive() const noexcept override { return storage_.alive; }
-  std::uint32_t keep_storage(std::unique_lock<std::mutex>&) noexcept override {
+  std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override {
+    if (while_keeping) {
+      link.unlock();
+      while_keeping();
+      link.lock();
+    }
     return storage_.alive ? kEveryHook : 0;
   }
   void before_encode() noexcept override {
@@ -43,6 +50,7 @@ class FakeRecord final : public Record {
     }
   }
   bool mind_changed = false;
+  std::function<void()> while_keeping;
 
  private:
   FakeStorage& storage_;
@@ -297,6 +305,24 @@ TEST_F(ResidencyTest, FreeWhileTheStorageLivesKeepsTheStorageAndEncodesNothing) 
   residency->release(block);
   EXPECT_EQ(record->state, RecordState::kKept);
   EXPECT_EQ(codec.encodes, 0);
+  residency->drop(record);
+  expect_empty();
+}
+
+// To take a reference may need the interpreter's lock, whose owner may be waiting to restore.
+TEST_F(ResidencyTest, WhileReferencesAreTakenOthersMayRestore) {
+  FakeStorage storage;
+  Block* const block = filled_block(1);
+  FakeRecord* const record = tag(block, storage);
+  std::future<void> restored;
+  bool in_time = false;
+  record->while_keeping = [&] {
+    restored = std::async(std::launch::async, [&] { const Residency::RecordGuard guard(*residency, *record); });
+    in_time = restored.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  residency->release(block);
+  EXPECT_TRUE(in_time);
+  EXPECT_EQ(record->state, RecordState::kKept);
   residency->drop(record);
   expect_empty();
 }
