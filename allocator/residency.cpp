@@ -118,7 +118,10 @@ void Residency::release_saved(Block* block) noexcept {
 }
 
 void Residency::release_restored(Record& record, Block* block) noexcept {
-  record.restored = nullptr;
+  {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    record.restored = nullptr;
+  }
   pool_.statistics().add(StatKind::kRestored, -signed_bytes(record.bytes));
   if (record.block == block) {  // an adopted raw block: the only copy of the bytes
     transition(record, RecordAction::kAdoptedFreed);

@@ -17,6 +17,7 @@ constexpr std::int64_t kMostSummed = 16;
 
 c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
   c10::DimVector sizes;
+  TORCH_CHECK(output_number < producer.num_inputs());
   for (const c10::SymInt& size : producer.input_metadata(output_number).shape_as_dim_vector()) {
     sizes.push_back(size.expect_int());
   }

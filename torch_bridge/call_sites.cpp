@@ -93,6 +93,7 @@ void learn_sites_of(Needs needs, Operator&& op) {
     CallSite& known = all.known[site];
     known.needs.raise(needs);
     known.saver = class_of(*node).hash;
+    known.saves_input = class_of(*node).before_pole == BeforePole::kSavesInput;
   }
 }
 
@@ -233,8 +234,12 @@ void learn_call_sites() {
   for (const InPlace function :
        std::initializer_list<InPlace>{
         &at::Tensor::log_, &at::Tensor::log2_, &at::Tensor::log10_, &at::Tensor::log1p_,
-        &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_, &at::Tensor::lgamma_,
-        &at::Tensor::digamma_, &at::Tensor::sinc_, &at::Tensor::abs_}) {
+        &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_}) {
+    in_place(Care::kPole, x, [&](at::Tensor& t) { (t.*function)(); });
+  }
+  for (const InPlace function :
+       std::initializer_list<InPlace>{
+        &at::Tensor::lgamma_, &at::Tensor::digamma_, &at::Tensor::sinc_, &at::Tensor::abs_}) {
     in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(); });
   }
   for (const InPlaceWithTensor function :
@@ -253,6 +258,8 @@ void learn_call_sites() {
     run(Care::kExact, [&] { return at::segment_reduce(x, reduce, lengths); });
   }
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.div_(y); });
+  in_place(Care::kPole, x, [&](at::Tensor& t) { t.div_(target); });  // which saves the divisor only
+  run(Care::kPole, [&] { return at::_foreach_log(at::TensorList{x}); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.addcdiv_(x, y); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.logit_(); });
   in_place(Care::kExact, x, [&](at::Tensor& t) { t.pow_(y); });

@@ -12,6 +12,7 @@ namespace pleat::bridge {
 struct CallSite {
   Needs needs;
   std::uint64_t saver = 0;  // hash of the class of the node that saves here
+  bool saves_input = false;  // BeforePole::kSavesInput
 };
 
 // Nothing for an unknown site. Thread-safe.

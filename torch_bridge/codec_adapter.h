@@ -1,5 +1,6 @@
 // Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
-// choice of codec is packed into 64 bits, and a payload of several spans gets a small table in front.
+// choice of codec is packed into 64 bits, a payload of several spans gets a small table in front, and
+// one of which some lines are kept exact has them in front (exact_lines.h).
 // Torch-free.
 #pragma once
 
@@ -9,6 +10,7 @@
 
 #include "allocator/block_codec.h"
 #include "compress/compress.h"
+#include "torch_bridge/exact_lines.h"
 
 namespace pleat::bridge {
 
@@ -19,18 +21,18 @@ struct CodecChoice {
   // The values enter an exponential again: their error counts in absolute terms, and a payload whose
   // step is not small against 1 is given up for the raw bytes.
   bool exponent = false;
-  // A normalisation takes statistics of rows of so many elements: bits_for_rows() (flat_rows.h) has the
-  // last word when it is encoded. 0: none does.
-  std::uint32_t row = 0;
+  // Which of its lines may have to come back exact: plan_lines() has the last word when it is encoded.
+  Lines lines{};
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(exponent) << 16 |
-           static_cast<std::uint64_t>(type) << 8 | bits;
+    return static_cast<std::uint64_t>(lines.length) << 32 | static_cast<std::uint64_t>(lines.look) << 17 |
+           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 | bits;
   }
   [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
     return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
-            static_cast<std::uint8_t>(packed & 0xff), (packed >> 16 & 1) != 0,
-            static_cast<std::uint32_t>(packed >> 32)};
+            static_cast<std::uint8_t>(packed & 0xff),
+            (packed >> 16 & 1) != 0,
+            {static_cast<Look>(packed >> 17 & 3), static_cast<std::uint32_t>(packed >> 32)}};
   }
   [[nodiscard]] bool operator==(const CodecChoice&) const = default;
 };
@@ -70,6 +72,7 @@ class CodecAdapter final : public allocator::BlockCodec {
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
 
  private:
+  [[nodiscard]] std::size_t keep_raw(const allocator::EncodeRequest& request) noexcept;
   void account(const allocator::EncodeRequest& request, CodecChoice choice, std::size_t payload_bytes,
                const compress::SpanStatistics& statistics) noexcept;
 

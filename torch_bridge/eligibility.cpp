@@ -76,15 +76,66 @@ CallSite call_site_at(Runtime& runtime, const void* call_site, std::uint64_t les
 
 }  // namespace
 
-std::uint32_t row_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
+Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
+  constexpr std::uint32_t kShortestZeroRow = 32;
+  const auto lines = [](Look look, std::int64_t length) {
+    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)} : Lines{};
+  };
   const std::int64_t dimensions = tensor.dim();
-  const std::int64_t first = rows == Rows::kPlanes ? 2 : dimensions - 1;
-  if (rows == Rows::kNone || first < 1 || first >= dimensions || !tensor.is_contiguous()) {
-    return 0;
+  if (dimensions < 2) {
+    return {};
   }
-  const std::int64_t row = c10::multiply_integers(tensor.sizes().slice(static_cast<std::size_t>(first)));
-  return row > 1 && row <= UINT32_MAX ? static_cast<std::uint32_t>(row) : 0;
+  const std::int64_t channels = tensor.size(1);
+  if (!tensor.is_contiguous()) {
+    const bool channels_last = rows == Rows::kPlanes && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
+    return channels_last ? lines(Look::kColumns, channels) : Lines{};
+  }
+  const std::int64_t last = tensor.size(dimensions - 1);
+  if (rows == Rows::kPlanes) {
+    const std::int64_t plane = c10::multiply_integers(tensor.sizes().slice(2));
+    return plane > 1 ? lines(Look::kRows, plane) : lines(Look::kColumns, channels);
+  }
+  if (rows == Rows::kLastDimension) {
+    return lines(Look::kRows, last);
+  }
+  return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
+
+namespace {
+
+// What the node that made a tensor says of it. Where it saves its own output, all; where others save that,
+// only that errors in it are errors in an exponent.
+Care care_of_producer(const NodeClass& producer, std::uint32_t output_number, const SaveContext& context) noexcept {
+  if (producer.statistics && output_number > 0) {
+    return Care::kExact;
+  }
+  const bool own = context.is_output || !context.known;
+  return own || producer.as_producer == Care::kEight ? producer.as_producer : Care::kNone;
+}
+
+// A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of many.
+void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
+  Needs needs = context.care;
+  if (context.call_site != nullptr) {
+    const std::uint64_t lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
+    needs.raise(call_site_at(runtime, context.call_site, lesson).needs);
+  }
+  if (needs.care != Care::kPole && context.known && !context.is_output) {
+    return;
+  }
+  try {
+    if (const auto& producer = tensor.grad_fn()) {
+      const auto output_number = static_cast<std::uint32_t>(tensor.output_nr());
+      needs.raise(care_of_producer(class_of(*producer), output_number, context));
+      if (needs.care == Care::kPole) {
+        teach_before_pole(runtime, *producer);
+      }
+    }
+  } catch (...) {  // a view that must not be differentiated
+  }
+}
+
+}  // namespace
 
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Decision d;
@@ -106,6 +157,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
   const std::size_t bytes = storage->nbytes();
   if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) || impl->numel() == 0) {
+    note_pole(runtime, tensor, context);
     d.reason = Reason::kTooSmall;
     return d;
   }
@@ -133,6 +185,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
       !runtime.pool.owns(data.get()) ||
       (d.block = runtime.pool.find(data.get())) == nullptr || bytes > d.block->requested) {
+    note_pole(runtime, tensor, context);
     d.reason = Reason::kForeignStorage;
     return d;
   }
@@ -161,7 +214,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     const NodeClass& c = class_of(*producer);
     key.producer = c.hash;
     key.ancestors = ancestors_hash(*producer);
-    needs.raise(c.statistics && d.output_number > 0 ? Care::kExact : c.as_producer);
+    needs.raise(care_of_producer(c, d.output_number, context));
   }
   d.family = sensitivity::family_key(key);
   // A call site of the constructor is one operand of one operator: it names the consumer better than
@@ -172,6 +225,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     const CallSite site = call_site_at(runtime, context.call_site, d.lesson);
     needs.raise(site.needs);
     d.saver = context.is_output ? kSavedByProducer : site.saver;
+    d.saves_input = site.saves_input;
   } else {
     needs.raise(Needs::unpack(runtime.learned(d.lesson)));
   }
@@ -186,7 +240,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact && width != 0) {
     d.choice.bits = needs.care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
     d.choice.exponent = needs.care == Care::kEight;
-    d.choice.row = row_of(*impl, needs.rows);
+    d.choice.lines = lines_of(*impl, needs.rows);
     d.reason = Reason::kEligibleLossy;
     return d;
   }

@@ -27,6 +27,7 @@ struct Decision {
   std::uint64_t family = 0;            // key without ordinal; 0 until eligible
   std::uint64_t lesson = 0;            // under which name the first unpack teaches the consumer
   std::uint64_t saver = 0;             // as Product::saver
+  bool saves_input = false;            // the argument of a node whose backward reads it: CallSite
   allocator::Block* block = nullptr;   // where the storage lies
   const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
   std::uint32_t output_number = 0;
@@ -36,8 +37,9 @@ struct Decision {
   }
 };
 
-// The elements of a row, for CodecChoice::row: 0 where rows are not apart in memory.
-[[nodiscard]] std::uint32_t row_of(const c10::TensorImpl& tensor, Rows rows) noexcept;
+// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look, kNone
+// where the lines are not apart in memory.
+[[nodiscard]] Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept;
 
 // Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,

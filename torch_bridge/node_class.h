@@ -18,7 +18,7 @@ enum class Care : std::uint8_t {
   kPole,      // a divisor, an argument of log or sqrt: nor may what it was made of (before_pole.h)
 };
 
-// Along what a normalisation takes its statistics: flat_rows.h.
+// Along what a normalisation takes its statistics: exact_lines.h.
 enum class Rows : std::uint8_t {
   kNone,
   kLastDimension,
@@ -59,7 +59,7 @@ enum class BeforePole : std::uint8_t {
 struct NodeClass {
   std::string name;            // "AddmmBackward0"
   std::uint64_t hash = 0;
-  Care as_producer = Care::kNone;  // for tensors this node saved of its own outputs
+  Care as_producer = Care::kNone;  // for tensors this node saved of its own outputs; kEight: whoever saves them
   Needs as_consumer;               // for any tensor this node saved
   bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;

@@ -337,7 +337,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   // Under the link lock. Of what may stand before a pole it is not known yet if one follows: results that
-  // a sigmoid and its like save, arguments of pow, both factors of h * h.
+  // a sigmoid and its like save, arguments of pow, sine, clamp and their like, both factors of h * h.
   void note_saved(TorchRecord& record, const c10::TensorImpl& impl) {
     const bool twice = record.note_saved_after(gradient_edges(), context_.is_output);
     const Decision& d = *decision_;
@@ -345,7 +345,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return;
     }
     if (context_.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
-                           : twice || pow_is_in_progress()) {
+                           : twice || d.saves_input || pow_is_in_progress()) {
       const std::uint64_t lesson =
           lesson_before_pole({d.producer, d.output_number, d.saver}, impl.sizes());
       if (runtime_.is_new(lesson)) {
@@ -365,10 +365,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     record->nonce = runtime_.next_nonce();
     add_variable(*record);
     note_saved(*record, impl);
-    constexpr std::uint32_t kShortestRow = 32;
-    if (const std::uint32_t row = row_of(impl, Rows::kLastDimension); impl.dim() <= 3 && row >= kShortestRow) {
-      record->set_row(row);
-    }
     return record.release();
   }
 

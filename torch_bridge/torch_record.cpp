@@ -11,7 +11,6 @@
 
 #include "torch_bridge/codec_adapter.h"
 #include "torch_bridge/cpu_allocator.h"
-#include "torch_bridge/flat_rows.h"
 #include "torch_bridge/node_class.h"
 
 namespace pleat::bridge {
@@ -146,38 +145,11 @@ void TorchRecord::before_encode() noexcept {
     if (taught.care >= Care::kExact) {
       careful.bits = 0;
     }
-    if (taught.rows != Rows::kNone && careful.row == 0) {
-      careful.row = row_;
+    if (taught.rows != Rows::kNone && careful.lines.look == Look::kZeroRows) {
+      careful.lines.look = Look::kRows;
     }
-  }
-  if (careful.bits != 0 && ranges.is_all_of(bytes)) {
-    look_at_rows(careful);
   }
   choice = careful.pack();
-}
-
-// Quantisation groups that several rows share: not with rows of zeros, and not at a step as large as the
-// flattest row where that counts.
-void TorchRecord::look_at_rows(CodecChoice& careful) noexcept {
-  const auto* const data = reinterpret_cast<const char*>(block->begin);
-  const std::size_t item = compress::element_size(careful.type);
-  if (row_ != 0) {
-    try {
-      for (const ByteRange& range : ranges_without_zero_rows(data, bytes / item, careful.type, row_)) {
-        if (ranges.is_all_of(bytes)) {
-          ranges = {};
-        }
-        ranges.add(range);
-      }
-    } catch (...) {
-      ranges = {};
-      ranges.add({0, bytes});
-    }
-  }
-  for (const ByteRange *range = ranges.data(), *end = range + ranges.size(); careful.row != 0 && range != end; ++range) {
-    careful.bits = bits_for_rows(data + range->begin, (range->end - range->begin) / item, careful.type,
-                                 careful.row, careful.bits);
-  }
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {

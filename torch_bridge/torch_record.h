@@ -70,15 +70,12 @@ class TorchRecord final : public allocator::Record {
 
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
   void add_lesson(std::uint64_t lesson) noexcept;
-  // A tensor that fills it has rows of so many elements. Under the link lock.
-  void set_row(std::uint32_t row) noexcept { row_ = row; }
   void before_encode() noexcept override;
 
   const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
   WeakStorage weak;
 
  private:
-  void look_at_rows(CodecChoice& careful) noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   c10::Storage restore_locked(Runtime& runtime);
@@ -88,7 +85,6 @@ class TorchRecord final : public allocator::Record {
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
   std::array<std::uint64_t, 2> lessons_{};  // 0: none
-  std::uint32_t row_ = 0;  // worth a look for rows of zeros
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;

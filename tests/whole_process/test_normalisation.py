@@ -60,10 +60,11 @@ SCALES = """
     image = torch.randn(8, 16, 20, 20)
     image[:, 3] *= 1e-3
     image[5] = 0
-    for name, norm in {"batch": nn.BatchNorm2d(16), "group": nn.GroupNorm(16, 16), "instance": nn.InstanceNorm2d(16)}.items():
+    for name, norm in {"batch": nn.BatchNorm2d(16), "group": nn.GroupNorm(16, 16), "instance": nn.InstanceNorm2d(16, affine=True)}.items():
         scale = torch.ones(1, 16, 1, 1, requires_grad=True)
         (norm(image * scale) * t.noise(8, 16, 20, 20, seed=2)).sum().backward()
-        result[name] = [scale.grad]
+        # The others' scales matter to nobody: what stands there is rounding, or noise.
+        result[name] = [scale.grad[0, 3], norm.weight.grad]
     t.emit(**result)
 """
 
@@ -74,6 +75,79 @@ def test_rows_of_unlike_scale_do_not_disturb_each_other(run_pair, close):
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     for name in ("layer", "rms", "batch", "group", "instance"):
         close(pleat[name], stock[name], relative=0.2)
+
+
+LINES = """
+    import torch, pleat_test_support as t
+    from torch import nn
+    torch.manual_seed(0)
+    result = {}
+    x = t.noise(512, 300, seed=1)
+    x[:, ::10] = x[0, ::10] * 9                              # saturated features
+    for name, function in {"tanh": torch.tanh, "as it is": lambda h: h * 1, "negative": lambda h: -h.abs()}.items():
+        net = nn.Sequential(nn.Linear(300, 300), nn.BatchNorm1d(300), nn.Linear(300, 10))
+        with torch.no_grad():
+            net[0].weight.copy_(torch.eye(300))
+        h = net[2](net[1](function(net[0](x))))
+        nn.functional.cross_entropy(h, torch.arange(512) % 10).backward()
+        result[name] = [net[0].weight.grad, net[1].weight.grad, net[2].weight.grad]
+    image = t.noise(16, 32, 14, 14, seed=2)
+    image[:, 5] = 3
+    image[:, 9] *= 1e-3
+    for name, norm in {"batch": nn.BatchNorm2d(32), "group": nn.GroupNorm(32, 32)}.items():
+        for memory in (torch.contiguous_format, torch.channels_last):
+            scale = torch.ones(1, 32, 1, 1, requires_grad=True)
+            y = norm((image * scale).to(memory_format=memory))
+            (y * t.noise(16, 32, 14, 14, seed=3)).sum().backward()
+            result[f"{name} {memory}"] = [scale.grad[0, 9], norm.weight.grad]
+    t.emit(**result)
+"""
+
+
+@pytest.mark.smoke
+def test_columns_that_do_not_vary_are_exact(run_pair, close):
+    pair = run_pair(LINES, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
+    for name in ("tanh", "as it is", "negative", *(f"{n} torch.{m}" for n in ("batch", "group") for m in ("contiguous_format", "channels_last"))):
+        close(pleat[name], stock[name], relative=0.2)
+    if pair.pleat.stats is not None:
+        records = pair.pleat.stats["records"]
+        assert records["source_bytes"] > 4 * records["payload_bytes"]  # a tenth is exact
+
+
+FEW = """
+    import torch, pleat_test_support as t
+    from torch import nn
+    def payload(rows, width, norm, zero=(), flat=(), mask=None):
+        x = t.noise(rows, width, seed=1).requires_grad_()
+        h = x * 1.5
+        scale = torch.ones(rows, 1)
+        scale[list(zero)] = -0.0
+        scale[list(flat)] = 1e-6
+        y = norm(h * scale)
+        del h
+        now = t.stats()["bytes"]["payload"]["current"], t.stats()["bytes"]["saved_raw"]["current"]
+        y.sum().backward()
+        return now
+    whole = payload(4096, 96, nn.LayerNorm(96)) if t.stats() else None
+    t.emit(sizes=t.stats() and {
+        "none": whole,
+        "one zero": payload(4096, 96, nn.LayerNorm(96), zero=[7]),
+        "every other zero": payload(4096, 96, nn.LayerNorm(96), zero=range(0, 4096, 2)),
+        "one flat": payload(4096, 96, nn.LayerNorm(96), flat=[7]),
+    })
+"""
+
+
+def test_a_few_such_rows_take_no_more_than_themselves(run_script):
+    result = run_script(FEW, conf=LOSSY).active(encoded=4)
+    if result.stats is None:
+        return
+    sizes = result.json["sizes"]
+    payload, raw = sizes["none"]
+    for name, (with_rows, raw_with_rows) in sizes.items():
+        assert raw_with_rows == raw, (name, sizes)
+        assert with_rows <= payload * 1.2 + 2000, (name, sizes)
 
 
 EMPTY = """

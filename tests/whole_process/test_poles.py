@@ -116,6 +116,21 @@ BEFORE = """
         "sum of two": lambda u: torch.log((u - 0.1).view(64, -1, 2).pow(2).sum(-1) + 1e-8),
         "divisor": lambda u: 1 / (1 - u.tanh()**2 + 1e-6),
         "power": lambda u: (1 - u.tanh()**2 + 1e-6)**-0.5,
+        "half of 1 + tanh": lambda u: torch.log((1 + u.tanh()) / 2 + 1e-8),
+        "clamped": lambda u: torch.log((u * 9).sigmoid().clamp(min=1e-7)),
+        "clamped by hand": lambda u: torch.log((u * 9).sigmoid().clamp_min(1e-7)),
+        "rectified": lambda u: torch.log(u.tanh().relu() + 1e-6),
+        "one of many": lambda u: torch.log(u.softmax(-1).gather(1, torch.arange(64)[:, None]) + 1e-10),
+        "some of them": lambda u: torch.log(u.sigmoid()[:20] + 1e-8),
+        "turned around": lambda u: torch.log(u.sigmoid().flip(1).roll(3, 0) + 1e-8),
+        "padded": lambda u: torch.log(F.pad(u.sigmoid(), (1, 1)) + 1e-8),
+        "sorted": lambda u: torch.log(u.sigmoid().sort(-1).values + 1e-8),
+        "exponential": lambda u: torch.log(u.exp() / u.exp().sum(-1, keepdim=True) + 1e-8),
+        "softplus": lambda u: torch.log(F.softplus(u * 3) + 1e-8),
+        "cosine": lambda u: torch.log(u.cos() + 1 + 1e-6),
+        "divisor in place": lambda u: torch.ones_like(u).div_(u.sigmoid() + 1e-7),
+        "log in place": lambda u: (u.sigmoid() + 1e-8).log_(),
+        "categorical": lambda u: torch.distributions.Categorical(probs=u.sigmoid()).log_prob(torch.arange(64)),
     }
     def gradient(case, width, seed):
         x = t.noise(64, width, seed=seed).requires_grad_()

@@ -1,0 +1,221 @@
+#include "torch_bridge/exact_lines.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "compress/group_math.h"
+
+namespace pleat::bridge {
+namespace {
+
+using compress::ElementType;
+
+std::vector<float> noise(std::size_t elements) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(elements);
+  for (float& value : values) {
+    value = normal(generator);
+  }
+  return values;
+}
+
+void scale(std::vector<float>& values, std::size_t begin, std::size_t end, float factor) {
+  for (std::size_t i = begin; i < end; ++i) {
+    values[i] *= factor;
+  }
+}
+
+LinePlan plan(const std::vector<float>& values, Look look, std::uint32_t length, std::uint8_t bits = 4) {
+  return plan_lines(values.data(), values.size(), ElementType::kFloat32, {look, length}, bits);
+}
+
+using Runs = std::vector<LineRun>;
+
+// What a codec at a plan's width and the patch give back: the exact lines, and noise elsewhere.
+std::vector<float> patched(const std::vector<float>& values, Look look, std::uint32_t length, const LinePlan& plan) {
+  std::vector<std::byte> patch(patch_bytes(plan, {look, length}, values.size(), ElementType::kFloat32));
+  write_patch(plan, {look, length}, values.data(), values.size(), ElementType::kFloat32, patch.data());
+  std::vector<float> restored(values.size(), 1e9f);
+  EXPECT_EQ(check_patch(patch.data(), patch.size(), values.size() * sizeof(float)), patch.size());
+  apply_patch(patch.data(), restored.data(), restored.size() * sizeof(float));
+  return restored;
+}
+
+TEST(FlatRows, RowsAlikeKeepTheWidth) {
+  for (const std::uint32_t row : {2, 3, 9, 16, 49, 64, 96, 100, 192, 255, 257, 384, 1000}) {
+    const LinePlan p = plan(noise(100 * row), Look::kRows, row);
+    EXPECT_EQ(p.bits, 4) << row;
+    EXPECT_TRUE(p.exact.empty()) << row;
+  }
+}
+
+TEST(FlatRows, AFewAmongOthersAreExact) {
+  for (const std::uint32_t row : {16u, 64u, 96u, 384u}) {
+    for (const std::uint32_t flat : {0u, 7u, 99u}) {
+      auto values = noise(100 * row);
+      scale(values, flat * row, (flat + 1) * row, 0.05f);  // a step of 1/15 is more than half its range
+      const LinePlan p = plan(values, Look::kRows, row);
+      EXPECT_EQ(p.bits, 4) << row << " " << flat;
+      EXPECT_EQ(p.exact, (Runs{{flat, 1, 0}})) << row << " " << flat;
+      EXPECT_TRUE(plan(values, Look::kRows, row, 8).exact.empty());
+      EXPECT_TRUE(plan(values, Look::kZeroRows, row).exact.empty());
+      scale(values, flat * row, (flat + 1) * row, 0.05f);
+      EXPECT_EQ(plan(values, Look::kRows, row, 8).exact, (Runs{{flat, 1, 0}}));
+      scale(values, flat * row, (flat + 1) * row, 0);
+      EXPECT_EQ(plan(values, Look::kRows, row, 8).exact, (Runs{{flat, 1, 1}}));
+    }
+  }
+}
+
+TEST(FlatRows, OfManyEightBitsTakeLess) {
+  auto values = noise(100 * 64);
+  for (std::size_t r = 0; r < 100; r += 4) {
+    scale(values, r * 64, (r + 1) * 64, 0.05f);
+  }
+  scale(values, 50 * 64, 52 * 64, 1e-4f);
+  const LinePlan p = plan(values, Look::kRows, 64);
+  EXPECT_EQ(p.bits, 8);
+  EXPECT_EQ(p.exact, (Runs{{50, 2, 0}}));
+}
+
+TEST(FlatRows, RowsThatFillGroupsOfTheirOwnDisturbNobody) {
+  auto values = noise(20 * 512);
+  scale(values, 512, 1024, 0);
+  EXPECT_TRUE(plan(values, Look::kRows, 512).exact.empty());
+  EXPECT_TRUE(plan(values, Look::kRows, 256).exact.empty());
+}
+
+TEST(FlatRows, AnElementFarOutIsInEveryRowsRange) {
+  auto values = noise(64 * 128);
+  for (std::size_t r = 0; r < 64; ++r) {
+    values[r * 128 + 100] = 1000;
+  }
+  EXPECT_TRUE(plan(values, Look::kRows, 128).exact.empty());
+}
+
+TEST(FlatRows, WhatIsNotFiniteIsTheCodecsToKeep) {
+  auto values = noise(4 * 64);
+  values[70] = std::numeric_limits<float>::infinity();
+  scale(values, 0, 64, 0.001f);
+  EXPECT_TRUE(plan(values, Look::kRows, 64).exact.empty());
+  EXPECT_EQ(plan(values, Look::kRows, 64).bits, 4);
+}
+
+TEST(FlatRows, SixteenBitTypesAreReadAsWhatTheyAre) {
+  auto values = noise(100 * 64);
+  scale(values, 640, 704, 0.02f);
+  std::vector<std::uint16_t> half, bfloat;
+  for (const float value : values) {
+    half.push_back(compress::half_of(value));
+    bfloat.push_back(compress::bfloat_of(value));
+  }
+  const auto at = [](const auto& words, ElementType type) {
+    return plan_lines(words.data(), words.size(), type, {Look::kRows, 64}, 4).exact;
+  };
+  EXPECT_EQ(at(half, ElementType::kFloat16), (Runs{{10, 1, 0}}));
+  EXPECT_EQ(at(bfloat, ElementType::kBFloat16), (Runs{{10, 1, 0}}));
+  EXPECT_TRUE(at(half, ElementType::kBytes).empty());
+}
+
+TEST(ZeroRows, AreFoundOfBothSigns) {
+  auto values = noise(100 * 64);  // scaled by 0: zeros of both signs
+  scale(values, 0, 64, 0);
+  scale(values, 50 * 64, 60 * 64, 0);
+  scale(values, 99 * 64, 100 * 64, 0);
+  for (const Look look : {Look::kZeroRows, Look::kRows}) {
+    const LinePlan p = plan(values, look, 64);
+    EXPECT_EQ(p.exact, (Runs{{0, 1, 1}, {50, 10, 1}, {99, 1, 1}}));
+    EXPECT_EQ(patch_bytes(p, {look, 64}, values.size(), ElementType::kFloat32), 56u);
+  }
+}
+
+TEST(ZeroRows, OfManyRowsARunOfEightIsFoundAndTheLast) {
+  auto values = noise(5000 * 64);
+  scale(values, 4999 * 64, 5000 * 64, 0);
+  EXPECT_EQ(plan(values, Look::kZeroRows, 64).exact, (Runs{{4999, 1, 1}}));
+  auto middle = noise(5000 * 64);
+  scale(middle, 1003 * 64, 1011 * 64, 0);
+  EXPECT_EQ(plan(middle, Look::kZeroRows, 64).exact, (Runs{{1003, 8, 1}}));
+  auto one = noise(5000 * 64);
+  scale(one, 7 * 64, 8 * 64, 0);
+  EXPECT_TRUE(plan(one, Look::kZeroRows, 64).exact.empty());
+  EXPECT_EQ(plan(one, Look::kRows, 64).exact, (Runs{{7, 1, 1}}));  // it shares a group with others
+}
+
+TEST(ZeroRows, NoneOrNotRows) {
+  EXPECT_TRUE(plan(noise(64 * 64), Look::kZeroRows, 64).exact.empty());
+  EXPECT_TRUE(plan(noise(64 * 64), Look::kZeroRows, 63).exact.empty());
+  EXPECT_TRUE(plan(std::vector<float>(64 * 64), Look::kNone, 64).exact.empty());
+}
+
+TEST(ZeroRows, HalfOfAMillionTakeLinearTime) {
+  std::vector<float> values(1'000'000 * 34, 1.0f);
+  for (std::size_t i = 0; i < values.size(); i += 2 * 34) {
+    scale(values, i, i + 34, 0);
+  }
+  EXPECT_EQ(plan(values, Look::kZeroRows, 34).exact.size(), 500'000u);  // hours if quadratic
+}
+
+TEST(FlatColumns, AreExact) {
+  for (const std::uint32_t columns : {16u, 100u, 256u, 300u, 1000u}) {
+    auto values = noise(200 * columns);
+    EXPECT_TRUE(plan(values, Look::kColumns, columns).exact.empty()) << columns;
+    for (std::size_t r = 0; r < 200; ++r) {
+      values[r * columns + 3] = 5;
+      values[r * columns + 7] = 0;
+      values[r * columns + 8] = -0.0f;
+    }
+    const LinePlan p = plan(values, Look::kColumns, columns);
+    EXPECT_EQ(p.bits, 4);
+    EXPECT_EQ(p.exact, (Runs{{3, 1, 0}, {7, 2, 1}})) << columns;
+    values[55 * columns + 3] = 100;  // not flat after all
+    EXPECT_EQ(plan(values, Look::kColumns, columns).exact, (Runs{{7, 2, 1}})) << columns;
+  }
+}
+
+TEST(Patch, BringsBackTheExactLinesAndNothingElse) {
+  auto values = noise(50 * 20);
+  const LinePlan p{4, {{0, 2, 0}, {5, 1, 1}, {17, 3, 0}}};
+  for (const Look look : {Look::kRows, Look::kColumns}) {
+    const auto restored = patched(values, look, 20, p);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t line = look == Look::kRows ? i / 20 : i % 20;
+      const bool exact = line < 2 || (line >= 17 && line < 20);
+      EXPECT_EQ(restored[i], line == 5 ? 0 : exact ? values[i] : 1e9f) << i;
+    }
+  }
+}
+
+TEST(Patch, DamageIsSeen) {
+  const auto values = noise(50 * 20);
+  const LinePlan p{4, {{1, 2, 0}, {5, 1, 1}}};
+  const Lines lines{Look::kColumns, 20};
+  std::vector<std::byte> patch(patch_bytes(p, lines, values.size(), ElementType::kFloat32));
+  write_patch(p, lines, values.data(), values.size(), ElementType::kFloat32, patch.data());
+  const std::size_t target = values.size() * sizeof(float);
+  EXPECT_EQ(check_patch(patch.data(), patch.size() + 64, target), patch.size());
+  EXPECT_EQ(check_patch(patch.data(), patch.size() - 1, target), 0u);
+  EXPECT_EQ(check_patch(patch.data(), patch.size(), target + 4), 0u);
+  EXPECT_EQ(check_patch(patch.data(), patch.size(), 0), 0u);
+  std::mt19937 generator(2);
+  std::vector<float> out(values.size());
+  for (int i = 0; i < 20000; ++i) {  // under the sanitizers: no write outside
+    auto damaged = patch;
+    for (int n = 0; n < 2; ++n) {
+      damaged[generator() % 48] = static_cast<std::byte>(generator());
+    }
+    if (check_patch(damaged.data(), damaged.size(), target) != 0) {
+      apply_patch(damaged.data(), out.data(), target);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pleat::bridge
