@@ -146,7 +146,7 @@ std::size_t span_room(const Span& span, CodecChoice choice, bool copy_raw) noexc
 // A request's choice once its values have been looked at.
 struct Plan {
   CodecChoice choice;
-  LinePlan lines;  // exact lines only of a single span
+  LinePlan lines;  // of a single span; exact lines go in front of its payload
 
   [[nodiscard]] std::size_t patch_bytes(const EncodeRequest& request) const noexcept {
     return lines.exact.empty() ? 0
@@ -159,7 +159,7 @@ struct Plan {
 
 Plan make_plan(const EncodeRequest& request, bool copy_raw) noexcept {
   Plan plan{CodecChoice::unpack(request.choice), {}};
-  if (plan.choice.bits == 0 || plan.choice.lines.look == Look::kNone || !covers_all(request) ||
+  if (plan.choice.bits == 0 || plan.choice.lines.look == Look::kNone || request.range_count != 1 ||
       tiled(plan.span(request), plan.choice, copy_raw)) {
     return plan;
   }
@@ -253,7 +253,7 @@ std::size_t CodecAdapter::keep_raw(const EncodeRequest& request) noexcept {
 std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
   const bool copy_raw = copy_raw_.load(std::memory_order_relaxed);
   Plan plan = make_plan(request, copy_raw);
-  std::size_t total = covers_all(request) ? plan.patch_bytes(request) : table_bytes(request.range_count);
+  std::size_t total = plan.patch_bytes(request) + (covers_all(request) ? 0 : table_bytes(request.range_count));
   for (std::size_t i = 0; i < request.range_count; ++i) {
     const std::size_t room =
         span_room(span_of(request, request.ranges[i], plan.choice.type), plan.choice, copy_raw);
@@ -278,14 +278,15 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
   const CodecSpec spec{choice.bits, false};
   const bool single = covers_all(request);
   auto* const out = static_cast<std::byte*>(payload);
-  std::size_t used = single ? plan.patch_bytes(request) : table_bytes(request.range_count);
-  if (used > capacity) {
+  std::size_t used = single ? 0 : table_bytes(request.range_count);
+  const std::size_t patch = plan.patch_bytes(request);
+  if (used + patch > capacity) {
     (void)keep_raw(request);
     return CodecStatus::kKeepRaw;
   }
-  if (single && used != 0) {
+  if (patch != 0) {
     const Span span = plan.span(request);
-    write_patch(plan.lines, choice.lines, span.data, span.elements, span.type, out);
+    write_patch(plan.lines, choice.lines, span.data, span.elements, span.type, out + used);
   }
   compress::SpanStatistics sum;
   if (!single) {
@@ -297,8 +298,8 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
     compress::SpanStatistics seen;
     const Span span = span_of(request, range, choice.type);
     const auto encode_span = [&](const Span& source) {
-      return compress::encode(source, spec, request.nonce + i, out + used, capacity - used, executor_,
-                              &seen);
+      return compress::encode(source, spec, request.nonce + i, out + used + patch, capacity - used - patch,
+                              executor_, &seen);
     };
     const compress::EncodeResult result =
         tiled(span, choice, copy_raw) ? encode_span(Tile(span).span()) : encode_span(span);
@@ -307,11 +308,12 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
       return CodecStatus::kKeepRaw;
     }
     if (!single) {
-      const TableEntry entry{range.begin, range.end, used, result.payload_bytes};
+      const TableEntry entry{range.begin, range.end, used, patch + result.payload_bytes};
       std::memcpy(out + sizeof(TableHeader) + i * sizeof entry, &entry, sizeof entry);
     }
     add(sum, seen);
-    used += i + 1 < request.range_count ? align_up(result.payload_bytes) : result.payload_bytes;
+    const std::size_t took = patch + result.payload_bytes;
+    used += i + 1 < request.range_count ? align_up(took) : took;
   }
   *payload_bytes = used;
   report(sum, statistics);
@@ -351,8 +353,8 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
   if (payload_bytes >= sizeof magic) {
     std::memcpy(&magic, in, sizeof magic);
   }
-  const auto decode_span = [&](const void* from, std::size_t from_bytes, void* to,
-                               std::size_t to_bytes) {
+  const auto decode_codes = [&](const void* from, std::size_t from_bytes, void* to,
+                                std::size_t to_bytes) {
     compress::PayloadInfo info;
     if (compress::inspect(from, from_bytes, &info) != Status::kOk) {
       return false;
@@ -368,18 +370,20 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
     std::memcpy(to, tile, to_bytes);
     return true;
   };
-  if (is_patch(payload, payload_bytes)) {
-    const std::size_t patch = align_up(check_patch(payload, payload_bytes, target_bytes));
-    if (patch == 0 || patch > payload_bytes ||
-        !decode_span(in + patch, payload_bytes - patch, target, target_bytes)) {
-      return CodecStatus::kFailed;
+  const auto decode_span = [&](const std::byte* from, std::size_t from_bytes, std::byte* to,
+                               std::size_t to_bytes) {
+    if (!is_patch(from, from_bytes)) {
+      return decode_codes(from, from_bytes, to, to_bytes);
     }
-    apply_patch(payload, target, target_bytes);
-    return CodecStatus::kOk;
-  }
+    const std::size_t patch = align_up(check_patch(from, from_bytes, to_bytes));
+    if (patch == 0 || patch > from_bytes || !decode_codes(from + patch, from_bytes - patch, to, to_bytes)) {
+      return false;
+    }
+    apply_patch(from, to, to_bytes);
+    return true;
+  };
   if (magic != kTableMagic) {
-    return decode_span(payload, payload_bytes, target, target_bytes) ? CodecStatus::kOk
-                                                                     : CodecStatus::kFailed;
+    return decode_span(in, payload_bytes, out, target_bytes) ? CodecStatus::kOk : CodecStatus::kFailed;
   }
   TableHeader header{};
   if (payload_bytes < sizeof header) {
