@@ -94,6 +94,7 @@ void learn_sites_of(Needs needs, Operator&& op) {
     known.needs.raise(needs);
     known.saver = class_of(*node).hash;
     known.saves_input = class_of(*node).before_pole == BeforePole::kSavesInput;
+    known.bears_noise = class_of(*node).bears_noise;
   }
 }
 
@@ -299,7 +300,13 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::soft_margin_loss(x, target); });
   run(Care::kEight, [&] { return at::kl_div(x, y); });
   run(Care::kEight, [&] { return at::poisson_nll_loss(x, y, true, false, 1e-8, 1); });
-  // Nothing special, but before a pole it counts who saves: before_pole.h.
+  // Nothing special, but it counts who saves: before a pole (before_pole.h), or the result of a division.
+  run(Care::kNone, [&] { return at::mm(x, y); });
+  run(Care::kNone, [&] { return at::mv(x, leaf(y.select(0, 0))); });
+  run(Care::kNone, [&] { return at::addmm(y, x, leaf(y)); });
+  run(Care::kNone, [&] { return at::bmm(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0))); });
+  run(Care::kNone, [&] { return at::baddbmm(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0)), leaf(x.unsqueeze(0))); });
+  run(Care::kNone, [&] { return at::conv1d(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0))); });
   run(Care::kNone, [&] { return at::mul(x, y); });
   run(Care::kNone, [&] { return at::pow(x, 2); });
   run(Care::kNone, [&] { return at::erf(x); });

@@ -13,6 +13,7 @@ struct CallSite {
   Needs needs;
   std::uint64_t saver = 0;  // hash of the class of the node that saves here
   bool saves_input = false;  // BeforePole::kSavesInput
+  bool bears_noise = false;  // NodeClass::bears_noise
 };
 
 // Nothing for an unknown site. Thread-safe.

@@ -323,11 +323,12 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
 
 CodecStatus CodecAdapter::encode_in_place(const EncodeRequest& request, std::size_t* payload_bytes,
                                           allocator::CodecStatistics* statistics) noexcept {
-  const Plan plan = take_plan(request, copy_raw_.load(std::memory_order_relaxed));
+  Plan plan = take_plan(request, copy_raw_.load(std::memory_order_relaxed));
   const CodecChoice choice = plan.choice;
   if (!covers_all(request) || !plan.lines.exact.empty() || choice.exponent) {
     // A table in front would overwrite what is still to be read, and a payload that turns out too
     // coarse could not be taken back.
+    keep_plan(request, std::move(plan));
     return CodecStatus::kKeepRaw;
   }
   compress::SpanStatistics seen;

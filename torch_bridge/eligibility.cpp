@@ -87,38 +87,54 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   }
   const std::int64_t channels = tensor.size(1);
   if (!tensor.is_contiguous()) {
-    const bool channels_last = rows == Rows::kPlanes && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
+    const bool of_image = rows == Rows::kPlanes || rows == Rows::kSamples;
+    const bool channels_last = of_image && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
     return channels_last ? lines(Look::kColumns, channels) : Lines{};
   }
   const std::int64_t last = tensor.size(dimensions - 1);
-  if (rows == Rows::kPlanes) {
-    const std::int64_t plane = c10::multiply_integers(tensor.sizes().slice(2));
-    return plane > 1 ? lines(Look::kRows, plane) : lines(Look::kColumns, channels);
+  const std::int64_t plane = c10::multiply_integers(tensor.sizes().slice(2));
+  if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
+    return plane >= kShortestLine ? lines(Look::kRows, plane) : lines(Look::kColumns, channels * plane);
+  }
+  if (rows == Rows::kSamples) {
+    return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
   }
   if (rows == Rows::kLastDimension) {
-    return lines(Look::kRows, last);
+    std::int64_t length = last;
+    for (std::int64_t d = dimensions - 2; d > 0 && length < kShortestLine; --d) {
+      length *= tensor.size(d);  // normalised together with the last, or nobody knows
+    }
+    return lines(Look::kRows, length);
   }
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
 namespace {
 
-// What the node that made a tensor says of it. Where it saves its own output, all; where others save that,
-// only that errors in it are errors in an exponent.
-Care care_of_producer(const NodeClass& producer, std::uint32_t output_number, const SaveContext& context) noexcept {
-  if (producer.statistics && output_number > 0) {
+// What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be noisy; one
+// of an exponential is a softmax.
+Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
+                      const CallSite& site) noexcept {
+  const NodeClass& c = class_of(producer);
+  if (c.statistics && output_number > 0) {
     return Care::kExact;
   }
-  const bool own = context.is_output || !context.known;
-  return own || producer.as_producer == Care::kEight ? producer.as_producer : Care::kNone;
+  if (c.as_producer <= Care::kEight || context.is_output || !site.bears_noise) {
+    return c.as_producer;
+  }
+  const Node* const numerator = producer.num_outputs() != 0 ? producer.next_edge(0).function.get() : nullptr;
+  const bool softmax = numerator != nullptr && class_of(*numerator).as_producer == Care::kEight;
+  return softmax ? Care::kEight : Care::kNone;
 }
 
 // A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of many.
 void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Needs needs = context.care;
+  CallSite site;
   if (context.call_site != nullptr) {
     const std::uint64_t lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    needs.raise(call_site_at(runtime, context.call_site, lesson).needs);
+    site = call_site_at(runtime, context.call_site, lesson);
+    needs.raise(site.needs);
   }
   if (needs.care != Care::kPole && context.known && !context.is_output) {
     return;
@@ -126,7 +142,7 @@ void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   try {
     if (const auto& producer = tensor.grad_fn()) {
       const auto output_number = static_cast<std::uint32_t>(tensor.output_nr());
-      needs.raise(care_of_producer(class_of(*producer), output_number, context));
+      needs.raise(care_of_producer(*producer, output_number, context, site));
       if (needs.care == Care::kPole) {
         teach_before_pole(runtime, *producer);
       }
@@ -211,18 +227,17 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   key.is_output = context.is_output;
   Needs needs = context.care;
   if (producer != nullptr) {
-    const NodeClass& c = class_of(*producer);
-    key.producer = c.hash;
+    key.producer = class_of(*producer).hash;
     key.ancestors = ancestors_hash(*producer);
-    needs.raise(care_of_producer(c, d.output_number, context));
   }
   d.family = sensitivity::family_key(key);
   // A call site of the constructor is one operand of one operator: it names the consumer better than
   // the tensor's own looks do.
   d.lesson = d.family;
+  CallSite site;
   if (context.call_site != nullptr) {
     d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    const CallSite site = call_site_at(runtime, context.call_site, d.lesson);
+    site = call_site_at(runtime, context.call_site, d.lesson);
     needs.raise(site.needs);
     d.saver = context.is_output ? kSavedByProducer : site.saver;
     d.saves_input = site.saves_input;
@@ -230,6 +245,9 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     needs.raise(Needs::unpack(runtime.learned(d.lesson)));
   }
 
+  if (producer != nullptr) {
+    needs.raise(care_of_producer(*producer, d.output_number, context, site));
+  }
   if (producer != nullptr && (d.saver != 0 || !context.known)) {
     needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
   }

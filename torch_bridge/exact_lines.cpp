@@ -1,6 +1,9 @@
 #include "torch_bridge/exact_lines.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,7 +19,7 @@ using compress::ElementType;
 constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
-constexpr std::size_t kShortest = 16;  // line: of a few elements many are flat by chance
+constexpr std::size_t kShortest = kShortestLine;
 constexpr std::size_t kSamples = 64;   // rows, and groups, of a matrix whose columns are looked at
 constexpr std::size_t kMostLines = std::size_t{1} << 31;
 constexpr float kSteps = 4;  // that a line must at least span: of Gaussian data the noise is a third then
@@ -36,12 +39,41 @@ struct Float16 {
   float operator[](std::size_t i) const noexcept { return compress::float_of_half(data[i]); }
 };
 
+// Four at a time, of which a minimum or maximum passes over what is not a number.
+__m128 four(const Float32& values, std::size_t i) noexcept { return _mm_loadu_ps(values.data + i); }
+__m128 four(const BFloat16& values, std::size_t i) noexcept {
+  const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i));
+  return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
+}
+__m128 four(const Float16& values, std::size_t i) noexcept {
+  return _mm_setr_ps(values[i], values[i + 1], values[i + 2], values[i + 3]);
+}
+
 // Largest less smallest of [begin, end); what is not finite makes it so, or is passed over.
 template <class Values>
 float range_of(const Values& values, std::size_t begin, std::size_t end) noexcept {
   float low = values[begin];
   float high = low;
-  for (std::size_t i = begin + 1; i < end; ++i) {
+  std::size_t i = begin + 1;
+  if (end - begin >= 16) {
+    __m128 lows = four(values, begin);
+    __m128 highs = lows;
+    for (i = begin + 4; i + 4 <= end; i += 4) {
+      const __m128 v = four(values, i);
+      lows = _mm_min_ps(v, lows);
+      highs = _mm_max_ps(v, highs);
+    }
+    alignas(16) std::array<float, 4> least, most;
+    _mm_store_ps(least.data(), lows);
+    _mm_store_ps(most.data(), highs);
+    low = least[0];
+    high = most[0];
+    for (std::size_t lane = 1; lane < 4; ++lane) {
+      low = least[lane] < low ? least[lane] : low;
+      high = most[lane] > high ? most[lane] : high;
+    }
+  }
+  for (; i < end; ++i) {
     const float value = values[i];
     low = value < low ? value : low;
     high = value > high ? value : high;
@@ -105,28 +137,30 @@ class Marks {
 };
 
 template <class Values>
-void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Marks& marks) {
-  const auto is_zero = [&](std::size_t r) {
-    const std::size_t begin = r * row;
-    for (std::size_t i = begin + row; i-- > begin;) {
-      if (!(values[i] == 0.0f)) {  // nearly always the first
-        return false;
-      }
+bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept {
+  while (end > begin) {
+    if (!(values[--end] == 0.0f)) {  // nearly always the first
+      return false;
     }
-    return true;
-  };
+  }
+  return true;
+}
+
+template <class Values>
+void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Marks& marks) {
+  const auto zero = [&](std::size_t r) { return is_zero(values, r * row, (r + 1) * row); };
   // A look at every row would take 1 % of a step of a model of width 128. Padding is many rows.
   if (rows >= kManyRows) {
     std::size_t probed = 0;
-    while (probed < rows && !is_zero(probed)) {
+    while (probed < rows && !zero(probed)) {
       probed += kProbeEvery;
     }
-    if (probed >= rows && !is_zero(rows - 1)) {
+    if (probed >= rows && !zero(rows - 1)) {
       return;
     }
   }
   for (std::size_t r = 0; r < rows; ++r) {
-    if (is_zero(r)) {
+    if (zero(r)) {
       marks.raise(r, Mark::kZero);
     }
   }
@@ -135,6 +169,8 @@ void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Mar
 template <class Values>
 void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row, std::uint8_t bits,
                     Marks& marks) {
+  std::size_t probed = elements;  // row: the last of a group is the first of the next
+  float probe = 0;
   for (std::size_t begin = 0; begin < elements; begin += kGroup) {
     const std::size_t end = std::min(elements, begin + kGroup);
     const std::size_t first = begin / row;
@@ -146,9 +182,10 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
     float most = 0;
     for (std::size_t r = first; r <= last; ++r) {
       if (!marks.zero(r)) {
-        const float range = range_of(values, r * row, std::min((r + 1) * row, r * row + kProbe));
-        least = std::min(least, range);
-        most = std::max(most, range);
+        probe = probed == r ? probe : range_of(values, r * row, std::min((r + 1) * row, r * row + kProbe));
+        probed = r;
+        least = std::min(least, probe);
+        most = std::max(most, probe);
       }
     }
     if (levels(bits) * least >= 4 * most) {  // half of what a look at the whole asks for
@@ -163,7 +200,7 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
         continue;
       }
       const float range = range_of(values, r * row, (r + 1) * row);
-      if (range == 0 && values[r * row] == 0) {
+      if (range == 0 && is_zero(values, r * row, (r + 1) * row)) {
         marks.raise(r, Mark::kZero);
       } else if (levels(8) * range < step) {
         marks.raise(r, Mark::kFlat);
@@ -174,26 +211,16 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
   }
 }
 
-// Down the columns of a matrix. Groups run along its rows, so a column is in many: against their root
-// mean square.
+// Down the columns of a matrix. Groups run along its rows, so a column is in as many as there are rows, if
+// always with the same neighbours: it is held against the root mean square of the groups it is in.
 template <class Values>
 void mark_flat_columns(const Values& values, std::size_t rows, std::size_t columns, std::uint8_t bits,
                        Marks& marks) {
-  const std::size_t groups = std::max<std::size_t>(rows * columns / kGroup, 1);
-  double squares = 0;
-  std::size_t seen = 0;
-  for (std::size_t sample = 0; sample < std::min(groups, kSamples); ++sample) {
-    const std::size_t begin = sample * groups / std::min(groups, kSamples) * kGroup;
-    const float range = range_of(values, begin, std::min(rows * columns, begin + kGroup));
-    if (std::isfinite(range)) {
-      squares += static_cast<double>(range) * range;
-      ++seen;
-    }
-  }
-  if (seen == 0) {
-    return;
-  }
-  const auto step = static_cast<float>(kSteps * std::sqrt(squares / static_cast<double>(seen)));
+  const std::size_t elements = rows * columns;
+  const std::size_t samples = std::min(rows, kSamples);
+  const std::size_t blocks = (columns + kGroup - 1) / kGroup;  // of columns
+  std::vector<double> squares(blocks);
+  std::vector<std::uint32_t> seen(blocks);
   std::vector<float> low(columns, std::numeric_limits<float>::infinity());
   std::vector<float> high(columns, -std::numeric_limits<float>::infinity());
   const auto add_row = [&](std::size_t r) {
@@ -203,30 +230,51 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
       high[c] = value > high[c] ? value : high[c];
     }
   };
-  const auto any_flat = [&] {
-    for (std::size_t c = 0; c < columns; ++c) {
-      if (levels(bits) * (high[c] - low[c]) < step) {
-        return true;
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    const std::size_t row = sample * rows / samples;
+    add_row(row);
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const std::size_t begin = (row * columns + block * kGroup) / kGroup * kGroup;  // group of its first column
+      const float range = range_of(values, begin, std::min(elements, begin + kGroup));
+      if (std::isfinite(range)) {
+        squares[block] += static_cast<double>(range) * range;
+        ++seen[block];
       }
     }
-    return false;
-  };
-  for (std::size_t sample = 0; sample < std::min(rows, kSamples); ++sample) {
-    add_row(sample * rows / std::min(rows, kSamples));
   }
-  if (!any_flat()) {
+  const auto step_of = [&](std::size_t c) {
+    // A block's last columns lie in the group of the next block's first, unless rows are whole groups.
+    const std::size_t block = c / kGroup;
+    const std::size_t next = columns % kGroup == 0 ? block : std::min(block + 1, blocks - 1);
+    double most = 0;
+    for (const std::size_t b : {block, next}) {
+      most = std::max(most, seen[b] != 0 ? squares[b] / seen[b] : 0.0);
+    }
+    return static_cast<float>(kSteps * std::sqrt(most));
+  };
+  const auto is_flat = [&](std::size_t c, std::uint8_t at_bits) {
+    return levels(at_bits) * (high[c] - low[c]) < step_of(c);
+  };
+  bool any = false;
+  for (std::size_t c = 0; c < columns && !any; ++c) {
+    any = is_flat(c, bits);
+  }
+  if (!any) {
     return;
   }
+  std::vector<std::uint8_t> other(columns);  // than zero
   for (std::size_t r = 0; r < rows; ++r) {
     add_row(r);
+    for (std::size_t c = 0; c < columns; ++c) {
+      other[c] = static_cast<std::uint8_t>(other[c] | !(values[r * columns + c] == 0.0f));
+    }
   }
   for (std::size_t c = 0; c < columns; ++c) {
-    const float range = high[c] - low[c];
-    if (range == 0 && low[c] == 0) {
+    if (other[c] == 0) {
       marks.raise(c, Mark::kZero);
-    } else if (levels(8) * range < step) {
+    } else if (is_flat(c, 8)) {
       marks.raise(c, Mark::kFlat);
-    } else if (levels(bits) * range < step) {
+    } else if (is_flat(c, bits)) {
       marks.raise(c, Mark::kCoarse);
     }
   }

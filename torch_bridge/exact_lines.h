@@ -13,6 +13,8 @@
 
 namespace pleat::bridge {
 
+inline constexpr std::int64_t kShortestLine = 16;  // of a few elements many are flat by chance
+
 enum class Look : std::uint8_t {
   kNone,
   kZeroRows,  // only for rows of zeros, which padding and masks leave
@@ -43,8 +45,8 @@ struct LinePlan {
 
 // Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that takes less
 // in all: those whose range is less than four quantisation steps of groups they share, and of zeros
-// those that are seen (of 1024 rows or more every eighth is looked at first). Rows of less than 16
-// elements and columns of less than 16 are not judged. fp32, bf16, fp16; others: none. Throws
+// those that are seen (of 1024 rows or more every eighth is looked at first). Lines of less than
+// kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws
 // std::bad_alloc.
 [[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements, compress::ElementType type,
                                   Lines lines, std::uint8_t bits);

@@ -176,7 +176,7 @@ constexpr TowardsPole kTowardsPole[] = {
     {"IndexPut"sv, BeforePole::kPasses},         {"IndexAdd"sv, BeforePole::kPasses},
     {"IndexFill"sv, BeforePole::kPasses},        {"IndexCopy"sv, BeforePole::kPasses},
     {"UnfoldBackward"sv, BeforePole::kPasses},   {"CopySlices"sv, BeforePole::kPasses},
-    {"MaxPool"sv, BeforePole::kPasses},          {"AvgPool"sv, BeforePole::kPasses},
+    {"MaxPool"sv, BeforePole::kPasses},          {"AvgPool"sv, BeforePole::kSums},
     {"DiagonalBackward"sv, BeforePole::kPasses}, {"TrilBackward"sv, BeforePole::kPasses},
     {"TriuBackward"sv, BeforePole::kPasses},     {"CumsumBackward"sv, BeforePole::kPasses},
     {"SumBackward"sv, BeforePole::kSums},        {"MeanBackward"sv, BeforePole::kSums},
@@ -201,8 +201,15 @@ struct Normalisation {
 };
 constexpr Normalisation kNormalisations[] = {
     {"NativeLayerNorm"sv, Rows::kLastDimension}, {"FusedRmsNorm"sv, Rows::kLastDimension},
-    {"NativeBatchNorm"sv, Rows::kPlanes},        {"NativeGroupNorm"sv, Rows::kPlanes},
+    {"NativeBatchNorm"sv, Rows::kPlanes},        {"NativeGroupNorm"sv, Rows::kSamples},
     {"CudnnBatchNorm"sv, Rows::kPlanes},         {"MiopenBatchNorm"sv, Rows::kPlanes},
+};
+
+constexpr std::string_view kBearsNoise[] = {
+    "MulBackward"sv,     "MmBackward"sv,        "MvBackward"sv,        "AddmmBackward"sv,
+    "BmmBackward"sv,     "BaddbmmBackward"sv,   "AddmvBackward"sv,     "DotBackward"sv,
+    "Convolution"sv,     "ScaledDotProduct"sv,  "NativeLayerNorm"sv,   "FusedRmsNorm"sv,
+    "NativeBatchNorm"sv, "NativeGroupNorm"sv,   "ErfBackward"sv,
 };
 
 constexpr std::string_view kPassesParameter[] = {
@@ -247,6 +254,9 @@ NodeClass classify(const std::string& name) {
       c.as_consumer.rows = known.rows;
       c.statistics = true;
     }
+  }
+  for (const std::string_view prefix : kBearsNoise) {
+    c.bears_noise = c.bears_noise || std::string_view(name).starts_with(prefix);
   }
   for (const std::string_view prefix : kPassesParameter) {
     c.passes_parameter = c.passes_parameter || std::string_view(name).starts_with(prefix);

@@ -22,7 +22,8 @@ enum class Care : std::uint8_t {
 enum class Rows : std::uint8_t {
   kNone,
   kLastDimension,
-  kPlanes,  // of an image: all dimensions but the first two
+  kPlanes,  // of an image: all dimensions but the first two; of a matrix its columns
+  kSamples,  // all dimensions but the first, or a part of them
 };
 
 // What a tensor needs of those that save it.
@@ -59,11 +60,12 @@ enum class BeforePole : std::uint8_t {
 struct NodeClass {
   std::string name;            // "AddmmBackward0"
   std::uint64_t hash = 0;
-  Care as_producer = Care::kNone;  // for tensors this node saved of its own outputs; kEight: whoever saves them
+  Care as_producer = Care::kNone;  // for its outputs; above kEight not for savers that bear noise
   Needs as_consumer;               // for any tensor this node saved
   bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;
   bool passes_parameter = false;   // a view or cast: a parameter may hide behind it
+  bool bears_noise = false;  // a gentle function of what it saves: whoever made that
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;  // a torch.autograd.Function: its class in Python says more, node by node

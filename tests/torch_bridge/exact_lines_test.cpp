@@ -180,6 +180,46 @@ TEST(FlatColumns, AreExact) {
   }
 }
 
+TEST(FlatColumns, AreHeldAgainstTheGroupsTheyAreIn) {
+  for (const std::uint32_t columns : {512u, 1024u, 700u}) {
+    auto values = noise(256 * columns);
+    for (std::size_t r = 0; r < 256; ++r) {
+      values[r * columns + 5] *= 1000;
+    }
+    const LinePlan p = plan(values, Look::kColumns, columns);
+    std::size_t exact = 0;
+    for (const LineRun& run : p.exact) {
+      exact += run.count;
+    }
+    if (columns % 256 == 0) {  // else groups shift from row to row
+      EXPECT_EQ(p.exact, (Runs{{0, 5, 0}, {6, 250, 0}})) << columns;
+    } else {
+      EXPECT_GE(exact, 255u) << columns;
+    }
+    EXPECT_LT(exact, columns);
+    for (std::size_t r = 0; r < 256; ++r) {
+      values[r * columns + 5] /= 1000;
+      values[r * columns + columns - 3] *= 1000;
+    }
+    EXPECT_FALSE(plan(values, Look::kColumns, columns).exact.empty()) << columns;
+  }
+}
+
+TEST(FlatLines, OfZerosWithANotANumberAreNotZero) {
+  auto values = noise(100 * 64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    values[7 * 64 + i] = 0;
+  }
+  values[7 * 64 + 9] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(plan(values, Look::kRows, 64).exact, (Runs{{7, 1, 0}}));
+  auto other = noise(100 * 64);
+  for (std::size_t r = 0; r < 100; ++r) {
+    other[r * 64 + 7] = 0;
+  }
+  other[9 * 64 + 7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(plan(other, Look::kColumns, 64).exact, (Runs{{7, 1, 0}}));
+}
+
 TEST(Patch, BringsBackTheExactLinesAndNothingElse) {
   auto values = noise(50 * 20);
   const LinePlan p{4, {{0, 2, 0}, {5, 1, 1}, {17, 3, 0}}};

@@ -144,7 +144,9 @@ BEFORE = """
            lossy={name: gradient(case, 200, 5) for name, case in {
                "mean square": lambda u: torch.sqrt(((u - 0.3)**2).mean(-1) + 1e-6),
                "matrix": lambda u: torch.log((u.tanh() @ u.tanh().t()).abs() + 10),
-               "numerator": lambda u: (u + 1).tanh() * 2 / (u * u + 1)}.items()})
+               "numerator": lambda u: (u + 1).tanh() * 2 / (u * u + 1),
+                "factor": lambda u: (u / 2) * (u / 3)}.items()},
+           quotient=[gradient(lambda u: (u / 3).atan(), 220, 6), gradient(lambda u: (u / (u.square() + 1)).atan(), 222, 6)])
 """
 
 
@@ -153,6 +155,7 @@ def test_what_becomes_the_argument_of_a_pole_is_exact_from_the_first_step(run_pa
     pair = run_pair(BEFORE, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=3).json
     identical(pleat["gradients"], stock["gradients"])
+    identical(pleat["quotient"][0], stock["quotient"][0])
     close(pleat["lossy"], stock["lossy"], relative=0.3)
     if pair.pleat.stats is not None:
         assert all((pleat["lossy"][n] != stock["lossy"][n]).any() for n in stock["lossy"])
