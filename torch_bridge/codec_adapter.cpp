@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "torch_bridge/line_patch.h"
+
 namespace pleat::bridge {
 namespace {
 
@@ -244,10 +246,9 @@ CodecChoice merge(CodecChoice a, CodecChoice b) noexcept {
   return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent, lines};
 }
 
-std::size_t CodecAdapter::keep_raw(const EncodeRequest& request) noexcept {
+void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
   totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
   totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
-  return 0;
 }
 
 std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
@@ -258,12 +259,14 @@ std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
     const std::size_t room =
         span_room(span_of(request, request.ranges[i], plan.choice.type), plan.choice, copy_raw);
     if (room == 0) {
-      return keep_raw(request);
+      count_kept_raw(request);
+      return 0;
     }
     total += room;
   }
   if (total == 0 || (!copy_raw && total > request.source_bytes - request.source_bytes / 16)) {
-    return keep_raw(request);
+    count_kept_raw(request);
+    return 0;
   }
   keep_plan(request, std::move(plan));
   return total;
@@ -281,7 +284,7 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
   std::size_t used = single ? 0 : table_bytes(request.range_count);
   const std::size_t patch = plan.patch_bytes(request);
   if (used + patch > capacity) {
-    (void)keep_raw(request);
+    count_kept_raw(request);
     return CodecStatus::kKeepRaw;
   }
   if (patch != 0) {
@@ -304,7 +307,7 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
     const compress::EncodeResult result =
         tiled(span, choice, copy_raw) ? encode_span(Tile(span).span()) : encode_span(span);
     if (result.status != Status::kOk || too_coarse(choice, seen)) {
-      (void)keep_raw(request);
+      count_kept_raw(request);
       return CodecStatus::kKeepRaw;
     }
     if (!single) {
@@ -337,7 +340,7 @@ CodecStatus CodecAdapter::encode_in_place(const EncodeRequest& request, std::siz
       request.source_bytes / compress::element_size(choice.type), choice.type,
       CodecSpec{choice.bits, false}, request.nonce, executor_, &seen);
   if (result.status != Status::kOk) {
-    (void)keep_raw(request);
+    count_kept_raw(request);
     return CodecStatus::kKeepRaw;
   }
   *payload_bytes = result.payload_bytes;

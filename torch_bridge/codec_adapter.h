@@ -1,6 +1,6 @@
 // Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
 // choice of codec is packed into 64 bits, a payload of several spans gets a small table in front, and
-// one of which some lines are kept exact has them in front (exact_lines.h).
+// one of which some lines are kept exact has them in front (line_patch.h).
 // Torch-free.
 #pragma once
 
@@ -72,7 +72,7 @@ class CodecAdapter final : public allocator::BlockCodec {
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
 
  private:
-  [[nodiscard]] std::size_t keep_raw(const allocator::EncodeRequest& request) noexcept;
+  void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
   void account(const allocator::EncodeRequest& request, CodecChoice choice, std::size_t payload_bytes,
                const compress::SpanStatistics& statistics) noexcept;
 

@@ -57,14 +57,23 @@ bool hides_parameter(const Node* node) noexcept {
   return false;
 }
 
-// What is known of a call site, from the start or learned since. A program has a few dozen that save.
-CallSite call_site_at(Runtime& runtime, const void* call_site, std::uint64_t lesson) noexcept {
+std::uint64_t lesson_of(const void* call_site) noexcept {
+  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
+}
+
+// What is known of a call site, from the start or learned since; nothing of none. A program has a few dozen
+// that save.
+CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
+  if (call_site == nullptr) {
+    return {};
+  }
   struct Known {
     const void* call_site;
     std::uint64_t lessons;  // learned when this was written
     CallSite site;
   };
   thread_local std::array<Known, 64> cache{};
+  const std::uint64_t lesson = lesson_of(call_site);
   Known& known = cache[lesson % cache.size()];
   const std::uint64_t lessons = runtime.lessons.load(std::memory_order_acquire);
   if (known.call_site != call_site || known.lessons != lessons) {
@@ -74,8 +83,8 @@ CallSite call_site_at(Runtime& runtime, const void* call_site, std::uint64_t les
   return known.site;
 }
 
-}  // namespace
-
+// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look, kNone
+// where the lines are not apart in memory.
 Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   constexpr std::uint32_t kShortestZeroRow = 32;
   const auto lines = [](Look look, std::int64_t length) {
@@ -109,8 +118,6 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
-namespace {
-
 // What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be noisy; one
 // of an exponential is a softmax.
 Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
@@ -129,13 +136,9 @@ Care care_of_producer(const Node& producer, std::uint32_t output_number, const S
 
 // A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of many.
 void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
+  const CallSite site = call_site_at(runtime, context.call_site);
   Needs needs = context.care;
-  CallSite site;
-  if (context.call_site != nullptr) {
-    const std::uint64_t lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    site = call_site_at(runtime, context.call_site, lesson);
-    needs.raise(site.needs);
-  }
+  needs.raise(site.needs);
   if (needs.care != Care::kPole && context.known && !context.is_output) {
     return;
   }
@@ -234,10 +237,9 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   // A call site of the constructor is one operand of one operator: it names the consumer better than
   // the tensor's own looks do.
   d.lesson = d.family;
-  CallSite site;
+  const CallSite site = call_site_at(runtime, context.call_site);
   if (context.call_site != nullptr) {
-    d.lesson = sensitivity::mix(reinterpret_cast<std::uintptr_t>(context.call_site));
-    site = call_site_at(runtime, context.call_site, d.lesson);
+    d.lesson = lesson_of(context.call_site);
     needs.raise(site.needs);
     d.saver = context.is_output ? kSavedByProducer : site.saver;
     d.saves_input = site.saves_input;
@@ -247,12 +249,12 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
 
   if (producer != nullptr) {
     needs.raise(care_of_producer(*producer, d.output_number, context, site));
-  }
-  if (producer != nullptr && (d.saver != 0 || !context.known)) {
-    needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
-  }
-  if (needs.care == Care::kPole && producer != nullptr) {
-    teach_before_pole(runtime, *producer);
+    if (d.saver != 0 || !context.known) {
+      needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
+    }
+    if (needs.care == Care::kPole) {
+      teach_before_pole(runtime, *producer);
+    }
   }
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
   if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact && width != 0) {

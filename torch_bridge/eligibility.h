@@ -37,10 +37,6 @@ struct Decision {
   }
 };
 
-// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look, kNone
-// where the lines are not apart in memory.
-[[nodiscard]] Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept;
-
 // Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;

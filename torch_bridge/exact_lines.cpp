@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "compress/group_math.h"
@@ -19,8 +18,7 @@ using compress::ElementType;
 constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
-constexpr std::size_t kShortest = kShortestLine;
-constexpr std::size_t kSamples = 64;   // rows, and groups, of a matrix whose columns are looked at
+constexpr std::size_t kSamples = 64;  // rows of a matrix whose columns are looked at
 constexpr std::size_t kMostLines = std::size_t{1} << 31;
 constexpr float kSteps = 4;  // that a line must at least span: of Gaussian data the noise is a third then
 
@@ -90,12 +88,22 @@ enum class Mark : std::uint8_t {
   kZero,
 };
 
+// Of a line, not of zeros, that spans `range`; `steps` is what it must span, times the levels of its width.
+Mark mark_of(float range, float steps, std::uint8_t bits) noexcept {
+  return levels(8) * range < steps      ? Mark::kFlat
+         : levels(bits) * range < steps ? Mark::kCoarse
+                                        : Mark::kFine;
+}
+
 // The lines that are not fine. Takes no memory before there is one.
 class Marks {
  public:
   explicit Marks(std::size_t lines) : lines_(lines) {}
 
   void raise(std::size_t line, Mark mark) {
+    if (mark == Mark::kFine) {
+      return;
+    }
     if (marks_.empty()) {
       marks_.resize(lines_, Mark::kFine);
     }
@@ -188,11 +196,11 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
         most = std::max(most, probe);
       }
     }
-    if (levels(bits) * least >= 4 * most) {  // half of what a look at the whole asks for
+    if (levels(bits) * least >= kSteps * most) {
       continue;
     }
-    const float step = kSteps * range_of(values, begin, end);
-    if (!std::isfinite(step)) {
+    const float steps = kSteps * range_of(values, begin, end);
+    if (!std::isfinite(steps)) {
       continue;  // such a group is kept as it is
     }
     for (std::size_t r = first; r <= last; ++r) {
@@ -200,13 +208,8 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
         continue;
       }
       const float range = range_of(values, r * row, (r + 1) * row);
-      if (range == 0 && is_zero(values, r * row, (r + 1) * row)) {
-        marks.raise(r, Mark::kZero);
-      } else if (levels(8) * range < step) {
-        marks.raise(r, Mark::kFlat);
-      } else if (levels(bits) * range < step) {
-        marks.raise(r, Mark::kCoarse);
-      }
+      const bool zero = range == 0 && is_zero(values, r * row, (r + 1) * row);
+      marks.raise(r, zero ? Mark::kZero : mark_of(range, steps, bits));
     }
   }
 }
@@ -242,7 +245,7 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
       }
     }
   }
-  const auto step_of = [&](std::size_t c) {
+  const auto mark_column = [&](std::size_t c) {
     // A block's last columns lie in the group of the next block's first, unless rows are whole groups.
     const std::size_t block = c / kGroup;
     const std::size_t next = columns % kGroup == 0 ? block : std::min(block + 1, blocks - 1);
@@ -250,14 +253,11 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
     for (const std::size_t b : {block, next}) {
       most = std::max(most, seen[b] != 0 ? squares[b] / seen[b] : 0.0);
     }
-    return static_cast<float>(kSteps * std::sqrt(most));
-  };
-  const auto is_flat = [&](std::size_t c, std::uint8_t at_bits) {
-    return levels(at_bits) * (high[c] - low[c]) < step_of(c);
+    return mark_of(high[c] - low[c], static_cast<float>(kSteps * std::sqrt(most)), bits);
   };
   bool any = false;
   for (std::size_t c = 0; c < columns && !any; ++c) {
-    any = is_flat(c, bits);
+    any = mark_column(c) != Mark::kFine;
   }
   if (!any) {
     return;
@@ -270,13 +270,7 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
     }
   }
   for (std::size_t c = 0; c < columns; ++c) {
-    if (other[c] == 0) {
-      marks.raise(c, Mark::kZero);
-    } else if (is_flat(c, 8)) {
-      marks.raise(c, Mark::kFlat);
-    } else if (is_flat(c, bits)) {
-      marks.raise(c, Mark::kCoarse);
-    }
+    marks.raise(c, other[c] == 0 ? Mark::kZero : mark_column(c));
   }
 }
 
@@ -286,7 +280,7 @@ LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, L
   const std::size_t rows = elements / length;
   if (lines.look == Look::kColumns) {
     Marks marks(length);
-    if (rows >= kShortest) {
+    if (rows >= kShortestLine) {
       mark_flat_columns(values, rows, length, bits, marks);
     }
     return marks.plan(bits, elements, rows * item);
@@ -296,52 +290,11 @@ LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, L
   }
   Marks marks(rows);
   mark_zero_rows(values, rows, length, marks);
-  if (lines.look == Look::kRows && length >= kShortest) {
+  if (lines.look == Look::kRows && length >= kShortestLine) {
     mark_flat_rows(values, elements, length, bits, marks);
   }
   return marks.plan(bits, elements, length * item);
 }
-
-// ---- patches ----
-
-constexpr std::uint64_t kPatchMagic = 0x3148'4354'4150'4c50ULL;  // "PLPATCH1"
-
-struct PatchHeader {
-  std::uint64_t magic;
-  std::uint64_t bytes;  // of the whole patch
-  std::uint64_t runs;
-  std::uint32_t length;
-  Look look;
-  std::uint8_t item;
-  std::uint16_t reserved;
-};
-
-// What the runs are of, in bytes.
-struct Geometry {
-  std::size_t item, length, rows;
-  bool columns;
-
-  [[nodiscard]] std::size_t lines() const noexcept { return columns ? length : rows; }
-  [[nodiscard]] std::size_t line_bytes() const noexcept { return (columns ? rows : length) * item; }
-
-  // Calls visit(offset, bytes) for every piece of a run that lies in one.
-  template <class Visit>
-  void for_each_piece(const LineRun& run, const Visit& visit) const {
-    if (!columns) {
-      visit(run.first * length * item, run.count * length * item);
-      return;
-    }
-    for (std::size_t r = 0; r < rows; ++r) {
-      visit((r * length + run.first) * item, run.count * item);
-    }
-  }
-};
-
-Geometry geometry_of(Lines lines, std::size_t elements, std::size_t item) noexcept {
-  return {item, lines.length, elements / lines.length, lines.look == Look::kColumns};
-}
-
-constexpr std::size_t head_bytes(std::size_t runs) noexcept { return sizeof(PatchHeader) + runs * sizeof(LineRun); }
 
 }  // namespace
 
@@ -359,97 +312,6 @@ LinePlan plan_lines(const void* data, std::size_t elements, ElementType type, Li
       return plan_of(Float16{static_cast<const std::uint16_t*>(data)}, elements, item, lines, bits);
     default:
       return {bits, {}};
-  }
-}
-
-std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements, ElementType type) noexcept {
-  const Geometry geometry = geometry_of(lines, elements, compress::element_size(type));
-  std::size_t bytes = head_bytes(plan.exact.size());
-  for (const LineRun& run : plan.exact) {
-    bytes += run.zero != 0 ? 0 : run.count * geometry.line_bytes();
-  }
-  return bytes;
-}
-
-void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_t elements, ElementType type,
-                 void* patch) noexcept {
-  const std::size_t item = compress::element_size(type);
-  const PatchHeader header{kPatchMagic, patch_bytes(plan, lines, elements, type), plan.exact.size(),
-                           lines.length, lines.look, static_cast<std::uint8_t>(item), 0};
-  auto* out = static_cast<std::byte*>(patch);
-  std::memcpy(out, &header, sizeof header);
-  std::memcpy(out + sizeof header, plan.exact.data(), plan.exact.size() * sizeof(LineRun));
-  out += head_bytes(plan.exact.size());
-  const Geometry geometry = geometry_of(lines, elements, item);
-  for (const LineRun& run : plan.exact) {
-    if (run.zero == 0) {
-      geometry.for_each_piece(run, [&](std::size_t offset, std::size_t bytes) {
-        std::memcpy(out, static_cast<const std::byte*>(data) + offset, bytes);
-        out += bytes;
-      });
-    }
-  }
-}
-
-bool is_patch(const void* data, std::size_t bytes) noexcept {
-  std::uint64_t magic = 0;
-  if (bytes >= sizeof magic) {
-    std::memcpy(&magic, data, sizeof magic);
-  }
-  return magic == kPatchMagic;
-}
-
-std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target_bytes) noexcept {
-  PatchHeader header{};
-  if (!is_patch(patch, bytes) || bytes < sizeof header) {
-    return 0;
-  }
-  std::memcpy(&header, patch, sizeof header);
-  const bool sound = (header.look == Look::kZeroRows || header.look == Look::kRows || header.look == Look::kColumns) &&
-                     (header.item == 2 || header.item == 4) && header.reserved == 0 && header.length >= 2 && target_bytes != 0 &&
-                     target_bytes % (std::size_t{header.item} * header.length) == 0 &&
-                     header.runs <= (bytes - sizeof header) / sizeof(LineRun) && header.bytes <= bytes &&
-                     header.bytes >= head_bytes(header.runs);
-  if (!sound) {
-    return 0;
-  }
-  const Geometry geometry = geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
-  std::size_t left = header.bytes - head_bytes(header.runs);
-  std::size_t free_from = 0;
-  for (std::size_t i = 0; i < header.runs; ++i) {
-    LineRun run{};
-    std::memcpy(&run, static_cast<const std::byte*>(patch) + head_bytes(i), sizeof run);
-    if (run.first < free_from || run.first > geometry.lines() || run.count > geometry.lines() - run.first) {
-      return 0;
-    }
-    free_from = run.first + std::size_t{run.count};
-    if (run.zero == 0) {
-      if (run.count > left / geometry.line_bytes()) {
-        return 0;
-      }
-      left -= run.count * geometry.line_bytes();
-    }
-  }
-  return left == 0 ? header.bytes : 0;
-}
-
-void apply_patch(const void* patch, void* target, std::size_t target_bytes) noexcept {
-  PatchHeader header{};
-  std::memcpy(&header, patch, sizeof header);
-  const Geometry geometry = geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
-  const auto* in = static_cast<const std::byte*>(patch) + head_bytes(header.runs);
-  for (std::size_t i = 0; i < header.runs; ++i) {
-    LineRun run{};
-    std::memcpy(&run, static_cast<const std::byte*>(patch) + head_bytes(i), sizeof run);
-    geometry.for_each_piece(run, [&](std::size_t offset, std::size_t bytes) {
-      std::byte* const at = static_cast<std::byte*>(target) + offset;
-      if (run.zero != 0) {
-        std::memset(at, 0, bytes);
-      } else {
-        std::memcpy(at, in, bytes);
-        in += bytes;
-      }
-    });
   }
 }
 

@@ -2,7 +2,7 @@
 // of the saved input by the inverse. A row that shares quantisation groups with others of much larger
 // values gets their noise: for one of zeros (padding) that is 300 times the gradient. The same of columns,
 // where a batch normalisation takes its statistics down a matrix or an image whose channels come last.
-// Such lines are found here, and kept beside the codes. Torch-free.
+// Such lines are found here; line_patch.h keeps them beside the codes. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace pleat::bridge {
 
-inline constexpr std::int64_t kShortestLine = 16;  // of a few elements many are flat by chance
+inline constexpr std::uint32_t kShortestLine = 16;  // of a few elements many are flat by chance
 
 enum class Look : std::uint8_t {
   kNone,
@@ -46,20 +46,8 @@ struct LinePlan {
 // Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that takes less
 // in all: those whose range is less than four quantisation steps of groups they share, and of zeros
 // those that are seen (of 1024 rows or more every eighth is looked at first). Lines of less than
-// kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws
-// std::bad_alloc.
+// kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws std::bad_alloc.
 [[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements, compress::ElementType type,
                                   Lines lines, std::uint8_t bits);
-
-// What keeps the exact lines of a plan that has any: native byte order, as all payloads.
-[[nodiscard]] std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements,
-                                      compress::ElementType type) noexcept;
-void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_t elements,
-                 compress::ElementType type, void* patch) noexcept;
-[[nodiscard]] bool is_patch(const void* data, std::size_t bytes) noexcept;
-// The length of the patch at the front of `bytes` bytes; 0 if it is damaged, or not for `target_bytes`.
-[[nodiscard]] std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target_bytes) noexcept;
-// After check_patch().
-void apply_patch(const void* patch, void* target, std::size_t target_bytes) noexcept;
 
 }  // namespace pleat::bridge

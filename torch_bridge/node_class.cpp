@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -221,6 +223,12 @@ constexpr std::string_view kPassesParameter[] = {
     "NumpyTBackward"sv,  "NarrowBackward"sv,    "MovedimBackward"sv,   "SwapdimsBackward"sv,
 };
 
+template <std::size_t kNames>
+bool starts_with_any(std::string_view name, const std::string_view (&prefixes)[kNames]) noexcept {
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 struct Registry {
   std::mutex mutex;
   std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>> classes;
@@ -255,12 +263,8 @@ NodeClass classify(const std::string& name) {
       c.statistics = true;
     }
   }
-  for (const std::string_view prefix : kBearsNoise) {
-    c.bears_noise = c.bears_noise || std::string_view(name).starts_with(prefix);
-  }
-  for (const std::string_view prefix : kPassesParameter) {
-    c.passes_parameter = c.passes_parameter || std::string_view(name).starts_with(prefix);
-  }
+  c.bears_noise = starts_with_any(name, kBearsNoise);
+  c.passes_parameter = starts_with_any(name, kPassesParameter);
   c.before_pole = c.passes_parameter ? BeforePole::kPasses : BeforePole::kEnds;
   for (const TowardsPole& known : kTowardsPole) {
     if (std::string_view(name).starts_with(known.prefix)) {
