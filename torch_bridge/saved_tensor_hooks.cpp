@@ -1,11 +1,9 @@
 #include "torch_bridge/saved_tensor_hooks.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 
 #include <atomic>
 #include <cstring>
-#include <ctime>
 #include <optional>
 #include <typeinfo>
 #include <utility>
@@ -16,7 +14,9 @@
 #include "torch_bridge/engine.h"
 #include "torch_bridge/handed_out.h"
 #include "torch_bridge/node_class.h"
+#include "torch_bridge/sampled_timer.h"
 #include "torch_bridge/saving_node.h"
+#include "torch_bridge/strided_view.h"
 #include "torch_bridge/torch_record.h"
 #include "torch_bridge/version_error.h"
 
@@ -24,12 +24,6 @@ namespace pleat::bridge {
 namespace {
 
 using torch::autograd::Node;
-
-std::uint64_t now_ns() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
-}
 
 // Of whatever may be saved: undefined, without storage (sparse), or of symbolic size (0).
 std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
@@ -39,30 +33,6 @@ std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   const auto bytes = tensor.unsafeGetTensorImpl()->unsafe_storage().sym_nbytes().maybe_as_int();
   return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
 }
-
-// Times one in 64 decisions, packs and unpacks (without the codec), so that the cost of a hook is
-// known and the knowing costs nothing.
-class SampledTimer {
- public:
-  explicit SampledTimer(Runtime& runtime) noexcept : runtime_(runtime) {
-    thread_local unsigned turn = 0;
-    start_ = (++turn & 63u) == 0 ? now_ns() : 0;
-  }
-  ~SampledTimer() { stop(); }
-  void stop() noexcept {
-    if (start_ != 0) {
-      runtime_.hook_ns_sampled.fetch_add(now_ns() - start_, std::memory_order_relaxed);
-      runtime_.hook_samples.fetch_add(1, std::memory_order_relaxed);
-      start_ = 0;
-    }
-  }
-  SampledTimer(const SampledTimer&) = delete;
-  SampledTimer& operator=(const SampledTimer&) = delete;
-
- private:
-  Runtime& runtime_;
-  std::uint64_t start_;
-};
 
 // The bytes of `storage` in `range`, in a storage of their own.
 c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
@@ -132,30 +102,30 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     if (StoragePtr live = record_->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-      return lent(view_on(c10::Storage(std::move(live)), version_), reader);
+      return lent(view_.on(c10::Storage(std::move(live)), version_), reader);
     }
     learn_consumer();
     timer.stop();
     if (reader.formula) {
       TorchRecord::Restored restored = record_->restore(runtime_);
-      return view_on(std::move(restored.storage), restored.version);
+      return view_.on(std::move(restored.storage), restored.version);
     }
     if (reader.node != nullptr && !context_.is_output) {
       for (const auto& [sibling, variable] : given_to(*reader.node, *record_)) {
         if (sibling.storage().nbytes() == record_->bytes) {
-          return view_on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
+          return view_.on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
         }
       }
     }
-    const allocator::ByteRange hull = hull_of(sizes_, strides_, offset_, dtype_.itemsize());
+    const allocator::ByteRange hull = view_.hull();
     if (2 * (hull.end - hull.begin) <= record_->bytes && !record_->several_of_one_node() &&
         runtime_.residency.shared(*record_)) {
       // One of many slices: the whole is restored once for all of them.
       const TorchRecord::Restored whole = record_->restore(runtime_);
-      return view_on(copy_of(whole.storage, hull), c10::VariableVersion(0), 0);
+      return view_.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
     }
     TorchRecord::Restored restored = record_->restore_apart(runtime_, /*last=*/reader.lets_go);
-    return view_on(std::move(restored.storage), restored.version);
+    return view_.on(std::move(restored.storage), restored.version);
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
@@ -283,14 +253,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!decision_->eligible()) {
       return;
     }
-    const auto sizes = impl->sizes();
-    const auto strides = impl->strides();
-    sizes_.assign(sizes.begin(), sizes.end());
-    strides_.assign(strides.begin(), strides.end());
-    offset_ = impl->storage_offset();
-    dtype_ = impl->dtype();
-    keys_ = impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
-                                                   c10::DispatchKey::Negative});
+    view_ = StridedView(*impl);
     // The grad_fn of a view written to in place may die before us.
     const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
     producer_ = held ? decision_->producer : nullptr;
@@ -397,8 +360,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         named = original.grad_fn().get();
       }
     }
-    throw_version_error({.dtype = record_ != nullptr ? dtype_ : strong_.dtype(),
-                         .sizes = record_ != nullptr ? at::IntArrayRef(sizes_) : strong_.sizes(),
+    throw_version_error({.dtype = record_ != nullptr ? view_.dtype() : strong_.dtype(),
+                         .sizes = record_ != nullptr ? view_.sizes() : strong_.sizes(),
                          .producer = named,
                          .output_number = output,
                          .version = current,
@@ -423,19 +386,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
   }
 
-  at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version) const {
-    return view_on(std::move(storage), version, offset_);
-  }
-  at::Tensor view_on(c10::Storage storage, const c10::VariableVersion& version,
-                     std::int64_t offset) const {
-    const c10::InferenceMode normal(false);  // else it had no version
-    at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
-    c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-    impl->set_sizes_and_strides(sizes_, strides_, offset);
-    impl->set_version_counter(version);
-    return tensor;
-  }
-
   Runtime& runtime_;
   std::optional<Decision> decision_;
   SaveContext context_;
@@ -447,10 +397,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   c10::VariableVersion version_;
   std::uint32_t saved_version_ = 0;
   bool requires_grad_ = false;
-  c10::DimVector sizes_, strides_;
-  std::int64_t offset_ = 0;
-  caffe2::TypeMeta dtype_;
-  c10::DispatchKeySet keys_;
+  StridedView view_;
   // Alive as long as the SavedVariable that owns us: it holds its grad_fn, or is held by it.
   const Node* producer_ = nullptr;
   std::int64_t output_number_ = 0;

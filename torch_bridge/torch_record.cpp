@@ -4,7 +4,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/SmallVector.h>
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -15,8 +14,6 @@
 
 namespace pleat::bridge {
 namespace {
-
-using allocator::ByteRange;
 
 // A restored storage is kept here while other hooks of its record remain and the next restore has
 // not come. One slot: it bounds the extra memory by one tensor.
@@ -245,61 +242,6 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                adopt_block(block, bytes), cpu_allocator(),
                                                /*resizable=*/true);
-}
-
-ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset,
-                  std::size_t item) noexcept {
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    last += static_cast<std::size_t>((sizes[i] - 1) * strides[i]);
-  }
-  const std::size_t first = static_cast<std::size_t>(offset) * item;
-  return {first, first + (last + 1) * item};
-}
-
-void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
-                allocator::ByteRanges& ranges) {
-  constexpr std::size_t kMostRuns = 64;
-  const std::size_t item = view.itemsize();
-  if (ranges.is_all_of(storage_bytes)) {
-    return;
-  }
-  if (view.is_contiguous() && static_cast<std::size_t>(view.numel()) * item == storage_bytes) {
-    ranges.add({0, storage_bytes});
-    return;
-  }
-  const auto sizes = view.sizes();
-  const auto strides = view.strides();
-  const std::size_t first = static_cast<std::size_t>(view.storage_offset()) * item;
-  const ByteRange whole = hull_of(sizes, strides, view.storage_offset(), item);
-  const std::size_t last = (whole.end - whole.begin) / item - 1;
-  const ByteRange hull{first, std::min(storage_bytes, whole.end)};
-  std::size_t touched = 1;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
-  }
-  if (touched == last + 1 || view.is_contiguous()) {
-    ranges.add(hull);
-    return;
-  }
-  // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
-  std::size_t widest = 0;
-  for (std::size_t i = 1; i < sizes.size(); ++i) {
-    if (sizes[i] > 1 && strides[i] * (sizes[i] - 1) > strides[widest] * (sizes[widest] - 1)) {
-      widest = i;
-    }
-  }
-  const auto runs = static_cast<std::size_t>(sizes[widest]);
-  const auto step = static_cast<std::size_t>(strides[widest]);
-  const std::size_t run = last - (runs - 1) * step + 1;
-  if (runs > kMostRuns || run >= step) {
-    ranges.add(hull);
-    return;
-  }
-  for (std::size_t i = 0; i < runs; ++i) {
-    const std::size_t begin = first + i * step * item;
-    ranges.add({begin, std::min(storage_bytes, begin + run * item)});
-  }
 }
 
 void drop_recent_storage() noexcept { forget_recent(nullptr); }

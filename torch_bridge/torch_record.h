@@ -94,15 +94,6 @@ class TorchRecord final : public allocator::Record {
   std::optional<c10::VariableVersion> restored_version_;
 };
 
-// From the first to the last byte that a view of `item` bytes an element touches.
-[[nodiscard]] allocator::ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                                           std::int64_t offset, std::size_t item) noexcept;
-
-// Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
-// are few, else the one range from its first to its last byte.
-void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
-                allocator::ByteRanges& ranges);
-
 // Lets go of the restored storage kept for further hooks of its record.
 void drop_recent_storage() noexcept;
 void lock_recent_storage_for_fork() noexcept;
