@@ -27,8 +27,8 @@ struct EncodeRequest {
   StreamId stream{};
 };
 
-// What the encoder has seen, summed over the block. A width's squared error follows from the squared
-// ranges, and with it bits can be assigned.
+// What the encoder has seen, summed over the block. A width's squared error follows from the
+// squared ranges, and with it bits can be assigned.
 struct CodecStatistics {
   std::uint64_t elements = 0;  // lossy elements
   std::uint64_t groups = 0;

@@ -234,13 +234,9 @@ void PayloadArena::free(PayloadSlot& slot) noexcept {
   slot = {};
 }
 
-void PayloadArena::lock_for_fork() noexcept {
-  impl_->mutex.lock();
-}
+void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }
 
-void PayloadArena::unlock_after_fork() noexcept {
-  impl_->mutex.unlock();
-}
+void PayloadArena::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
 
 const char* PayloadArena::check_invariants() const {
   const Impl& a = *impl_;

@@ -1,5 +1,5 @@
-// Records that are held raw until the forward pass ends or their wait is over, in the order of their
-// release: a list through the records themselves, so that joining and leaving it cannot fail.
+// Records that are held raw until the forward pass ends or their wait is over, in the order of
+// their release: a list through the records themselves, so that joining and leaving it cannot fail.
 #pragma once
 
 #include <atomic>

@@ -243,13 +243,9 @@ void Pool::count_live(std::int64_t bytes) noexcept {
   impl_->count_live(bytes);
 }
 
-void Pool::free(Block* block) noexcept {
-  impl_->free(block);
-}
+void Pool::free(Block* block) noexcept { impl_->free(block); }
 
-void Pool::shrink(Block* block, std::size_t bytes) noexcept {
-  impl_->shrink(block, bytes);
-}
+void Pool::shrink(Block* block, std::size_t bytes) noexcept { impl_->shrink(block, bytes); }
 
 bool Pool::owns(const void* address) const noexcept {
   return impl_->segments.locate(address).slot != SegmentTable::kNone;
@@ -277,20 +273,12 @@ std::size_t Pool::trim() noexcept {
   return before - p.resident;
 }
 
-void Pool::lock_for_fork() noexcept {
-  impl_->mutex.lock();
-}
+void Pool::lock_for_fork() noexcept { impl_->mutex.lock(); }
 
-void Pool::unlock_after_fork() noexcept {
-  impl_->mutex.unlock();
-}
+void Pool::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
 
-Device& Pool::device() const noexcept {
-  return impl_->device;
-}
+Device& Pool::device() const noexcept { return impl_->device; }
 
-Statistics& Pool::statistics() const noexcept {
-  return impl_->statistics;
-}
+Statistics& Pool::statistics() const noexcept { return impl_->statistics; }
 
 }  // namespace pleat::allocator

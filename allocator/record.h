@@ -107,9 +107,10 @@ class Record {
 
   // False once the last strong reference to the storage is gone. Any thread, no lock needed.
   [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
-  // The block is freed, but the storage may live on with other bytes: takes strong references, for good,
-  // to what the record's hooks will read. The number of hooks that do not need the block, kEveryHook if
-  // none does. `link` is held before and after, but not while references are taken or given up; Record::mutex is not.
+  // The block is freed, but the storage may live on with other bytes: takes strong references, for
+  // good, to what the record's hooks will read. The number of hooks that do not need the block,
+  // kEveryHook if none does. `link` is held before and after, but not while references are taken or
+  // given up; Record::mutex is not.
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
   [[nodiscard]] virtual std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept = 0;
 
@@ -125,19 +126,20 @@ class Record {
   Block* restored = nullptr;  // block of the restored storage, while that lives
   PayloadSlot payload{};
   std::size_t payload_bytes = 0;
-  bool payload_in_block = false;   // place:inplace: `block` holds the payload
-  bool counted_raw = false;        // the bytes of `block` count as saved raw
+  bool payload_in_block = false;     // place:inplace: `block` holds the payload
+  bool counted_raw = false;          // the bytes of `block` count as saved raw
   std::atomic<bool> pending{false};  // in the list of the two below
   Record* pending_next = nullptr;
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
-  CodecStatistics statistics{};    // of the last encode that gave the payload
+  CodecStatistics statistics{};  // of the last encode that gave the payload
 
   // Written while tagging (under the link lock), constant once released, but for before_encode().
   std::size_t bytes = 0;     // of the storage
   ByteRanges ranges;         // what the views cover
   std::uint64_t choice = 0;  // codec choice, see BlockCodec
-  std::uint64_t wait_until = 0;  // on Residency::clock(): not encoded earlier, but for forward_end()
+  std::uint64_t wait_until =
+      0;  // on Residency::clock(): not encoded earlier, but for forward_end()
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};

@@ -24,9 +24,7 @@ void transition(Record& record, RecordAction action) noexcept {
   assert(known);
 }
 
-std::int64_t signed_bytes(std::size_t bytes) noexcept {
-  return static_cast<std::int64_t>(bytes);
-}
+std::int64_t signed_bytes(std::size_t bytes) noexcept { return static_cast<std::int64_t>(bytes); }
 
 }  // namespace
 
@@ -290,8 +288,8 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
         return nullptr;
       }
       if (record.payload_bytes == 0) {
-        // Of a block that was never freed; or of the restored one, whose storage has died in another
-        // thread that has yet to free it: then the copy is all there will be.
+        // Of a block that was never freed; or of the restored one, whose storage has died in
+        // another thread that has yet to free it: then the copy is all there will be.
         const Block* const raw = record.block != nullptr ? record.block : record.restored;
         if (raw == nullptr) {
           pool_.free(target);

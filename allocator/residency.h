@@ -78,8 +78,8 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // Gives up one reference; the last one drops payload, held block and the record itself. `body` runs
-  // before, under the link lock.
+  // Gives up one reference; the last one drops payload, held block and the record itself. `body`
+  // runs before, under the link lock.
   template <class Body>
   void drop(Record* record, Body&& body) noexcept {
     std::unique_lock<std::mutex> link(link_mutex_);
@@ -108,8 +108,8 @@ class Residency {
   [[nodiscard]] Block* restore_locked(Record& record, StreamId stream,
                                       RestoreStatus* status) noexcept;
 
-  // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it and
-  // write to it. A raw block stays the record's own.
+  // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it
+  // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
 
   // True while other references than the caller's exist.
@@ -125,7 +125,9 @@ class Residency {
       encode_due();
     }
   }
-  [[nodiscard]] std::uint64_t clock() const noexcept { return clock_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t clock() const noexcept {
+    return clock_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] bool any_pending() const noexcept { return !pending_.empty(); }
   [[nodiscard]] bool forward_end_wanted() const noexcept {
     return at_forward_end_.load(std::memory_order_relaxed);

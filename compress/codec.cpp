@@ -188,42 +188,39 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
   const std::size_t whole = header.elements / kGroupElements;
   const bool stream = worth_streaming(target.data, target.bytes);
   std::atomic<bool> intact{true};
-  run_parts(executor, layout.blocks, kGrainBlocks,
-            [&](std::size_t begin, std::size_t end) {
-              for (std::size_t block = begin; block < end; ++block) {
-                const std::size_t from = block * kBlockGroups;
-                const std::size_t to =
-                    from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
-                std::uint64_t offset = from * layout.slot_bytes;
-                if (compacted)
-                  std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
-                if (offset > header.code_bytes) {
-                  intact.store(false, std::memory_order_relaxed);
-                  return;
-                }
-                DecodeGroups job;
-                job.metadata = payload + kHeaderBytes + from * layout.metadata_bytes_per_group;
-                job.codes = codes + offset;
-                job.codes_end = codes_end;
-                job.escapes = codes_end + table_bytes;
-                job.escape_count = header.escapes;
-                job.first_group = from;
-                job.groups = (to > whole ? whole : to) - from;
-                job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
-                job.bits = header.bits;
-                job.compacted = compacted;
-                job.transformed = transformed;
-                job.scaled = scaled;
-                job.stream = stream;
-                job.nonce = header.nonce;
-                job.target =
-                    static_cast<std::uint8_t*>(target.data) + from * layout.source_bytes_per_group;
-                if (!kernels().decode[header.type](job)) {
-                  intact.store(false, std::memory_order_relaxed);
-                  return;
-                }
-              }
-            });
+  run_parts(executor, layout.blocks, kGrainBlocks, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t block = begin; block < end; ++block) {
+      const std::size_t from = block * kBlockGroups;
+      const std::size_t to =
+          from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
+      std::uint64_t offset = from * layout.slot_bytes;
+      if (compacted) std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
+      if (offset > header.code_bytes) {
+        intact.store(false, std::memory_order_relaxed);
+        return;
+      }
+      DecodeGroups job;
+      job.metadata = payload + kHeaderBytes + from * layout.metadata_bytes_per_group;
+      job.codes = codes + offset;
+      job.codes_end = codes_end;
+      job.escapes = codes_end + table_bytes;
+      job.escape_count = header.escapes;
+      job.first_group = from;
+      job.groups = (to > whole ? whole : to) - from;
+      job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
+      job.bits = header.bits;
+      job.compacted = compacted;
+      job.transformed = transformed;
+      job.scaled = scaled;
+      job.stream = stream;
+      job.nonce = header.nonce;
+      job.target = static_cast<std::uint8_t*>(target.data) + from * layout.source_bytes_per_group;
+      if (!kernels().decode[header.type](job)) {
+        intact.store(false, std::memory_order_relaxed);
+        return;
+      }
+    }
+  });
   return intact.load() ? Status::kOk : Status::kCorrupt;
 }
 

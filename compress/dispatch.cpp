@@ -60,10 +60,10 @@ const Kernels* table_of(Isa isa) noexcept {
 constinit std::atomic<Isa> chosen{Isa::kAuto};
 constinit std::atomic<const Kernels*> table{nullptr};
 
-constinit std::atomic<std::size_t> threshold{0};  // of streaming; 0: by the cache
-constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;   // fits a core's own
-constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;   // where nothing is known
-constexpr std::size_t kMostThreshold = std::size_t{64} << 20;   // guests see all of the host's
+constinit std::atomic<std::size_t> threshold{0};               // of streaming; 0: by the cache
+constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;  // fits a core's own
+constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // where nothing is known
+constexpr std::size_t kMostThreshold = std::size_t{64} << 20;  // guests see all of the host's
 
 // Of the first CPU, in bytes; 0: unknown. (sysconf() sums over a package.)
 std::size_t last_level_cache() noexcept {
@@ -109,9 +109,7 @@ void use_kernels(const Kernels* replacement) noexcept {
   table.store(replacement, std::memory_order_relaxed);
 }
 
-bool isa_supported(Isa isa) noexcept {
-  return cpu_has(isa);
-}
+bool isa_supported(Isa isa) noexcept { return cpu_has(isa); }
 
 void set_isa(Isa isa) noexcept {
   chosen.store(cpu_has(isa) ? isa : Isa::kAuto, std::memory_order_relaxed);

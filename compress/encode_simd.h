@@ -144,9 +144,7 @@ struct Fetch {
   }
 };
 
-bool is_finite(float value) {
-  return magnitude(value) < float_of(0x7F80'0000u);
-}
+bool is_finite(float value) { return magnitude(value) < float_of(0x7F80'0000u); }
 
 // Constant and two-valued groups, in full; the words of the metadata are returned.
 template <class T>

@@ -11,12 +11,8 @@ namespace pleat::compress {
 class FloatEnvironment {
  public:
 #if defined(__x86_64__)
-  FloatEnvironment() noexcept : saved_(_mm_getcsr()) {
-    _mm_setcsr(kDefault);
-  }
-  ~FloatEnvironment() {
-    _mm_setcsr(saved_);
-  }
+  FloatEnvironment() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(kDefault); }
+  ~FloatEnvironment() { _mm_setcsr(saved_); }
 #else
   FloatEnvironment() noexcept = default;
 #endif

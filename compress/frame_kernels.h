@@ -121,9 +121,7 @@ void measure_floats(const void* source, size_t elements, void* entries) {
   }
 }
 
-constexpr size_t whole_chunks(size_t count) {
-  return (count + 63) / 64 * 64;
-}
+constexpr size_t whole_chunks(size_t count) { return (count + 63) / 64 * 64; }
 
 // Differences in planes of 16, 8, 4, 2 and 1 bits. Planes::pack and unpack take bytes below 2^bits
 // in element order, 64 at a time; `differences` are whole chunks, of which the first `count`,

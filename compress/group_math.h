@@ -22,9 +22,7 @@ PLEAT_HD inline float float_of(uint32_t bits) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-PLEAT_HD inline float magnitude(float value) {
-  return float_of(bits_of(value) & 0x7FFF'FFFFu);
-}
+PLEAT_HD inline float magnitude(float value) { return float_of(bits_of(value) & 0x7FFF'FFFFu); }
 
 // IEEE binary16, round to nearest even; subnormals kept.
 PLEAT_HD inline uint16_t half_of(float value) {
@@ -203,9 +201,7 @@ PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* z
 inline constexpr float kMantissa = 8388608.0f;  // 2^23
 // Dithered levels are put together as base + code + (255 - noise) / 256, a power of two whose
 // mantissa takes code and noise, and lowered by this, exactly, to code + 1/2 - u.
-PLEAT_HD inline constexpr float level_base(unsigned bits) {
-  return bits == 8 ? 256.0f : 128.0f;
-}
+PLEAT_HD inline constexpr float level_base(unsigned bits) { return bits == 8 ? 256.0f : 128.0f; }
 PLEAT_HD inline constexpr float level_offset(unsigned bits, bool keep_zero) {
   return level_base(bits) + (keep_zero ? 1.0f : 0.0f) + 127.5f / 256.0f;
 }

@@ -17,7 +17,8 @@ namespace pleat::compress {
 template <class Body>
 void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
 
-// Of blocks of kBlockElements: 32 Ki elements take 7 us, two threads are worth it from twice as many on.
+// Of blocks of kBlockElements: 32 Ki elements take 7 us, two threads are worth it from twice as
+// many on.
 inline constexpr std::size_t kGrainBlocks = 2;
 
 // The sums of a span: its statistics, and how many groups were quantised.

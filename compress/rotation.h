@@ -19,12 +19,8 @@ typedef float Eight __attribute__((vector_size(32)));
 typedef uint32_t EightBits __attribute__((vector_size(32)));
 constexpr size_t kEights = kRotated / 8;
 
-inline void load_eight(const float* from, Eight* to) {
-  memcpy(to, from, sizeof *to);
-}
-inline void store_eight(float* to, const Eight& from) {
-  memcpy(to, &from, sizeof from);
-}
+inline void load_eight(const float* from, Eight* to) { memcpy(to, from, sizeof *to); }
+inline void store_eight(float* to, const Eight& from) { memcpy(to, &from, sizeof from); }
 
 // Flips signs: element e by bit e mod 32 of word e / 32 of the group's two sign calls.
 inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {

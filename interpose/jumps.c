@@ -91,15 +91,19 @@ _Static_assert(PLEAT_SLOT_EXECUTE == 0 && PLEAT_SLOT_SAVED_VARIABLE == 1 &&
                    PLEAT_SLOT_POW == 6 && PLEAT_SLOT_POW_INPLACE == 7,
                "the jumps name their slots by number");
 
-static const char* const slot_symbols[PLEAT_SLOTS] = {
-    PLEAT_SYMBOL_ENGINE_EXECUTE, PLEAT_SYMBOL_SAVED_VARIABLE,   PLEAT_SYMBOL_REGISTER_HOOKS,
-    PLEAT_SYMBOL_UNPACK,         PLEAT_SYMBOL_UNPACK_INTRUSIVE, PLEAT_SYMBOL_SET_GRADIENT_EDGE,
-    PLEAT_SYMBOL_POW,            PLEAT_SYMBOL_POW_INPLACE};
+static const char* const slot_symbols[PLEAT_SLOTS] = {PLEAT_SYMBOL_ENGINE_EXECUTE,
+                                                      PLEAT_SYMBOL_SAVED_VARIABLE,
+                                                      PLEAT_SYMBOL_REGISTER_HOOKS,
+                                                      PLEAT_SYMBOL_UNPACK,
+                                                      PLEAT_SYMBOL_UNPACK_INTRUSIVE,
+                                                      PLEAT_SYMBOL_SET_GRADIENT_EDGE,
+                                                      PLEAT_SYMBOL_POW,
+                                                      PLEAT_SYMBOL_POW_INPLACE};
 
 #define PLEAT_RESOLVERS                                                                         \
-  (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks, \
-      (void*)resolve_unpack, (void*)resolve_unpack_intrusive,                                  \
-      (void*)resolve_set_gradient_edge, (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace
+  (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks,  \
+      (void*)resolve_unpack, (void*)resolve_unpack_intrusive, (void*)resolve_set_gradient_edge, \
+      (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace
 static void* const slot_resolvers[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 __attribute__((used)) void* pleat_slots[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 

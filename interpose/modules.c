@@ -67,9 +67,7 @@ static bool nth_module(const char* name, size_t n, char path[PATH_MAX]) {
   return walk.found;
 }
 
-bool pleat_find_module(const char* name, char path[PATH_MAX]) {
-  return nth_module(name, 0, path);
-}
+bool pleat_find_module(const char* name, char path[PATH_MAX]) { return nth_module(name, 0, path); }
 
 /* The handle is kept for good: what is found may be called until the process ends. */
 static void* function_of(const char* path, const char* symbol) {

@@ -93,8 +93,8 @@ static bool find_bridge(char path[PATH_MAX]) {
   return false;
 }
 
-/* A renamed file, or one that PLEAT_BRIDGE names. Where the running torch does not tell its version,
- * the bridge's own self-test has to do. */
+/* A renamed file, or one that PLEAT_BRIDGE names. Where the running torch does not tell its
+ * version, the bridge's own self-test has to do. */
 static bool built_for_this_torch(void* bridge, const char* path) {
   const char* (*built_for)(void);
   *(void**)&built_for = dlsym(bridge, "pleat_bridge_built_for");

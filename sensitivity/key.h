@@ -24,13 +24,13 @@ namespace pleat::sensitivity {
 }
 
 struct KeyParts {
-  std::uint64_t producer = 0;    // hash of the producer node's class name; 0 for a leaf
-  std::uint64_t ancestors = 0;   // hash over the producer's inputs' class names
+  std::uint64_t producer = 0;   // hash of the producer node's class name; 0 for a leaf
+  std::uint64_t ancestors = 0;  // hash over the producer's inputs' class names
   std::uint32_t output_number = 0;
   std::uint32_t element_type = 0;
   std::uint32_t rank = 0;
   std::int64_t last_dimension = 0;
-  bool is_output = false;        // saved by its own producer
+  bool is_output = false;  // saved by its own producer
 };
 
 // Without the ordinal: equal for every repetition of a layer.
@@ -44,7 +44,8 @@ struct KeyParts {
 }
 
 // The key proper: the ordinal-th tensor of its family in one graph.
-[[nodiscard]] constexpr std::uint64_t tensor_key(std::uint64_t family, std::uint32_t ordinal) noexcept {
+[[nodiscard]] constexpr std::uint64_t tensor_key(std::uint64_t family,
+                                                 std::uint32_t ordinal) noexcept {
   return mix(family ^ (static_cast<std::uint64_t>(ordinal) + 1));
 }
 

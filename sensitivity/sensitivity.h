@@ -1,5 +1,5 @@
-// Umbrella header of sensitivity/: who a tensor is and how many bits it gets. Receives plain numbers;
-// knows nothing of torch, allocators or codecs.
+// Umbrella header of sensitivity/: who a tensor is and how many bits it gets. Receives plain
+// numbers; knows nothing of torch, allocators or codecs.
 #pragma once
 
 #include "sensitivity/bits.h"

@@ -27,7 +27,8 @@ c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
 void teach(Runtime& runtime, const Product& product, Needs needs) {
   const c10::DimVector sizes = sizes_of(*product.producer, product.output_number);
   for (const std::uint64_t saver : {product.saver, std::uint64_t{0}}) {  // for who does not know it
-    runtime.learn(lesson_before_pole({product.producer, product.output_number, saver}, sizes), needs.pack());
+    runtime.learn(lesson_before_pole({product.producer, product.output_number, saver}, sizes),
+                  needs.pack());
   }
   runtime.knows_poles.store(true, std::memory_order_release);
 }
@@ -64,7 +65,8 @@ bool reads_inputs(const Node& node, BeforePole role) {
 
 }  // namespace
 
-// Unlike a tensor's family without its type, and without the last dimension where that is the batch's.
+// Unlike a tensor's family without its type, and without the last dimension where that is the
+// batch's.
 std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) noexcept {
   constexpr std::uint64_t kBeforePole = 0x706f6c65;
   sensitivity::KeyParts parts;
@@ -73,7 +75,8 @@ std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) 
   parts.output_number = product.output_number;
   parts.rank = static_cast<std::uint32_t>(sizes.size());
   parts.last_dimension = sizes.size() > 1 ? sizes.back() : 0;
-  return sensitivity::mix(sensitivity::family_key(parts) ^ sensitivity::mix(kBeforePole ^ product.saver));
+  return sensitivity::mix(sensitivity::family_key(parts) ^
+                          sensitivity::mix(kBeforePole ^ product.saver));
 }
 
 void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
@@ -102,7 +105,8 @@ void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
                 of_row ? Needs(Care::kNone, Rows::kLastDimension) : Needs(Care::kExact));
         }
         const auto end = all.begin() + static_cast<std::ptrdiff_t>(found);
-        const bool known = std::any_of(all.begin(), end, [&](const Found& f) { return f.node == &input; });
+        const bool known =
+            std::any_of(all.begin(), end, [&](const Found& f) { return f.node == &input; });
         if (found < kMostNodes && !known && !(reads && of_row)) {
           all[found++] = {&input, of_row};
         }

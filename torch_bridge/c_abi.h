@@ -20,19 +20,19 @@ extern "C" {
 #define PLEAT_BRIDGE_FILE_FORMAT "libpleat_bridge_torch%u.%u.so"
 
 /* The mangled names libpleat.so interposes (torch 2.11 .. 2.15, Itanium ABI). */
-#define PLEAT_SYMBOL_SET_ENGINE_STUB \
-  "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
-#define PLEAT_SYMBOL_ENGINE_EXECUTE                                                              \
+#define PLEAT_SYMBOL_SET_ENGINE_STUB "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
+#define PLEAT_SYMBOL_ENGINE_EXECUTE                                                               \
   "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbb" \
   "S7_"
 #define PLEAT_SYMBOL_SAVED_VARIABLE "_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb"
-#define PLEAT_SYMBOL_REGISTER_HOOKS                                                       \
-  "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_18SavedVariableHooksESt14" \
+#define PLEAT_SYMBOL_REGISTER_HOOKS                                        \
+  "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_" \
+  "18SavedVariableHooksESt14"                                              \
   "default_deleteIS3_EE"
-#define PLEAT_SYMBOL_UNPACK \
-  "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
-#define PLEAT_SYMBOL_UNPACK_INTRUSIVE /* where a node is held by c10::intrusive_ptr (2.15) */       \
-  "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive" \
+#define PLEAT_SYMBOL_UNPACK "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
+#define PLEAT_SYMBOL_UNPACK_INTRUSIVE /* where a node is held by c10::intrusive_ptr (2.15) */ \
+  "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_"             \
+  "6detail34intrusive"                                                                        \
   "_target_default_null_typeIS4_EEEE"
 #define PLEAT_SYMBOL_SET_GRADIENT_EDGE \
   "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE"
@@ -76,9 +76,9 @@ typedef struct PleatBridgeFunctions {
   void* pow_inplace;
 } PleatBridgeFunctions;
 
-/* Exported by the bridge. 0: installed, `functions` filled (a second call fills it again and changes
- * nothing else). Not 0: the bridge stays out, said why in one line on stderr if that is news, and
- * the caller goes on as if it had never been loaded. Reads PLEAT_CONF. */
+/* Exported by the bridge. 0: installed, `functions` filled (a second call fills it again and
+ * changes nothing else). Not 0: the bridge stays out, said why in one line on stderr if that is
+ * news, and the caller goes on as if it had never been loaded. Reads PLEAT_CONF. */
 int pleat_bridge_install(const PleatHostFunctions* host,
                          PleatBridgeFunctions* functions) PLEAT_NOEXCEPT;
 typedef int (*pleat_bridge_install_fn)(const PleatHostFunctions*, PleatBridgeFunctions*);
@@ -88,8 +88,8 @@ const char* pleat_bridge_built_for(void) PLEAT_NOEXCEPT;
 
 /* For the Python package and LibTorch programs; any thread. */
 int pleat_is_installed(void) PLEAT_NOEXCEPT;
-/* Applies options in PLEAT_CONF's grammar on top of the ones in force, and turns tagging on. 0: done;
- * not 0: nothing changed, `error` (may be NULL) holds one line. */
+/* Applies options in PLEAT_CONF's grammar on top of the ones in force, and turns tagging on. 0:
+ * done; not 0: nothing changed, `error` (may be NULL) holds one line. */
 int pleat_enable(const char* conf, char* error, size_t error_bytes) PLEAT_NOEXCEPT;
 /* No further tensor is tagged; what is packed stays readable. */
 void pleat_disable(void) PLEAT_NOEXCEPT;

@@ -50,9 +50,9 @@ void note_call_site(const void* return_address) noexcept {
 
 namespace {
 
-// The node that `result` came from, if it stands directly on leaves, or on copies of them to write to: every
-// tensor saved meanwhile was saved by that node, so its call sites are this operator's own. A composite
-// operator has none, whose sites belong to mul, sub and the like.
+// The node that `result` came from, if it stands directly on leaves, or on copies of them to write
+// to: every tensor saved meanwhile was saved by that node, so its call sites are this operator's
+// own. A composite operator has none, whose sites belong to mul, sub and the like.
 NodePtr only_node_of(const at::Tensor& result) {
   NodePtr node = result.grad_fn();
   if (!node) {
@@ -210,7 +210,9 @@ void learn_call_sites() {
   const at::Tensor pivots = at::ones({2}, at::kInt) + at::arange(2, at::kInt);
   run(Care::kExact, [&] { return at::linalg_lu_solve(regular, pivots, y); });
   run(Care::kExact, [&] { return at::_standard_gamma(above_one, generator); });
-  run(Care::kExact, [&] { return at::_weight_norm_interface(x, leaf(at::ones({2, 1}, at::kFloat)), 0); });
+  run(Care::kExact, [&] {
+    return at::_weight_norm_interface(x, leaf(at::ones({2, 1}, at::kFloat)), 0);
+  });
   run(Care::kExact, [&] { return at::maximum(x, y); });
   run(Care::kExact, [&] { return at::minimum(x, y); });
   run(Care::kExact, [&] { return at::fmax(x, y); });
@@ -220,8 +222,8 @@ void learn_call_sites() {
     std::vector<std::int64_t> grid(static_cast<std::size_t>(dimensions) + 1, 1);
     grid.push_back(dimensions);
     run(Care::kExact, [&] {
-      return at::grid_sampler(leaf(at::zeros(image, at::kFloat)), leaf(at::zeros(grid, at::kFloat)), 0,
-                              0, false);
+      return at::grid_sampler(leaf(at::zeros(image, at::kFloat)), leaf(at::zeros(grid, at::kFloat)),
+                              0, 0, false);
     });
   }
   const at::Tensor index = at::zeros({2}, at::kLong);
@@ -232,26 +234,22 @@ void learn_call_sites() {
   }
   using InPlace = at::Tensor& (at::Tensor::*)() const;
   using InPlaceWithTensor = at::Tensor& (at::Tensor::*)(const at::Tensor&) const;
-  for (const InPlace function :
-       std::initializer_list<InPlace>{
-        &at::Tensor::log_, &at::Tensor::log2_, &at::Tensor::log10_, &at::Tensor::log1p_,
-        &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_}) {
+  for (const InPlace function : std::initializer_list<InPlace>{
+           &at::Tensor::log_, &at::Tensor::log2_, &at::Tensor::log10_, &at::Tensor::log1p_,
+           &at::Tensor::acos_, &at::Tensor::asin_, &at::Tensor::erfinv_}) {
     in_place(Care::kPole, x, [&](at::Tensor& t) { (t.*function)(); });
   }
-  for (const InPlace function :
-       std::initializer_list<InPlace>{
-        &at::Tensor::lgamma_, &at::Tensor::digamma_, &at::Tensor::sinc_, &at::Tensor::abs_}) {
+  for (const InPlace function : std::initializer_list<InPlace>{
+           &at::Tensor::lgamma_, &at::Tensor::digamma_, &at::Tensor::sinc_, &at::Tensor::abs_}) {
     in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(); });
   }
-  for (const InPlaceWithTensor function :
-       std::initializer_list<InPlaceWithTensor>{
-        &at::Tensor::xlogy_, &at::Tensor::atan2_, &at::Tensor::hypot_, &at::Tensor::copysign_,
-        &at::Tensor::remainder_, &at::Tensor::fmod_}) {
+  for (const InPlaceWithTensor function : std::initializer_list<InPlaceWithTensor>{
+           &at::Tensor::xlogy_, &at::Tensor::atan2_, &at::Tensor::hypot_, &at::Tensor::copysign_,
+           &at::Tensor::remainder_, &at::Tensor::fmod_}) {
     in_place(Care::kExact, x, [&](at::Tensor& t) { (t.*function)(y); });
   }
-  for (const InPlace function :
-       std::initializer_list<InPlace>{
-        &at::Tensor::sin_, &at::Tensor::cos_, &at::Tensor::sinh_, &at::Tensor::cosh_}) {
+  for (const InPlace function : std::initializer_list<InPlace>{
+           &at::Tensor::sin_, &at::Tensor::cos_, &at::Tensor::sinh_, &at::Tensor::cosh_}) {
     in_place(Care::kEight, x, [&](at::Tensor& t) { (t.*function)(); });
   }
   const at::Tensor lengths = at::ones({2}, at::kLong);
@@ -277,7 +275,8 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::sinh(x); });
   run(Care::kEight, [&] { return at::cosh(x); });
   run(Care::kEight, [&] { return at::leaky_relu(x); });
-  run(Care::kEight, [&] { return at::prelu(x, at::full({1}, 0.25, at::kFloat).requires_grad_(true)); });
+  run(Care::kEight,
+      [&] { return at::prelu(x, at::full({1}, 0.25, at::kFloat).requires_grad_(true)); });
   run(Care::kExact, [&] { return at::abs(x); });
   run(Care::kEight, [&] { return at::clamp(x, 0.0, 1.0); });
   run(Care::kEight, [&] { return at::clamp_min(x, 0.0); });
@@ -300,12 +299,15 @@ void learn_call_sites() {
   run(Care::kEight, [&] { return at::soft_margin_loss(x, target); });
   run(Care::kEight, [&] { return at::kl_div(x, y); });
   run(Care::kEight, [&] { return at::poisson_nll_loss(x, y, true, false, 1e-8, 1); });
-  // Nothing special, but it counts who saves: before a pole (before_pole.h), or the result of a division.
+  // Nothing special, but it counts who saves: before a pole (before_pole.h), or the result of a
+  // division.
   run(Care::kNone, [&] { return at::mm(x, y); });
   run(Care::kNone, [&] { return at::mv(x, leaf(y.select(0, 0))); });
   run(Care::kNone, [&] { return at::addmm(y, x, leaf(y)); });
   run(Care::kNone, [&] { return at::bmm(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0))); });
-  run(Care::kNone, [&] { return at::baddbmm(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0)), leaf(x.unsqueeze(0))); });
+  run(Care::kNone, [&] {
+    return at::baddbmm(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0)), leaf(x.unsqueeze(0)));
+  });
   run(Care::kNone, [&] { return at::conv1d(leaf(x.unsqueeze(0)), leaf(y.unsqueeze(0))); });
   run(Care::kNone, [&] { return at::mul(x, y); });
   run(Care::kNone, [&] { return at::pow(x, 2); });
@@ -322,7 +324,8 @@ void learn_call_sites() {
   run(rows, [&] { return at::rms_norm(x, at::IntArrayRef{2}, {}, 1e-5); });
   const Needs planes(Care::kNone, Rows::kPlanes);
   const at::Tensor image = leaf(at::full({2, 2, 2, 2}, 0.5, at::kFloat));
-  run(planes, [&] { return at::native_batch_norm(image, none, none, none, none, true, 0.1, 1e-5); });
+  run(planes,
+      [&] { return at::native_batch_norm(image, none, none, none, none, true, 0.1, 1e-5); });
   run(planes, [&] { return at::native_group_norm(image, none, none, 2, 2, 4, 1, 1e-5); });
   run(Care::kEight, [&] {
     const at::Tensor q = at::full({1, 1, 2, 8}, 0.5, at::kFloat).requires_grad_(true);

@@ -11,7 +11,7 @@ namespace pleat::bridge {
 
 struct CallSite {
   Needs needs;
-  std::uint64_t saver = 0;  // hash of the class of the node that saves here
+  std::uint64_t saver = 0;   // hash of the class of the node that saves here
   bool saves_input = false;  // BeforePole::kSavesInput
   bool bears_noise = false;  // NodeClass::bears_noise
 };

@@ -89,8 +89,10 @@ std::vector<bool> TransientCodePages::mapped() const {
     std::vector<std::uint64_t> entries(std::min<std::size_t>(pages_, 8192));
     result.reserve(pages_);
     while (result.size() < pages_) {
-      const std::size_t wanted = std::min(entries.size(), pages_ - result.size()) * sizeof entries[0];
-      const auto from = static_cast<off_t>((begin_ / page_bytes_ + result.size()) * sizeof entries[0]);
+      const std::size_t wanted =
+          std::min(entries.size(), pages_ - result.size()) * sizeof entries[0];
+      const auto from =
+          static_cast<off_t>((begin_ / page_bytes_ + result.size()) * sizeof entries[0]);
       if (::pread(pagemap, entries.data(), wanted, from) != static_cast<ssize_t>(wanted)) {
         result.clear();
         break;

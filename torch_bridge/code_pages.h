@@ -13,11 +13,13 @@ struct CodeRange {
   std::uintptr_t end = 0;
 };
 
-// Where the code of a loaded library lies; empty if it is not loaded. `library`: the end of its path.
+// Where the code of a loaded library lies; empty if it is not loaded. `library`: the end of its
+// path.
 [[nodiscard]] CodeRange code_of(const char* library) noexcept;
 
-// Notes which code pages of a loaded library are mapped; when it is destroyed, those that came since
-// are unmapped. Does nothing where /proc/self/pagemap cannot be read. Other threads may go on.
+// Notes which code pages of a loaded library are mapped; when it is destroyed, those that came
+// since are unmapped. Does nothing where /proc/self/pagemap cannot be read. Other threads may go
+// on.
 class TransientCodePages {
  public:
   // `library`: the end of its path, "libtorch_cpu.so".

@@ -22,8 +22,8 @@ struct TableHeader {
   std::uint64_t count;
 };
 struct TableEntry {
-  std::uint64_t begin, end;            // bytes of the block
-  std::uint64_t offset, payload_bytes; // within the payload
+  std::uint64_t begin, end;             // bytes of the block
+  std::uint64_t offset, payload_bytes;  // within the payload
 };
 constexpr std::uint64_t kTableMagic = 0x3153'4e41'5053'4c50ULL;  // not a span payload's magic
 constexpr std::size_t kAlign = 64;
@@ -97,9 +97,9 @@ std::size_t exact_room(const Span& span) noexcept {
   return 0;
 }
 
-// With copy_raw (a debug option) tensors too small to gain from it go through the lossy codec all the
-// same: repeated until they fill a few groups, and cut again at decode. It lets PyTorch's operator
-// table, whose samples have a handful of elements, see real quantisation.
+// With copy_raw (a debug option) tensors too small to gain from it go through the lossy codec all
+// the same: repeated until they fill a few groups, and cut again at decode. It lets PyTorch's
+// operator table, whose samples have a handful of elements, see real quantisation.
 constexpr std::size_t kTiledBelow = 1024;
 constexpr std::size_t kTiledElements = 2048;
 
@@ -130,7 +130,8 @@ bool too_coarse(CodecChoice choice, const compress::SpanStatistics& s) noexcept 
     return false;
   }
   const double levels = static_cast<double>((1u << choice.bits) - 1);
-  const double squared_step = s.sum_squared_range / static_cast<double>(s.elements) / (levels * levels);
+  const double squared_step =
+      s.sum_squared_range / static_cast<double>(s.elements) / (levels * levels);
   return squared_step > kLargestStep * kLargestStep;
 }
 
@@ -152,7 +153,8 @@ struct Plan {
 
   [[nodiscard]] std::size_t patch_bytes(const EncodeRequest& request) const noexcept {
     return lines.exact.empty() ? 0
-                               : align_up(bridge::patch_bytes(lines, choice.lines, span(request).elements, choice.type));
+                               : align_up(bridge::patch_bytes(lines, choice.lines,
+                                                              span(request).elements, choice.type));
   }
   [[nodiscard]] Span span(const EncodeRequest& request) const noexcept {
     return span_of(request, request.ranges[0], choice.type);
@@ -167,7 +169,8 @@ Plan make_plan(const EncodeRequest& request, bool copy_raw) noexcept {
   }
   try {
     const Span span = plan.span(request);
-    plan.lines = plan_lines(span.data, span.elements, span.type, plan.choice.lines, plan.choice.bits);
+    plan.lines =
+        plan_lines(span.data, span.elements, span.type, plan.choice.lines, plan.choice.bits);
     plan.choice.bits = plan.lines.bits;
   } catch (...) {
     plan.choice.bits = 0;
@@ -175,7 +178,8 @@ Plan make_plan(const EncodeRequest& request, bool copy_raw) noexcept {
   return plan;
 }
 
-// Whoever asks for the room of a payload encodes next, in the same thread: one look at the values for both.
+// Whoever asks for the room of a payload encodes next, in the same thread: one look at the values
+// for both.
 struct LastPlan {
   std::uint64_t nonce = 0;  // of the request, which no other has
   bool valid = false;
@@ -191,7 +195,8 @@ LastPlan* last_plan() noexcept {
 }
 
 void keep_plan(const EncodeRequest& request, Plan plan) noexcept {
-  if (LastPlan* const last = plan.lines.exact.empty() && plan.lines.bits == 0 ? nullptr : last_plan()) {
+  if (LastPlan* const last =
+          plan.lines.exact.empty() && plan.lines.bits == 0 ? nullptr : last_plan()) {
     last->nonce = request.nonce;
     last->plan = std::move(plan);
     last->valid = true;
@@ -254,7 +259,8 @@ void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
 std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
   const bool copy_raw = copy_raw_.load(std::memory_order_relaxed);
   Plan plan = make_plan(request, copy_raw);
-  std::size_t total = plan.patch_bytes(request) + (covers_all(request) ? 0 : table_bytes(request.range_count));
+  std::size_t total =
+      plan.patch_bytes(request) + (covers_all(request) ? 0 : table_bytes(request.range_count));
   for (std::size_t i = 0; i < request.range_count; ++i) {
     const std::size_t room =
         span_room(span_of(request, request.ranges[i], plan.choice.type), plan.choice, copy_raw);
@@ -301,8 +307,8 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
     compress::SpanStatistics seen;
     const Span span = span_of(request, range, choice.type);
     const auto encode_span = [&](const Span& source) {
-      return compress::encode(source, spec, request.nonce + i, out + used + patch, capacity - used - patch,
-                              executor_, &seen);
+      return compress::encode(source, spec, request.nonce + i, out + used + patch,
+                              capacity - used - patch, executor_, &seen);
     };
     const compress::EncodeResult result =
         tiled(span, choice, copy_raw) ? encode_span(Tile(span).span()) : encode_span(span);
@@ -380,14 +386,16 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
       return decode_codes(from, from_bytes, to, to_bytes);
     }
     const std::size_t patch = align_up(check_patch(from, from_bytes, to_bytes));
-    if (patch == 0 || patch > from_bytes || !decode_codes(from + patch, from_bytes - patch, to, to_bytes)) {
+    if (patch == 0 || patch > from_bytes ||
+        !decode_codes(from + patch, from_bytes - patch, to, to_bytes)) {
       return false;
     }
     apply_patch(from, to, to_bytes);
     return true;
   };
   if (magic != kTableMagic) {
-    return decode_span(in, payload_bytes, out, target_bytes) ? CodecStatus::kOk : CodecStatus::kFailed;
+    return decode_span(in, payload_bytes, out, target_bytes) ? CodecStatus::kOk
+                                                             : CodecStatus::kFailed;
   }
   TableHeader header{};
   if (payload_bytes < sizeof header) {

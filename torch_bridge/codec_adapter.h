@@ -1,7 +1,6 @@
 // Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
-// choice of codec is packed into 64 bits, a payload of several spans gets a small table in front, and
-// one of which some lines are kept exact has them in front (line_patch.h).
-// Torch-free.
+// choice of codec is packed into 64 bits, a payload of several spans gets a small table in front,
+// and one of which some lines are kept exact has them in front (line_patch.h). Torch-free.
 #pragma once
 
 #include <atomic>
@@ -18,15 +17,18 @@ namespace pleat::bridge {
 struct CodecChoice {
   compress::ElementType type = compress::ElementType::kBytes;
   std::uint8_t bits = 0;  // 0: lossless
-  // The values enter an exponential again: their error counts in absolute terms, and a payload whose
-  // step is not small against 1 is given up for the raw bytes.
+  // The values enter an exponential again: their error counts in absolute terms, and a payload
+  // whose step is not small against 1 is given up for the raw bytes.
   bool exponent = false;
-  // Which of its lines may have to come back exact: plan_lines() has the last word when it is encoded.
+  // Which of its lines may have to come back exact: plan_lines() has the last word when it is
+  // encoded.
   Lines lines{};
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(lines.length) << 32 | static_cast<std::uint64_t>(lines.look) << 17 |
-           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 | bits;
+    return static_cast<std::uint64_t>(lines.length) << 32 |
+           static_cast<std::uint64_t>(lines.look) << 17 |
+           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 |
+           bits;
   }
   [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
     return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
@@ -37,7 +39,8 @@ struct CodecChoice {
   [[nodiscard]] bool operator==(const CodecChoice&) const = default;
 };
 
-// Two saves of one storage: the more careful of the two; different types on one storage: exact bytes.
+// Two saves of one storage: the more careful of the two; different types on one storage: exact
+// bytes.
 [[nodiscard]] CodecChoice merge(CodecChoice a, CodecChoice b) noexcept;
 
 // What went through the codec, by class, for the report. Relaxed atomics.
@@ -73,8 +76,8 @@ class CodecAdapter final : public allocator::BlockCodec {
 
  private:
   void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
-  void account(const allocator::EncodeRequest& request, CodecChoice choice, std::size_t payload_bytes,
-               const compress::SpanStatistics& statistics) noexcept;
+  void account(const allocator::EncodeRequest& request, CodecChoice choice,
+               std::size_t payload_bytes, const compress::SpanStatistics& statistics) noexcept;
 
   compress::Executor executor_;
   std::atomic<bool> copy_raw_;

@@ -36,7 +36,8 @@ class CpuAllocator final : public c10::Allocator {
   // whatever the size was.
   static c10::DataPtr from_previous(std::size_t bytes) {
     c10::DataPtr data = previous->allocate(bytes);
-    (void)data.compare_exchange_deleter(previous_deleter, &cpu_deleter);  // keeps its own if special
+    (void)data.compare_exchange_deleter(previous_deleter,
+                                        &cpu_deleter);  // keeps its own if special
     return data;
   }
 };

@@ -23,22 +23,29 @@ using torch::autograd::Node;
 // A plain strided CPU tensor: nothing in its key set but what every such tensor has, plus lazy
 // conjugation and negation, which the view layout carries.
 bool plain_key_set(const c10::DispatchKeySet& keys) noexcept {
-  constexpr c10::DispatchKeySet plain{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
-                                      c10::DispatchKey::Conjugate,
-                                      c10::DispatchKey::Negative};
+  constexpr c10::DispatchKeySet plain{
+      c10::DispatchKey::CPU,         c10::DispatchKey::ADInplaceOrView,
+      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+      c10::DispatchKey::Conjugate,   c10::DispatchKey::Negative};
   return (keys.raw_repr() & ~plain.raw_repr() & ~c10::full_backend_mask) == 0;
 }
 
 ElementType element_type(at::ScalarType type) noexcept {
   switch (type) {
-    case at::kFloat: return ElementType::kFloat32;
-    case at::kBFloat16: return ElementType::kBFloat16;
-    case at::kHalf: return ElementType::kFloat16;
-    case at::kBool: return ElementType::kBool;
-    case at::kLong: return ElementType::kInt64;
-    case at::kInt: return ElementType::kInt32;
-    default: return ElementType::kBytes;
+    case at::kFloat:
+      return ElementType::kFloat32;
+    case at::kBFloat16:
+      return ElementType::kBFloat16;
+    case at::kHalf:
+      return ElementType::kFloat16;
+    case at::kBool:
+      return ElementType::kBool;
+    case at::kLong:
+      return ElementType::kInt64;
+    case at::kInt:
+      return ElementType::kInt32;
+    default:
+      return ElementType::kBytes;
   }
 }
 
@@ -61,8 +68,8 @@ std::uint64_t lesson_of(const void* call_site) noexcept {
   return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
 }
 
-// What is known of a call site, from the start or learned since; nothing of none. A program has a few dozen
-// that save.
+// What is known of a call site, from the start or learned since; nothing of none. A program has a
+// few dozen that save.
 CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
   if (call_site == nullptr) {
     return {};
@@ -83,12 +90,13 @@ CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
   return known.site;
 }
 
-// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look, kNone
-// where the lines are not apart in memory.
+// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look,
+// kNone where the lines are not apart in memory.
 Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   constexpr std::uint32_t kShortestZeroRow = 32;
   const auto lines = [](Look look, std::int64_t length) {
-    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)} : Lines{};
+    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)}
+                                              : Lines{};
   };
   const std::int64_t dimensions = tensor.dim();
   if (dimensions < 2) {
@@ -97,13 +105,15 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   const std::int64_t channels = tensor.size(1);
   if (!tensor.is_contiguous()) {
     const bool of_image = rows == Rows::kPlanes || rows == Rows::kSamples;
-    const bool channels_last = of_image && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
+    const bool channels_last =
+        of_image && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
     return channels_last ? lines(Look::kColumns, channels) : Lines{};
   }
   const std::int64_t last = tensor.size(dimensions - 1);
   const std::int64_t plane = c10::multiply_integers(tensor.sizes().slice(2));
   if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
-    return plane >= kShortestLine ? lines(Look::kRows, plane) : lines(Look::kColumns, channels * plane);
+    return plane >= kShortestLine ? lines(Look::kRows, plane)
+                                  : lines(Look::kColumns, channels * plane);
   }
   if (rows == Rows::kSamples) {
     return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
@@ -118,8 +128,8 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
-// What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be noisy; one
-// of an exponential is a softmax.
+// What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be
+// noisy; one of an exponential is a softmax.
 Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
                       const CallSite& site) noexcept {
   const NodeClass& c = class_of(producer);
@@ -129,12 +139,14 @@ Care care_of_producer(const Node& producer, std::uint32_t output_number, const S
   if (c.as_producer <= Care::kEight || context.is_output || !site.bears_noise) {
     return c.as_producer;
   }
-  const Node* const numerator = producer.num_outputs() != 0 ? producer.next_edge(0).function.get() : nullptr;
+  const Node* const numerator =
+      producer.num_outputs() != 0 ? producer.next_edge(0).function.get() : nullptr;
   const bool softmax = numerator != nullptr && class_of(*numerator).as_producer == Care::kEight;
   return softmax ? Care::kEight : Care::kNone;
 }
 
-// A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of many.
+// A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of
+// many.
 void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   const CallSite site = call_site_at(runtime, context.call_site);
   Needs needs = context.care;
@@ -175,7 +187,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   }
   const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
   const std::size_t bytes = storage->nbytes();
-  if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) || impl->numel() == 0) {
+  if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) ||
+      impl->numel() == 0) {
     note_pole(runtime, tensor, context);
     d.reason = Reason::kTooSmall;
     return d;
@@ -202,8 +215,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   }
   const at::DataPtr& data = storage->data_ptr();
   if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
-      !runtime.pool.owns(data.get()) ||
-      (d.block = runtime.pool.find(data.get())) == nullptr || bytes > d.block->requested) {
+      !runtime.pool.owns(data.get()) || (d.block = runtime.pool.find(data.get())) == nullptr ||
+      bytes > d.block->requested) {
     note_pole(runtime, tensor, context);
     d.reason = Reason::kForeignStorage;
     return d;
@@ -234,8 +247,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     key.ancestors = ancestors_hash(*producer);
   }
   d.family = sensitivity::family_key(key);
-  // A call site of the constructor is one operand of one operator: it names the consumer better than
-  // the tensor's own looks do.
+  // A call site of the constructor is one operand of one operator: it names the consumer better
+  // than the tensor's own looks do.
   d.lesson = d.family;
   const CallSite site = call_site_at(runtime, context.call_site);
   if (context.call_site != nullptr) {
@@ -257,7 +270,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     }
   }
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
-  if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact && width != 0) {
+  if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact &&
+      width != 0) {
     d.choice.bits = needs.care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
     d.choice.exponent = needs.care == Care::kEight;
     d.choice.lines = lines_of(*impl, needs.rows);

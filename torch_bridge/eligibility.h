@@ -14,7 +14,7 @@ namespace pleat::bridge {
 
 // What the constructor of SavedVariable was called with; absent without the preload library.
 struct SaveContext {
-  bool known = false;       // the others mean something
+  bool known = false;  // the others mean something
   bool is_output = false;
   bool is_inplace_on_view = false;
   const void* call_site = nullptr;
@@ -24,11 +24,11 @@ struct SaveContext {
 struct Decision {
   Reason reason = Reason::kDisabled;
   CodecChoice choice{};
-  std::uint64_t family = 0;            // key without ordinal; 0 until eligible
-  std::uint64_t lesson = 0;            // under which name the first unpack teaches the consumer
-  std::uint64_t saver = 0;             // as Product::saver
-  bool saves_input = false;            // the argument of a node whose backward reads it: CallSite
-  allocator::Block* block = nullptr;   // where the storage lies
+  std::uint64_t family = 0;           // key without ordinal; 0 until eligible
+  std::uint64_t lesson = 0;           // under which name the first unpack teaches the consumer
+  std::uint64_t saver = 0;            // as Product::saver
+  bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
+  allocator::Block* block = nullptr;  // where the storage lies
   const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
   std::uint32_t output_number = 0;
 

@@ -27,8 +27,8 @@ using torch::autograd::SavedVariable;
 using torch::autograd::SavedVariableHooks;
 using torch::autograd::variable_list;
 
-using ExecuteFunction = variable_list (*)(Engine*, const edge_list&, const variable_list&, bool, bool,
-                                          bool, const edge_list&);
+using ExecuteFunction = variable_list (*)(Engine*, const edge_list&, const variable_list&, bool,
+                                          bool, bool, const edge_list&);
 using ConstructorFunction = void (*)(SavedVariable*, const at::Tensor&, bool, bool);
 using RegisterHooksFunction = void (*)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
 using UnpackFunction = at::Tensor (*)(const SavedVariable*, NodePtr);
@@ -48,17 +48,19 @@ PowInplaceFunction real_pow_inplace = nullptr;
 // Call sites of careful operators are learned before the first tensor is judged.
 std::atomic<bool> call_sites_learned{false};
 
-// True while the operators that this thread runs are recorded or replaced by somebody: dispatch modes
-// (fake tensors, proxies, loggers), tracing, function transforms. Ours must not be among them.
+// True while the operators that this thread runs are recorded or replaced by somebody: dispatch
+// modes (fake tensors, proxies, loggers), tracing, function transforms. Ours must not be among
+// them.
 bool operators_are_watched() noexcept {
   return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
-         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         c10::impl::tls_is_dispatch_key_included(
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
 }
 
 void learn_call_sites_once(Runtime& runtime) noexcept {
-  // A thread that comes second does not wait: it may hold the interpreter's lock, which the first may
-  // need. What it saves meanwhile is learned at the first unpack.
+  // A thread that comes second does not wait: it may hold the interpreter's lock, which the first
+  // may need. What it saves meanwhile is learned at the first unpack.
   static std::atomic<bool> begun{false};
   if (begun.exchange(true)) {
     return;
@@ -103,15 +105,17 @@ class BackwardScope {
   const bool outer_;
 };
 
-// Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members work
-// on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this object.
+// Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members
+// work on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this
+// object.
 class WrappingEngine final : public Engine {
  public:
   explicit WrappingEngine(Engine& inner) : inner_(&inner) {}
   void wrap(Engine& inner) noexcept { inner_.store(&inner, std::memory_order_release); }
 
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
-                        bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
+                        bool create_graph, bool accumulate_grad,
+                        const edge_list& outputs) override {
     // C++ programs come this way with no preload library; Python never.
     const BackwardScope scope(create_graph);
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
@@ -119,7 +123,8 @@ class WrappingEngine final : public Engine {
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<GraphTask>& graph_task, NodePtr graph_root,
       InputBuffer&& input_buffer) override {
-    return inner().execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
+    return inner().execute_with_graph_task(graph_task, std::move(graph_root),
+                                           std::move(input_buffer));
   }
   std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
     return inner().make_anomaly_metadata();
@@ -188,11 +193,12 @@ void constructor_hook(SavedVariable* self, const at::Tensor& variable, bool is_o
     real_constructor(self, variable, is_output, is_inplace_on_view);
     return;
   }
-  ConstructionScope scope{&variable, {.known = true,
-                                      .is_output = is_output,
-                                      .is_inplace_on_view = is_inplace_on_view,
-                                      .call_site = call_site,
-                                      .care = care_of_saves_in_progress(call_site)}};
+  ConstructionScope scope{&variable,
+                          {.known = true,
+                           .is_output = is_output,
+                           .is_inplace_on_view = is_inplace_on_view,
+                           .call_site = call_site,
+                           .care = care_of_saves_in_progress(call_site)}};
   ConstructionScope*& current = current_construction();
   struct Restore {
     ConstructionScope*& slot;
@@ -257,8 +263,9 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
   real_register_hooks(self, std::move(hooks));
 }
 
-// A saved variable that lives is handed out itself, as stock does. From what hooks return autograd makes
-// a tensor that nobody else refers to, though its storage lives: an accumulator would take it for .grad.
+// A saved variable that lives is handed out itself, as stock does. From what hooks return autograd
+// makes a tensor that nobody else refers to, though its storage lives: an accumulator would take it
+// for .grad.
 at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
   SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(*self)).get();
   forget_given_to_others(saved_for.get());
@@ -283,7 +290,9 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 bool backward_creates_graph() noexcept { return creates_graph; }
 const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
 int backward_depth() noexcept { return depth; }
-bool backward_is_running() noexcept { return threads_in_backward.load(std::memory_order_relaxed) != 0; }
+bool backward_is_running() noexcept {
+  return threads_in_backward.load(std::memory_order_relaxed) != 0;
+}
 
 void backward_enter() noexcept {
   if (depth++ == 0) {

@@ -13,11 +13,12 @@ namespace pleat::bridge {
 void install_engine(Runtime& runtime, const PleatHostFunctions& host,
                     PleatBridgeFunctions& functions);
 
-// A C++ program that was served before main and embeds Python later: Python's engine replaces the one
-// wrapped first.
+// A C++ program that was served before main and embeds Python later: Python's engine replaces the
+// one wrapped first.
 void rewrap_engine(void* engine_stub);
 
-// True while this thread is in a backward pass with create_graph. Not known without the preload library.
+// True while this thread is in a backward pass with create_graph. Not known without the preload
+// library.
 [[nodiscard]] bool backward_creates_graph() noexcept;
 
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.

@@ -20,7 +20,8 @@ constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
 constexpr std::size_t kSamples = 64;  // rows of a matrix whose columns are looked at
 constexpr std::size_t kMostLines = std::size_t{1} << 31;
-constexpr float kSteps = 4;  // that a line must at least span: of Gaussian data the noise is a third then
+constexpr float kSteps =
+    4;  // that a line must at least span: of Gaussian data the noise is a third then
 
 struct Float32 {
   const float* data;
@@ -88,7 +89,8 @@ enum class Mark : std::uint8_t {
   kZero,
 };
 
-// Of a line, not of zeros, that spans `range`; `steps` is what it must span, times the levels of its width.
+// Of a line, not of zeros, that spans `range`; `steps` is what it must span, times the levels of
+// its width.
 Mark mark_of(float range, float steps, std::uint8_t bits) noexcept {
   return levels(8) * range < steps      ? Mark::kFlat
          : levels(bits) * range < steps ? Mark::kCoarse
@@ -114,7 +116,8 @@ class Marks {
   }
 
   // All lines have `line_bytes`, together `elements`.
-  [[nodiscard]] LinePlan plan(std::uint8_t bits, std::size_t elements, std::size_t line_bytes) const {
+  [[nodiscard]] LinePlan plan(std::uint8_t bits, std::size_t elements,
+                              std::size_t line_bytes) const {
     LinePlan plan{bits, {}};
     const auto of = [&](Mark mark) {
       return static_cast<std::size_t>(std::count(marks_.begin(), marks_.end(), mark));
@@ -190,7 +193,8 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
     float most = 0;
     for (std::size_t r = first; r <= last; ++r) {
       if (!marks.zero(r)) {
-        probe = probed == r ? probe : range_of(values, r * row, std::min((r + 1) * row, r * row + kProbe));
+        probe = probed == r ? probe
+                            : range_of(values, r * row, std::min((r + 1) * row, r * row + kProbe));
         probed = r;
         least = std::min(least, probe);
         most = std::max(most, probe);
@@ -214,11 +218,12 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
   }
 }
 
-// Down the columns of a matrix. Groups run along its rows, so a column is in as many as there are rows, if
-// always with the same neighbours: it is held against the root mean square of the groups it is in.
+// Down the columns of a matrix. Groups run along its rows, so a column is in as many as there are
+// rows, if always with the same neighbours: it is held against the root mean square of the groups
+// it is in.
 template <class Values>
-void mark_flat_columns(const Values& values, std::size_t rows, std::size_t columns, std::uint8_t bits,
-                       Marks& marks) {
+void mark_flat_columns(const Values& values, std::size_t rows, std::size_t columns,
+                       std::uint8_t bits, Marks& marks) {
   const std::size_t elements = rows * columns;
   const std::size_t samples = std::min(rows, kSamples);
   const std::size_t blocks = (columns + kGroup - 1) / kGroup;  // of columns
@@ -237,7 +242,8 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
     const std::size_t row = sample * rows / samples;
     add_row(row);
     for (std::size_t block = 0; block < blocks; ++block) {
-      const std::size_t begin = (row * columns + block * kGroup) / kGroup * kGroup;  // group of its first column
+      const std::size_t begin =
+          (row * columns + block * kGroup) / kGroup * kGroup;  // group of its first column
       const float range = range_of(values, begin, std::min(elements, begin + kGroup));
       if (std::isfinite(range)) {
         squares[block] += static_cast<double>(range) * range;
@@ -246,7 +252,8 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
     }
   }
   const auto mark_column = [&](std::size_t c) {
-    // A block's last columns lie in the group of the next block's first, unless rows are whole groups.
+    // A block's last columns lie in the group of the next block's first, unless rows are whole
+    // groups.
     const std::size_t block = c / kGroup;
     const std::size_t next = columns % kGroup == 0 ? block : std::min(block + 1, blocks - 1);
     double most = 0;
@@ -275,7 +282,8 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
 }
 
 template <class Values>
-LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, Lines lines, std::uint8_t bits) {
+LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, Lines lines,
+                 std::uint8_t bits) {
   const std::size_t length = lines.length;
   const std::size_t rows = elements / length;
   if (lines.look == Look::kColumns) {
@@ -298,7 +306,8 @@ LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, L
 
 }  // namespace
 
-LinePlan plan_lines(const void* data, std::size_t elements, ElementType type, Lines lines, std::uint8_t bits) {
+LinePlan plan_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
+                    std::uint8_t bits) {
   if (lines.look == Look::kNone || lines.length < 2 || elements % lines.length != 0 || bits == 0) {
     return {bits, {}};
   }
@@ -307,7 +316,8 @@ LinePlan plan_lines(const void* data, std::size_t elements, ElementType type, Li
     case ElementType::kFloat32:
       return plan_of(Float32{static_cast<const float*>(data)}, elements, item, lines, bits);
     case ElementType::kBFloat16:
-      return plan_of(BFloat16{static_cast<const std::uint16_t*>(data)}, elements, item, lines, bits);
+      return plan_of(BFloat16{static_cast<const std::uint16_t*>(data)}, elements, item, lines,
+                     bits);
     case ElementType::kFloat16:
       return plan_of(Float16{static_cast<const std::uint16_t*>(data)}, elements, item, lines, bits);
     default:

@@ -1,8 +1,9 @@
-// A normalisation divides by how far a row deviates from its mean, and its gradient multiplies the noise
-// of the saved input by the inverse. A row that shares quantisation groups with others of much larger
-// values gets their noise: for one of zeros (padding) that is 300 times the gradient. The same of columns,
-// where a batch normalisation takes its statistics down a matrix or an image whose channels come last.
-// Such lines are found here; line_patch.h keeps them beside the codes. Torch-free.
+// A normalisation divides by how far a row deviates from its mean, and its gradient multiplies the
+// noise of the saved input by the inverse. A row that shares quantisation groups with others of
+// much larger values gets their noise: for one of zeros (padding) that is 300 times the gradient.
+// The same of columns, where a batch normalisation takes its statistics down a matrix or an image
+// whose channels come last. Such lines are found here; line_patch.h keeps them beside the codes.
+// Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -43,11 +44,12 @@ struct LinePlan {
   std::vector<LineRun> exact;  // ascending, disjoint
 };
 
-// Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that takes less
-// in all: those whose range is less than four quantisation steps of groups they share, and of zeros
-// those that are seen (of 1024 rows or more every eighth is looked at first). Lines of less than
-// kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws std::bad_alloc.
-[[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements, compress::ElementType type,
-                                  Lines lines, std::uint8_t bits);
+// Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that
+// takes less in all: those whose range is less than four quantisation steps of groups they share,
+// and of zeros those that are seen (of 1024 rows or more every eighth is looked at first). Lines of
+// less than kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws
+// std::bad_alloc.
+[[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements,
+                                  compress::ElementType type, Lines lines, std::uint8_t bits);
 
 }  // namespace pleat::bridge

@@ -23,9 +23,10 @@ struct GivenTensor {
   const c10::TensorImpl* variable = nullptr;  // the saved one that it stands for; compare only
 };
 
-// `node`, which runs, is given a tensor of `record` that stands for a saved variable that has died. It is
-// kept alive if `hold`, or if it is the second view of one storage: stock's graph holds both, so that no
-// accumulator takes either. Then until another node unpacks and nobody else has it, or the pass is over.
+// `node`, which runs, is given a tensor of `record` that stands for a saved variable that has died.
+// It is kept alive if `hold`, or if it is the second view of one storage: stock's graph holds both,
+// so that no accumulator takes either. Then until another node unpacks and nobody else has it, or
+// the pass is over.
 void give(const torch::autograd::Node& node, const TorchRecord& record, const GivenTensor& given,
           bool hold) noexcept;
 
@@ -33,8 +34,8 @@ void give(const torch::autograd::Node& node, const TorchRecord& record, const Gi
 [[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
                                                         const TorchRecord& record);
 
-// The running node unpacks something, or `node` if none runs: what the other nodes of its pass were given
-// is forgotten, but for what is held and somebody has: it may wait to be accumulated.
+// The running node unpacks something, or `node` if none runs: what the other nodes of its pass were
+// given is forgotten, but for what is held and somebody has: it may wait to be accumulated.
 void forget_given_to_others(const torch::autograd::Node* node) noexcept;
 
 // A backward pass of that depth is over: 1 is the outermost.

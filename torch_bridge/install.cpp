@@ -60,8 +60,8 @@ bool self_test(Runtime& runtime) {
   const compress::Span span{values, kElements, compress::ElementType::kFloat32};
   const compress::CodecSpec spec{4, false};
   alignas(64) static unsigned char payload[kElements * 2];
-  const compress::EncodeResult encoded = compress::encode(
-      span, spec, 1, payload, sizeof payload, compress::serial_executor(), nullptr);
+  const compress::EncodeResult encoded = compress::encode(span, spec, 1, payload, sizeof payload,
+                                                          compress::serial_executor(), nullptr);
   bool good = encoded.status == compress::Status::kOk &&
               compress::decode(payload, encoded.payload_bytes, values, kElements * sizeof(float),
                                compress::serial_executor()) == compress::Status::kOk;
@@ -134,8 +134,9 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
   try {
     if (host == nullptr || functions == nullptr || host->abi_version != PLEAT_ABI_VERSION ||
         host->struct_size != sizeof(PleatHostFunctions)) {
-      std::fprintf(stderr, "pleat: the bridge and its loader are of different versions; "
-                           "running without Pleat\n");
+      std::fprintf(stderr,
+                   "pleat: the bridge and its loader are of different versions; "
+                   "running without Pleat\n");
       return 1;
     }
     if (refused) {
@@ -154,11 +155,12 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
     install_engine(*runtime, *host, installed);
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
-    pthread_atfork(before_fork, [] { after_fork(pleat::allocator::ForkSide::kParent); },
-                   [] {
-                     after_fork(pleat::allocator::ForkSide::kChild);
-                     Runtime::get()->retire();
-                   });
+    pthread_atfork(
+        before_fork, [] { after_fork(pleat::allocator::ForkSide::kParent); },
+        [] {
+          after_fork(pleat::allocator::ForkSide::kChild);
+          Runtime::get()->retire();
+        });
     std::atexit(print_report_at_exit);
     *functions = installed;
     return 0;
@@ -189,7 +191,8 @@ PLEAT_EXPORT int pleat_enable(const char* conf, char* error, size_t error_bytes)
     if (!problems.empty()) {
       constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
       std::string& first = problems.front();
-      copy_out(first.starts_with(kPrefix) ? first.substr(kPrefix.size()) : first, error, error_bytes);
+      copy_out(first.starts_with(kPrefix) ? first.substr(kPrefix.size()) : first, error,
+               error_bytes);
       return 1;
     }
     runtime->set_options(options);
@@ -226,10 +229,10 @@ PLEAT_EXPORT size_t pleat_stats_json(char* buffer, size_t buffer_bytes) noexcept
 PLEAT_EXPORT size_t pleat_report_text(char* buffer, size_t buffer_bytes) noexcept {
   try {
     Runtime* const runtime = Runtime::get();
-    return pleat::bridge::copy_out(
-        runtime != nullptr ? pleat::bridge::report_text(*runtime)
-                           : std::string("pleat: not installed in this process\n"),
-        buffer, buffer_bytes);
+    return pleat::bridge::copy_out(runtime != nullptr
+                                       ? pleat::bridge::report_text(*runtime)
+                                       : std::string("pleat: not installed in this process\n"),
+                                   buffer, buffer_bytes);
   } catch (...) {
     return 0;
   }

@@ -45,7 +45,9 @@ Geometry geometry_of(Lines lines, std::size_t elements, std::size_t item) noexce
   return {item, lines.length, elements / lines.length, lines.look == Look::kColumns};
 }
 
-constexpr std::size_t head_bytes(std::size_t runs) noexcept { return sizeof(PatchHeader) + runs * sizeof(LineRun); }
+constexpr std::size_t head_bytes(std::size_t runs) noexcept {
+  return sizeof(PatchHeader) + runs * sizeof(LineRun);
+}
 
 LineRun run_at(const void* patch, std::size_t i) noexcept {
   LineRun run{};
@@ -55,7 +57,8 @@ LineRun run_at(const void* patch, std::size_t i) noexcept {
 
 }  // namespace
 
-std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements, ElementType type) noexcept {
+std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements,
+                        ElementType type) noexcept {
   const Geometry geometry = geometry_of(lines, elements, compress::element_size(type));
   std::size_t bytes = head_bytes(plan.exact.size());
   for (const LineRun& run : plan.exact) {
@@ -64,11 +67,16 @@ std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements,
   return bytes;
 }
 
-void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_t elements, ElementType type,
-                 void* patch) noexcept {
+void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_t elements,
+                 ElementType type, void* patch) noexcept {
   const std::size_t item = compress::element_size(type);
-  const PatchHeader header{kPatchMagic, patch_bytes(plan, lines, elements, type), plan.exact.size(),
-                           lines.length, lines.look, static_cast<std::uint8_t>(item), 0};
+  const PatchHeader header{kPatchMagic,
+                           patch_bytes(plan, lines, elements, type),
+                           plan.exact.size(),
+                           lines.length,
+                           lines.look,
+                           static_cast<std::uint8_t>(item),
+                           0};
   auto* out = static_cast<std::byte*>(patch);
   std::memcpy(out, &header, sizeof header);
   std::memcpy(out + sizeof header, plan.exact.data(), plan.exact.size() * sizeof(LineRun));
@@ -98,21 +106,24 @@ std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target
     return 0;
   }
   std::memcpy(&header, patch, sizeof header);
-  const bool sound = (header.look == Look::kZeroRows || header.look == Look::kRows || header.look == Look::kColumns) &&
-                     (header.item == 2 || header.item == 4) && header.reserved == 0 && header.length >= 2 &&
-                     target_bytes != 0 &&
+  const bool sound = (header.look == Look::kZeroRows || header.look == Look::kRows ||
+                      header.look == Look::kColumns) &&
+                     (header.item == 2 || header.item == 4) && header.reserved == 0 &&
+                     header.length >= 2 && target_bytes != 0 &&
                      target_bytes % (std::size_t{header.item} * header.length) == 0 &&
-                     header.runs <= (bytes - sizeof header) / sizeof(LineRun) && header.bytes <= bytes &&
-                     header.bytes >= head_bytes(header.runs);
+                     header.runs <= (bytes - sizeof header) / sizeof(LineRun) &&
+                     header.bytes <= bytes && header.bytes >= head_bytes(header.runs);
   if (!sound) {
     return 0;
   }
-  const Geometry geometry = geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
+  const Geometry geometry =
+      geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
   std::size_t left = header.bytes - head_bytes(header.runs);
   std::size_t free_from = 0;
   for (std::size_t i = 0; i < header.runs; ++i) {
     const LineRun run = run_at(patch, i);
-    if (run.first < free_from || run.first > geometry.lines() || run.count > geometry.lines() - run.first) {
+    if (run.first < free_from || run.first > geometry.lines() ||
+        run.count > geometry.lines() - run.first) {
       return 0;
     }
     free_from = run.first + std::size_t{run.count};
@@ -129,7 +140,8 @@ std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target
 void apply_patch(const void* patch, void* target, std::size_t target_bytes) noexcept {
   PatchHeader header{};
   std::memcpy(&header, patch, sizeof header);
-  const Geometry geometry = geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
+  const Geometry geometry =
+      geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
   const auto* in = static_cast<const std::byte*>(patch) + head_bytes(header.runs);
   for (std::size_t i = 0; i < header.runs; ++i) {
     const LineRun run = run_at(patch, i);

@@ -1,4 +1,5 @@
-// The lines of a tensor that must come back exact (exact_lines.h), as bytes in front of a payload. Torch-free.
+// The lines of a tensor that must come back exact (exact_lines.h), as bytes in front of a payload.
+// Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,10 @@ namespace pleat::bridge {
 void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_t elements,
                  compress::ElementType type, void* patch) noexcept;
 [[nodiscard]] bool is_patch(const void* data, std::size_t bytes) noexcept;
-// The length of the patch at the front of `bytes` bytes; 0 if it is damaged, or not for `target_bytes`.
-[[nodiscard]] std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target_bytes) noexcept;
+// The length of the patch at the front of `bytes` bytes; 0 if it is damaged, or not for
+// `target_bytes`.
+[[nodiscard]] std::size_t check_patch(const void* patch, std::size_t bytes,
+                                      std::size_t target_bytes) noexcept;
 // After check_patch().
 void apply_patch(const void* patch, void* target, std::size_t target_bytes) noexcept;
 

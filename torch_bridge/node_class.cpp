@@ -26,8 +26,8 @@ struct Family {
   Care as_consumer;
 };
 
-// First match wins. Names are those of torch's derivatives.yaml; a trailing "Backward0" is implied, and
-// a leading "Foreach" passed over.
+// First match wins. Names are those of torch's derivatives.yaml; a trailing "Backward0" is implied,
+// and a leading "Foreach" passed over.
 constexpr Family kFamilies[] = {
     // exponentials: exp(x) enters again, an error of e in the exponent is a factor of 1 + e
     {"ExpBackward"sv, Care::kEight, Care::kEight},
@@ -108,8 +108,8 @@ constexpr Family kFamilies[] = {
     {"LogSigmoid"sv, Care::kNone, Care::kNone},
     {"Log"sv, Care::kPole, Care::kPole},  // Log, Log2, Log10, Log1P, LogNdtr, Logit
     {"Xlogy"sv, Care::kPole, Care::kPole},
-    // x^n with a number n: saving_node.h looks at n; the usual 2 and 3 are polynomials. With a tensor
-    // of exponents (PowBackward1): exact.
+    // x^n with a number n: saving_node.h looks at n; the usual 2 and 3 are polynomials. With n a
+    // tensor (PowBackward1): exact.
     {"ForeachPow"sv, Care::kPole, Care::kPole},
     {"PowBackward0"sv, Care::kNone, Care::kNone},
     {"Pow"sv, Care::kPole, Care::kPole},
@@ -128,7 +128,7 @@ constexpr Family kFamilies[] = {
     {"Acos"sv, Care::kPole, Care::kPole},  // Acos, Acosh
     {"Asin"sv, Care::kPole, Care::kPole},
     {"Atanh"sv, Care::kPole, Care::kPole},
-    {"Tan"sv, Care::kNone, Care::kNone},     // Tan, Tanh: polynomials of their result
+    {"Tan"sv, Care::kNone, Care::kNone},  // Tan, Tanh: polynomials of their result
     {"Erfinv"sv, Care::kPole, Care::kPole},
     {"Lgamma"sv, Care::kExact, Care::kExact},
     {"Digamma"sv, Care::kExact, Care::kExact},
@@ -154,42 +154,74 @@ struct TowardsPole {
   std::string_view prefix;
   BeforePole role;
 };
+// clang-format off: tables in columns
 constexpr TowardsPole kTowardsPole[] = {
-    {"AddBackward"sv, BeforePole::kPasses},      {"SubBackward"sv, BeforePole::kPasses},
-    {"RsubBackward"sv, BeforePole::kPasses},     {"NegBackward"sv, BeforePole::kPasses},
-    {"DivBackward"sv, BeforePole::kPasses},      {"LerpBackward0"sv, BeforePole::kPasses},
-    {"ReluBackward"sv, BeforePole::kPasses},     {"AbsBackward"sv, BeforePole::kPasses},
-    {"Hardtanh"sv, BeforePole::kPasses},         {"ThresholdBackward"sv, BeforePole::kPasses},
+    {"AddBackward"sv, BeforePole::kPasses},
+    {"SubBackward"sv, BeforePole::kPasses},
+    {"RsubBackward"sv, BeforePole::kPasses},
+    {"NegBackward"sv, BeforePole::kPasses},
+    {"DivBackward"sv, BeforePole::kPasses},
+    {"LerpBackward0"sv, BeforePole::kPasses},
+    {"ReluBackward"sv, BeforePole::kPasses},
+    {"AbsBackward"sv, BeforePole::kPasses},
+    {"Hardtanh"sv, BeforePole::kPasses},
+    {"ThresholdBackward"sv, BeforePole::kPasses},
     {"NanToNum"sv, BeforePole::kPasses},
-    {"Maximum"sv, BeforePole::kPasses},          {"Minimum"sv, BeforePole::kPasses},
-    {"SqrtBackward"sv, BeforePole::kPasses},     {"RsqrtBackward"sv, BeforePole::kPasses},
-    {"Reciprocal"sv, BeforePole::kPasses},       {"LogBackward"sv, BeforePole::kPasses},
+    {"Maximum"sv, BeforePole::kPasses},
+    {"Minimum"sv, BeforePole::kPasses},
+    {"SqrtBackward"sv, BeforePole::kPasses},
+    {"RsqrtBackward"sv, BeforePole::kPasses},
+    {"Reciprocal"sv, BeforePole::kPasses},
+    {"LogBackward"sv, BeforePole::kPasses},
     {"Log1PBackward"sv, BeforePole::kPasses},
     // which elements there are, and where
-    {"IndexBackward"sv, BeforePole::kPasses},    {"IndexSelect"sv, BeforePole::kPasses},
-    {"GatherBackward"sv, BeforePole::kPasses},   {"TakeBackward"sv, BeforePole::kPasses},
-    {"TakeAlongDim"sv, BeforePole::kPasses},     {"WhereBackward"sv, BeforePole::kPasses},
-    {"MaskedFill"sv, BeforePole::kPasses},       {"MaskedSelect"sv, BeforePole::kPasses},
-    {"CatBackward"sv, BeforePole::kPasses},      {"StackBackward"sv, BeforePole::kPasses},
-    {"FlipBackward"sv, BeforePole::kPasses},     {"RollBackward"sv, BeforePole::kPasses},
-    {"RepeatBackward"sv, BeforePole::kPasses},   {"ConstantPadNd"sv, BeforePole::kPasses},
-    {"SortBackward"sv, BeforePole::kPasses},     {"TopkBackward"sv, BeforePole::kPasses},
-    {"ScatterBackward"sv, BeforePole::kPasses},  {"ScatterAdd"sv, BeforePole::kPasses},
-    {"IndexPut"sv, BeforePole::kPasses},         {"IndexAdd"sv, BeforePole::kPasses},
-    {"IndexFill"sv, BeforePole::kPasses},        {"IndexCopy"sv, BeforePole::kPasses},
-    {"UnfoldBackward"sv, BeforePole::kPasses},   {"CopySlices"sv, BeforePole::kPasses},
-    {"MaxPool"sv, BeforePole::kPasses},          {"AvgPool"sv, BeforePole::kSums},
-    {"DiagonalBackward"sv, BeforePole::kPasses}, {"TrilBackward"sv, BeforePole::kPasses},
-    {"TriuBackward"sv, BeforePole::kPasses},     {"CumsumBackward"sv, BeforePole::kPasses},
-    {"SumBackward"sv, BeforePole::kSums},        {"MeanBackward"sv, BeforePole::kSums},
-    {"VarBackward"sv, BeforePole::kVariance},    {"VarMeanBackward"sv, BeforePole::kVariance},
-    {"Sigmoid"sv, BeforePole::kSavesResult},     {"TanhBackward"sv, BeforePole::kSavesResult},
-    {"Softmax"sv, BeforePole::kSavesResult},     {"SafeSoftmax"sv, BeforePole::kSavesResult},
-    {"ExpBackward"sv, BeforePole::kSavesResult}, {"Exp2Backward"sv, BeforePole::kSavesResult},
+    {"IndexBackward"sv, BeforePole::kPasses},
+    {"IndexSelect"sv, BeforePole::kPasses},
+    {"GatherBackward"sv, BeforePole::kPasses},
+    {"TakeBackward"sv, BeforePole::kPasses},
+    {"TakeAlongDim"sv, BeforePole::kPasses},
+    {"WhereBackward"sv, BeforePole::kPasses},
+    {"MaskedFill"sv, BeforePole::kPasses},
+    {"MaskedSelect"sv, BeforePole::kPasses},
+    {"CatBackward"sv, BeforePole::kPasses},
+    {"StackBackward"sv, BeforePole::kPasses},
+    {"FlipBackward"sv, BeforePole::kPasses},
+    {"RollBackward"sv, BeforePole::kPasses},
+    {"RepeatBackward"sv, BeforePole::kPasses},
+    {"ConstantPadNd"sv, BeforePole::kPasses},
+    {"SortBackward"sv, BeforePole::kPasses},
+    {"TopkBackward"sv, BeforePole::kPasses},
+    {"ScatterBackward"sv, BeforePole::kPasses},
+    {"ScatterAdd"sv, BeforePole::kPasses},
+    {"IndexPut"sv, BeforePole::kPasses},
+    {"IndexAdd"sv, BeforePole::kPasses},
+    {"IndexFill"sv, BeforePole::kPasses},
+    {"IndexCopy"sv, BeforePole::kPasses},
+    {"UnfoldBackward"sv, BeforePole::kPasses},
+    {"CopySlices"sv, BeforePole::kPasses},
+    {"MaxPool"sv, BeforePole::kPasses},
+    {"AvgPool"sv, BeforePole::kSums},
+    {"DiagonalBackward"sv, BeforePole::kPasses},
+    {"TrilBackward"sv, BeforePole::kPasses},
+    {"TriuBackward"sv, BeforePole::kPasses},
+    {"CumsumBackward"sv, BeforePole::kPasses},
+    {"SumBackward"sv, BeforePole::kSums},
+    {"MeanBackward"sv, BeforePole::kSums},
+    {"VarBackward"sv, BeforePole::kVariance},
+    {"VarMeanBackward"sv, BeforePole::kVariance},
+    {"Sigmoid"sv, BeforePole::kSavesResult},
+    {"TanhBackward"sv, BeforePole::kSavesResult},
+    {"Softmax"sv, BeforePole::kSavesResult},
+    {"SafeSoftmax"sv, BeforePole::kSavesResult},
+    {"ExpBackward"sv, BeforePole::kSavesResult},
+    {"Exp2Backward"sv, BeforePole::kSavesResult},
     {"Expm1Backward"sv, BeforePole::kSavesResult},
-    {"PowBackward0"sv, BeforePole::kSavesInput}, {"SinBackward"sv, BeforePole::kSavesInput},
-    {"CosBackward"sv, BeforePole::kSavesInput},  {"ErfBackward"sv, BeforePole::kSavesInput},
-    {"ErfcBackward"sv, BeforePole::kSavesInput}, {"SoftplusBackward"sv, BeforePole::kSavesInput},
+    {"PowBackward0"sv, BeforePole::kSavesInput},
+    {"SinBackward"sv, BeforePole::kSavesInput},
+    {"CosBackward"sv, BeforePole::kSavesInput},
+    {"ErfBackward"sv, BeforePole::kSavesInput},
+    {"ErfcBackward"sv, BeforePole::kSavesInput},
+    {"SoftplusBackward"sv, BeforePole::kSavesInput},
     // cut off to stay away from the pole: at the cut the slope is the steepest
     {"Clamp"sv, BeforePole::kSavesInput},
     {"MulBackward"sv, BeforePole::kSavesFactors},
@@ -208,20 +240,21 @@ constexpr Normalisation kNormalisations[] = {
 };
 
 constexpr std::string_view kBearsNoise[] = {
-    "MulBackward"sv,     "MmBackward"sv,        "MvBackward"sv,        "AddmmBackward"sv,
-    "BmmBackward"sv,     "BaddbmmBackward"sv,   "AddmvBackward"sv,     "DotBackward"sv,
-    "Convolution"sv,     "ScaledDotProduct"sv,  "NativeLayerNorm"sv,   "FusedRmsNorm"sv,
-    "NativeBatchNorm"sv, "NativeGroupNorm"sv,   "ErfBackward"sv,
+    "MulBackward"sv,     "MmBackward"sv,       "MvBackward"sv,      "AddmmBackward"sv,
+    "BmmBackward"sv,     "BaddbmmBackward"sv,  "AddmvBackward"sv,   "DotBackward"sv,
+    "Convolution"sv,     "ScaledDotProduct"sv, "NativeLayerNorm"sv, "FusedRmsNorm"sv,
+    "NativeBatchNorm"sv, "NativeGroupNorm"sv,  "ErfBackward"sv,
 };
 
 constexpr std::string_view kPassesParameter[] = {
-    "TBackward"sv,       "TransposeBackward"sv, "ViewBackward"sv,      "UnsafeViewBackward"sv,
-    "ToCopyBackward"sv,  "PermuteBackward"sv,   "ExpandBackward"sv,    "SliceBackward"sv,
-    "SelectBackward"sv,  "UnsqueezeBackward"sv, "SqueezeBackward"sv,   "AsStridedBackward"sv,
-    "ReshapeAlias"sv,    "AliasBackward"sv,     "CloneBackward"sv,     "SplitBackward"sv,
-    "SplitWithSizes"sv,  "UnbindBackward"sv,    "DetachBackward"sv,    "ConjBackward"sv,
-    "NumpyTBackward"sv,  "NarrowBackward"sv,    "MovedimBackward"sv,   "SwapdimsBackward"sv,
+    "TBackward"sv,      "TransposeBackward"sv, "ViewBackward"sv,    "UnsafeViewBackward"sv,
+    "ToCopyBackward"sv, "PermuteBackward"sv,   "ExpandBackward"sv,  "SliceBackward"sv,
+    "SelectBackward"sv, "UnsqueezeBackward"sv, "SqueezeBackward"sv, "AsStridedBackward"sv,
+    "ReshapeAlias"sv,   "AliasBackward"sv,     "CloneBackward"sv,   "SplitBackward"sv,
+    "SplitWithSizes"sv, "UnbindBackward"sv,    "DetachBackward"sv,  "ConjBackward"sv,
+    "NumpyTBackward"sv, "NarrowBackward"sv,    "MovedimBackward"sv, "SwapdimsBackward"sv,
 };
+// clang-format on
 
 template <std::size_t kNames>
 bool starts_with_any(std::string_view name, const std::string_view (&prefixes)[kNames]) noexcept {

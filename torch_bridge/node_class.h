@@ -12,17 +12,17 @@ namespace pleat::bridge {
 
 // How much noise a saved tensor may carry, judged by the node that reads it in backward.
 enum class Care : std::uint8_t {
-  kNone,      // any width
-  kEight,     // it enters an exponential, or is a logit of a loss: 8 bits at least
-  kExact,     // a factor of linear algebra, a comparison, a coordinate: no noise at all
-  kPole,      // a divisor, an argument of log or sqrt: nor may what it was made of (before_pole.h)
+  kNone,   // any width
+  kEight,  // it enters an exponential, or is a logit of a loss: 8 bits at least
+  kExact,  // a factor of linear algebra, a comparison, a coordinate: no noise at all
+  kPole,   // a divisor, an argument of log or sqrt: nor may what it was made of (before_pole.h)
 };
 
 // Along what a normalisation takes its statistics: exact_lines.h.
 enum class Rows : std::uint8_t {
   kNone,
   kLastDimension,
-  kPlanes,  // of an image: all dimensions but the first two; of a matrix its columns
+  kPlanes,   // of an image: all dimensions but the first two; of a matrix its columns
   kSamples,  // all dimensions but the first, or a part of them
 };
 
@@ -32,14 +32,16 @@ struct Needs {
   Rows rows = Rows::kNone;
 
   constexpr Needs() = default;
-  constexpr Needs(Care c, Rows r = Rows::kNone) : care(c), rows(r) {}  // implicit: most need care only
+  constexpr Needs(Care c, Rows r = Rows::kNone)
+      : care(c), rows(r) {}  // implicit: most need care only
   constexpr void raise(Needs other) noexcept {
     care = std::max(care, other.care);
     rows = std::max(rows, other.rows);
   }
   // As Runtime::learn() takes it: the halves are raised apart.
   [[nodiscard]] constexpr std::uint8_t pack() const noexcept {
-    return static_cast<std::uint8_t>(static_cast<unsigned>(rows) << 4 | static_cast<unsigned>(care));
+    return static_cast<std::uint8_t>(static_cast<unsigned>(rows) << 4 |
+                                     static_cast<unsigned>(care));
   }
   [[nodiscard]] static constexpr Needs unpack(std::uint8_t packed) noexcept {
     return {static_cast<Care>(packed & 15), static_cast<Rows>(packed >> 4)};
@@ -58,17 +60,17 @@ enum class BeforePole : std::uint8_t {
 };
 
 struct NodeClass {
-  std::string name;            // "AddmmBackward0"
+  std::string name;  // "AddmmBackward0"
   std::uint64_t hash = 0;
   Care as_producer = Care::kNone;  // for its outputs; above kEight not for savers that bear noise
   Needs as_consumer;               // for any tensor this node saved
   bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;
-  bool passes_parameter = false;   // a view or cast: a parameter may hide behind it
-  bool bears_noise = false;  // a gentle function of what it saves: whoever made that
+  bool passes_parameter = false;  // a view or cast: a parameter may hide behind it
+  bool bears_noise = false;       // a gentle function of what it saves: whoever made that
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
-  bool python = false;  // a torch.autograd.Function: its class in Python says more, node by node
+  bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node
 };
 
 // Never fails; `node` must be alive. Thread-safe.

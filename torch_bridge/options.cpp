@@ -118,7 +118,8 @@ struct Entry {
 
 constexpr std::array kEntries{
     Entry{{"bits", "4", "off | lossless | 1..8",
-           "bits per element of lossy payloads: 1, 2, 3, 4 or 8, a fraction takes the next lower one; "
+           "bits per element of lossy payloads: 1, 2, 3, 4 or 8, a fraction takes the next lower "
+           "one; "
            "off: hooks and pool active, nothing compressed; lossless: exact forms only"},
           parse_bits,
           bits_text},
@@ -155,7 +156,8 @@ constexpr std::array kEntries{
           },
           [](const Options& options) { return number_text(options.verbose); }},
     Entry{{"copy_raw", "0", "0 | 1",
-           "for debugging: what would be held raw goes through a payload, tiny tensors are quantised too"},
+           "for debugging: what would be held raw goes through a payload, tiny tensors are "
+           "quantised too"},
           [](std::string_view text, Options& options) {
             if (text != "0" && text != "1") return false;
             options.copy_raw = text == "1";
@@ -227,9 +229,7 @@ std::string apply_item(std::string_view item, Options& options) {
 
 }  // namespace
 
-std::span<const OptionRow> option_table() noexcept {
-  return kRows;
-}
+std::span<const OptionRow> option_table() noexcept { return kRows; }
 
 std::string option_value(const Options& options, std::string_view key) {
   const Entry* const entry = find_entry(key);

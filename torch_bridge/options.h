@@ -21,13 +21,13 @@ enum class Mode : std::uint8_t {
 
 struct Options {
   Mode mode = Mode::kLossy;
-  double bits = 4.0;                     // 1..8, with kLossy
+  double bits = 4.0;  // 1..8, with kLossy
   When when = When::kRelease;
   Place place = Place::kArena;
-  std::size_t min_bytes = 64u << 10;     // threshold of pool and eligibility; 0: everything
-  std::uint64_t seed = 0;                // run seed of the dither
-  int verbose = 0;                       // 0..1
-  bool copy_raw = false;                 // debug: raw blocks go through a payload instead of being held
+  std::size_t min_bytes = 64u << 10;  // threshold of pool and eligibility; 0: everything
+  std::uint64_t seed = 0;             // run seed of the dither
+  int verbose = 0;                    // 0..1
+  bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 
 struct OptionRow {
@@ -43,11 +43,11 @@ struct OptionRow {
 // The value in force, as PLEAT_CONF would spell it.
 [[nodiscard]] std::string option_value(const Options& options, std::string_view key);
 
-// Parses "key:value,key:value" on top of `options`. Spaces around keys and values are ignored, empty
-// items are allowed, the last of two equal keys wins. A key or value that does not parse leaves its
-// option as it was and adds one line to `problems`, naming key, value, what is allowed and what is
-// used instead (values are cut to 64 characters, control characters shown as '?'). Never throws on
-// bad input; handles 64 kB values.
+// Parses "key:value,key:value" on top of `options`. Spaces around keys and values are ignored,
+// empty items are allowed, the last of two equal keys wins. A key or value that does not parse
+// leaves its option as it was and adds one line to `problems`, naming key, value, what is allowed
+// and what is used instead (values are cut to 64 characters, control characters shown as '?').
+// Never throws on bad input; handles 64 kB values.
 void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems);
 
 }  // namespace pleat::bridge

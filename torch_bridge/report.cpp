@@ -121,7 +121,8 @@ std::string stats_json(Runtime& runtime) {
   const auto tagged = load(r.tagged);
   json.open("records")
       .field("tagged", r.tagged)
-      .field("alive", static_cast<std::int64_t>(tagged) - static_cast<std::int64_t>(load(r.dropped)))
+      .field("alive",
+             static_cast<std::int64_t>(tagged) - static_cast<std::int64_t>(load(r.dropped)))
       .field("released", r.released)
       .field("encoded", r.encoded)
       .field("encoded_in_place", r.encoded_in_place)
@@ -197,8 +198,8 @@ std::string report_text(Runtime& runtime) {
   const double payload = static_cast<double>(load(r.payload_bytes));
   add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
   if (payload > 0) {
-    add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload, load(r.encoded),
-        load(runtime.backward_passes));
+    add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
+        load(r.encoded), load(runtime.backward_passes));
   }
   out += '\n';
   for (const NamedClass& c : classes(t)) {
@@ -220,14 +221,15 @@ std::string report_text(Runtime& runtime) {
   if (passes > 0) {
     const double more = (source - payload) / passes;
     const auto live = static_cast<double>(runtime.statistics.read(StatKind::kLive).peak);
-    add("  estimate      without compression the peak would be about %s: a step would hold %s more\n",
+    add("  estimate      without compression the peak would be about %s: a step would hold %s "
+        "more\n",
         megabytes(live + more).c_str(), megabytes(more).c_str());
   }
   add("  time          encode %.2f s, decode %.2f s", static_cast<double>(load(r.encode_ns)) / 1e9,
       static_cast<double>(load(r.decode_ns)) / 1e9);
   if (const auto samples = load(runtime.hook_samples); samples > 0) {
-    add(", %.0f ns per hook call", static_cast<double>(load(runtime.hook_ns_sampled)) /
-                                       static_cast<double>(samples));
+    add(", %.0f ns per hook call",
+        static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
   }
   out += '\n';
   add("  left alone   ");

@@ -22,18 +22,18 @@ namespace pleat::bridge {
 enum class Reason : std::uint8_t {
   kEligibleLossy,
   kEligibleLossless,
-  kDisabled,            // pleat_disable, exempt, a forked child, after exit
+  kDisabled,  // pleat_disable, exempt, a forked child, after exit
   kUndefined,
-  kLeaf,                // parameters and other leaves that require grad
+  kLeaf,  // parameters and other leaves that require grad
   kViewOfLeaf,
-  kCastOfParameter,     // low-precision or transposed copies of a parameter
-  kNotPlainStrided,     // fake, functional, meta, sparse, quantised, nested, subclass
+  kCastOfParameter,  // low-precision or transposed copies of a parameter
+  kNotPlainStrided,  // fake, functional, meta, sparse, quantised, nested, subclass
   kOtherDevice,
   kTooSmall,
-  kForeignStorage,      // numpy, shared memory, dlpack, older than us, a view into something else
-  kStorageInUse,        // the block belongs to another storage object by now
+  kForeignStorage,  // numpy, shared memory, dlpack, older than us, a view into something else
+  kStorageInUse,    // the block belongs to another storage object by now
   kTracing,
-  kCompiledFunction,    // what a function of torch.compile saves; it has chosen that itself
+  kCompiledFunction,  // what a function of torch.compile saves; it has chosen that itself
   kCount,
 };
 [[nodiscard]] const char* reason_name(Reason reason) noexcept;
@@ -44,7 +44,9 @@ class Runtime {
 
   // Null until install succeeded. Leaked: see above.
   [[nodiscard]] static Runtime* get() noexcept { return instance_.load(std::memory_order_acquire); }
-  static void publish(Runtime* runtime) noexcept { instance_.store(runtime, std::memory_order_release); }
+  static void publish(Runtime* runtime) noexcept {
+    instance_.store(runtime, std::memory_order_release);
+  }
 
   [[nodiscard]] Options options() const;
   void set_options(const Options& options);  // min_bytes of the allocator follows too
@@ -96,7 +98,8 @@ class Runtime {
 
   // The ordinal of this key family in the present graph (reset by begin_backward).
   [[nodiscard]] std::uint32_t next_ordinal(std::uint64_t family);
-  // What has been taught of a family or a call site: Needs, packed (node_class.h); the highest wins.
+  // What has been taught of a family or a call site: Needs, packed (node_class.h); the highest
+  // wins.
   void learn(std::uint64_t lesson, std::uint8_t needs);
   std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
   [[nodiscard]] std::uint8_t learned(std::uint64_t lesson);

@@ -56,11 +56,13 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
-  // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it is.
+  // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it
+  // is.
   struct Reader {
-    bool formula = false;        // of torch's, which returns nothing that it saved; or no pass runs
-    const Node* node = nullptr;  // of a user's that runs, or whose hook does; null in a thread without a pass
-    bool lets_go = false;        // it asks for what it saved itself, which stock gives up once it has run
+    bool formula = false;  // of torch's, which returns nothing that it saved; or no pass runs
+    const Node* node =
+        nullptr;  // of a user's that runs, or whose hook does; null in a thread without a pass
+    bool lets_go = false;  // it asks for what it saved itself, which stock gives up once it has run
   };
 
   // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
@@ -138,12 +140,14 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     at::Tensor present;
     if (VariablePtr original = lock_original()) {
       present = at::Tensor(std::move(original));
-      // One detached in place since has no grad_fn any more, for which stock raises an internal error.
+      // One detached in place since has no grad_fn any more, for which stock raises an internal
+      // error.
       if (producer_ != nullptr && present.grad_fn() == nullptr) {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
-      if (const Reader reading = reader(); reading.lets_go && !runtime_.residency.shared(*record_)) {
+      if (const Reader reading = reader();
+          reading.lets_go && !runtime_.residency.shared(*record_)) {
         handed_ = present;
       } else if (reading.node != nullptr) {
         lend(*reading.node, present);  // stock's graph keeps it for others
@@ -192,8 +196,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
 
-  // Under create_graph no accumulator takes anything, and a second backward pass finds the record by its
-  // storage: as for formulas.
+  // Under create_graph no accumulator takes anything, and a second backward pass finds the record
+  // by its storage: as for formulas.
   Reader reader() const {
     if (backward_creates_graph()) {
       return {.formula = true};
@@ -217,8 +221,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     return {.formula = formula, .node = formula ? nullptr : running};
   }
 
-  // A tensor whose storage lives, for a user's node: stock's saved variable would be a second reference
-  // to it, so that no accumulator takes it. Of an output stock keeps none either.
+  // A tensor whose storage lives, for a user's node: stock's saved variable would be a second
+  // reference to it, so that no accumulator takes it. Of an output stock keeps none either.
   at::Tensor lent(at::Tensor living, const Reader& reader) {
     if (reader.node == nullptr || context_.is_output) {
       return living;
@@ -239,7 +243,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     return original && original->has_storage() ? std::move(original) : VariablePtr();
   }
 
-  // If the variable's .data was swapped since it was saved, backward sees the new data, as in stock.
+  // If the variable's .data was swapped since it was saved, backward sees the new data, as in
+  // stock.
   void count_living(const c10::TensorImpl& original) {
     const bool swapped = original.unsafe_storage().unsafeGetStorageImpl() != record_->identity;
     (swapped ? runtime_.swapped : runtime_.live_at_unpack).fetch_add(1, std::memory_order_relaxed);
@@ -267,8 +272,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!context_.is_output) {
       original_.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
     }
-    allocator::Record* const linked =
-        runtime_.residency.with_linked(d.block, [&](allocator::Record* present) -> allocator::Record* {
+    allocator::Record* const linked = runtime_.residency.with_linked(
+        d.block, [&](allocator::Record* present) -> allocator::Record* {
           auto* const known = static_cast<TorchRecord*>(present);
           if (known == nullptr) {
             return make_record(*impl, storage);
@@ -299,8 +304,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     return true;
   }
 
-  // Under the link lock. Of what may stand before a pole it is not known yet if one follows: results that
-  // a sigmoid and its like save, arguments of pow, sine, clamp and their like, both factors of h * h.
+  // Under the link lock. Of what may stand before a pole it is not known yet if one follows:
+  // results that a sigmoid and its like save, arguments of pow, sine, clamp and their like, both
+  // factors of h * h.
   void note_saved(TorchRecord& record, const c10::TensorImpl& impl) {
     const bool twice = record.note_saved_after(gradient_edges(), context_.is_output);
     const Decision& d = *decision_;
@@ -375,7 +381,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     learned_ = true;
     try {
       if (const auto node = torch::autograd::get_current_node()) {
-        // A lesson under a call site is for every node saved from there, whatever it looks like itself.
+        // A lesson under a call site is for every node saved from there, whatever it looks like
+        // itself.
         const Needs needs =
             context_.call_site != nullptr ? class_of(*node).as_consumer : needs_of_consumer(*node);
         if (needs.pack() != 0) {
@@ -390,8 +397,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   std::optional<Decision> decision_;
   SaveContext context_;
   bool learned_ = false;
-  TorchRecord* record_ = nullptr;   // one reference of ours
-  at::Tensor strong_;               // ineligible without a construction scope, or not tagged
+  TorchRecord* record_ = nullptr;  // one reference of ours
+  at::Tensor strong_;              // ineligible without a construction scope, or not tagged
   SavedVariableSlot original_;
   at::Tensor handed_;  // to the node that owns us: until it lets go of what it saved, as in stock
   c10::VariableVersion version_;
@@ -413,12 +420,14 @@ ConstructionScope*& current_construction() noexcept {
 std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
   const ConstructionScope* const scope = current_construction();
   if (scope == nullptr || scope->variable == nullptr) {
-    return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime, std::nullopt, SaveContext{})
-                             : nullptr;
+    return runtime.tagging()
+               ? std::make_unique<SavedTensorHooks>(runtime, std::nullopt, SaveContext{})
+               : nullptr;
   }
   const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;
-  const Decision decision = runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
+  const Decision decision =
+      runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
   runtime.count(decision.reason, storage_bytes(variable));
   if (!decision.eligible()) {
     return nullptr;
@@ -438,7 +447,8 @@ at::Tensor present_variable(torch::autograd::SavedVariableHooks& hooks) {
   return static_cast<SavedTensorHooks&>(hooks).present_variable();
 }
 
-void note_unpacked(torch::autograd::SavedVariableHooks& hooks, const at::Tensor& variable) noexcept {
+void note_unpacked(torch::autograd::SavedVariableHooks& hooks,
+                   const at::Tensor& variable) noexcept {
   static_cast<SavedTensorHooks&>(hooks).note_unpacked(variable);
 }
 

@@ -17,8 +17,9 @@ struct ConstructionScope {
 };
 [[nodiscard]] ConstructionScope*& current_construction() noexcept;
 
-// Hooks for the tensor under construction: null if it is ineligible (stock's own path is kept, object
-// identity and all). Without a construction scope (no preload library) the decision falls in pack.
+// Hooks for the tensor under construction: null if it is ineligible (stock's own path is kept,
+// object identity and all). Without a construction scope (no preload library) the decision falls in
+// pack.
 [[nodiscard]] std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(
     Runtime& runtime);
 
@@ -28,9 +29,9 @@ struct ConstructionScope {
 // What was saved, unchecked and detached, for hooks of a user that replace `hooks`, made here.
 [[nodiscard]] at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks);
 
-// The variable that `hooks`, made here, were given, if it lives and still stands for what was saved; or
-// what the node that asks has of it already. Undefined if call_unpack_hook() is to be asked. Counts as an
-// unpack. Throws autograd's error if it was written to.
+// The variable that `hooks`, made here, were given, if it lives and still stands for what was
+// saved; or what the node that asks has of it already. Undefined if call_unpack_hook() is to be
+// asked. Counts as an unpack. Throws autograd's error if it was written to.
 [[nodiscard]] at::Tensor present_variable(torch::autograd::SavedVariableHooks& hooks);
 
 // Autograd has made `variable` from what call_unpack_hook() returned.

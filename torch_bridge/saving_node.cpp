@@ -106,7 +106,8 @@ Needs needs_of_consumer(const Node& node) noexcept {
   if (c.python) {
     return python_function(node).care;
   }
-  if (const auto* const pow = dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
+  if (const auto* const pow =
+          dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
     return is_polynomial(pow->exponent) ? c.as_consumer : Needs(Care::kPole);
   }
   return c.as_consumer;

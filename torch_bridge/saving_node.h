@@ -1,5 +1,6 @@
 // What can be known, while a tensor is being saved, of the node that saves it. The constructor of
-// SavedVariable is not told: these are the cases where it matters and its call site does not say it.
+// SavedVariable is not told: these are the cases where it matters and its call site does not say
+// it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +12,9 @@
 
 namespace pleat::bridge {
 
-// True for x^n with n = 0, 1, 2, ...: its derivatives are polynomials. Any other exponent has a pole
-// or a branch point at zero, where a value restored a little closer to it is a gradient far off.
+// True for x^n with n = 0, 1, 2, ...: its derivatives are polynomials. Any other exponent has a
+// pole or a branch point at zero, where a value restored a little closer to it is a gradient far
+// off.
 [[nodiscard]] bool is_polynomial(const at::Scalar& exponent) noexcept;
 
 // While it lives, what this thread saves is read by a pow of that exponent.
@@ -39,8 +41,8 @@ void note_gradient_edge(const torch::autograd::Node* node) noexcept;
 // How often this thread has.
 [[nodiscard]] std::uint64_t gradient_edges() noexcept;
 
-// The constructor was called from `call_site` by the function that torch.compile has made of a graph.
-// Its backward may be anything, and it has chosen what to save with care of its own.
+// The constructor was called from `call_site` by the function that torch.compile has made of a
+// graph. Its backward may be anything, and it has chosen what to save with care of its own.
 [[nodiscard]] bool saved_by_compiled_function(const void* call_site) noexcept;
 
 // How much noise `node`, which has just unpacked a tensor, can bear. Unlike its class's as_consumer

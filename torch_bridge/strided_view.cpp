@@ -27,8 +27,9 @@ StridedView::StridedView(const c10::TensorImpl& tensor)
       strides_(tensor.strides()),
       offset_(tensor.storage_offset()),
       dtype_(tensor.dtype()),
-      keys_(tensor.key_set() & c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
-                                                    c10::DispatchKey::Negative})) {}
+      keys_(tensor.key_set() &
+            c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
+                                 c10::DispatchKey::Negative})) {}
 
 ByteRange StridedView::hull() const noexcept {
   return hull_of(sizes_, strides_, offset_, dtype_.itemsize());

@@ -58,8 +58,8 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 // What was kept for further hooks of the record has no user left.
 TorchRecord::~TorchRecord() { forget_recent(this); }
 
-// To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a block:
-// neither under the link lock.
+// To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
+// block: neither under the link lock.
 std::uint32_t TorchRecord::keep_storage(std::unique_lock<std::mutex>& link) noexcept {
   struct Living {
     const SavedVariableSlot* slot;  // compare only
@@ -138,7 +138,8 @@ void TorchRecord::before_encode() noexcept {
   }
   Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
   for (const std::uint64_t lesson : lessons_) {
-    const Needs taught = runtime != nullptr && lesson != 0 ? Needs::unpack(runtime->learned(lesson)) : Needs();
+    const Needs taught =
+        runtime != nullptr && lesson != 0 ? Needs::unpack(runtime->learned(lesson)) : Needs();
     if (taught.care >= Care::kExact) {
       careful.bits = 0;
     }
@@ -155,7 +156,8 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   while (!restored.storage) {
     std::optional<WeakStorage> present;
     {
-      const allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
+      const allocator::Residency::RecordGuard guard(runtime.residency,
+                                                    *this);  // waits for an encode
       if (restored_may_live()) {
         present = *restored_storage_;
       } else {
@@ -232,8 +234,8 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
   if (block == nullptr) {
     if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
       c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "Pleat: out of memory while restoring a saved tensor of ",
-                       bytes, " bytes");
+      TORCH_CHECK_WITH(OutOfMemoryError, false,
+                       "Pleat: out of memory while restoring a saved tensor of ", bytes, " bytes");
     }
     TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
                 allocator::record_state_name(state), ", status ", static_cast<int>(status),

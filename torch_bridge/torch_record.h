@@ -21,9 +21,9 @@ namespace pleat::bridge {
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
-// A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly: stock
-// holds the variable and reads the new data in backward. `weak` is constant while a record knows of it,
-// the rest is guarded by Residency's link lock.
+// A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly:
+// stock holds the variable and reads the new data in backward. `weak` is constant while a record
+// knows of it, the rest is guarded by Residency's link lock.
 struct SavedVariableSlot {
   c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
   c10::intrusive_ptr<c10::TensorImpl> kept;
@@ -39,7 +39,8 @@ class TorchRecord final : public allocator::Record {
   bool storage_alive() const noexcept override { return !weak.expired(); }
   std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override;
 
-  // Of a hook that saved the variable itself and not an output of its own node. Under the link lock.
+  // Of a hook that saved the variable itself and not an output of its own node. Under the link
+  // lock.
   void add_variable(SavedVariableSlot& slot) noexcept;
   static void remove_variable(SavedVariableSlot& slot) noexcept;
 
@@ -52,16 +53,17 @@ class TorchRecord final : public allocator::Record {
     c10::VariableVersion version;
   };
   [[nodiscard]] Restored restore(Runtime& runtime);
-  // The same bytes in a storage that nobody else is given, for who may keep it or write to it unseen.
-  // `last`: the graph is not kept, so that nobody will ask again if no other hook has the record.
+  // The same bytes in a storage that nobody else is given, for who may keep it or write to it
+  // unseen. `last`: the graph is not kept, so that nobody will ask again if no other hook has the
+  // record.
   [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
 
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
 
-  // A hook has saved a tensor on it, after so many gradient edges of its thread. Under the link lock. A
-  // function sets the edges of its outputs and then saves, so that between two of them there is one.
-  // True if the same node has saved it twice as its argument, as that of h * h does.
+  // A hook has saved a tensor on it, after so many gradient edges of its thread. Under the link
+  // lock. A function sets the edges of its outputs and then saves, so that between two of them
+  // there is one. True if the same node has saved it twice as its argument, as that of h * h does.
   bool note_saved_after(std::uint64_t edges, bool is_output) noexcept;
   // One node may have saved several tensors of this storage. Any thread.
   [[nodiscard]] bool several_of_one_node() const noexcept {
@@ -72,7 +74,8 @@ class TorchRecord final : public allocator::Record {
   void add_lesson(std::uint64_t lesson) noexcept;
   void before_encode() noexcept override;
 
-  const c10::StorageImpl* const identity;  // compare only; `weak` keeps the address from being reused
+  const c10::StorageImpl* const
+      identity;  // compare only; `weak` keeps the address from being reused
   WeakStorage weak;
 
  private:
@@ -88,8 +91,8 @@ class TorchRecord final : public allocator::Record {
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
-  // The restored storage while it lives, and the version counter all tensors on it share: a consumer
-  // that writes to it is seen there. Guarded by mutex.
+  // The restored storage while it lives, and the version counter all tensors on it share: a
+  // consumer that writes to it is seen there. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
 };

@@ -31,8 +31,8 @@ std::string name_in_messages(const AnyNode& node) {
   }
 }
 
-// What stock appends to its version error, taken from stock: the wording differs between releases and
-// with anomaly mode.
+// What stock appends to its version error, taken from stock: the wording differs between releases
+// and with anomaly mode.
 std::string stock_hint() {
   try {
     const NoHooks no_hooks;
@@ -66,8 +66,8 @@ void throw_version_error(const VersionMismatch& mismatch) {
     message << ", which is output " << mismatch.output_number << " of "
             << name_in_messages(*mismatch.producer) << ",";
   }
-  message << " is at version " << mismatch.version << "; expected version " << mismatch.saved_version
-          << " instead." << stock_hint();
+  message << " is at version " << mismatch.version << "; expected version "
+          << mismatch.saved_version << " instead." << stock_hint();
   TORCH_CHECK(false, message.str());
 }
 

@@ -1,5 +1,5 @@
-// The error of a tensor that was written to after it was saved, word for word as stock's. Autograd leaves
-// the check to whoever has hooks.
+// The error of a tensor that was written to after it was saved, word for word as stock's. Autograd
+// leaves the check to whoever has hooks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

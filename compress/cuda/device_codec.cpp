@@ -59,13 +59,9 @@ const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
                    [static_cast<int>(task.type)][supported_bits(task.bits)];
 }
 
-bool has_kernel(ElementType type) noexcept {
-  return type != ElementType::kBytes;
-}
+bool has_kernel(ElementType type) noexcept { return type != ElementType::kBytes; }
 
-unsigned grouped_bits(const DeviceTask& task) noexcept {
-  return supported_bits(task.bits);
-}
+unsigned grouped_bits(const DeviceTask& task) noexcept { return supported_bits(task.bits); }
 
 // A block strides over tiles. Several tiles to a block save most of the fence and the count at its
 // end; not more than a few, so that the last blocks of a launch end together. Small launches get a

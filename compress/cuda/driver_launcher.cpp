@@ -54,9 +54,7 @@ bool DriverFunctions::find(const char* library) noexcept {
          find_symbol(driver, "cuLaunchKernel", &launch);
 }
 
-DriverLauncher::DriverLauncher(const char* library) noexcept {
-  usable_ = driver_.find(library);
-}
+DriverLauncher::DriverLauncher(const char* library) noexcept { usable_ = driver_.find(library); }
 
 DriverLauncher::DriverLauncher(const DriverFunctions& functions) noexcept
     : driver_(functions), usable_(true) {}
@@ -164,8 +162,6 @@ unsigned DriverLauncher::multiprocessors() noexcept {
   return static_cast<unsigned>(count);
 }
 
-int DriverLauncher::driver_error() const noexcept {
-  return last_error;
-}
+int DriverLauncher::driver_error() const noexcept { return last_error; }
 
 }  // namespace pleat::compress::cuda

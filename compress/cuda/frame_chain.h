@@ -46,9 +46,7 @@ PLEAT_HD inline bool is_last_ticket(uint32_t ticket, uint32_t tiles, uint32_t bl
 // A published word says all by itself, so it needs no order among other writes. 0: nothing yet.
 inline constexpr uint64_t kOwnBytes = uint64_t{1} << 62;
 inline constexpr uint64_t kBytesToEnd = uint64_t{1} << 63;  // of all tiles up to this one's end
-PLEAT_HD constexpr uint64_t bytes_in(uint64_t word) {
-  return word & (kOwnBytes - 1);
-}
+PLEAT_HD constexpr uint64_t bytes_in(uint64_t word) { return word & (kOwnBytes - 1); }
 
 // Step 2, by a warp:
 // - warp.read(f): every lane < 32 keeps f(lane).

@@ -49,9 +49,7 @@ struct HalfWords {
     return (low & 0xFFFFu) | ((a >> 16 < b >> 16 ? a : b) & 0xFFFF'0000u);
 #endif
   }
-  PLEAT_HD static uint32_t greater(uint32_t a, uint32_t b) {
-    return ~lesser(~a, ~b);
-  }
+  PLEAT_HD static uint32_t greater(uint32_t a, uint32_t b) { return ~lesser(~a, ~b); }
   PLEAT_HD static uint32_t lesser_half(uint32_t a) {
     return WholeWords::lesser(a & 0xFFFFu, a >> 16);
   }
@@ -121,9 +119,7 @@ PLEAT_HD inline uint32_t spread_nibbles(uint32_t nibbles) {
 
 // A plane of p bits begins where those of more bits end, and holds the bits above theirs: both
 // follow from the higher bits of the width. Planes of 4, 2 and 1 bits are of one byte of the words.
-PLEAT_HD constexpr unsigned above(unsigned width, unsigned p) {
-  return width & ~(2 * p - 1);
-}
+PLEAT_HD constexpr unsigned above(unsigned width, unsigned p) { return width & ~(2 * p - 1); }
 
 // Differences of a run, to its place in each plane of a frame of `runs` runs.
 template <class T>

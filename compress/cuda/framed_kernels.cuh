@@ -82,9 +82,8 @@ __device__ void encode_frames(const Batch& batch) {
       ThreadTile<T, FrameLane<T>> lanes;
       const GroupOfTile at(job.elements, own_number, place);
       const Frame<T> frame = encoder.measure(lanes, at, place, stage);
-      const uint32_t before =
-          find_place(lanes, job, own_number, place, stage,
-                     [&] { pack_frame(lanes, frame, stage.slots[place]); });
+      const uint32_t before = find_place(lanes, job, own_number, place, stage,
+                                         [&] { pack_frame(lanes, frame, stage.slots[place]); });
       encoder.write(lanes, stage, place, before);
     }
     Counters counted;

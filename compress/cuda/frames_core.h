@@ -154,8 +154,8 @@ PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* sourc
         return least;
       },
       Words::lesser);
-  const uint32_t most = tile.combine(
-      [](auto& lane) { return fold_words<T>(lane, Words::greater); }, Words::greater);
+  const uint32_t most =
+      tile.combine([](auto& lane) { return fold_words<T>(lane, Words::greater); }, Words::greater);
   const unsigned kept = rank_kept(tile);
   const uint32_t least = static_cast<typename T::Word>(Words::lesser_half(below) + 1);
   return choose_frame<T>(least, Words::greater_half(most), elements, kept);

@@ -24,7 +24,7 @@ enum class Outcome : uint32_t {
 // May lie in host memory that the device can write: a later poll then needs no copy.
 struct Verdict {
   Outcome outcome = Outcome::kPending;
-  uint32_t escapes = 0;        // groups in the escape table (also when they were too many)
+  uint32_t escapes = 0;  // groups in the escape table (also when they were too many)
   // Encode. kKeepRaw: what a better prediction has to allow for. Framed floats: the capacity;
   // integers: the payload with the width they need above the predicted minimum. 0: there is none.
   uint64_t payload_bytes = 0;

@@ -291,27 +291,25 @@ __device__ void decode_integers(const Batch& batch) {
   PLEAT_BUSY_KERNEL(pleat_decode_framed_##name) {                 \
     pleat::compress::decode_frames<pleat::compress::type>(batch); \
   }
-#define PLEAT_WIDTHS(type, name)                           \
-  PLEAT_KERNEL(pleat_survey_##name) {                      \
-    pleat::compress::survey<pleat::compress::type>(batch); \
-  }                                                        \
-  PLEAT_IN_PLACE_KERNEL(type, name, 1)                     \
-  PLEAT_IN_PLACE_KERNEL(type, name, 2)                     \
-  PLEAT_IN_PLACE_KERNEL(type, name, 3)                     \
-  PLEAT_IN_PLACE_KERNEL(type, name, 4)                     \
-  PLEAT_IN_PLACE_KERNEL(type, name, 8)                     \
-  PLEAT_KERNELS(type, name, 0)                             \
-  PLEAT_KERNELS(type, name, 1)                             \
-  PLEAT_KERNELS(type, name, 2)                             \
-  PLEAT_KERNELS(type, name, 3)                             \
-  PLEAT_KERNELS(type, name, 4)                             \
-  PLEAT_KERNELS(type, name, 8)                             \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 1)                 \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 2)                 \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 3)                 \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 4)                 \
-  PLEAT_TRANSFORMED_KERNELS(type, name, 8)                 \
-  PLEAT_SCALED_KERNELS(type, name, 1)                      \
+#define PLEAT_WIDTHS(type, name)                                                               \
+  PLEAT_KERNEL(pleat_survey_##name) { pleat::compress::survey<pleat::compress::type>(batch); } \
+  PLEAT_IN_PLACE_KERNEL(type, name, 1)                                                         \
+  PLEAT_IN_PLACE_KERNEL(type, name, 2)                                                         \
+  PLEAT_IN_PLACE_KERNEL(type, name, 3)                                                         \
+  PLEAT_IN_PLACE_KERNEL(type, name, 4)                                                         \
+  PLEAT_IN_PLACE_KERNEL(type, name, 8)                                                         \
+  PLEAT_KERNELS(type, name, 0)                                                                 \
+  PLEAT_KERNELS(type, name, 1)                                                                 \
+  PLEAT_KERNELS(type, name, 2)                                                                 \
+  PLEAT_KERNELS(type, name, 3)                                                                 \
+  PLEAT_KERNELS(type, name, 4)                                                                 \
+  PLEAT_KERNELS(type, name, 8)                                                                 \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 1)                                                     \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 2)                                                     \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 3)                                                     \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 4)                                                     \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 8)                                                     \
+  PLEAT_SCALED_KERNELS(type, name, 1)                                                          \
   PLEAT_SCALED_KERNELS(type, name, 2)
 PLEAT_WIDTHS(Float32, float32)
 PLEAT_WIDTHS(BFloat16, bfloat16)
@@ -344,15 +342,7 @@ PLEAT_KERNEL(pleat_decode_bool) {
         return true;
       });
 }
-PLEAT_KERNEL(pleat_encode_int64) {
-  pleat::compress::encode_integers<int64_t>(batch);
-}
-PLEAT_KERNEL(pleat_decode_int64) {
-  pleat::compress::decode_integers<int64_t>(batch);
-}
-PLEAT_KERNEL(pleat_encode_int32) {
-  pleat::compress::encode_integers<int32_t>(batch);
-}
-PLEAT_KERNEL(pleat_decode_int32) {
-  pleat::compress::decode_integers<int32_t>(batch);
-}
+PLEAT_KERNEL(pleat_encode_int64) { pleat::compress::encode_integers<int64_t>(batch); }
+PLEAT_KERNEL(pleat_decode_int64) { pleat::compress::decode_integers<int64_t>(batch); }
+PLEAT_KERNEL(pleat_encode_int32) { pleat::compress::encode_integers<int32_t>(batch); }
+PLEAT_KERNEL(pleat_decode_int32) { pleat::compress::decode_integers<int32_t>(batch); }

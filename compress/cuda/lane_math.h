@@ -184,9 +184,7 @@ PLEAT_HD inline void store16(void* to, const uint32_t* words) {
 #endif
 }
 
-PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
+PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The place of the highest bit that is set, from 1; 0: none is.
 PLEAT_HD inline unsigned bits_needed(uint32_t value) {

@@ -46,7 +46,7 @@ struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> 
 // them needs: of integers, to be as far above `minimum` as it is, 64 if below.
 // Run number `run` of a span of bytes.
 PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
-                                      uint8_t* bits) {
+                                          uint8_t* bits) {
   const uint8_t* const from = source + run * kBooleanRun;
   const uint64_t left = elements - run * kBooleanRun;
   uint32_t words[8];
@@ -117,7 +117,7 @@ PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool alig
 
 template <class Integer, unsigned kWidth>
 PLEAT_HD inline unsigned pack_integer_run(const Integer* source, uint64_t elements, uint64_t run,
-                                      int64_t minimum, uint8_t* codes) {
+                                          int64_t minimum, uint8_t* codes) {
   const uint64_t left = elements - run * kIntegerRun;
   int64_t values[kIntegerRun];
   load_integers(source + run * kIntegerRun, left, reinterpret_cast<uintptr_t>(source) % 16 == 0,

@@ -97,15 +97,11 @@ class ThreadTile {
     take(lane_, before);
     return all;
   }
-  __device__ void sync_alone() {
-    __syncwarp(mask());
-  }
+  __device__ void sync_alone() { __syncwarp(mask()); }
 
  private:
   // The lanes of this tile, in their warp.
-  __device__ static unsigned mask() {
-    return 0xFFu << (threadIdx.x % 32 & ~(kTileLanes - 1));
-  }
+  __device__ static unsigned mask() { return 0xFFu << (threadIdx.x % 32 & ~(kTileLanes - 1)); }
 
   L lane_;
 };

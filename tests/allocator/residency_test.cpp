@@ -94,8 +94,8 @@ class InvertingCodec final : public BlockCodec {
     statistics->elements = r.source_bytes;
     return CodecStatus::kOk;
   }
-  CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target, std::size_t bytes,
-                     StreamId) noexcept override {
+  CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
+                     std::size_t bytes, StreamId) noexcept override {
     if (damaged || payload_bytes != bytes) {
       return CodecStatus::kFailed;
     }
@@ -317,7 +317,8 @@ TEST_F(ResidencyTest, WhileReferencesAreTakenOthersMayRestore) {
   std::future<void> restored;
   bool in_time = false;
   record->while_keeping = [&] {
-    restored = std::async(std::launch::async, [&] { const Residency::RecordGuard guard(*residency, *record); });
+    restored = std::async(std::launch::async,
+                          [&] { const Residency::RecordGuard guard(*residency, *record); });
     in_time = restored.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
   };
   residency->release(block);
@@ -483,7 +484,8 @@ TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
   expect_empty();
 }
 
-// A thread finds the restored storage dead while the one that let go of it has yet to free the block.
+// A thread finds the restored storage dead while the one that let go of it has yet to free the
+// block.
 TEST_F(ResidencyTest, RawBytesOutliveABlockWhoseFreeIsUnderWay) {
   build({false, false, false});
   for (const bool freed_before_the_copy : {false, true}) {

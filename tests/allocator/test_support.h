@@ -17,15 +17,9 @@
 
 namespace pleat::allocator::testing {
 
-constexpr std::size_t operator""_KiB(unsigned long long n) {
-  return n << 10;
-}
-constexpr std::size_t operator""_MiB(unsigned long long n) {
-  return n << 20;
-}
-constexpr std::size_t operator""_GiB(unsigned long long n) {
-  return n << 30;
-}
+constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
+constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
+constexpr std::size_t operator""_GiB(unsigned long long n) { return n << 30; }
 
 // PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope through
 // PLEAT_SEED.

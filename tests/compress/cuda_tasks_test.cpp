@@ -356,8 +356,7 @@ TEST(CudaImage, HoldsTheKernels) {
     ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
     ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
   }
-  EXPECT_EQ(recorder.launches.size(),
-            2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3);
+  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3);
   for (const Recorder::Launch& launch : recorder.launches) {
     const std::string section = std::string(1, '\0') + ".text." + launch.kernel + '\0';
     std::size_t found = 0;

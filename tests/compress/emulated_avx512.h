@@ -33,18 +33,10 @@ inline To convert(const From& from) {
   return cast<To>(out);
 }
 
-inline __m512i cvtepu16_epi32(__m256i v) {
-  return convert<uint32_t, uint16_t, 16, __m512i>(v);
-}
-inline __m512i cvtepu8_epi16(__m256i v) {
-  return convert<uint16_t, uint8_t, 32, __m512i>(v);
-}
-inline __m512i cvtepu8_epi32(__m128i v) {
-  return convert<uint32_t, uint8_t, 16, __m512i>(v);
-}
-inline __m128i cvtepi32_epi8(__m512i v) {
-  return convert<uint8_t, uint32_t, 16, __m128i>(v);
-}
+inline __m512i cvtepu16_epi32(__m256i v) { return convert<uint32_t, uint16_t, 16, __m512i>(v); }
+inline __m512i cvtepu8_epi16(__m256i v) { return convert<uint16_t, uint8_t, 32, __m512i>(v); }
+inline __m512i cvtepu8_epi32(__m128i v) { return convert<uint32_t, uint8_t, 16, __m512i>(v); }
+inline __m128i cvtepi32_epi8(__m512i v) { return convert<uint8_t, uint32_t, 16, __m128i>(v); }
 
 inline simde__mmask32 cmpeq_epi16_mask(__m512i a, __m512i b) {
   const auto x = cast<Lanes<uint16_t, 32>>(a), y = cast<Lanes<uint16_t, 32>>(b);
@@ -53,9 +45,7 @@ inline simde__mmask32 cmpeq_epi16_mask(__m512i a, __m512i b) {
     mask |= static_cast<simde__mmask32>(x.lane[i] == y.lane[i]) << i;
   return mask;
 }
-inline __m256 extractf32x8_ps(__m512 v, int which) {
-  return cast<Lanes<__m256, 2>>(v).lane[which];
-}
+inline __m256 extractf32x8_ps(__m512 v, int which) { return cast<Lanes<__m256, 2>>(v).lane[which]; }
 inline __m512 cvtph_ps(__m256i v) {
   const auto halves = cast<Lanes<__m128i, 2>>(v);
   return cast<__m512>(

@@ -14,9 +14,10 @@ namespace pleat::compress::test {
 inline constexpr std::uint64_t kNonce = 0xFEDC'BA98'7654'3210;
 inline constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3};
 
-inline std::vector<unsigned char> reference_payload(ElementType type, unsigned bits, std::size_t elements,
-                                             const unsigned char* source,
-                                             Transform transform = Transform::kNone) {
+inline std::vector<unsigned char> reference_payload(ElementType type, unsigned bits,
+                                                    std::size_t elements,
+                                                    const unsigned char* source,
+                                                    Transform transform = Transform::kNone) {
   return fixed_payload(type, bits, transform, elements, kNonce, source);
 }
 
@@ -24,8 +25,8 @@ struct Emulated {
   cuda::Verdict verdict;
   std::vector<unsigned char> payload;
 };
-inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements, const void* source,
-                                 Transform transform = Transform::kNone,
+inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
+                                 const void* source, Transform transform = Transform::kNone,
                                  std::uint64_t nonce = kNonce) {
   const GroupedLayout layout(type, bits, elements, transform != Transform::kNone);
   Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
@@ -44,8 +45,8 @@ inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t el
   return result;
 }
 inline cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t elements,
-                              const std::vector<unsigned char>& payload, void* target,
-                              Transform transform = Transform::kNone) {
+                                     const std::vector<unsigned char>& payload, void* target,
+                                     Transform transform = Transform::kNone) {
   Bytes copy(payload.size());  // aligned as payloads are
   std::memcpy(copy.data(), payload.data(), payload.size());
   cuda::Verdict verdict;
@@ -62,7 +63,7 @@ inline cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_
 
 // What the kernels make of `source`, and back, against the scalar path.
 inline void expect_bytes_of_scalar_path(ElementType type, unsigned bits, Transform transform,
-                                 const Bytes& source, const std::string& what) {
+                                        const Bytes& source, const std::string& what) {
   const std::size_t elements = source.size() / element_size(type);
   const std::vector<unsigned char> expected =
       reference_payload(type, bits, elements, source.data(), transform);

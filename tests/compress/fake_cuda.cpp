@@ -12,15 +12,11 @@ FakeCuda& state() {
   return *fake;
 }
 // With the mutex held.
-int answer(const char* function) {
-  return state().failing == function ? state().failure : 0;
-}
+int answer(const char* function) { return state().failing == function ? state().failure : 0; }
 
 }  // namespace
 
-FAKE_EXPORT FakeCuda* fake_cuda_state() {
-  return &state();
-}
+FAKE_EXPORT FakeCuda* fake_cuda_state() { return &state(); }
 
 FAKE_EXPORT int cuCtxGetCurrent(void** context) {
   const std::lock_guard lock(state().mutex);

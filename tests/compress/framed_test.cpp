@@ -16,12 +16,8 @@ std::vector<Word> words_of(ElementType type, std::size_t elements, std::mt19937_
   for (std::size_t e = 0; e < elements; ++e) set_value(type, words.data(), e, draw(normal(random)));
   return words;
 }
-double gaussian(double x) {
-  return x;
-}
-double relu(double x) {
-  return std::max(x, 0.0);
-}
+double gaussian(double x) { return x; }
+double relu(double x) { return std::max(x, 0.0); }
 
 template <class Word>
 std::vector<unsigned char> expect_exact(const std::vector<Word>& words, ElementType type) {
@@ -40,13 +36,13 @@ TEST(Framed, SavesWhatLosslessPayloadsPromise) {
   std::mt19937_64 random(seed());
   const std::size_t elements = 1 << 18;
   const ElementType bf16 = ElementType::kBFloat16, fp32 = ElementType::kFloat32;
-  expect_at_least("relu_bf16",
-                  ratio(words_of<std::uint16_t>(bf16, elements, random, relu), bf16), 2.2);
+  expect_at_least("relu_bf16", ratio(words_of<std::uint16_t>(bf16, elements, random, relu), bf16),
+                  2.2);
   expect_at_least("gaussian_bf16",
                   ratio(words_of<std::uint16_t>(bf16, elements, random, gaussian), bf16), 1.3);
   expect_at_least("relu_fp32", ratio(words_of<float>(fp32, elements, random, relu), fp32), 2.0);
-  expect_at_least("gaussian_fp32",
-                  ratio(words_of<float>(fp32, elements, random, gaussian), fp32), 1.1);
+  expect_at_least("gaussian_fp32", ratio(words_of<float>(fp32, elements, random, gaussian), fp32),
+                  1.1);
   std::vector<std::int64_t> indices(elements);
   for (auto& index : indices) index = static_cast<std::int64_t>(random() % 65536);
   expect_at_least("indices_int64", ratio(indices, ElementType::kInt64), 3.9);

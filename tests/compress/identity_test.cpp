@@ -118,8 +118,8 @@ TEST(Identity, LargeResultsAreTheSameAsSmallOnes) {
   std::vector<unsigned char> flags(elements);
   std::mt19937_64 random(seed());
   for (auto& flag : flags) flag = random() & 1;
-  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16,
-                                 ElementType::kFloat16, ElementType::kBool}) {
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16, ElementType::kBool}) {
     const std::size_t size = element_size(type), bytes = elements * size;
     for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
       if (type == ElementType::kBool && bits != 0) continue;

@@ -10,9 +10,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-double silu(double x) {
-  return x / (1 + std::exp(-x));
-}
+double silu(double x) { return x / (1 + std::exp(-x)); }
 Values gaussian(std::mt19937_64& random, std::size_t elements) {
   std::normal_distribution<float> normal;
   Values x(elements);

@@ -12,8 +12,8 @@
 
 namespace pleat::compress::golden {
 
-// One task, there or back, waited for. `source` goes to the device, up to `room` bytes of the target
-// come back: none unless the verdict is kDone.
+// One task, there or back, waited for. `source` goes to the device, up to `room` bytes of the
+// target come back: none unless the verdict is kDone.
 inline std::vector<unsigned char> run_on_gpu(test::Gpu& gpu, cuda::DeviceTask task, bool encode,
                                              const std::vector<unsigned char>& source,
                                              std::size_t room) {

@@ -1,5 +1,5 @@
-// A GPU through the driver API, found at run time as the library does, and nothing else of CUDA. For
-// programs that check kernels: what fails ends them.
+// A GPU through the driver API, found at run time as the library does, and nothing else of CUDA.
+// For programs that check kernels: what fails ends them.
 #pragma once
 
 #include <dlfcn.h>
@@ -76,8 +76,8 @@ inline void check(int code, const char* what) {
 }
 inline void check(LaunchStatus status, const KernelLauncher& launcher) {
   if (status == LaunchStatus::kOk) return;
-  std::fprintf(stderr, "GPU: launch failed: status %d, driver error %d\n",
-               static_cast<int>(status), launcher.driver_error());
+  std::fprintf(stderr, "GPU: launch failed: status %d, driver error %d\n", static_cast<int>(status),
+               launcher.driver_error());
   std::exit(1);
 }
 

@@ -44,25 +44,13 @@ VISIBLE const char* current_engine(void);
 
 #ifdef FAKE_CPU
 static Engine base = {"base"};
-static Engine* base_stub(void) {
-  return &base;
-}
+static Engine* base_stub(void) { return &base; }
 static engine_stub_fn installed = base_stub;
-void set_default_engine_stub(engine_stub_fn stub) {
-  installed = stub;
-}
-const char* current_engine(void) {
-  return installed()->name;
-}
-double engine_execute(ARGUMENTS) {
-  return SUM;
-}
-double saved_variable(ARGUMENTS) {
-  return SUM * 2;
-}
-double register_hooks(ARGUMENTS) {
-  return SUM * 3;
-}
+void set_default_engine_stub(engine_stub_fn stub) { installed = stub; }
+const char* current_engine(void) { return installed()->name; }
+double engine_execute(ARGUMENTS) { return SUM; }
+double saved_variable(ARGUMENTS) { return SUM * 2; }
+double register_hooks(ARGUMENTS) { return SUM * 3; }
 #endif
 
 #if defined(FAKE_PYTHON) || defined(FAKE_PROGRAM)
@@ -90,12 +78,8 @@ static void train(void) {
 #ifdef FAKE_PYTHON
 static Engine first = {"python"};
 static Engine second = {"python again"};
-static Engine* first_stub(void) {
-  return &first;
-}
-static Engine* second_stub(void) {
-  return &second;
-}
+static Engine* first_stub(void) { return &first; }
+static Engine* second_stub(void) { return &second; }
 
 VISIBLE void import_torch(void) {
   errno = EXDEV;

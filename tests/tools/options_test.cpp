@@ -52,9 +52,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_TRUE(second.options.copy_raw);
 }
 
-TEST(OptionTable, UnknownKeyHasNoValue) {
-  EXPECT_EQ(option_value(Options{}, "profile"), "");
-}
+TEST(OptionTable, UnknownKeyHasNoValue) { EXPECT_EQ(option_value(Options{}, "profile"), ""); }
 
 TEST(ParseOptions, EmptyItemsAndSpacesAreIgnored) {
   for (const char* conf : {"", ",", " , ,, ", "  bits : 4 ,\n when:release\t,"}) {

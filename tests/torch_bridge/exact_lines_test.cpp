@@ -32,7 +32,8 @@ void scale(std::vector<float>& values, std::size_t begin, std::size_t end, float
   }
 }
 
-LinePlan plan(const std::vector<float>& values, Look look, std::uint32_t length, std::uint8_t bits = 4) {
+LinePlan plan(const std::vector<float>& values, Look look, std::uint32_t length,
+              std::uint8_t bits = 4) {
   return plan_lines(values.data(), values.size(), ElementType::kFloat32, {look, length}, bits);
 }
 
@@ -50,7 +51,8 @@ TEST(FlatRows, AFewAmongOthersAreExact) {
   for (const std::uint32_t row : {16u, 64u, 96u, 384u}) {
     for (const std::uint32_t flat : {0u, 7u, 99u}) {
       auto values = noise(100 * row);
-      scale(values, flat * row, (flat + 1) * row, 0.05f);  // a step of 1/15 is more than half its range
+      scale(values, flat * row, (flat + 1) * row,
+            0.05f);  // a step of 1/15 is more than half its range
       const LinePlan p = plan(values, Look::kRows, row);
       EXPECT_EQ(p.bits, 4) << row << " " << flat;
       EXPECT_EQ(p.exact, (Runs{{flat, 1, 0}})) << row << " " << flat;

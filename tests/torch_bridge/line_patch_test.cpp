@@ -22,9 +22,12 @@ std::vector<float> noise(std::size_t elements) {
 }
 
 // What a codec at a plan's width and the patch give back: the exact lines, and noise elsewhere.
-std::vector<float> patched(const std::vector<float>& values, Look look, std::uint32_t length, const LinePlan& plan) {
-  std::vector<std::byte> patch(patch_bytes(plan, {look, length}, values.size(), ElementType::kFloat32));
-  write_patch(plan, {look, length}, values.data(), values.size(), ElementType::kFloat32, patch.data());
+std::vector<float> patched(const std::vector<float>& values, Look look, std::uint32_t length,
+                           const LinePlan& plan) {
+  std::vector<std::byte> patch(
+      patch_bytes(plan, {look, length}, values.size(), ElementType::kFloat32));
+  write_patch(plan, {look, length}, values.data(), values.size(), ElementType::kFloat32,
+              patch.data());
   std::vector<float> restored(values.size(), 1e9f);
   EXPECT_EQ(check_patch(patch.data(), patch.size(), values.size() * sizeof(float)), patch.size());
   apply_patch(patch.data(), restored.data(), restored.size() * sizeof(float));

@@ -162,7 +162,8 @@ int main(int count, char** arguments) {
          [&] { return outliving_ns(filled([&] { return result_of(edge, kLarge); }), true); });
   for (const std::int64_t kib : {1, 256, 4 << 10, 64 << 10}) {
     report("allocate " + std::to_string(kib), [&] { return allocation_ns(kib << 10); });
-    report("pair " + std::to_string(kib), [&] { return pair_ns(static_cast<std::size_t>(kib) << 10); });
+    report("pair " + std::to_string(kib),
+           [&] { return pair_ns(static_cast<std::size_t>(kib) << 10); });
   }
   std::puts(*separator == '{' ? "{}" : "}");
   return 0;

@@ -195,7 +195,8 @@ void in_place_bench(benchmark::State& state, ElementType type, unsigned bits, in
 }
 
 // In parts of so many bytes, or one for each thread: libraries copy large parts past the caches,
-// which is faster on some machines and slower on others. The faster is what codecs are held against.
+// which is faster on some machines and slower on others. The faster is what codecs are held
+// against.
 void memory_bench(benchmark::State& state, bool copy, bool whole, int threads) {
   const std::size_t bytes = buffer_bytes;
   const std::size_t part = whole ? bytes / static_cast<std::size_t>(threads) : std::size_t{1} << 20;

@@ -19,9 +19,7 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   return parts;
 }
 
-std::string_view file_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // The key of "key:value", spaces around it ignored.
 std::string_view key_of(std::string_view item) {
@@ -37,9 +35,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::vector<std::string> preload_entries(std::string_view value) {
-  return split(value, " :");
-}
+std::vector<std::string> preload_entries(std::string_view value) { return split(value, " :"); }
 
 bool is_sanitizer_runtime(std::string_view entry) {
   const std::string_view name = file_name(entry);

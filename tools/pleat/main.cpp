@@ -175,6 +175,4 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace pleat::cli
 
-int main(int argc, char** argv) {
-  return pleat::cli::main(argc, argv);
-}
+int main(int argc, char** argv) { return pleat::cli::main(argc, argv); }

@@ -3,6 +3,4 @@
 
 #include "training.h"
 
-int main(int argc, char** argv) {
-  train(argc > 1 ? std::atoi(argv[1]) : 50);
-}
+int main(int argc, char** argv) { train(argc > 1 ? std::atoi(argv[1]) : 50); }

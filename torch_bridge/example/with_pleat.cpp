@@ -1,4 +1,5 @@
-// The same training with Pleat switched on by hand. Usage: train_with_pleat [steps] [options of Pleat]
+// The same training with Pleat switched on by hand. Usage: train_with_pleat [steps] [options of
+// Pleat]
 #include <pleat/torch.h>
 
 #include <cstdlib>

@@ -5,8 +5,8 @@
 //     ...
 //     std::cerr << pleat::report();
 //
-// Link Pleat::torch (find_package(Pleat)). A program started with LD_PRELOAD=libpleat.so needs none of
-// this. Options are those of PLEAT_CONF. Any thread.
+// Link Pleat::torch (find_package(Pleat)). A program started with LD_PRELOAD=libpleat.so needs none
+// of this. Options are those of PLEAT_CONF. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ inline std::string text(std::size_t (*function)(char*, std::size_t)) {
 }
 }  // namespace detail
 
-// Switches Pleat on, or changes its options. Throws std::runtime_error, with nothing changed, if the
-// bridge refuses or an option is bad.
+// Switches Pleat on, or changes its options. Throws std::runtime_error, with nothing changed, if
+// the bridge refuses or an option is bad.
 inline void enable(const std::string& options = {}) {
   if (pleat_install_late() != 0) {
     throw std::runtime_error("pleat: the bridge refused to install; its reason is on stderr");
