@@ -1,8 +1,14 @@
 #include "torch_bridge/before_pole.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <limits>
+#include <string_view>
 
 #include "sensitivity/key.h"
 
@@ -12,8 +18,10 @@ namespace {
 using torch::autograd::Node;
 
 constexpr std::size_t kMostNodes = 16;  // looked at from one pole
-// A sum of more elements than that has its pole far from theirs.
+// A sum of more elements than that has its pole far from theirs, unless it comes close to it all
+// the same. The 8 bits of a softmax or exponential leave an error of 1/900 in each of its elements.
 constexpr std::int64_t kMostSummed = 16;
+constexpr double kClose = 0.25;
 
 c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
   c10::DimVector sizes;
@@ -47,20 +55,99 @@ void for_each_input(const Node& node, Visit&& visit) {
   }
 }
 
-bool sums_many(const Node& node) {
-  bool many = false;
+std::int64_t most_summed(const Node& node) {
+  std::int64_t most = 0;
   for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
-    many = many || elements(input, output_number) > kMostSummed * elements(node, 0);
+    most = std::max(most, elements(input, output_number) / elements(node, 0));
   });
-  return many;
+  return most;
 }
+
+// How close an operator comes to its pole, by what it saves: its argument x, or its result, which
+// is the root of x, or 1 / x, or the root of that.
+class Sight {
+ public:
+  Sight(const at::TensorBase& saved, const Node& producer, bool is_result)
+      : saved_(saved),
+        inverse_(is_result && !std::string_view(class_of(producer).name).starts_with("Sqrt")) {}
+
+  // Some |x|, or for want of it a root, is below kClose / scale.
+  [[nodiscard]] bool is_close(std::int64_t scale) {
+    if (!looked_) {
+      extremes_ = look();
+      looked_ = true;
+    }
+    const double close = kClose / static_cast<double>(scale);
+    return inverse_ ? extremes_.most > 1 / close : extremes_.least < close;
+  }
+
+ private:
+  struct Extremes {
+    double least = 0;  // of what cannot be read: close
+    double most = std::numeric_limits<double>::infinity();
+  };
+
+  template <class Value>
+  Extremes look_at() const {
+    const auto* const values = static_cast<const Value*>(saved_.const_data_ptr());
+    Extremes found{std::numeric_limits<double>::infinity(), 0};
+    for (std::int64_t i = 0; i < saved_.numel(); ++i) {
+      const double magnitude = std::abs(static_cast<double>(values[i]));
+      found.least = std::min(found.least, magnitude);
+      found.most = std::max(found.most, magnitude);
+    }
+    return found;
+  }
+
+  [[nodiscard]] Extremes look() const {
+    if (!saved_.device().is_cpu() || !saved_.has_storage() || saved_.storage().data() == nullptr ||
+        !saved_.is_non_overlapping_and_dense()) {
+      return {};
+    }
+    switch (saved_.scalar_type()) {
+      case at::kFloat:
+        return look_at<float>();
+      case at::kDouble:
+        return look_at<double>();
+      case at::kBFloat16:
+        return look_at<c10::BFloat16>();
+      case at::kHalf:
+        return look_at<c10::Half>();
+      default:
+        return {};
+    }
+  }
+
+  const at::TensorBase& saved_;
+  bool inverse_;
+  bool looked_ = false;
+  Extremes extremes_;
+};
 
 // Reads its argument, or its factors. Of a product with a constant the backward reads the constant.
 bool reads_inputs(const Node& node, BeforePole role) {
   std::size_t inputs = 0;
   for_each_input(node, [&](const Node&, std::uint32_t) { ++inputs; });
   return role == BeforePole::kSavesInput || role == BeforePole::kVariance ||
-         (role == BeforePole::kSavesFactors && inputs > 1);
+         ((role == BeforePole::kSavesFactors || role == BeforePole::kMixes) && inputs > 1);
+}
+
+// A factor of `node` is a softmax, an exponential or their like, masked or moved perhaps.
+bool mixes_results(const Node& node, int most_nodes = 4) {
+  bool found = false;
+  for_each_input(node, [&](const Node& input, std::uint32_t) {
+    const BeforePole role = class_of(input).before_pole;
+    found = found || role == BeforePole::kSavesResult ||
+            ((role == BeforePole::kPasses || role == BeforePole::kSavesFactors) && most_nodes > 1 &&
+             mixes_results(input, most_nodes - 1));
+  });
+  return found;
+}
+
+// h * h
+bool is_square(const Node& node) {
+  const auto& edges = node.next_edges();
+  return edges.size() == 2 && edges[0].is_valid() && edges[0] == edges[1];
 }
 
 }  // namespace
@@ -79,36 +166,63 @@ std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) 
                           sensitivity::mix(kBeforePole ^ product.saver));
 }
 
-void teach_before_pole(Runtime& runtime, const Node& producer) noexcept {
+void teach_before_pole(Runtime& runtime, const Node& producer, const at::TensorBase& saved,
+                       bool is_result) noexcept {
+  // What lies between the pole and a node.
+  enum class Between : std::uint8_t {
+    kElements,  // each element has a pole of its own
+    kCloseSum,  // a sum of many, or a matrix product, that comes close to the pole
+    kRows,      // a sum of many otherwise: the pole is where a whole row is zero
+  };
   struct Found {
     const Node* node;
-    bool of_row;  // a sum of many lies between: the pole is where a whole row is zero
+    Between between;
   };
   try {
-    std::array<Found, kMostNodes> all{{{&producer, false}}};
+    Sight sight(saved, producer, is_result);
+    std::array<Found, kMostNodes> all{{{&producer, Between::kElements}}};
     std::size_t found = 1;
     for (std::size_t next = 0; next < found; ++next) {
       const Node& node = *all[next].node;
       const BeforePole role = class_of(node).before_pole;
-      const bool of_row = all[next].of_row || role == BeforePole::kVariance ||
-                          (role == BeforePole::kSums && sums_many(node));
-      if (role == BeforePole::kSavesResult && !of_row) {
+      Between between = all[next].between;
+      if (role == BeforePole::kVariance) {
+        between = Between::kRows;
+      } else if (role == BeforePole::kMixes) {
+        if (between == Between::kRows || !sight.is_close(1) || !mixes_results(node)) {
+          continue;
+        }
+        between = Between::kCloseSum;
+      } else if ((role == BeforePole::kSums || role == BeforePole::kAverages) &&
+                 between != Between::kRows) {
+        const std::int64_t summed = most_summed(node);
+        if (summed > kMostSummed) {
+          between = sight.is_close(role == BeforePole::kAverages ? summed : 1) ? Between::kCloseSum
+                                                                               : Between::kRows;
+        }
+      }
+      if (role == BeforePole::kSavesResult && between != Between::kRows) {
         teach(runtime, {&node, 0, kSavedByProducer}, Care::kExact);
       }
-      if (role == BeforePole::kEnds || role == BeforePole::kSavesResult) {
+      if (role == BeforePole::kEnds ||
+          (role == BeforePole::kSavesResult && between != Between::kElements)) {
         continue;
       }
       const bool reads = reads_inputs(node, role);
+      // Of a square the noise is as its row's, however small that is.
+      const bool by_row =
+          between == Between::kRows ||
+          (between == Between::kCloseSum && (role == BeforePole::kSavesInput || is_square(node)));
       for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
         if (reads) {
           teach(runtime, {&input, output_number, class_of(node).hash},
-                of_row ? Needs(Care::kNone, Rows::kLastDimension) : Needs(Care::kExact));
+                by_row ? Needs(Care::kNone, Rows::kLastDimension) : Needs(Care::kExact));
         }
         const auto end = all.begin() + static_cast<std::ptrdiff_t>(found);
         const bool known =
             std::any_of(all.begin(), end, [&](const Found& f) { return f.node == &input; });
-        if (found < kMostNodes && !known && !(reads && of_row)) {
-          all[found++] = {&input, of_row};
+        if (found < kMostNodes && !known && !(reads && by_row)) {
+          all[found++] = {&input, between};
         }
       });
     }

@@ -10,7 +10,7 @@
 // compressed, so that the first lesson comes in time.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/TensorBase.h>
 
 #include <cstdint>
 
@@ -31,8 +31,12 @@ struct Product {
       saver;  // hash of the class of the node that saves it, or kSavedByProducer; 0: not known
 };
 
-// `producer` made what an operator with a pole saves, or is that operator. Any thread.
-void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer) noexcept;
+// `producer` made `saved`, the argument that an operator with a pole saves; or is that operator,
+// and `saved` its result. Reads the values where a sum of many lies between: a hand-written softmax
+// divides by one of at least 1, but the log of the few probabilities that a mask leaves has its
+// pole close by. Any thread.
+void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer,
+                       const at::TensorBase& saved, bool is_result) noexcept;
 
 // Under which name such tensors of `sizes` are taught, and what has been.
 [[nodiscard]] std::uint64_t lesson_before_pole(const Product& product,

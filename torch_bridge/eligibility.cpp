@@ -159,7 +159,7 @@ void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
       const auto output_number = static_cast<std::uint32_t>(tensor.output_nr());
       needs.raise(care_of_producer(*producer, output_number, context, site));
       if (needs.care == Care::kPole) {
-        teach_before_pole(runtime, *producer);
+        teach_before_pole(runtime, *producer, tensor, context.is_output);
       }
     }
   } catch (...) {  // a view that must not be differentiated
@@ -266,7 +266,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
       needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
     }
     if (needs.care == Care::kPole) {
-      teach_before_pole(runtime, *producer);
+      teach_before_pole(runtime, *producer, tensor, context.is_output);
     }
   }
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);

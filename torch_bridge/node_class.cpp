@@ -200,13 +200,13 @@ constexpr TowardsPole kTowardsPole[] = {
     {"UnfoldBackward"sv, BeforePole::kPasses},
     {"CopySlices"sv, BeforePole::kPasses},
     {"MaxPool"sv, BeforePole::kPasses},
-    {"AvgPool"sv, BeforePole::kSums},
+    {"AvgPool"sv, BeforePole::kAverages},
     {"DiagonalBackward"sv, BeforePole::kPasses},
     {"TrilBackward"sv, BeforePole::kPasses},
     {"TriuBackward"sv, BeforePole::kPasses},
     {"CumsumBackward"sv, BeforePole::kPasses},
     {"SumBackward"sv, BeforePole::kSums},
-    {"MeanBackward"sv, BeforePole::kSums},
+    {"MeanBackward"sv, BeforePole::kAverages},
     {"VarBackward"sv, BeforePole::kVariance},
     {"VarMeanBackward"sv, BeforePole::kVariance},
     {"Sigmoid"sv, BeforePole::kSavesResult},
@@ -227,6 +227,9 @@ constexpr TowardsPole kTowardsPole[] = {
     {"MulBackward"sv, BeforePole::kSavesFactors},
     {"AddcmulBackward"sv, BeforePole::kSavesFactors},
     {"LerpBackward1"sv, BeforePole::kSavesFactors},
+    {"MmBackward"sv, BeforePole::kMixes},
+    {"MvBackward"sv, BeforePole::kMixes},
+    {"BmmBackward"sv, BeforePole::kMixes},
 };
 
 struct Normalisation {

@@ -53,9 +53,11 @@ enum class BeforePole : std::uint8_t {
   kEnds,          // mixes elements, or is not known: noise before it is not looked for
   kPasses,        // element by element, reads nothing in backward that carries noise; a view
   kSums,          // over some dimensions
+  kAverages,      // over some dimensions
   kSavesResult,   // element by element, reads its result
   kSavesInput,    // element by element, reads its argument
   kSavesFactors,  // a product
+  kMixes,         // a matrix product
   kVariance,      // over some dimensions, reads its argument
 };
 

@@ -99,6 +99,8 @@ def test_poles_and_periods_are_known_before_the_first_save(run_pair, identical, 
 BEFORE = """
     import torch, pleat_test_support as t
     from torch.nn import functional as F
+    def few(u):
+        return (torch.arange(u.shape[-1]) % 25 == 3).float()
     cases = {
         "log of sigmoid": lambda u: torch.log(u.sigmoid() + 1e-8),
         "log of 1 - sigmoid": lambda u: torch.log(1 - u.sigmoid() + 1e-8),
@@ -130,6 +132,11 @@ BEFORE = """
         "cosine": lambda u: torch.log(u.cos() + 1 + 1e-6),
         "divisor in place": lambda u: torch.ones_like(u).div_(u.sigmoid() + 1e-7),
         "log in place": lambda u: (u.sigmoid() + 1e-8).log_(),
+        "some classes": lambda u: torch.log((u.softmax(-1) * few(u)).sum(-1) + 1e-8),
+        "other classes": lambda u: torch.log(1 - (u.softmax(-1) * (1 - few(u))).sum(-1) + 1e-8),
+        "mean of few": lambda u: torch.log((u.softmax(-1) * few(u)).mean(-1) + 1e-10),
+        "all but the largest": lambda u: torch.log(((u * 4 - (u * 4).amax(-1, keepdim=True)).exp() * (u < 2)).sum(-1)),
+        "mixture": lambda u: torch.log(u.softmax(-1) @ few(u)[:, None] + 1e-8),
         "categorical": lambda u: torch.distributions.Categorical(probs=u.sigmoid()).log_prob(torch.arange(64)),
     }
     def gradient(case, width, seed):
@@ -141,7 +148,8 @@ BEFORE = """
     # A width of its own each: what one case teaches does not help another.
     t.emit(gradients={name: [gradient(case, 128 + 2 * i, seed) for seed in (3, 4)] for i, (name, case) in enumerate(cases.items())},
            # Not before a pole: further off than a sum of sixteen, or mixed by a matrix.
-           lossy={name: gradient(case, 200, 5) for name, case in {
+           lossy={name: [gradient(case, 200, 5) for _ in range(6)][-1] for name, case in {   # of the first four some may wait
+               "all classes": lambda u: torch.log((u - u.amax(-1, keepdim=True)).exp().sum(-1)),
                "mean square": lambda u: torch.sqrt(((u - 0.3)**2).mean(-1) + 1e-6),
                "matrix": lambda u: torch.log((u.tanh() @ u.tanh().t()).abs() + 10),
                "numerator": lambda u: (u + 1).tanh() * 2 / (u * u + 1),
@@ -163,13 +171,18 @@ def test_what_becomes_the_argument_of_a_pole_is_exact_from_the_first_step(run_pa
 
 LATE = """
     import torch, pleat_test_support as t
+    def discretized(seed):                   # the likelihood of a bin: a difference of two sigmoids of products
+        x, scale = t.noise(64, 130, seed=seed).requires_grad_(), t.noise(64, 130, seed=seed + 2).requires_grad_()
+        inverse, centre = (scale * 1).exp(), x * 1
+        inside = torch.sigmoid(inverse * (centre + 1e-5)) - torch.sigmoid(inverse * (centre - 1e-5))
+        return torch.autograd.grad(torch.log(inside.clamp(min=1e-12)).sum(), (x, scale))
     def gradient(seed):
         x = t.noise(64, 128, seed=seed).requires_grad_()
         y = (x * 3).sigmoid() + 0
         for _ in range(12):                  # more nodes than it waits
             y = y + 1e-9
         return torch.autograd.grad(torch.log(y).sum(), x)[0]
-    t.emit(first=gradient(1), second=gradient(2))
+    t.emit(first=[gradient(1), discretized(1)], second=[gradient(2), discretized(2)])
 """
 
 
