@@ -6,6 +6,7 @@
 #include "allocator/device.h"
 #include "allocator/event_sink.h"
 #include "allocator/host_device.h"
+#include "allocator/idle_trimmer.h"
 #include "allocator/ids.h"
 #include "allocator/payload_arena.h"
 #include "allocator/pool.h"

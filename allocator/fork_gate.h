@@ -48,12 +48,12 @@ class ForkGate {
  private:
   void enter() noexcept {
     inside_.fetch_add(1, std::memory_order_seq_cst);
-    while (closed_.load(std::memory_order_seq_cst)) [[unlikely]] {
-        inside_.fetch_sub(1, std::memory_order_release);
-        entry_.lock();  // until the gate opens
-        entry_.unlock();
-        inside_.fetch_add(1, std::memory_order_seq_cst);
-      }
+    while (closed_.load(std::memory_order_seq_cst)) {
+      inside_.fetch_sub(1, std::memory_order_release);
+      entry_.lock();  // until the gate opens
+      entry_.unlock();
+      inside_.fetch_add(1, std::memory_order_seq_cst);
+    }
   }
 
   std::atomic<int> inside_{0};

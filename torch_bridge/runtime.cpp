@@ -103,6 +103,7 @@ void Runtime::retire() noexcept {
 }
 
 void Runtime::lock_for_fork() noexcept {
+  idle_trimmer.lock_for_fork();
   options_mutex_.lock();  // held while the residency is told of new options
   residency.lock_for_fork();
   keys_mutex_.lock();
@@ -111,6 +112,7 @@ void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
   keys_mutex_.unlock();
   residency.unlock_after_fork(side);
   options_mutex_.unlock();
+  idle_trimmer.unlock_after_fork();
 }
 
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }

@@ -73,6 +73,7 @@ class Runtime {
   allocator::Statistics statistics;
   allocator::HostDevice device;
   allocator::Pool pool;
+  allocator::IdleTrimmer idle_trimmer{pool};
   allocator::PayloadArena arena;
   CodecAdapter codec;
   allocator::Residency residency;

@@ -297,3 +297,35 @@ def test_address_space_limits_are_respected(run_script, conf, set_by):
     assert pleat.json["refused"] == stock.json["refused"]
     if conf == LOSSLESS:
         assert pleat.json["gradients"] == stock.json["gradients"]
+
+
+IDLE = """
+    import os, sys, time, torch, pleat_test_support as t
+    torch.set_num_threads(1)
+    kept = torch.ones(32 << 20, dtype=torch.uint8)
+    before = t.status_kib("VmRSS")
+    large = torch.ones(300 << 20, dtype=torch.uint8)
+    used = t.status_kib("VmRSS") - before
+    del large
+    end = time.monotonic() + 20                   # in numpy, pandas, a database: not in torch
+    while t.status_kib("VmRSS") - before > 10 << 10 and time.monotonic() < end:
+        time.sleep(0.1)
+    left = t.status_kib("VmRSS") - before
+    torch.ones(32 << 20, dtype=torch.uint8)       # in use again
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    threads = len(os.listdir("/proc/self/task"))  # a newer Python warns of a fork with several
+    os.waitpid(child, 0)
+    again = torch.ones(300 << 20, dtype=torch.uint8)
+    t.emit(used=used, left=left, threads=threads, last=[int(again[-1]), int(kept[-1])])
+"""
+
+
+def test_memory_that_torch_has_freed_is_others_soon(run_pair):
+    pair = run_pair(IDLE, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.check().json
+    assert pleat["used"] > 290 << 10
+    assert pleat["left"] < 10 << 10, "KiB stay resident though nobody uses torch"
+    assert pleat["threads"] == stock["threads"]
+    assert pleat["last"] == stock["last"] == [1, 1]
