@@ -58,7 +58,8 @@ void for_each_input(const Node& node, Visit&& visit) {
 std::int64_t most_summed(const Node& node) {
   std::int64_t most = 0;
   for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
-    most = std::max(most, elements(input, output_number) / elements(node, 0));
+    const std::int64_t sums = std::max<std::int64_t>(1, elements(node, 0));  // of no rows: none
+    most = std::max(most, elements(input, output_number) / sums);
   });
   return most;
 }
@@ -90,8 +91,9 @@ class Sight {
   template <class Value>
   Extremes look_at() const {
     const auto* const values = static_cast<const Value*>(saved_.const_data_ptr());
+    const std::int64_t count = distinct_elements();
     Extremes found{std::numeric_limits<double>::infinity(), 0};
-    for (std::int64_t i = 0; i < saved_.numel(); ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const double magnitude = std::abs(static_cast<double>(values[i]));
       found.least = std::min(found.least, magnitude);
       found.most = std::max(found.most, magnitude);
@@ -99,9 +101,22 @@ class Sight {
     return found;
   }
 
+  // 0 where they are not all there is from the first to the last.
+  [[nodiscard]] std::int64_t distinct_elements() const {
+    std::int64_t distinct = 1;
+    std::int64_t extent = 1;
+    for (std::int64_t i = 0; i < saved_.dim(); ++i) {
+      if (saved_.stride(i) != 0) {  // expanded
+        distinct *= saved_.size(i);
+        extent += (saved_.size(i) - 1) * saved_.stride(i);
+      }
+    }
+    return saved_.numel() != 0 && distinct == extent ? distinct : 0;
+  }
+
   [[nodiscard]] Extremes look() const {
     if (!saved_.device().is_cpu() || !saved_.has_storage() || saved_.storage().data() == nullptr ||
-        !saved_.is_non_overlapping_and_dense()) {
+        distinct_elements() == 0) {
       return {};
     }
     switch (saved_.scalar_type()) {

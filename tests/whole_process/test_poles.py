@@ -150,10 +150,12 @@ BEFORE = """
            # Not before a pole: further off than a sum of sixteen, or mixed by a matrix.
            lossy={name: [gradient(case, 200, 5) for _ in range(6)][-1] for name, case in {   # of the first four some may wait
                "all classes": lambda u: torch.log((u - u.amax(-1, keepdim=True)).exp().sum(-1)),
+               "all classes, repeated": lambda u: torch.log((u - u.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True).expand(-1, 9)),
                "mean square": lambda u: torch.sqrt(((u - 0.3)**2).mean(-1) + 1e-6),
                "matrix": lambda u: torch.log((u.tanh() @ u.tanh().t()).abs() + 10),
                "numerator": lambda u: (u + 1).tanh() * 2 / (u * u + 1),
                 "factor": lambda u: (u / 2) * (u / 3)}.items()},
+           empty=gradient(lambda u: torch.log((u[:0].softmax(-1) * 2).sum(-1)), 224, 7),
            quotient=[gradient(lambda u: (u / 3).atan(), 220, 6), gradient(lambda u: (u / (u.square() + 1)).atan(), 222, 6)])
 """
 
