@@ -56,9 +56,9 @@ void for_each_input(const Node& node, Visit&& visit) {
 }
 
 std::int64_t most_summed(const Node& node) {
+  const std::int64_t sums = std::max<std::int64_t>(1, elements(node, 0));  // of no rows: none
   std::int64_t most = 0;
   for_each_input(node, [&](const Node& input, std::uint32_t output_number) {
-    const std::int64_t sums = std::max<std::int64_t>(1, elements(node, 0));  // of no rows: none
     most = std::max(most, elements(input, output_number) / sums);
   });
   return most;
@@ -89,9 +89,8 @@ class Sight {
   };
 
   template <class Value>
-  Extremes look_at() const {
+  Extremes look_at(std::int64_t count) const {
     const auto* const values = static_cast<const Value*>(saved_.const_data_ptr());
-    const std::int64_t count = distinct_elements();
     Extremes found{std::numeric_limits<double>::infinity(), 0};
     for (std::int64_t i = 0; i < count; ++i) {
       const double magnitude = std::abs(static_cast<double>(values[i]));
@@ -115,19 +114,22 @@ class Sight {
   }
 
   [[nodiscard]] Extremes look() const {
-    if (!saved_.device().is_cpu() || !saved_.has_storage() || saved_.storage().data() == nullptr ||
-        distinct_elements() == 0) {
+    if (!saved_.device().is_cpu() || !saved_.has_storage() || saved_.storage().data() == nullptr) {
+      return {};
+    }
+    const std::int64_t count = distinct_elements();
+    if (count == 0) {
       return {};
     }
     switch (saved_.scalar_type()) {
       case at::kFloat:
-        return look_at<float>();
+        return look_at<float>(count);
       case at::kDouble:
-        return look_at<double>();
+        return look_at<double>(count);
       case at::kBFloat16:
-        return look_at<c10::BFloat16>();
+        return look_at<c10::BFloat16>(count);
       case at::kHalf:
-        return look_at<c10::Half>();
+        return look_at<c10::Half>(count);
       default:
         return {};
     }
@@ -165,6 +167,39 @@ bool is_square(const Node& node) {
   return edges.size() == 2 && edges[0].is_valid() && edges[0] == edges[1];
 }
 
+// What lies between a pole and what it looks back at.
+enum class Between : std::uint8_t {
+  kElements,      // each element has a pole of its own
+  kCloseSum,      // a sum of many, or a matrix product, that comes close to the pole
+  kRows,          // a sum of many otherwise: the pole is where a whole row is zero
+  kNothingKnown,  // the search ends
+};
+
+// Between the pole and the inputs of `node`, if `so_far` lies between it and the node.
+Between between_behind(const Node& node, BeforePole role, Between so_far, Sight& sight) {
+  switch (role) {
+    case BeforePole::kEnds:
+      return Between::kNothingKnown;
+    case BeforePole::kVariance:
+      return Between::kRows;
+    case BeforePole::kMixes:
+      return so_far != Between::kRows && sight.is_close(1) && mixes_results(node)
+                 ? Between::kCloseSum
+                 : Between::kNothingKnown;
+    case BeforePole::kSums:
+    case BeforePole::kAverages: {
+      const std::int64_t summed = so_far != Between::kRows ? most_summed(node) : 0;
+      if (summed <= kMostSummed) {
+        return so_far;
+      }
+      return sight.is_close(role == BeforePole::kAverages ? summed : 1) ? Between::kCloseSum
+                                                                        : Between::kRows;
+    }
+    default:
+      return so_far;
+  }
+}
+
 }  // namespace
 
 // Unlike a tensor's family without its type, and without the last dimension where that is the
@@ -183,12 +218,6 @@ std::uint64_t lesson_before_pole(const Product& product, at::IntArrayRef sizes) 
 
 void teach_before_pole(Runtime& runtime, const Node& producer, const at::TensorBase& saved,
                        bool is_result) noexcept {
-  // What lies between the pole and a node.
-  enum class Between : std::uint8_t {
-    kElements,  // each element has a pole of its own
-    kCloseSum,  // a sum of many, or a matrix product, that comes close to the pole
-    kRows,      // a sum of many otherwise: the pole is where a whole row is zero
-  };
   struct Found {
     const Node* node;
     Between between;
@@ -200,26 +229,11 @@ void teach_before_pole(Runtime& runtime, const Node& producer, const at::TensorB
     for (std::size_t next = 0; next < found; ++next) {
       const Node& node = *all[next].node;
       const BeforePole role = class_of(node).before_pole;
-      Between between = all[next].between;
-      if (role == BeforePole::kVariance) {
-        between = Between::kRows;
-      } else if (role == BeforePole::kMixes) {
-        if (between == Between::kRows || !sight.is_close(1) || !mixes_results(node)) {
-          continue;
-        }
-        between = Between::kCloseSum;
-      } else if ((role == BeforePole::kSums || role == BeforePole::kAverages) &&
-                 between != Between::kRows) {
-        const std::int64_t summed = most_summed(node);
-        if (summed > kMostSummed) {
-          between = sight.is_close(role == BeforePole::kAverages ? summed : 1) ? Between::kCloseSum
-                                                                               : Between::kRows;
-        }
-      }
+      const Between between = between_behind(node, role, all[next].between, sight);
       if (role == BeforePole::kSavesResult && between != Between::kRows) {
         teach(runtime, {&node, 0, kSavedByProducer}, Care::kExact);
       }
-      if (role == BeforePole::kEnds ||
+      if (between == Between::kNothingKnown ||
           (role == BeforePole::kSavesResult && between != Between::kElements)) {
         continue;
       }

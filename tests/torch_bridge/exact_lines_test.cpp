@@ -9,22 +9,14 @@
 #include <vector>
 
 #include "compress/group_math.h"
+#include "test_support.h"
 #include "torch_bridge/line_patch.h"
 
 namespace pleat::bridge {
 namespace {
 
 using compress::ElementType;
-
-std::vector<float> noise(std::size_t elements) {
-  std::mt19937 generator(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(elements);
-  for (float& value : values) {
-    value = normal(generator);
-  }
-  return values;
-}
+using testing::noise;
 
 void scale(std::vector<float>& values, std::size_t begin, std::size_t end, float factor) {
   for (std::size_t i = begin; i < end; ++i) {

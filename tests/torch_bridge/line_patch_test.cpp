@@ -6,20 +6,13 @@
 #include <random>
 #include <vector>
 
+#include "test_support.h"
+
 namespace pleat::bridge {
 namespace {
 
 using compress::ElementType;
-
-std::vector<float> noise(std::size_t elements) {
-  std::mt19937 generator(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(elements);
-  for (float& value : values) {
-    value = normal(generator);
-  }
-  return values;
-}
+using testing::noise;
 
 // What a codec at a plan's width and the patch give back: the exact lines, and noise elsewhere.
 std::vector<float> patched(const std::vector<float>& values, Look look, std::uint32_t length,
