@@ -26,6 +26,7 @@ struct DeviceCapabilities {
   std::size_t huge_page_bytes = 0;
   // Such a range of which parts went back alone comes whole again once all of it went back at once.
   bool huge_pages_rejoin = false;
+  std::size_t move_bytes = 0;    // what move_pages() can move at once; 0: it cannot
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
 };
 
@@ -55,6 +56,13 @@ class Device {
   // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.
   // False if nothing was given back.
   virtual bool release_pages(void* begin, std::size_t bytes) noexcept = 0;
+
+  // Makes the pages of [from, from + bytes) those of [to, to + bytes): whole huge pages of segments
+  // that do not overlap, at most move_bytes. `to` had none; `from` is left as after
+  // release_pages(). What the pages hold afterwards is not said. False, and nothing has changed,
+  // if it cannot be done. Cheaper than giving pages back and touching new ones: nothing is zeroed,
+  // nothing faults. Calls must not overlap.
+  virtual bool move_pages(void* from, void* to, std::size_t bytes) noexcept = 0;
 
   // Ordered work. On a synchronous device all of these return at once with nothing to wait for.
   [[nodiscard]] virtual EventHandle record_event(StreamId stream) noexcept = 0;

@@ -101,8 +101,10 @@ class FreeRuns {
 
   // Takes `need` (> 0) granules from the head of the shortest of the known touched stretches that
   // has as many and returns the first of them; kNone if none has. Of equals the lowest; looks at a
-  // hundred runs or so at most.
-  [[nodiscard]] std::size_t take_best_touched(std::size_t need) noexcept {
+  // hundred runs or so at most. The first is a multiple of `alignment`, a power of two; kNone if
+  // that leaves too few in the shortest.
+  [[nodiscard]] std::size_t take_best_touched(std::size_t need,
+                                              std::size_t alignment = 1) noexcept {
     if (need > granules_) return kNone;
     const auto n = static_cast<std::int32_t>(need);
     constexpr int kMostLeaves = 4;
@@ -120,7 +122,10 @@ class FreeRuns {
     }
     if (least == kBeyond) return kNone;
     const std::size_t k = lanes::first_equal(at(best).touched_length, least);
-    return cut(best, k, at(best).touched_begin[k], n);
+    const auto unit = static_cast<std::int32_t>(alignment);
+    const std::int32_t begin = (at(best).touched_begin[k] + unit - 1) & -unit;
+    if (begin - at(best).touched_begin[k] > least - n) return kNone;
+    return cut(best, k, begin, n);
   }
 
   // Takes `need` (> 0) granules from `begin` on, all of them free.

@@ -11,6 +11,9 @@ class HostDevice final : public Device {
  public:
   // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
   explicit HostDevice(DeviceIndex index = {-1}) noexcept;
+  ~HostDevice() override;
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
 
   [[nodiscard]] DeviceIndex index() const noexcept override { return index_; }
   [[nodiscard]] const DeviceCapabilities& capabilities() const noexcept override {
@@ -22,6 +25,7 @@ class HostDevice final : public Device {
   bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
   void release_segment(void* base, std::size_t bytes) noexcept override;
   bool release_pages(void* begin, std::size_t bytes) noexcept override;
+  bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
 
   [[nodiscard]] EventHandle record_event(StreamId /*stream*/) noexcept override { return {}; }
   [[nodiscard]] bool event_complete(EventHandle /*event*/) noexcept override { return true; }
@@ -30,7 +34,12 @@ class HostDevice final : public Device {
   void release_event(EventHandle /*event*/) noexcept override {}
 
  private:
+  [[nodiscard]] bool may_move_pages() const noexcept;
+
   DeviceIndex index_;
+  int process_;                   // that has called the constructor
+  std::byte* between_ = nullptr;  // see move_pages()
+  int failures_ = 0;              // of it
   DeviceCapabilities capabilities_;
 };
 

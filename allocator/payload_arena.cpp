@@ -65,7 +65,7 @@ struct PayloadArena::Impl {
   }
 
   [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes) noexcept {
-    Block* block = pool.allocate(bytes);
+    Block* block = pool.allocate_packed(bytes);
     if (block == nullptr) return {};
     return {block->begin, bytes, own_block_tag(block)};
   }

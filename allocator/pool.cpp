@@ -12,10 +12,10 @@ constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 // ---- Blocks ----
 
 // Takes granules where `need` of them lie on touched pages, as far as the runs know.
-Pool::Impl::Place Pool::Impl::take_touched(std::size_t need) noexcept {
+Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, std::size_t alignment) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
-    const std::size_t granule = segment.runs.take_best_touched(need);
+    const std::size_t granule = segment.runs.take_best_touched(need, alignment);
     if (granule != FreeRuns::kNone) return {&segment, granule};
   }
   return {};
@@ -36,7 +36,8 @@ Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need) noexcept {
   return {};
 }
 
-Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream) noexcept {
+Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream,
+                            Fit fit) noexcept {
   if (bytes == 0 || bytes > (FreeRuns::kMaxGranules << granule_shift)) return nullptr;
   const std::size_t need = (bytes + granule_bytes - 1) >> granule_shift;
   const std::size_t rounded = need << granule_shift;
@@ -48,10 +49,12 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     publish_all();
     return nullptr;
   }
-  Place place = take_touched(need);
+  const bool align = fit == Fit::kAligned && rounded >= aligned_from;
+  Place place = take_touched(need, align ? huge_page_bytes >> granule_shift : 1);
   const bool touched = place.segment != nullptr;
   if (!touched) [[unlikely]] {
-    place = take_most_touched(need);
+    if (align) place = take_aligned(need);
+    if (place.segment == nullptr) place = take_most_touched(need);
     if (place.segment == nullptr) {
       blocks.put(block);
       publish_all();
@@ -231,11 +234,15 @@ Pool::~Pool() {
 }
 
 Block* Pool::allocate(std::size_t bytes, StreamId stream) noexcept {
-  return impl_->allocate(bytes, bytes, stream);
+  return impl_->allocate(bytes, bytes, stream, Impl::Fit::kAligned);
+}
+
+Block* Pool::allocate_packed(std::size_t bytes) noexcept {
+  return impl_->allocate(bytes, bytes, {}, Impl::Fit::kPacked);
 }
 
 Block* Pool::allocate_container(std::size_t bytes) noexcept {
-  return impl_->allocate(bytes, 0, {});
+  return impl_->allocate(bytes, 0, {}, Impl::Fit::kPacked);
 }
 
 void Pool::count_live(std::int64_t bytes) noexcept {

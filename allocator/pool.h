@@ -100,7 +100,9 @@ class Pool {
 
  private:
   friend class PayloadArena;
-  // A block whose contents its owner counts into kLive piece by piece: requested == 0.
+  // A block that lies close to others whatever its size, for what is kept and not worked on.
+  [[nodiscard]] Block* allocate_packed(std::size_t bytes) noexcept;
+  // Such a block whose contents its owner counts into kLive piece by piece: requested == 0.
   [[nodiscard]] Block* allocate_container(std::size_t bytes) noexcept;
   // Changes kLive by what came and went inside containers.
   void count_live(std::int64_t bytes) noexcept;

@@ -32,6 +32,7 @@ struct Pool::Impl {
         page_bytes(the_device.capabilities().page_bytes),
         page_shift(std::countr_zero(page_bytes)),
         huge_page_bytes(std::max(the_device.capabilities().huge_page_bytes, page_bytes)),
+        aligned_from(the_device.capabilities().move_bytes != 0 ? huge_page_bytes : SIZE_MAX),
         window(std::max<std::uint64_t>(the_options.epoch_ns, 1)) {
     assert(std::has_single_bit(page_bytes));
   }
@@ -48,6 +49,7 @@ struct Pool::Impl {
   const std::size_t page_bytes;
   const int page_shift;
   const std::size_t huge_page_bytes;  // page_bytes where there are none
+  const std::size_t aligned_from;     // the size of blocks to align; SIZE_MAX: none
 
   std::size_t grown = 0;  // segments taken where addresses are limited
   std::size_t rooms = 0;  // segments that may grow in place
@@ -117,7 +119,10 @@ struct Pool::Impl {
     return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
   }
 
-  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream) noexcept;
+  // kAligned: where pages can be moved, large blocks begin where a huge page does. So the huge
+  // pages of one that is free are free altogether. kPacked: wherever there is room.
+  enum class Fit { kAligned, kPacked };
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
 
@@ -129,9 +134,15 @@ struct Pool::Impl {
   void check_age() noexcept;
   void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
 
-  // What purge() may give back: whole huge pages; also parts of those that are split already; or
-  // any free page. Without huge pages all three are the same.
-  enum class Purge { kWholeHugePages, kSplitHugePages, kAllPages };
+  std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
+                         std::size_t bytes) noexcept;
+  std::size_t move_run(Segment& from, std::size_t begin, std::size_t length, Segment& to,
+                       std::size_t* next, std::size_t end, std::size_t most) noexcept;
+
+  // What purge() may give back: huge pages that were split and are free altogether, to come whole
+  // the next time; any whole huge pages; also parts of split ones; or any free page. Without huge
+  // pages all are the same.
+  enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
   std::size_t purge(std::size_t target, Purge most) noexcept;
   bool purge_run(Segment& segment, std::size_t begin, std::size_t length, std::size_t target,
                  Purge kind) noexcept;
@@ -141,8 +152,9 @@ struct Pool::Impl {
     Segment* segment = nullptr;
     std::size_t granule = 0;
   };
-  [[nodiscard]] Place take_touched(std::size_t need) noexcept;
+  [[nodiscard]] Place take_touched(std::size_t need, std::size_t alignment = 1) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need) noexcept;
+  [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need) noexcept;
   void update_runs(Segment& segment, std::size_t begin, std::size_t end,
                    std::size_t least = 1) noexcept;

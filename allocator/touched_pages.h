@@ -17,7 +17,7 @@ class TouchedPages {
   static constexpr std::size_t kNone = SIZE_MAX;
 
   [[nodiscard]] static std::size_t metadata_bytes(std::size_t pages) noexcept {
-    return 2 * words_for(pages) * sizeof(std::uint64_t);
+    return 3 * words_for(pages) * sizeof(std::uint64_t);
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
   // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
@@ -26,15 +26,19 @@ class TouchedPages {
               bool rejoin = false) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
     split_ = words_ + words_for(pages);
+    moved_ = split_ + words_for(pages);
     pages_ = pages;
     huge_ = pages_per_huge_page;
     rejoin_ = rejoin;
     count_ = 0;
     high_ = 0;
+    moved_count_ = 0;
   }
 
   [[nodiscard]] std::size_t pages() const noexcept { return pages_; }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  // No page from here on is touched.
+  [[nodiscard]] std::size_t high() const noexcept { return high_; }
   [[nodiscard]] bool test(std::size_t page) const noexcept {
     return (words_[page / 64] >> (page % 64)) & 1;
   }
@@ -62,10 +66,11 @@ class TouchedPages {
     if (comes_whole(high - huge_)) *end = high;
   }
   [[nodiscard]] std::size_t pages_per_huge_page() const noexcept { return huge_; }
-  [[nodiscard]] bool is_split(std::size_t page) const noexcept {
-    const std::size_t huge = page / huge_;
-    return ((split_[huge / 64] >> (huge % 64)) & 1) != 0;
-  }
+  [[nodiscard]] bool is_split(std::size_t page) const noexcept { return get(split_, page / huge_); }
+  // Whether move() has brought a huge page here since all of it was last given back, and how many
+  // it has.
+  [[nodiscard]] bool is_moved(std::size_t page) const noexcept { return get(moved_, page / huge_); }
+  [[nodiscard]] std::size_t moved() const noexcept { return moved_count_; }
 
   void touch(std::size_t begin, std::size_t end) noexcept {
     count_ += untouched(begin, end);
@@ -83,14 +88,26 @@ class TouchedPages {
     if (begin % huge_ != 0) split(begin);
     if (end % huge_ != 0) split(end - 1);
     if (!rejoin_ || huge_ == 1) return;
-    for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) {
-      split_[huge / 64] &= ~(std::uint64_t{1} << (huge % 64));
-    }
+    for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) renew(huge);
+  }
+  // A huge page's worth of pages, all touched, became those of `page`, which is untouched, of this
+  // segment or another. Both begin a huge page.
+  void move(TouchedPages& from, std::size_t from_page, std::size_t page) noexcept {
+    const bool was_split = from.is_split(from_page);
+    from.clear(from_page, from_page + huge_);
+    from.renew(from_page / huge_);
+    touch(page, page + huge_);
+    put(split_, page / huge_, was_split);
+    put(moved_, page / huge_, true);
+    ++moved_count_;
   }
   // The whole segment was given back, or is new.
   void reset() noexcept {
     clear(0, (high_ + huge_ - 1) & ~(huge_ - 1));
-    for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) split_[i] = 0;
+    for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) {
+      split_[i] = moved_[i] = 0;
+    }
+    moved_count_ = 0;
   }
 
   // The highest touched page of [begin, end), kNone if there is none.
@@ -170,9 +187,18 @@ class TouchedPages {
     }
     return end;
   }
-  void split(std::size_t page) noexcept {
-    const std::size_t huge = page / huge_;
-    split_[huge / 64] |= std::uint64_t{1} << (huge % 64);
+  void split(std::size_t page) noexcept { put(split_, page / huge_, true); }
+  void renew(std::size_t huge) noexcept {
+    put(split_, huge, false);
+    if (get(moved_, huge)) --moved_count_;
+    put(moved_, huge, false);
+  }
+  static bool get(const std::uint64_t* words, std::size_t bit) noexcept {
+    return ((words[bit / 64] >> (bit % 64)) & 1) != 0;
+  }
+  static void put(std::uint64_t* words, std::size_t bit, bool value) noexcept {
+    const std::uint64_t mask = std::uint64_t{1} << (bit % 64);
+    words[bit / 64] = value ? words[bit / 64] | mask : words[bit / 64] & ~mask;
   }
 
   template <typename Function>
@@ -191,11 +217,13 @@ class TouchedPages {
 
   std::uint64_t* words_ = nullptr;
   std::uint64_t* split_ = nullptr;  // one bit a huge page
+  std::uint64_t* moved_ = nullptr;  // likewise
   std::size_t pages_ = 0;
   std::size_t huge_ = 1;  // pages in a huge page
   bool rejoin_ = false;
   std::size_t count_ = 0;
-  std::size_t high_ = 0;  // no page from here on is touched
+  std::size_t moved_count_ = 0;
+  std::size_t high_ = 0;
 };
 
 }  // namespace pleat::allocator

@@ -68,6 +68,112 @@ TEST_F(HostPoolTest, SegmentsAreAlignedAndLeaveErrnoAlone) {
   EXPECT_EQ(errno, 1234);
 }
 
+// Mappings of the process that begin in the range.
+std::size_t mappings(const std::byte* begin, std::size_t bytes) {
+  std::FILE* file = std::fopen("/proc/self/maps", "r");
+  char line[1024];
+  std::size_t count = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    const std::uintptr_t at = std::strtoull(line, nullptr, 16);
+    count += at - reinterpret_cast<std::uintptr_t>(begin) < bytes ? 1 : 0;
+  }
+  std::fclose(file);
+  return count;
+}
+
+struct MovingTest : HostPoolTest {
+  static constexpr std::size_t kBytes = 64_MiB;
+  void SetUp() override {
+    if (device.capabilities().move_bytes == 0) GTEST_SKIP() << "this kernel cannot";
+    segment = static_cast<std::byte*>(device.reserve_segment(kBytes, kBytes));
+    ASSERT_NE(segment, nullptr);
+  }
+  void TearDown() override {
+    if (segment != nullptr) device.release_segment(segment, kBytes);
+  }
+  std::byte* segment = nullptr;
+};
+
+TEST_F(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
+  errno = 1234;
+  std::memset(segment, 7, 4_MiB);
+  std::memset(segment + 4_MiB, 8, 2_MiB);
+  ASSERT_TRUE(device.move_pages(segment, segment + 16_MiB, 4_MiB));
+  EXPECT_EQ(resident_bytes(segment, 4_MiB), 0u);
+  EXPECT_EQ(resident_bytes(segment + 16_MiB, 4_MiB), 4_MiB);
+  for (std::size_t i = 0; i < 4_MiB; i += 1000) {
+    ASSERT_EQ(segment[i], std::byte{0}) << i;
+    ASSERT_EQ(segment[16_MiB + i], std::byte{7}) << i;
+  }
+  EXPECT_EQ(segment[4_MiB], std::byte{8});
+  EXPECT_FALSE(device.move_pages(segment, segment + 32_MiB, device.capabilities().move_bytes * 2));
+  EXPECT_EQ(errno, 1234);
+}
+
+TEST_F(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  const std::size_t before = mappings(segment, kBytes);
+  std::memset(segment, 1, kBytes / 2);
+  std::vector<bool> there(kBytes / 2_MiB, false);
+  std::fill_n(there.begin(), there.size() / 2, true);
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t from = random() % there.size(), to = random() % there.size();
+    if (!there[from] || there[to]) continue;
+    ASSERT_TRUE(device.move_pages(segment + from * 2_MiB, segment + to * 2_MiB, 2_MiB));
+    there[from] = false;
+    there[to] = true;
+    ASSERT_EQ(segment[to * 2_MiB + 12345], std::byte{1});
+  }
+  EXPECT_GT(mappings(segment, kBytes), before);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    if (!there[i]) continue;
+    ASSERT_TRUE(device.release_pages(segment + i * 2_MiB, 2_MiB));
+  }
+  EXPECT_LE(mappings(segment, kBytes), before + 1);
+}
+
+TEST_F(MovingTest, WhatTheKernelRefusesLosesNothing) {
+  std::memset(segment, 7, 2_MiB);
+  // What another has done to a part of it makes it several mappings, which older kernels do not
+  // move as one.
+  ASSERT_EQ(madvise(segment + 1_MiB, 64_KiB, MADV_DONTDUMP), 0);
+  const bool moved = device.move_pages(segment, segment + 16_MiB, 2_MiB);
+  const std::byte* const now = segment + (moved ? 16_MiB : 0);
+  for (std::size_t i = 0; i < 2_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
+  std::memset(segment, 9, kBytes);  // all of it is still ours
+  EXPECT_TRUE(device.move_pages(segment + 4_MiB, segment + 32_MiB, 2_MiB) ||
+              device.capabilities().move_bytes == 0);
+  EXPECT_EQ(segment[32_MiB], std::byte{9});
+}
+
+TEST_F(MovingTest, AForkedChildMovesNothing) {
+  std::memset(segment, 7, 2_MiB);
+  EXPECT_TRUE(holds_in_child([&] {
+    return device.move_pages(segment, segment + 16_MiB, 2_MiB) || segment[5] != std::byte{7};
+  }));
+  EXPECT_TRUE(device.move_pages(segment, segment + 16_MiB, 2_MiB));
+}
+
+TEST_F(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
+  std::memset(segment, 7, 2_MiB);
+  EXPECT_TRUE(holds_in_child([&] {
+    HostDevice own;
+    auto* const mine = static_cast<std::byte*>(own.reserve_segment(32_MiB, 32_MiB));
+    if (mine == nullptr) return 1;
+    std::memset(mine, 7, 2_MiB);
+    rlimit tight{1_MiB, 1_MiB};
+    if (setrlimit(RLIMIT_AS, &tight) != 0) return 2;
+    const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB);
+    const std::byte* const now = mine + (moved ? 16_MiB : 0);
+    for (std::size_t i = 0; i < 2_MiB; i += 1000) {
+      if (now[i] != std::byte{7}) return 3;
+    }
+    std::memset(mine, 9, 32_MiB);
+    return 0;
+  }));
+}
+
 TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
   Pool pool(device, {}, statistics);
   const std::size_t before = process_resident_bytes();

@@ -390,6 +390,20 @@ class HugePageKernel {
       if (page % kPagesPerHuge == 0) rejoined_ += split_.erase(page / kPagesPerHuge);
     }
   }
+  // Whole huge pages, with whatever of them is present. The target must have nothing.
+  void move(const std::byte* from, const std::byte* to, std::size_t bytes) {
+    for (std::uintptr_t i = 0; i < bytes / kPage; i += kPagesPerHuge) {
+      const std::uintptr_t source = (page_of(from) + i) / kPagesPerHuge;
+      const std::uintptr_t target = (page_of(to) + i) / kPagesPerHuge;
+      EXPECT_EQ(present(target), 0u);
+      for (std::uintptr_t page = 0; page < kPagesPerHuge; ++page) {
+        if (pages_.erase(source * kPagesPerHuge + page) != 0)
+          pages_.insert(target * kPagesPerHuge + page);
+      }
+      split_.erase(target);
+      if (split_.erase(source) != 0) split_.insert(target);
+    }
+  }
   std::size_t rejoined() const { return rejoined_; }
   std::size_t resident() const { return pages_.size() * kPage; }
   std::size_t split() const { return split_.size(); }
@@ -452,15 +466,97 @@ TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-struct HugePageTest : PoolTest, ::testing::WithParamInterface<bool> {};
+TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  device.caps.huge_pages_rejoin = true;
+  device.caps.move_bytes = 1_MiB;
+  HugePageKernel kernel(true);
+  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
+  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
+    kernel.move(from, to, bytes);
+  };
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  Pool pool(device, options, statistics);
+  const auto allocate = [&](std::size_t bytes) {
+    Block* block = pool.allocate(bytes);
+    kernel.touch(block->begin, bytes);
+    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
+    return block;
+  };
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  // Three in a row are free nowhere: the three free ones come together behind the last.
+  Block* wide = allocate(1536_KiB);
+  EXPECT_EQ(wide->begin, blocks[7]->begin + 512_KiB);
+  EXPECT_EQ(device.moved_pages_bytes, 1536_KiB);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+  EXPECT_EQ(kernel.resident(), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // The holes are without pages now, and good for others.
+  pool.free(wide);
+  EXPECT_EQ(allocate(2_MiB)->begin, wide->begin) << "as before, and one more";
+  EXPECT_EQ(allocate(256_KiB)->begin, blocks[1]->begin);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  device.caps.move_bytes = 1_MiB;
+  device.move_works = false;
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  ASSERT_NE(pool.allocate(1536_KiB), nullptr);
+  EXPECT_EQ(device.released_pages_bytes, 1536_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  for (const bool moves : {false, true}) {
+    device.caps.move_bytes = moves ? 1_MiB : 0;
+    Statistics own;
+    Pool pool(device, small_options(), own);
+    Block* small = pool.allocate(64_KiB);
+    Block* large = pool.allocate(1_MiB);
+    Block* between = pool.allocate(256_KiB);
+    EXPECT_EQ(large->begin - small->begin, static_cast<std::ptrdiff_t>(moves ? 512_KiB : 64_KiB));
+    EXPECT_EQ(between->begin < large->begin, moves) << "small ones fill the gap";
+    // The same place again, though the shortest touched stretch does not begin so.
+    pool.free(small);
+    std::byte* const was = large->begin;
+    pool.free(large);
+    EXPECT_EQ(pool.allocate(1_MiB)->begin, moves ? was : was - 64_KiB);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
+// Whether a huge page rejoins, and whether it can be moved.
+struct HugePageTest : PoolTest, ::testing::WithParamInterface<std::pair<bool, bool>> {};
 
 TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   device.caps.reserves_freely = true;
   device.caps.huge_page_bytes = 512_KiB;
-  device.caps.huge_pages_rejoin = GetParam();
-  HugePageKernel kernel(GetParam());
+  const auto [rejoins, moves] = GetParam();
+  device.caps.huge_pages_rejoin = rejoins;
+  device.caps.move_bytes = moves ? 1_MiB : 0;
+  HugePageKernel kernel(rejoins);
+  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
+    kernel.move(from, to, bytes);
+  };
   device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
@@ -486,11 +582,15 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
     if (step % 64 == 0) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
+    device.move_works = random() % 8 != 0;
   }
   EXPECT_GT(kernel.split(), 0u);
-  EXPECT_EQ(kernel.rejoined() > 0, GetParam());
+  EXPECT_EQ(kernel.rejoined() > 0, rejoins);
+  EXPECT_EQ(device.moved_pages_bytes > 0, moves);
 }
-INSTANTIATE_TEST_SUITE_P(Rejoining, HugePageTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Kernels, HugePageTest,
+                         ::testing::Values(std::pair(false, false), std::pair(true, false),
+                                           std::pair(true, true)));
 
 TEST_F(PoolTest, ResidentPagesAreTakenBeforeLowAddresses) {
   device.caps.reserves_freely = true;

@@ -51,9 +51,12 @@ class FakeDevice final : public Device {
   std::size_t reserved = 0;
   std::size_t released_pages_bytes = 0;
   int segments = 0;
+  std::size_t moved_pages_bytes = 0;
   bool release_works = true;
+  bool move_works = true;
   bool extends = true;
   std::function<void(std::byte*, std::size_t)> on_release;
+  std::function<void(std::byte*, std::byte*, std::size_t)> on_move;
 
   DeviceIndex index() const noexcept override { return {7}; }
   const DeviceCapabilities& capabilities() const noexcept override { return caps; }
@@ -78,6 +81,13 @@ class FakeDevice final : public Device {
     if (release_works) released_pages_bytes += bytes;
     if (release_works && on_release) on_release(static_cast<std::byte*>(begin), bytes);
     return release_works;
+  }
+  bool move_pages(void* from, void* to, std::size_t bytes) noexcept override {
+    if (!move_works) return false;
+    EXPECT_LE(bytes, caps.move_bytes);
+    moved_pages_bytes += bytes;
+    if (on_move) on_move(static_cast<std::byte*>(from), static_cast<std::byte*>(to), bytes);
+    return true;
   }
   EventHandle record_event(StreamId) noexcept override { return {}; }
   bool event_complete(EventHandle) noexcept override { return true; }
