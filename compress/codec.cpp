@@ -88,15 +88,21 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
                             Totals* totals) noexcept {
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return encode_raw(request, executor, room);
-  if (layout.end_of_codes() > room.capacity) return kDoesNotFit;  // so raw does not either
+  // The blocks' sizes lie behind the regular slots, and that of an only one, which has no room to
+  // spare but does not need it either, here.
+  const bool only = layout.blocks == 1;
+  const std::size_t sized = layout.end_of_codes() + (only ? 0 : layout.offset_table_bytes());
+  if (sized > room.capacity) return kDoesNotFit;  // so raw does not either
   std::uint8_t* const payload = room.bytes;
-  // The blocks' results lie where the escape table or the rest of a raw copy would be. Without room
+  std::uint64_t only_bytes = 0;
+  std::uint64_t* const slot_bytes =
+      only ? &only_bytes : reinterpret_cast<std::uint64_t*>(payload + layout.end_of_codes());
+  // Their results follow, where the escape table or the rest of a raw copy would be. Without room
   // for them, a few blocks at a time.
   BlockResult few[kFewBlocks];
   BlockResult* results = few;
   std::size_t most = kFewBlocks;
-  const std::size_t behind =
-      ceil_divide(layout.end_of_codes(), alignof(BlockResult)) * alignof(BlockResult);
+  const std::size_t behind = ceil_divide(sized, alignof(BlockResult)) * alignof(BlockResult);
   if (behind + layout.blocks * sizeof(BlockResult) <= room.capacity) {
     results = reinterpret_cast<BlockResult*>(payload + behind);
     most = layout.blocks;
@@ -107,8 +113,8 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
     const std::size_t group = from * kBlockGroups, left = layout.groups - group;
     encode_blocks(request, executor, group, left < most * kBlockGroups ? left : most * kBlockGroups,
                   payload + kHeaderBytes + group * layout.metadata_bytes_per_group,
-                  payload + layout.codes_offset + group * layout.slot_bytes, results, &escapes,
-                  limit);
+                  payload + layout.codes_offset + group * layout.slot_bytes, results,
+                  slot_bytes + from, &escapes, limit);
     if (escapes.load() > limit) break;  // not all results have been written
     for (std::size_t block = from; block < layout.blocks && block < from + most; ++block)
       totals->add(results[block - from]);
@@ -121,7 +127,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
   if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
 
   std::uint8_t* table = nullptr;  // written only once it is known to fit
-  const std::size_t bytes = finish_grouped(request, layout, *totals, payload, &table);
+  const std::size_t bytes = finish_grouped(request, layout, *totals, slot_bytes, payload, &table);
   if (bytes > room.capacity) return kDoesNotFit;
   if (escapes.load() != 0) {
     const std::size_t size = layout.source_bytes_per_group;
@@ -193,23 +199,29 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
       const std::size_t from = block * kBlockGroups;
       const std::size_t to =
           from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
-      std::uint64_t offset = from * layout.slot_bytes;
-      if (compacted) std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
-      if (offset > header.code_bytes) {
+      std::uint64_t offset = from * layout.slot_bytes, end = to * layout.slot_bytes;
+      if (compacted) {
+        std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
+        end = header.code_bytes;
+        if (block + 1 < layout.blocks)
+          std::memcpy(&end, codes_end + (block + 1) * sizeof end, sizeof end);
+      }
+      if (offset > end || end > header.code_bytes) {
         intact.store(false, std::memory_order_relaxed);
         return;
       }
       DecodeGroups job;
       job.metadata = payload + kHeaderBytes + from * layout.metadata_bytes_per_group;
       job.codes = codes + offset;
-      job.codes_end = codes_end;
+      job.codes_end = codes + end;
       job.escapes = codes_end + table_bytes;
       job.escape_count = header.escapes;
       job.first_group = from;
       job.groups = (to > whole ? whole : to) - from;
       job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
       job.bits = header.bits;
-      job.compacted = compacted;
+      job.compacted = end - offset != (to - from) * layout.slot_bytes;
+      job.squeezed = job.compacted && !transformed && header.bits >= 2;
       job.transformed = transformed;
       job.scaled = scaled;
       job.stream = stream;
@@ -276,7 +288,8 @@ std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t e
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
-  return request.grouped_bytes(layout, layout.escape_limit(request.bits));
+  return request.grouped_bytes(layout, layout.escape_limit(request.bits)) +
+         layout.offset_table_bytes();
 }
 
 EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,

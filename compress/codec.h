@@ -27,7 +27,8 @@ struct EncodeResult {
 //   is
 //             written. Lossy requests and force_raw need payload_bound(). A lossless one needs only
 //             its payload, short or raw, and kNoRoom says that this does not fit; but floats need
-//             room for the form before compaction (32 bytes for a constant group too).
+//             room for the form before compaction (32 bytes for a constant group too) and, from
+//             16385 elements on, 8 bytes per 16384.
 // Each element is read once (twice when groups escape). Thread-safe, never throws. Deterministic:
 // same bytes for same (source, spec, nonce) on every path, whatever the caller's MXCSR says.
 // On a status other than kOk the payload's contents are undefined and the source is untouched.

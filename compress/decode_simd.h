@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/compacted_blocks.h"
 #include "compress/encode_simd.h"
 
 namespace pleat::compress {
@@ -83,14 +84,23 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
   constexpr size_t kSlot = 32 * (kBits == 0 ? 1 : kBits);
   const uint8_t* codes = job.codes;
   const Philox philox(job.nonce, static_cast<uint32_t>(job.first_group >> 32));
-  alignas(64) uint8_t noise[kGroup];
+  alignas(64) uint8_t noise[kGroup], expanded[kSlot];
   for (size_t g = 0; g < job.groups; ++g) {
     Metadata<T> metadata;
     memcpy(&metadata, static_cast<const uint8_t*>(job.metadata) + g * sizeof metadata,
            sizeof metadata);
     const GroupKind kind = kind_of<T>(metadata);
-    const size_t slot = job.compacted ? slot_bytes_of<T>(metadata, kSlot) : kSlot;
-    if (static_cast<size_t>(job.codes_end - codes) < slot) return false;
+    size_t slot = job.compacted ? slot_bytes_of<T>(metadata, kSlot) : kSlot;
+    const size_t left = static_cast<size_t>(job.codes_end - codes);
+    const uint8_t* from = codes;
+    if constexpr (kBits >= 2) {
+      if (job.squeezed && is_zero_kept<T>(metadata)) {
+        slot = expand_slot<Planes>(kBits, codes, left, expanded);
+        if (slot == 0) return false;
+        from = expanded;
+      }
+    }
+    if (left < slot) return false;
     Word* const target = static_cast<Word*>(job.target) + g * kGroup;
 #pragma GCC unroll 4
     for (size_t line = 0; line < kSlot; line += 64)
@@ -105,11 +115,11 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
             philox.noise(static_cast<uint32_t>(job.first_group + g), noise);
             const auto decode = group.keep_zero ? decode_dithered<T, kBits, kStream, true>
                                                 : decode_dithered<T, kBits, kStream, false>;
-            decode(group, codes, noise, target);
+            decode(group, from, noise, target);
           } else {
             const auto decode = group.keep_zero ? decode_plain<T, kBits, kStream, true>
                                                 : decode_plain<T, kBits, kStream, false>;
-            decode(group, codes, target);
+            decode(group, from, target);
           }
         }
         break;

@@ -12,7 +12,7 @@
 namespace pleat::compress {
 
 inline constexpr std::uint32_t kMagic = 0x3154'4C50;  // "PLT1"
-inline constexpr std::uint16_t kFormatVersion = 2;
+inline constexpr std::uint16_t kFormatVersion = 3;
 
 enum class PayloadKind : std::uint8_t {
   kRaw = 0,       // the bytes as they are
@@ -22,7 +22,7 @@ enum class PayloadKind : std::uint8_t {
   kConstant = 4,  // every element has the bits in `value`
 };
 
-inline constexpr std::uint8_t kFlagCompacted = 1;    // slots have the size their group needs
+inline constexpr std::uint8_t kFlagCompacted = 1;    // some blocks' slots have the size they need
 inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request said so
 inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
 inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
@@ -67,7 +67,7 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
   return bits == 1 || bits == 2;
 }
 
-// Closed-form sizes of a grouped payload before compaction.
+// Closed-form sizes of a grouped payload none of whose blocks is compacted.
 struct GroupedLayout {
   std::size_t groups;
   std::size_t blocks;

@@ -206,6 +206,13 @@ PLEAT_HD inline constexpr float level_offset(unsigned bits, bool keep_zero) {
   return level_base(bits) + (keep_zero ? 1.0f : 0.0f) + 127.5f / 256.0f;
 }
 
+// One that plan_zero_kept() described; mirrored groups have no anchor above zero.
+template <class T>
+PLEAT_HD inline bool is_zero_kept(const Metadata<T>& metadata) {
+  return kind_of<T>(metadata) == GroupKind::kRegular && (metadata.second & 1) != 0 &&
+         T::to_float(metadata.first) > 0.0f;
+}
+
 // How a regular group is restored.
 struct Dequantiser {
   float anchor;

@@ -157,10 +157,13 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   const std::size_t result_blocks =
       most_blocks > tile / kBlockGroups ? most_blocks : tile / kBlockGroups;
   const std::size_t results_bytes = result_blocks * sizeof(BlockResult);
-  const Scratch scratch(results_bytes + bounced * slot + metadata_bytes + escapes * size);
+  const std::size_t sizes_bytes = ceil_divide(layout.blocks, 8) * 8 * sizeof(std::uint64_t);
+  const Scratch scratch(results_bytes + sizes_bytes + bounced * slot + metadata_bytes +
+                        escapes * size);
   if (scratch.data() == nullptr) return kRefused;
   auto* const results = reinterpret_cast<BlockResult*>(scratch.data());
-  std::uint8_t* const bounce_codes = scratch.data() + results_bytes;
+  auto* const slot_bytes = reinterpret_cast<std::uint64_t*>(scratch.data() + results_bytes);
+  std::uint8_t* const bounce_codes = scratch.data() + results_bytes + sizes_bytes;
   std::uint8_t* const bounce_metadata = bounce_codes + bounced * slot;
   std::uint8_t* const kept = bounce_metadata + metadata_bytes;
 
@@ -182,8 +185,8 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
     std::uint8_t* const metadata = bounce ? bounce_metadata : final_metadata;
     std::uint8_t* const codes = bounce ? bounce_codes : final_codes;
     std::atomic<std::size_t> ignored{0};
-    encode_blocks(request, executor, first, count, metadata, codes, results, &ignored,
-                  layout.groups);
+    encode_blocks(request, executor, first, count, metadata, codes, results,
+                  slot_bytes + first / kBlockGroups, &ignored, layout.groups);
     for (std::size_t block = 0; block * kBlockGroups < count; ++block) {
       totals->add(results[block]);
       if (results[block].escaped_groups == 0) continue;
@@ -204,7 +207,8 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
     first += count;
   }
   std::uint8_t* table = nullptr;
-  const std::size_t used = finish_grouped(request, layout, *totals, buffer.bytes, &table);
+  const std::size_t used =
+      finish_grouped(request, layout, *totals, slot_bytes, buffer.bytes, &table);
   if (kept_groups != 0) std::memcpy(table, kept, kept_groups * size);
   return {Status::kOk, used};
 }

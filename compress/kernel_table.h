@@ -2,6 +2,7 @@
 // included after them. Anonymous: see kernels.h.
 #pragma once
 
+#include "compress/compacted_blocks.h"
 #include "compress/kernels.h"
 
 namespace pleat::compress {
@@ -10,6 +11,8 @@ namespace {
 constexpr Kernels kTable = {
     {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},
     {decode_groups<Float32>, decode_groups<BFloat16>, decode_groups<Float16>},
+    {compact_block<Float32, Planes>, compact_block<BFloat16, Planes>,
+     compact_block<Float16, Planes>},
     {count_escapes<Float32>, count_escapes<BFloat16>, count_escapes<Float16>},
     are_booleans,
     pack_booleans,

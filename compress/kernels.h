@@ -17,6 +17,7 @@ struct alignas(64) BlockResult {
   uint32_t two_valued_groups;
   uint32_t escaped_groups;
   uint32_t lossy_groups;
+  uint32_t compacted;  // 1: the block is; not set by kernels
 };
 
 // Consecutive groups of floats to encode.
@@ -46,7 +47,8 @@ struct DecodeGroups {
   size_t groups;
   size_t tail_elements;
   unsigned bits;
-  bool compacted;
+  bool compacted;  // slots have the size their group needs: compacted_blocks.h
+  bool squeezed;   // with `compacted`, 2 bits or more, not transformed: zero-kept groups too
   bool transformed;
   bool scaled;
   bool stream;  // write past the caches; target is 64-byte aligned then
@@ -58,6 +60,9 @@ struct Kernels {
   // Indexed by element type: float32, bfloat16, float16.
   void (*encode[3])(const EncodeGroups& job);
   bool (*decode[3])(const DecodeGroups& job);  // false: the payload is damaged
+  // Of a block of 64 groups or the last, that encode() wrote: compacted where it pays, in place.
+  // Returns the bytes of its slots. Indexed by the type the metadata is of.
+  size_t (*compact[3])(const EncodeGroups& job);
   // How many groups encode() would mark escaped. Reads only.
   size_t (*count_escapes[3])(const EncodeGroups& job);
 

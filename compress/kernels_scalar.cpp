@@ -2,6 +2,7 @@
 // vector paths must agree with it bit for bit, and use it for the last, shorter group of a span.
 #include "compress/kernels.h"
 
+#include "compress/compacted_blocks.h"
 #include "compress/frame_kernels.h"
 #include "compress/group_math.h"
 #include "compress/transform_kernels.h"
@@ -33,6 +34,20 @@ struct Planes {
   }
   static void unpack(unsigned bits, const uint8_t* in, size_t count, uint8_t* bytes) {
     for (size_t e = 0; e < count; ++e) bytes[e] = at(in, bits, e);
+  }
+  static size_t squeeze(const uint8_t* bytes, size_t count, uint8_t* bitmap, uint8_t* kept) {
+    size_t above = 0;
+    memset(bitmap, 0, count / 8);
+    for (size_t e = 0; e < count; ++e) {
+      if (bytes[e] == 0) continue;
+      bitmap[e / 8] |= static_cast<uint8_t>(1u << (e % 8));
+      kept[above++] = bytes[e];
+    }
+    return above;
+  }
+  static void expand(const uint8_t* bitmap, size_t count, const uint8_t* kept, uint8_t* bytes) {
+    for (size_t e = 0; e < count; ++e)
+      bytes[e] = static_cast<uint8_t>((bitmap[e / 8] >> (e % 8) & 1) != 0 ? *kept++ : 0);
   }
   static uint8_t at(const uint8_t* in, unsigned bits, size_t e) {
     return (in[e * bits / 8] >> (e * bits % 8)) & ((1u << bits) - 1);
@@ -283,10 +298,18 @@ bool decode_groups(const DecodeGroups& job) {
     one.metadata = static_cast<const uint8_t*>(job.metadata) + g * sizeof metadata;
     one.first_group = job.first_group + g;
     memcpy(&metadata, one.metadata, sizeof metadata);
-    const size_t slot = job.compacted ? slot_bytes_of<T>(metadata, regular) : regular;
-    if (static_cast<size_t>(job.codes_end - codes) < slot) return false;
+    size_t slot = job.compacted ? slot_bytes_of<T>(metadata, regular) : regular;
+    const size_t left = static_cast<size_t>(job.codes_end - codes);
+    const uint8_t* from = codes;
+    uint8_t expanded[kGroup];
+    if (job.squeezed && is_zero_kept<T>(metadata)) {
+      slot = expand_slot<Planes>(job.bits, codes, left, expanded);
+      if (slot == 0) return false;
+      from = expanded;
+    }
+    if (left < slot) return false;
     const size_t elements = g < job.groups ? kGroup : job.tail_elements;
-    if (!decode_group<T>(one, elements, codes, static_cast<Word*>(job.target) + g * kGroup))
+    if (!decode_group<T>(one, elements, from, static_cast<Word*>(job.target) + g * kGroup))
       return false;
     codes += slot;
   }

@@ -23,13 +23,6 @@ Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
 template <class Word>
 constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
 
-// Bytes of a group's slot once compacted; the same rule as slot_bytes_of() in group_math.h.
-template <class Word>
-std::size_t compacted_slot(Words<Word> words, std::size_t regular) noexcept {
-  if ((words.second & kSign<Word>) != 0) return kBitmapBytes;
-  return (words.second & static_cast<Word>(~Word{1})) == 0 ? 0 : regular;
-}
-
 template <class Word>
 bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* metadata) noexcept {
   const Words<Word> first = metadata_at<Word>(metadata, 0);
@@ -49,44 +42,31 @@ void number_escapes(const GroupedLayout& layout, std::uint8_t* payload) noexcept
   }
 }
 
-// Moves the slots together, towards lower addresses, and writes the offset of each block behind
-// them.
-template <class Word>
-std::size_t compact(const GroupedLayout& layout, std::uint8_t* payload,
-                    std::size_t code_bytes) noexcept {
-  std::uint8_t* const codes = payload + layout.codes_offset;
-  std::size_t to = 0;
-  std::size_t run_from = 0, run_bytes = 0;  // regular slots that move as one
-  for (std::size_t g = 0; g < layout.groups; ++g) {
-    const std::size_t from = g * layout.slot_bytes;
-    const std::size_t bytes =
-        compacted_slot(metadata_at<Word>(payload + kHeaderBytes, g), layout.slot_bytes);
-    if (bytes == layout.slot_bytes) {
-      if (run_bytes == 0) run_from = from;
-      run_bytes += bytes;
-      continue;
-    }
-    if (run_bytes != 0) std::memmove(codes + to, codes + run_from, run_bytes);
-    to += run_bytes;
-    run_bytes = 0;
-    if (bytes != 0) std::memmove(codes + to, codes + from, bytes);
-    to += bytes;
+// Moves the blocks together, towards lower addresses, and writes the offset of each behind them.
+// Returns the bytes of all.
+std::size_t move_together(const GroupedLayout& layout, std::uint8_t* codes,
+                          const std::uint64_t* slot_bytes) noexcept {
+  std::size_t end = 0;
+  for (std::size_t block = 0; block < layout.blocks; ++block) {
+    const std::size_t from = block * kBlockGroups * layout.slot_bytes;
+    if (from != end) std::memmove(codes + end, codes + from, slot_bytes[block]);
+    end += slot_bytes[block];
   }
-  if (run_bytes != 0) std::memmove(codes + to, codes + run_from, run_bytes);
-
-  // The table may overlap slots that have just been moved away, so it comes last.
+  // The table may overlap blocks that have been moved away, so it comes last, and the sizes it is
+  // made of, so it is written upwards: entry k lies no higher than size k.
   std::uint64_t offset = 0;
-  for (std::size_t g = 0; g < layout.groups; ++g) {
-    if (g % kBlockGroups == 0)
-      std::memcpy(codes + code_bytes + g / kBlockGroups * sizeof offset, &offset, sizeof offset);
-    offset += compacted_slot(metadata_at<Word>(payload + kHeaderBytes, g), layout.slot_bytes);
+  for (std::size_t block = 0; block < layout.blocks; ++block) {
+    const std::uint64_t bytes = slot_bytes[block];
+    std::memcpy(codes + end + block * sizeof offset, &offset, sizeof offset);
+    offset += bytes;
   }
-  return code_bytes;
+  return end;
 }
 
 template <class Word>
 std::size_t finish(const Request& request, const GroupedLayout& layout, const Totals& totals,
-                   std::uint8_t* payload, std::uint8_t** escape_table) noexcept {
+                   const std::uint64_t* slot_bytes, std::uint8_t* payload,
+                   std::uint8_t** escape_table) noexcept {
   const SpanStatistics& seen = totals.statistics;
   Header header = request.header(PayloadKind::kGrouped);
   if (totals.lossy_groups != 0) header.flags |= kFlagLossy;
@@ -106,17 +86,12 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   if (seen.escaped_groups != 0) number_escapes<Word>(layout, payload);
 
   const std::size_t escape_bytes = seen.escaped_groups * layout.source_bytes_per_group;
-  const std::size_t fixed_bytes = layout.end_of_codes() + escape_bytes;
-  const std::size_t freed =
-      seen.constant_groups * layout.slot_bytes +
-      (seen.two_valued_groups + seen.escaped_groups) * (layout.slot_bytes - kBitmapBytes);
-  const std::size_t table_bytes = layout.offset_table_bytes();
   header.code_bytes = layout.code_bytes;
   std::size_t end = layout.end_of_codes();
-  if (freed > table_bytes && freed - table_bytes >= fixed_bytes / 8) {
+  if (totals.compacted_blocks != 0) {
     header.flags |= kFlagCompacted;
-    header.code_bytes = compact<Word>(layout, payload, layout.code_bytes - freed);
-    end = layout.codes_offset + header.code_bytes + table_bytes;
+    header.code_bytes = move_together(layout, payload + layout.codes_offset, slot_bytes);
+    end = layout.codes_offset + header.code_bytes + layout.offset_table_bytes();
   }
   *escape_table = payload + end;
   header.escapes = static_cast<std::uint32_t>(seen.escaped_groups);
@@ -166,6 +141,7 @@ void Totals::add(const BlockResult& block) noexcept {
   statistics.sum_squared_range += block.sum_squared_range;
   statistics.energy += block.energy;
   lossy_groups += block.lossy_groups;
+  compacted_blocks += block.compacted;
 }
 
 Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t nonce_of) noexcept
@@ -210,8 +186,10 @@ std::uint64_t first_pattern(const Span& span) noexcept {
 
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
-                   std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept {
+                   std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
+                   std::size_t escape_limit) noexcept {
   const unsigned type = static_cast<unsigned>(request.span.type);
+  const unsigned metadata_type = static_cast<unsigned>(request.metadata_type());
   const GroupedLayout layout = request.layout();
   const std::size_t whole = request.span.elements / kGroupElements;
   run_parts(executor, ceil_divide(count, kBlockGroups), kGrainBlocks,
@@ -236,6 +214,8 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 job.codes = codes + from * layout.slot_bytes;
                 job.result = &results[block];
                 kernels().encode[type](job);
+                slot_bytes[block] = kernels().compact[metadata_type](job);
+                results[block].compacted = slot_bytes[block] != (to - from) * layout.slot_bytes;
                 if (results[block].escaped_groups != 0)
                   escapes->fetch_add(results[block].escaped_groups, std::memory_order_relaxed);
                 if (escapes->load(std::memory_order_relaxed) > escape_limit) return;
@@ -253,11 +233,11 @@ bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept 
 }
 
 std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
-                           const Totals& totals, std::uint8_t* payload,
-                           std::uint8_t** escape_table) noexcept {
+                           const Totals& totals, const std::uint64_t* slot_bytes,
+                           std::uint8_t* payload, std::uint8_t** escape_table) noexcept {
   return request.metadata_type() == ElementType::kFloat32
-             ? finish<std::uint32_t>(request, layout, totals, payload, escape_table)
-             : finish<std::uint16_t>(request, layout, totals, payload, escape_table);
+             ? finish<std::uint32_t>(request, layout, totals, slot_bytes, payload, escape_table)
+             : finish<std::uint16_t>(request, layout, totals, slot_bytes, payload, escape_table);
 }
 
 }  // namespace pleat::compress

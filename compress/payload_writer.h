@@ -21,10 +21,11 @@ void run_parts(const Executor& executor, std::size_t items, std::size_t grain, c
 // many on.
 inline constexpr std::size_t kGrainBlocks = 2;
 
-// The sums of a span: its statistics, and how many groups were quantised.
+// The sums of a span: its statistics, how many groups were quantised and blocks compacted.
 struct Totals {
   SpanStatistics statistics;
   std::uint64_t lossy_groups = 0;
+  std::uint64_t compacted_blocks = 0;
 
   void add(const BlockResult& block) noexcept;
 };
@@ -46,7 +47,7 @@ struct Request {
   [[nodiscard]] ElementType metadata_type() const noexcept {
     return transformed ? ElementType::kFloat32 : span.type;
   }
-  // Grouped payload of `escapes` escaped groups, before compaction.
+  // Grouped payload of `escapes` escaped groups, no block of which is compacted.
   [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
                                           std::size_t escapes) const noexcept;
   [[nodiscard]] std::size_t raw_bytes() const noexcept { return kHeaderBytes + span.bytes(); }
@@ -64,19 +65,24 @@ struct Request {
 }
 
 // Groups [first, first + count) of the span, the last one short if the span ends in it. Metadata
-// and codes are those of group `first`. Stops early once `escapes` passes `escape_limit`.
+// and codes are those of group `first`; each block's slots, compacted where that pays, begin where
+// its regular ones would, and their bytes go to `slot_bytes`. Stops early once `escapes` passes
+// `escape_limit`.
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
-                   std::atomic<std::size_t>* escapes, std::size_t escape_limit) noexcept;
+                   std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
+                   std::size_t escape_limit) noexcept;
 
 // True where group `g` is marked escaped; `metadata` is that of group 0.
 [[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
 
-// Turns the fixed layout into the final payload: fills the escape slots, compacts when that saves
-// an eighth, appends offsets, leaves room for the escape table and writes the header. The caller
-// copies the table to `*escape_table`. Returns the payload's bytes.
+// Turns the fixed layout into the final payload: fills the escape slots, moves the blocks together
+// and appends their offsets if any is compacted, leaves room for the escape table and writes the
+// header. The caller copies the table to `*escape_table`. Returns the payload's bytes.
+//   slot_bytes  of every block, as encode_blocks() left them; may lie behind layout.end_of_codes()
 [[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
-                                         const Totals& totals, std::uint8_t* payload,
+                                         const Totals& totals, const std::uint64_t* slot_bytes,
+                                         std::uint8_t* payload,
                                          std::uint8_t** escape_table) noexcept;
 
 // ---- implementation of the template ----

@@ -1,12 +1,37 @@
-// Bytes below 2^bits in planes of so many bits: scaled groups, lossless floats. Counts are
-// multiples of 64. Included through kernels_simd.h. Anonymous: see kernels.h.
+// Bytes below 2^bits in planes of so many bits: scaled groups, squeezed slots, lossless floats.
+// Counts are multiples of 64. Included through kernels_simd.h. Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace pleat::compress {
 namespace {
+
+// For each byte of a bitmap, as lanes for Simd::move8(): which of eight bytes go together, and
+// where each of those goes back to. Lanes beyond them are 0x80, which stands for zero.
+struct ByteMoves {
+  uint64_t together[256];
+  uint64_t apart[256];
+};
+constexpr ByteMoves byte_moves() {
+  ByteMoves moves{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    uint64_t together = 0, apart = 0;
+    unsigned rank = 0;
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      const bool set = (byte >> bit & 1) != 0;
+      apart |= uint64_t{set ? rank : 0x80} << (8 * bit);
+      if (set) together |= uint64_t{bit} << (8 * rank++);
+    }
+    for (; rank < 8; ++rank) together |= uint64_t{0x80} << (8 * rank);
+    moves.together[byte] = together;
+    moves.apart[byte] = apart;
+  }
+  return moves;
+}
+constexpr ByteMoves kMoves = byte_moves();
 
 struct Planes {
   template <unsigned kBits>
@@ -41,6 +66,31 @@ struct Planes {
         return unpack_all<4>(in, count, bytes);
       default:
         return unpack_all<8>(in, count, bytes);
+    }
+  }
+
+  // The bytes that are not zero, one after the other: `kept` and up to 7 zeros more. Returns how
+  // many; bit e mod 8 of bitmap[e / 8] says whether byte e is one.
+  static size_t squeeze(const uint8_t* bytes, size_t count, uint8_t* bitmap, uint8_t* kept) {
+    size_t above = 0;
+    for (size_t e = 0; e < count; e += sizeof(I)) {
+      const Simd::ByteMask mask = Simd::nonzero_bytes(Simd::load_bytes(bytes + e));
+      memcpy(bitmap + e / 8, &mask, sizeof mask);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < sizeof mask; ++i) {
+        const unsigned eight = mask >> (8 * i) & 0xFF;
+        Simd::move8(kept + above, bytes + e + 8 * i, &kMoves.together[eight]);
+        above += static_cast<size_t>(__builtin_popcount(eight));
+      }
+    }
+    return above;
+  }
+  // Back; reads up to 7 bytes beyond those kept.
+  static void expand(const uint8_t* bitmap, size_t count, const uint8_t* kept, uint8_t* bytes) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < count / 8; ++i) {
+      Simd::move8(bytes + 8 * i, kept, &kMoves.apart[bitmap[i]]);
+      kept += __builtin_popcount(bitmap[i]);
     }
   }
 };

@@ -86,6 +86,11 @@ struct Simd {
   // ---- bytes ----
   static I load_bytes(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store_bytes(void* p, I v) { _mm256_storeu_si256((__m256i*)p, v); }
+  // Eight bytes, byte i of them the one that byte i of `lanes` names, zero for 0x80.
+  static void move8(void* to, const void* from, const uint64_t* lanes) {
+    _mm_storel_epi64((__m128i*)to, _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i*)from),
+                                                    _mm_loadl_epi64((const __m128i*)lanes)));
+  }
   template <bool kStream>
   static void write(void* p, I v) {
     if constexpr (kStream)
@@ -104,6 +109,9 @@ struct Simd {
   using ByteMask = uint32_t;
   static ByteMask lowest_bits(I v) {
     return (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(v, 7));
+  }
+  static ByteMask nonzero_bytes(I v) {
+    return ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()));
   }
   static I bytes_of_mask(ByteMask mask) {  // 0 or 1
     const I spread =

@@ -101,6 +101,11 @@ struct Simd {
   // ---- bytes ----
   static I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
   static void store_bytes(void* p, I v) { _mm512_storeu_si512(p, v); }
+  // Eight bytes, byte i of them the one that byte i of `lanes` names, zero for 0x80.
+  static void move8(void* to, const void* from, const uint64_t* lanes) {
+    _mm_storel_epi64((__m128i*)to, _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i*)from),
+                                                    _mm_loadl_epi64((const __m128i*)lanes)));
+  }
   template <bool kStream>
   static void write(void* p, I v) {
     if constexpr (kStream)
@@ -118,6 +123,7 @@ struct Simd {
   // One bit per byte: its lowest bit.
   using ByteMask = uint64_t;
   static ByteMask lowest_bits(I v) { return _mm512_test_epi8_mask(v, _mm512_set1_epi8(1)); }
+  static ByteMask nonzero_bytes(I v) { return _mm512_test_epi8_mask(v, v); }
   static I bytes_of_mask(ByteMask mask) {  // 0 or 1
     return _mm512_maskz_mov_epi8(mask, _mm512_set1_epi8(1));
   }

@@ -50,6 +50,19 @@ std::vector<Sample> samples() {
            source.size()});
     }
   }
+  for (const ElementType type : kFloatTypes) {  // mostly zeros: squeezed slots, and others
+    const std::size_t elements = 256 * 67 + 31;
+    Bytes source(elements * element_size(type));
+    for (std::size_t e = 0; e < elements; ++e)
+      set_value(type, source.data(), e,
+                e / 256 % 5 == 4    ? std::normal_distribution<double>()(random)
+                : random() % 4 != 0 ? 0.0
+                                    : 1 + double(random() % 90));
+    for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+      all.push_back({encode_span(source.data(), elements, type, bits).payload, source.size()});
+      EXPECT_EQ(all.back().payload[9] & 1, 1);
+    }
+  }
   for (const ElementType type : kFloatTypes) {  // frames, with and without zeros of their own
     Bytes source(3001 * element_size(type));
     for (std::size_t e = 0; e < 3001; ++e)

@@ -1,6 +1,7 @@
 // PLEAT_FUZZ_DEVICE: the CUDA decoders' own code, on the CPU, in place of the library's.
 #include "tests/fuzz/decode_fuzz.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -88,6 +89,16 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   // The input, over and over: short inputs reach every section.
   for (std::size_t i = 0; i < body && input.size != 0; ++i)
     payload[kHeaderBytes + i] = input.data[i % input.size];
+  if (shape == Shape::grouped && (header.flags & kFlagCompacted) != 0) {
+    // Random offsets would hardly ever ascend; the first block's is as it comes in one of two.
+    const GroupedLayout layout(type, header.bits, header.elements,
+                               (header.flags & kFlagTransformed) != 0);
+    const std::uint64_t stride = header.nonce * layout.slot_bytes / 4;
+    for (std::uint64_t block = header.nonce % 2; block < layout.blocks; ++block) {
+      const std::uint64_t offset = std::min(block * stride, header.code_bytes);
+      std::memcpy(&payload[layout.codes_offset + header.code_bytes + 8 * block], &offset, 8);
+    }
+  }
   if (shape == Shape::grouped && (header.flags & kFlagScaled) != 0) {
     // 32 bits are too many to guess
     for (std::size_t at = kHeaderBytes;
