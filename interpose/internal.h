@@ -1,5 +1,5 @@
 /* What the three source files of libpleat.so share. The library is C, needs libc only, and knows of
- * torch nothing but nine mangled names (torch_bridge/c_abi.h) and where a version number stands. */
+ * torch nothing but some mangled names (torch_bridge/c_abi.h) and where a version number stands. */
 #ifndef PLEAT_INTERPOSE_INTERNAL_H
 #define PLEAT_INTERPOSE_INTERNAL_H
 
@@ -22,8 +22,12 @@ enum pleat_slot {
   PLEAT_SLOT_SET_GRADIENT_EDGE,
   PLEAT_SLOT_POW,
   PLEAT_SLOT_POW_INPLACE,
-  PLEAT_SLOTS
+  PLEAT_SLOT_GRADIENTS, /* of enum PleatGradient, in its order */
+  PLEAT_SLOTS = PLEAT_SLOT_GRADIENTS + PLEAT_GRADIENTS
 };
+
+/* The mangled name behind a slot. */
+const char* pleat_slot_symbol(enum pleat_slot slot);
 
 /* Points a slot at `target`, for this and every later call on any thread. */
 void pleat_set_slot(enum pleat_slot slot, void* target);

@@ -85,10 +85,33 @@ PLEAT_JUMP(unpack_intrusive, PLEAT_SYMBOL_UNPACK_INTRUSIVE, 4)
 PLEAT_JUMP(set_gradient_edge, PLEAT_SYMBOL_SET_GRADIENT_EDGE, 5)
 PLEAT_JUMP(pow_of_tensor, PLEAT_SYMBOL_POW, 6)
 PLEAT_JUMP(pow_inplace, PLEAT_SYMBOL_POW_INPLACE, 7)
+PLEAT_JUMP(gelu_backward, PLEAT_SYMBOL_GELU_BACKWARD, 8)
+PLEAT_JUMP(silu_backward, PLEAT_SYMBOL_SILU_BACKWARD, 9)
+PLEAT_JUMP(threshold_backward, PLEAT_SYMBOL_THRESHOLD_BACKWARD, 10)
+PLEAT_JUMP(sigmoid_backward, PLEAT_SYMBOL_SIGMOID_BACKWARD, 11)
+PLEAT_JUMP(tanh_backward, PLEAT_SYMBOL_TANH_BACKWARD, 12)
+PLEAT_JUMP(leaky_relu_backward, PLEAT_SYMBOL_LEAKY_RELU_BACKWARD, 13)
+PLEAT_JUMP(hardtanh_backward, PLEAT_SYMBOL_HARDTANH_BACKWARD, 14)
+PLEAT_JUMP(elu_backward, PLEAT_SYMBOL_ELU_BACKWARD, 15)
+PLEAT_JUMP(softmax_backward, PLEAT_SYMBOL_SOFTMAX_BACKWARD, 16)
+PLEAT_JUMP(log_softmax_backward, PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD, 17)
+PLEAT_JUMP(mul_of_tensors, PLEAT_SYMBOL_MUL, 18)
+PLEAT_JUMP(div_of_tensors, PLEAT_SYMBOL_DIV, 19)
 _Static_assert(PLEAT_SLOT_EXECUTE == 0 && PLEAT_SLOT_SAVED_VARIABLE == 1 &&
                    PLEAT_SLOT_REGISTER_HOOKS == 2 && PLEAT_SLOT_UNPACK == 3 &&
                    PLEAT_SLOT_UNPACK_INTRUSIVE == 4 && PLEAT_SLOT_SET_GRADIENT_EDGE == 5 &&
-                   PLEAT_SLOT_POW == 6 && PLEAT_SLOT_POW_INPLACE == 7,
+                   PLEAT_SLOT_POW == 6 && PLEAT_SLOT_POW_INPLACE == 7 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_GELU_BACKWARD == 8 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_SILU_BACKWARD == 9 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_THRESHOLD_BACKWARD == 10 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_SIGMOID_BACKWARD == 11 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_TANH_BACKWARD == 12 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_LEAKY_RELU_BACKWARD == 13 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_HARDTANH_BACKWARD == 14 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_ELU_BACKWARD == 15 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_SOFTMAX_BACKWARD == 16 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_LOG_SOFTMAX_BACKWARD == 17 &&
+                   PLEAT_SLOT_GRADIENTS + PLEAT_MUL == 18 && PLEAT_SLOT_GRADIENTS + PLEAT_DIV == 19,
                "the jumps name their slots by number");
 
 static const char* const slot_symbols[PLEAT_SLOTS] = {PLEAT_SYMBOL_ENGINE_EXECUTE,
@@ -98,14 +121,34 @@ static const char* const slot_symbols[PLEAT_SLOTS] = {PLEAT_SYMBOL_ENGINE_EXECUT
                                                       PLEAT_SYMBOL_UNPACK_INTRUSIVE,
                                                       PLEAT_SYMBOL_SET_GRADIENT_EDGE,
                                                       PLEAT_SYMBOL_POW,
-                                                      PLEAT_SYMBOL_POW_INPLACE};
+                                                      PLEAT_SYMBOL_POW_INPLACE,
+                                                      PLEAT_SYMBOL_GELU_BACKWARD,
+                                                      PLEAT_SYMBOL_SILU_BACKWARD,
+                                                      PLEAT_SYMBOL_THRESHOLD_BACKWARD,
+                                                      PLEAT_SYMBOL_SIGMOID_BACKWARD,
+                                                      PLEAT_SYMBOL_TANH_BACKWARD,
+                                                      PLEAT_SYMBOL_LEAKY_RELU_BACKWARD,
+                                                      PLEAT_SYMBOL_HARDTANH_BACKWARD,
+                                                      PLEAT_SYMBOL_ELU_BACKWARD,
+                                                      PLEAT_SYMBOL_SOFTMAX_BACKWARD,
+                                                      PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD,
+                                                      PLEAT_SYMBOL_MUL,
+                                                      PLEAT_SYMBOL_DIV};
 
 #define PLEAT_RESOLVERS                                                                         \
   (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks,  \
       (void*)resolve_unpack, (void*)resolve_unpack_intrusive, (void*)resolve_set_gradient_edge, \
-      (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace
+      (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace, (void*)resolve_gelu_backward,   \
+      (void*)resolve_silu_backward, (void*)resolve_threshold_backward,                          \
+      (void*)resolve_sigmoid_backward, (void*)resolve_tanh_backward,                            \
+      (void*)resolve_leaky_relu_backward, (void*)resolve_hardtanh_backward,                     \
+      (void*)resolve_elu_backward, (void*)resolve_softmax_backward,                             \
+      (void*)resolve_log_softmax_backward, (void*)resolve_mul_of_tensors,                       \
+      (void*)resolve_div_of_tensors
 static void* const slot_resolvers[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 __attribute__((used)) void* pleat_slots[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
+
+const char* pleat_slot_symbol(enum pleat_slot slot) { return slot_symbols[slot]; }
 
 void pleat_set_slot(enum pleat_slot slot, void* target) {
   __atomic_store_n(&pleat_slots[slot], target, __ATOMIC_RELEASE);

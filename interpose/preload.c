@@ -133,7 +133,7 @@ static const char* const set_stub_symbol = PLEAT_SYMBOL_SET_ENGINE_STUB;
 static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void* stub,
                     void** engine_stub) {
   void* const unpack = pleat_find_function(PLEAT_SYMBOL_UNPACK);
-  const PleatHostFunctions host = {
+  PleatHostFunctions host = {
       .abi_version = PLEAT_ABI_VERSION,
       .struct_size = sizeof host,
       .engine_stub = stub,
@@ -148,6 +148,8 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
       .pow_inplace = pleat_find_function(PLEAT_SYMBOL_POW_INPLACE),
       .interposed = 1,
   };
+  for (int i = 0; i < PLEAT_GRADIENTS; ++i)
+    host.gradients[i] = pleat_find_function(pleat_slot_symbol(PLEAT_SLOT_GRADIENTS + i));
   PleatBridgeFunctions functions = {.abi_version = PLEAT_ABI_VERSION,
                                     .struct_size = sizeof functions};
   if (bridge_install(&host, &functions) != 0) return false; /* the bridge has said why */
@@ -156,7 +158,7 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
               functions.abi_version, PLEAT_ABI_VERSION);
     return false;
   }
-  void* const targets[PLEAT_SLOTS] = {
+  void* const targets[PLEAT_SLOT_GRADIENTS] = {
       functions.engine_execute,
       functions.saved_variable_constructor,
       functions.saved_variable_register_hooks,
@@ -165,8 +167,12 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
       functions.set_gradient_edge,
       functions.pow,
       functions.pow_inplace};
-  for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot < PLEAT_SLOTS; ++slot)
-    if (targets[slot] != NULL) pleat_set_slot(slot, targets[slot]);
+  for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot < PLEAT_SLOTS; ++slot) {
+    void* const target = slot < PLEAT_SLOT_GRADIENTS
+                             ? targets[slot]
+                             : functions.gradients[slot - PLEAT_SLOT_GRADIENTS];
+    if (target != NULL) pleat_set_slot(slot, target);
+  }
   if (functions.engine_stub != NULL) *engine_stub = functions.engine_stub;
   return true;
 }

@@ -14,7 +14,7 @@ extern "C" {
 #define PLEAT_NOEXCEPT
 #endif
 
-#define PLEAT_ABI_VERSION 2u
+#define PLEAT_ABI_VERSION 3u
 
 /* File name of the bridge for torch MAJOR.MINOR, in the directory of libpleat.so. */
 #define PLEAT_BRIDGE_FILE_FORMAT "libpleat_bridge_torch%u.%u.so"
@@ -39,6 +39,51 @@ extern "C" {
 #define PLEAT_SYMBOL_POW "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE"
 #define PLEAT_SYMBOL_POW_INPLACE "_ZN2at4_ops11pow__Scalar4callERNS_6TensorERKN3c106ScalarE"
 
+/* Of the operators of enum PleatGradient, in its order. */
+#define PLEAT_SYMBOL_GELU_BACKWARD   \
+  "_ZN2at4_ops13gelu_backward4callE" \
+  "RKNS_6TensorES4_St17basic_string_viewIcSt11char_traitsIcEE"
+#define PLEAT_SYMBOL_SILU_BACKWARD "_ZN2at4_ops13silu_backward4callERKNS_6TensorES4_"
+#define PLEAT_SYMBOL_THRESHOLD_BACKWARD   \
+  "_ZN2at4_ops18threshold_backward4callE" \
+  "RKNS_6TensorES4_RKN3c106ScalarE"
+#define PLEAT_SYMBOL_SIGMOID_BACKWARD "_ZN2at4_ops16sigmoid_backward4callERKNS_6TensorES4_"
+#define PLEAT_SYMBOL_TANH_BACKWARD "_ZN2at4_ops13tanh_backward4callERKNS_6TensorES4_"
+#define PLEAT_SYMBOL_LEAKY_RELU_BACKWARD   \
+  "_ZN2at4_ops19leaky_relu_backward4callE" \
+  "RKNS_6TensorES4_RKN3c106ScalarEb"
+#define PLEAT_SYMBOL_HARDTANH_BACKWARD   \
+  "_ZN2at4_ops17hardtanh_backward4callE" \
+  "RKNS_6TensorES4_RKN3c106ScalarES8_"
+#define PLEAT_SYMBOL_ELU_BACKWARD   \
+  "_ZN2at4_ops12elu_backward4callE" \
+  "RKNS_6TensorERKN3c106ScalarES8_S8_bS4_"
+#define PLEAT_SYMBOL_SOFTMAX_BACKWARD         \
+  "_ZN2at4_ops22_softmax_backward_data4callE" \
+  "RKNS_6TensorES4_lN3c1010ScalarTypeE"
+#define PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD         \
+  "_ZN2at4_ops26_log_softmax_backward_data4callE" \
+  "RKNS_6TensorES4_lN3c1010ScalarTypeE"
+#define PLEAT_SYMBOL_MUL "_ZN2at4_ops10mul_Tensor4callERKNS_6TensorES4_"
+#define PLEAT_SYMBOL_DIV "_ZN2at4_ops10div_Tensor4callERKNS_6TensorES4_"
+
+/* Operators with which autograd works out a gradient from another (in_place_gradient.h). */
+typedef enum PleatGradient {
+  PLEAT_GELU_BACKWARD,
+  PLEAT_SILU_BACKWARD,
+  PLEAT_THRESHOLD_BACKWARD,
+  PLEAT_SIGMOID_BACKWARD,
+  PLEAT_TANH_BACKWARD,
+  PLEAT_LEAKY_RELU_BACKWARD,
+  PLEAT_HARDTANH_BACKWARD,
+  PLEAT_ELU_BACKWARD,
+  PLEAT_SOFTMAX_BACKWARD,
+  PLEAT_LOG_SOFTMAX_BACKWARD,
+  PLEAT_MUL,
+  PLEAT_DIV,
+  PLEAT_GRADIENTS
+} PleatGradient;
+
 /* What the caller of pleat_bridge_install has found. All pointers are the real functions of the
  * loaded libtorch_cpu.so; NULL where there is none. */
 typedef struct PleatHostFunctions {
@@ -55,6 +100,7 @@ typedef struct PleatHostFunctions {
   void* set_gradient_edge;
   void* pow; /* at::pow(Tensor, Scalar), and in place */
   void* pow_inplace;
+  void* gradients[PLEAT_GRADIENTS];
   /* 1: calls of the functions from engine_execute on reach the bridge through the preload library;
    * 0: they do not (installed without LD_PRELOAD). */
   uint32_t interposed;
@@ -74,6 +120,7 @@ typedef struct PleatBridgeFunctions {
   void* set_gradient_edge;
   void* pow;
   void* pow_inplace;
+  void* gradients[PLEAT_GRADIENTS];
 } PleatBridgeFunctions;
 
 /* Exported by the bridge. 0: installed, `functions` filled (a second call fills it again and

@@ -20,8 +20,7 @@ namespace {
 using compress::ElementType;
 using torch::autograd::Node;
 
-// A plain strided CPU tensor: nothing in its key set but what every such tensor has, plus lazy
-// conjugation and negation, which the view layout carries.
+// Lazy conjugation and negation are carried by the view layout.
 bool plain_key_set(const c10::DispatchKeySet& keys) noexcept {
   constexpr c10::DispatchKeySet plain{
       c10::DispatchKey::CPU,         c10::DispatchKey::ADInplaceOrView,
@@ -168,6 +167,11 @@ void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
 
 }  // namespace
 
+bool is_plain_strided(const c10::TensorImpl& tensor) noexcept {
+  return plain_key_set(tensor.key_set()) && tensor.has_storage() &&
+         tensor.layout() == at::kStrided && !tensor.is_python_dispatch();
+}
+
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Decision d;
   if (!tensor.defined()) {
@@ -175,9 +179,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     return d;
   }
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  const c10::DispatchKeySet keys = impl->key_set();
-  if (!plain_key_set(keys) || !impl->has_storage() || impl->layout() != at::kStrided ||
-      impl->is_python_dispatch()) {
+  if (!is_plain_strided(*impl)) {
     d.reason = Reason::kNotPlainStrided;
     return d;
   }
@@ -213,10 +215,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     d.reason = Reason::kCompiledFunction;
     return d;
   }
-  const at::DataPtr& data = storage->data_ptr();
-  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
-      !runtime.pool.owns(data.get()) || (d.block = runtime.pool.find(data.get())) == nullptr ||
-      bytes > d.block->requested) {
+  if ((d.block = block_of(runtime, *storage)) == nullptr) {
     note_pole(runtime, tensor, context);
     d.reason = Reason::kForeignStorage;
     return d;

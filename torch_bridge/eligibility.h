@@ -37,6 +37,10 @@ struct Decision {
   }
 };
 
+// A plain strided tensor of whatever device: nothing in its key set but what every such tensor has,
+// plus lazy conjugation and negation.
+[[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
+
 // Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;

@@ -10,6 +10,7 @@
 
 #include "torch_bridge/call_sites.h"
 #include "torch_bridge/handed_out.h"
+#include "torch_bridge/in_place_gradient.h"
 #include "torch_bridge/node_class.h"
 #include "torch_bridge/saved_tensor_hooks.h"
 #include "torch_bridge/saving_node.h"
@@ -47,16 +48,6 @@ PowInplaceFunction real_pow_inplace = nullptr;
 
 // Call sites of careful operators are learned before the first tensor is judged.
 std::atomic<bool> call_sites_learned{false};
-
-// True while the operators that this thread runs are recorded or replaced by somebody: dispatch
-// modes (fake tensors, proxies, loggers), tracing, function transforms. Ours must not be among
-// them.
-bool operators_are_watched() noexcept {
-  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
-         c10::impl::tls_is_dispatch_key_included(
-             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
-         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
-}
 
 void learn_call_sites_once(Runtime& runtime) noexcept {
   // A thread that comes second does not wait: it may hold the interpreter's lock, which the first
@@ -287,6 +278,13 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 
 }  // namespace
 
+bool operators_are_watched() noexcept {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
+         c10::impl::tls_is_dispatch_key_included(
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
+}
+
 bool backward_creates_graph() noexcept { return creates_graph; }
 const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
 int backward_depth() noexcept { return depth; }
@@ -330,6 +328,7 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
       put_before(real_set_gradient_edge, host.set_gradient_edge, &set_gradient_edge_hook);
   functions.pow = put_before(real_pow, host.pow, &pow_hook);
   functions.pow_inplace = put_before(real_pow_inplace, host.pow_inplace, &pow_inplace_hook);
+  install_in_place_gradients(host.gradients, functions.gradients);
   runtime.interposed = host.interposed != 0 && real_constructor != nullptr;
   functions.abi_version = PLEAT_ABI_VERSION;
   functions.struct_size = sizeof functions;

@@ -17,6 +17,11 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
 // one wrapped first.
 void rewrap_engine(void* engine_stub);
 
+// True while the operators that this thread runs are recorded or replaced by somebody: dispatch
+// modes (fake tensors, proxies, loggers), tracing, function transforms. Ours must not be among
+// them.
+[[nodiscard]] bool operators_are_watched() noexcept;
+
 // True while this thread is in a backward pass with create_graph. Not known without the preload
 // library.
 [[nodiscard]] bool backward_creates_graph() noexcept;

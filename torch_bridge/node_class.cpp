@@ -242,6 +242,32 @@ constexpr Normalisation kNormalisations[] = {
     {"CudnnBatchNorm"sv, Rows::kPlanes},         {"MiopenBatchNorm"sv, Rows::kPlanes},
 };
 
+struct Formula {
+  std::string_view name;
+  PleatGradient gradient;
+};
+constexpr Formula kFormulas[] = {
+    {"GeluBackward0"sv, PLEAT_GELU_BACKWARD},
+    {"SiluBackward0"sv, PLEAT_SILU_BACKWARD},
+    {"ReluBackward0"sv, PLEAT_THRESHOLD_BACKWARD},
+    {"ThresholdBackward0"sv, PLEAT_THRESHOLD_BACKWARD},
+    {"ThresholdBackward1"sv, PLEAT_THRESHOLD_BACKWARD},
+    {"SigmoidBackward0"sv, PLEAT_SIGMOID_BACKWARD},
+    {"TanhBackward0"sv, PLEAT_TANH_BACKWARD},
+    {"LeakyReluBackward0"sv, PLEAT_LEAKY_RELU_BACKWARD},
+    {"LeakyReluBackward1"sv, PLEAT_LEAKY_RELU_BACKWARD},
+    {"HardtanhBackward0"sv, PLEAT_HARDTANH_BACKWARD},
+    {"HardtanhBackward1"sv, PLEAT_HARDTANH_BACKWARD},
+    {"EluBackward0"sv, PLEAT_ELU_BACKWARD},
+    {"EluBackward1"sv, PLEAT_ELU_BACKWARD},
+    {"CeluBackward0"sv, PLEAT_ELU_BACKWARD},
+    {"CeluBackward1"sv, PLEAT_ELU_BACKWARD},
+    {"SoftmaxBackward0"sv, PLEAT_SOFTMAX_BACKWARD},
+    {"LogSoftmaxBackward0"sv, PLEAT_LOG_SOFTMAX_BACKWARD},
+    {"MulBackward0"sv, PLEAT_MUL},
+    {"DivBackward0"sv, PLEAT_DIV},
+};
+
 constexpr std::string_view kBearsNoise[] = {
     "MulBackward"sv,     "MmBackward"sv,       "MvBackward"sv,      "AddmmBackward"sv,
     "BmmBackward"sv,     "BaddbmmBackward"sv,  "AddmvBackward"sv,   "DotBackward"sv,
@@ -297,6 +323,11 @@ NodeClass classify(const std::string& name) {
     if (std::string_view(name).starts_with(known.prefix)) {
       c.as_consumer.rows = known.rows;
       c.statistics = true;
+    }
+  }
+  for (const Formula& known : kFormulas) {
+    if (name == known.name) {
+      c.gradient = known.gradient;
     }
   }
   c.bears_noise = starts_with_any(name, kBearsNoise);

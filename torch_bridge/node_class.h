@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "torch_bridge/c_abi.h"
 #include "torch_bridge/torch_version.h"
 
 namespace pleat::bridge {
@@ -68,8 +69,9 @@ struct NodeClass {
   Needs as_consumer;               // for any tensor this node saved
   bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;
-  bool passes_parameter = false;  // a view or cast: a parameter may hide behind it
-  bool bears_noise = false;       // a gentle function of what it saves: whoever made that
+  PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it works out; PLEAT_GRADIENTS: others
+  bool passes_parameter = false;             // a view or cast: a parameter may hide behind it
+  bool bears_noise = false;  // a gentle function of what it saves: whoever made that
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node

@@ -78,6 +78,12 @@ std::string name_text(const Names<Enum>& names, Enum value) {
   return {};
 }
 
+bool parse_switch(std::string_view text, bool& value) {
+  if (text != "0" && text != "1") return false;
+  value = text == "1";
+  return true;
+}
+
 constexpr std::array<std::pair<char, unsigned>, 3> kByteUnits{{{'G', 30}, {'M', 20}, {'K', 10}}};
 
 // "65536", "64K", "64KiB", "64 kib": all powers of two.
@@ -147,6 +153,13 @@ constexpr std::array kEntries{
            "seed of the dither; the same seed gives the same bytes in every run"},
           [](std::string_view text, Options& options) { return parse_number(text, options.seed); },
           [](const Options& options) { return number_text(options.seed); }},
+    Entry{{"reuse_gradients", "1", "0 | 1",
+           "1: the gradient of an activation is written over the one it is made of where nobody "
+           "else refers to that; the same values, less memory"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.reuse_gradients);
+          },
+          [](const Options& options) { return number_text(options.reuse_gradients ? 1 : 0); }},
     Entry{{"verbose", "0", "0..1", "1: a report on stderr at exit"},
           [](std::string_view text, Options& options) {
             int verbose = 0;
@@ -159,9 +172,7 @@ constexpr std::array kEntries{
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},
           [](std::string_view text, Options& options) {
-            if (text != "0" && text != "1") return false;
-            options.copy_raw = text == "1";
-            return true;
+            return parse_switch(text, options.copy_raw);
           },
           [](const Options& options) { return number_text(options.copy_raw ? 1 : 0); }},
 };

@@ -165,6 +165,10 @@ std::string stats_json(Runtime& runtime) {
       .field("two_valued_groups", t.two_valued_groups)
       .field("escaped_groups", t.escaped_groups)
       .close();
+  json.open("gradients")
+      .field("reused", runtime.gradients_reused)
+      .field("reused_bytes", runtime.gradient_bytes_reused)
+      .close();
   json.open("time")
       .field("encode_ns", r.encode_ns)
       .field("decode_ns", r.decode_ns)
@@ -224,6 +228,10 @@ std::string report_text(Runtime& runtime) {
     add("  estimate      without compression the peak would be about %s: a step would hold %s "
         "more\n",
         megabytes(live + more).c_str(), megabytes(more).c_str());
+  }
+  if (const auto reused = load(runtime.gradients_reused); reused > 0) {
+    add("  gradients     %" PRIu64 " written over the ones they come from (%s)\n", reused,
+        megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
   }
   add("  time          encode %.2f s, decode %.2f s", static_cast<double>(load(r.encode_ns)) / 1e9,
       static_cast<double>(load(r.decode_ns)) / 1e9);

@@ -82,6 +82,7 @@ class Runtime {
   std::atomic<std::size_t> min_bytes{0};
   std::atomic<std::uint8_t> lossy_width{0};  // codec width; 0: lossless
   std::atomic<bool> copy_raw{false};
+  std::atomic<bool> reuse_gradients{true};
 
   // ---- bookkeeping ----
   void count(Reason reason, std::size_t bytes) noexcept {
@@ -112,6 +113,7 @@ class Runtime {
   void begin_backward() noexcept;
   std::atomic<std::uint64_t> backward_passes{0};
   std::atomic<std::uint64_t> live_at_unpack{0}, unpacks{0}, packs{0}, reused{0}, swapped{0};
+  std::atomic<std::uint64_t> gradients_reused{0}, gradient_bytes_reused{0};
   std::atomic<std::uint64_t> hook_ns_sampled{0}, hook_samples{0};
   std::atomic<bool> interposed{false};
 

@@ -1,0 +1,236 @@
+"""Gradients of activations are written over those they come from, where nobody can tell."""
+
+import pytest
+
+from conftest import LOSSLESS, OFF
+
+FORMULAS = """
+    import torch, pleat_test_support as t
+    from torch.nn import functional as F
+    dtype = getattr(torch, DTYPE)
+    def reused():
+        now = t.stats()
+        return now["gradients"]["reused"] if now else 0
+    dropout = (t.noise(32, 6, 40, seed=7) > 0).to(dtype)
+    functions = {
+        "gelu": F.gelu,
+        "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "silu": F.silu,
+        "relu": F.relu,
+        "threshold": lambda x: F.threshold(x, 0.1, 0.2),
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "leaky_relu": F.leaky_relu,
+        "hardtanh": F.hardtanh,
+        "elu": F.elu,
+        "celu": lambda x: F.celu(x, 2.0),
+        "selu": F.selu,
+        "softmax": lambda x: x.softmax(-1),
+        "log_softmax": lambda x: x.log_softmax(-1),
+        "factor": lambda x: x * dropout,
+        "row of factors": lambda x: x * dropout[0, 0],
+        "planes of factors": lambda x: x * dropout[:, :1],
+        "number": lambda x: x * 0.3,
+        "divisor": lambda x: x / 0.3,
+        "divisors": lambda x: x / (dropout + 1),
+    }
+    weight = t.noise(40, 40, seed=3).to(dtype)
+    results, times = {}, {}
+    for name, function in functions.items():
+        for layout in ("lines", "view", "permuted"):
+            x = t.noise(32, 6, 40, seed=1).to(dtype).requires_grad_()
+            h = (x * 1).permute(2, 0, 1).contiguous().permute(1, 2, 0) if layout == "permuted" else x + 0
+            y = function(h)
+            # the gradient of a matrix product, of a function that reads its result, or a view of one
+            z = y.view(-1, 40) @ weight if layout == "view" else torch.sin(y) * torch.cos(y)
+            before = reused()
+            z.square().sum().backward()
+            results[f"{name}, {layout}"] = [x.grad, list(x.grad.stride())]
+            times[f"{name}, {layout}"] = reused() - before
+    t.emit(results=results, times=times)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_every_formula_gives_the_bits_of_stock(run_pair, identical, dtype):
+    pair = run_pair(FORMULAS.replace("DTYPE", repr(dtype)), conf=LOSSLESS)
+    stock, pleat = pair.stock.check().json, pair.pleat.active().json
+    identical(pleat["results"], stock["results"])
+    apart = run_pair(FORMULAS.replace("DTYPE", repr(dtype)), conf=LOSSLESS + ",reuse_gradients:0").pleat
+    never = apart.check().json["times"]
+    assert set(never.values()) == {0}
+    # sin * cos beside it has two gradients to make of one, and takes none over
+    for name in stock["results"]:
+        layout = name.rsplit(", ")[-1]
+        rows = name.startswith(("softmax", "log_softmax"))
+        expected = 0 if rows and layout == "permuted" else 1
+        assert pleat["times"][name] >= expected, name
+
+
+KEEPERS = """
+    import torch, numpy, pleat_test_support as t
+    from torch.nn import functional as F
+    results, times = {}, {}
+    weight = t.noise(64, 64, seed=3)
+    def leaf(seed=1):
+        return t.noise(64, 64, seed=seed).requires_grad_()
+    def reused():
+        now = t.stats()
+        return now["gradients"]["reused"] if now else 0
+
+    # A tensor that Python has seen has its Python object for a second owner: these are never reused.
+    class Passes(torch.autograd.Function):               # its gradient is kept by `keep`, then handed on
+        @staticmethod
+        def forward(ctx, x, keep):
+            ctx.keep = keep
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.keep(g), None
+
+    kept = []
+    def keep_the(make):
+        def keep(g):
+            g = g * 1
+            kept.append(make(g))
+            return g
+        return keep
+    memory = numpy.ones((64, 64), dtype=numpy.float32)
+    keepers = {
+        "tensor": keep_the(lambda g: g),
+        "view": keep_the(lambda g: g.view(-1)),
+        "detached": keep_the(lambda g: g.detach()),
+        "row": keep_the(lambda g: g[3]),
+        "transposed": keep_the(lambda g: g.t()),
+        "numpy": keep_the(lambda g: g.numpy()),
+        "storage": keep_the(lambda g: g.untyped_storage()),
+        "dlpack": keep_the(lambda g: torch.utils.dlpack.to_dlpack(g)),
+        "half of a pair": lambda g: kept.append(torch.cat([g, g])) or kept[-1][:64],
+        "expanded": lambda g: kept.append(g[:1] * 1) or kept[-1].expand(64, 64),
+        "memory of numpy's": lambda g: kept.append(torch.from_numpy(memory)) or torch.from_numpy(memory),
+        "list": lambda g: kept.append([g]) or g,
+    }
+    for name, keep in keepers.items():
+        for function in (F.gelu, torch.tanh, lambda x: x * 0.3, lambda x: x.softmax(-1)):
+            kept.clear()
+            x = leaf()
+            before = reused()
+            (Passes.apply(function(x + 0), keep) @ weight).square().sum().backward()
+            value = kept[0]
+            if isinstance(value, list):
+                value = value[0]
+            if name == "dlpack":
+                value = torch.utils.dlpack.from_dlpack(value)
+            elif name == "storage":
+                value = torch.empty(0).set_(value)
+            elif name == "numpy":
+                value = torch.from_numpy(value)
+            results.setdefault(name, []).append([x.grad, value.clone()])
+            times[name] = times.get(name, 0) + reused() - before
+
+    def hooked(name, hook, function=F.gelu):
+        x = leaf()
+        h = x + 0
+        y = function(h)
+        seen = hook(x, h, y) or []
+        before = reused()
+        (y @ weight).square().sum().backward()
+        results[name] = [x.grad, [s.clone() for s in seen]]
+        times[name] = reused() - before
+    def tensor_hook(x, h, y):
+        seen = []
+        y.register_hook(lambda g: seen.append(g))
+        return seen
+    def node_prehook(x, h, y):
+        seen = []
+        y.grad_fn.register_prehook(lambda gs: seen.append(gs[0]))
+        return seen
+    def node_hook(x, h, y):                              # sees what came in beside what goes out
+        seen = []
+        y.grad_fn.register_hook(lambda gi, go: seen.extend([*gi, *go]))
+        return seen
+    hooked("tensor hook", tensor_hook)
+    hooked("prehook", node_prehook)
+    hooked("node hook", node_hook)
+
+    x = leaf(); y = F.gelu(x + 0); y.retain_grad()
+    (y @ weight).square().sum().backward()
+    results["retained"] = [x.grad, y.grad]
+    x = leaf(); h = x + 0; y = F.gelu(h)
+    results["asked for"] = list(torch.autograd.grad((y @ weight).square().sum(), [x, h, y]))
+    x = leaf(); y = F.gelu(x + 0); loss = (y @ weight).square().sum()
+    first = torch.autograd.grad(loss, x, retain_graph=True)[0]
+    results["twice"] = [first, torch.autograd.grad(loss, x)[0]]
+    x = leaf(); given = t.noise(64, 64, seed=9)
+    y = F.gelu(x + 0)
+    y.backward(given)
+    results["given"] = [x.grad, given]
+    x = leaf(); y = F.gelu(x + 0)
+    (torch.tanh(y).square().sum() + (F.silu(y) @ weight).square().sum() + (y + y * 2).sum()).backward()
+    results["branches"] = [x.grad]
+    for name, function in (("gelu", F.gelu), ("number", lambda x: x * 0.3), ("softmax", lambda x: x.softmax(-1))):
+        x, y = leaf(), leaf(2)                           # one of the two gets a view of what the other gets
+        (function(x + 0).view(-1) + function(y + 0).view(-1)).square().sum().backward()
+        z, w = leaf(3), leaf(4)
+        (function(z + 0) + function((w + 0).t().contiguous()).t()).square().sum().backward()
+        results[f"views beside, {name}"] = [x.grad, y.grad, z.grad, w.grad]
+        x, y, z = leaf(), leaf(2), leaf(3)
+        joined = torch.cat([function(x + 0), function(y + 0), torch.stack([function(z + 0)[0]] * 2)])
+        (joined * joined.detach().roll(1, 0)).sum().backward()
+        results[f"joined, {name}"] = [x.grad, y.grad, z.grad]
+        x, y = leaf(), leaf(2)
+        (function(x + 0).sum() + (function(y + 0).sum(0) * 2 + function(y * 2).mean(1)).square().sum()).backward()
+        results[f"expanded, {name}"] = [x.grad, y.grad]
+        x = leaf()
+        first, second = function(x + 0).chunk(2)
+        (function(first).square() + function(second) * 3).sum().backward()
+        results[f"in halves, {name}"] = [x.grad]
+    x = leaf(); h = x + 0
+    (h + F.gelu(h + F.gelu(h))).square().sum().backward()
+    results["residuals"] = [x.grad]
+    x = leaf(); p = torch.zeros_like(x).requires_grad_()     # the gradient becomes .grad as it is
+    F.gelu(F.gelu(x + 0) + p).square().sum().backward()
+    results["parameter beside it"] = [x.grad, p.grad]
+    x = leaf(); y = F.gelu(x + 0)
+    g, = torch.autograd.grad((y @ weight).square().sum(), x, create_graph=True)
+    g.square().sum().backward()
+    results["twice differentiated"] = [g.detach(), x.grad]
+    x = leaf(); y = leaf(2)
+    (F.gelu(x + 0) * torch.tanh(y + 0)).square().sum().backward()
+    results["both factors"] = [x.grad, y.grad]
+    t.emit(results=results, times=times)
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, OFF])
+def test_what_somebody_else_may_see_is_left_as_it_is(run_pair, identical, conf):
+    pair = run_pair(KEEPERS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    identical(pleat["results"], stock["results"])
+    assert len(pleat["times"]) == 15
+    assert set(pleat["times"].values()) == {0}, pleat["times"]
+
+
+PEAK = """
+    import torch, pleat_test_support as t
+    hidden = torch.nn.Linear(64, 4096)
+    x = t.noise(512, 64, seed=1)
+    def peak_of_backward():
+        loss = hidden(x).relu().relu().relu().sum()      # one gradient for all elements, so of no size
+        t.bridge().library.pleat_reset_peaks()
+        loss.backward()
+        return t.stats()["bytes"]["live"]["peak"]
+    peaks = []
+    for reuse in (0, 1, 0, 1):
+        t.bridge().enable(f"reuse_gradients:{reuse}")
+        peaks.append(peak_of_backward())
+    t.emit(peaks=peaks, tensor=512 * 4096 * 4)
+"""
+
+
+def test_a_tensor_less_at_the_peak_of_backward(run_script):
+    seen = run_script(PEAK, conf="bits:4").active().json
+    for without, reused in zip(seen["peaks"][::2], seen["peaks"][1::2]):
+        assert without - reused >= 0.7 * seen["tensor"]   # one payload more is there one formula earlier

@@ -1,0 +1,198 @@
+#include "torch_bridge/in_place_gradient.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_log_softmax_backward_data_ops.h>
+#include <ATen/ops/_softmax_backward_data_ops.h>
+#include <ATen/ops/div_ops.h>
+#include <ATen/ops/elu_backward_ops.h>
+#include <ATen/ops/gelu_backward_ops.h>
+#include <ATen/ops/hardtanh_backward_ops.h>
+#include <ATen/ops/leaky_relu_backward_ops.h>
+#include <ATen/ops/mul_ops.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/sigmoid_backward_ops.h>
+#include <ATen/ops/silu_backward_ops.h>
+#include <ATen/ops/tanh_backward_ops.h>
+#include <ATen/ops/threshold_backward_ops.h>
+
+#include <array>
+#include <type_traits>
+
+#include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/eligibility.h"
+#include "torch_bridge/engine.h"
+#include "torch_bridge/node_class.h"
+#include "torch_bridge/runtime.h"
+#include "torch_bridge/strided_view.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::Node;
+
+// Plain, without gaps, and with the bytes to itself: nobody else refers to the tensor or its
+// storage (but the tensor that it is a view of, which lives for it alone), and no saved tensor is
+// there.
+bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
+  const c10::TensorImpl* const impl = grad.unsafeGetTensorImpl();
+  if (grad.use_count() != 1 || !is_plain_strided(*impl)) {
+    return false;
+  }
+  const c10::Storage& storage = impl->unsafe_storage();
+  const std::size_t bytes = storage.nbytes();
+  if (bytes < runtime.min_bytes.load(std::memory_order_relaxed) || bytes != grad.nbytes() ||
+      grad.requires_grad() || !at::isFloatingType(grad.scalar_type()) || grad.is_neg() ||
+      !impl->is_non_overlapping_and_dense()) {
+    return false;
+  }
+  const bool is_view = grad.is_view();
+  if (storage.use_count() != (is_view ? 2 : 1) || (is_view && grad._base().use_count() != 1)) {
+    return false;
+  }
+  const allocator::Block* const block = block_of(runtime, *storage.unsafeGetStorageImpl());
+  return block != nullptr && block->record.load(std::memory_order_relaxed) == nullptr;
+}
+
+// What a formula of torch's reads beside the gradient, if its result is the gradient's like in
+// shape, layout and type.
+bool matches(const at::Tensor& grad, const at::Tensor& beside) {
+  return is_plain_strided(*beside.unsafeGetTensorImpl()) &&
+         beside.scalar_type() == grad.scalar_type() && beside.sizes() == grad.sizes() &&
+         beside.strides() == grad.strides();
+}
+// A factor may be smaller, or a number: the layout of the result is that of the first operand.
+bool matches_factor(const at::Tensor& grad, const at::Tensor& beside) {
+  return is_plain_strided(*beside.unsafeGetTensorImpl()) &&
+         at::is_expandable_to(beside.sizes(), grad.sizes()) &&
+         at::result_type(grad, beside) == grad.scalar_type();
+}
+
+struct LikeGradient {  // activations
+  template <class... Rest>
+  static bool fits(const Node&, const at::Tensor& grad, const Rest&... rest) {
+    const auto fit = [&](const auto& argument) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, at::Tensor>) {
+        return matches(grad, argument);
+      } else {
+        return true;
+      }
+    };
+    return (fit(rest) && ...);
+  }
+};
+struct RowsOfGradient {  // softmax: a row's sum is taken before anything of the row is written
+  static bool fits(const Node&, const at::Tensor& grad, const at::Tensor& output, std::int64_t dim,
+                   at::ScalarType input_type) {
+    return matches(grad, output) && grad.is_contiguous() && input_type == grad.scalar_type() &&
+           grad.dim() > 0 && (dim == -1 || dim == grad.dim() - 1);
+  }
+};
+struct OneFactor {  // a product reads the gradient twice if it has two gradients to make
+  static bool fits(const Node& node, const at::Tensor& grad, const at::Tensor& other) {
+    return node.num_outputs() == 2 &&
+           node.task_should_compute_output(0) != node.task_should_compute_output(1) &&
+           matches_factor(grad, other);
+  }
+};
+struct Dividend {  // of a divisor's gradient the quotient is but a part
+  static bool fits(const Node& node, const at::Tensor& grad, const at::Tensor& other) {
+    return node.num_outputs() == 2 && !node.task_should_compute_output(1) &&
+           matches_factor(grad, other);
+  }
+};
+
+// The node that this thread runs, if it is of the kind whose formula is being worked out and may
+// write over its gradient. Nobody must be recording or replacing what operators do.
+template <class Fit, class... Rest>
+bool may_write_over(PleatGradient formula, const at::Tensor& grad, const Rest&... rest) noexcept {
+  Runtime* const runtime = Runtime::get();
+  if (!grad.defined() || !is_ours_alone(*runtime, grad) ||
+      torch::autograd::get_current_graph_task_id() < 0 || at::GradMode::is_enabled() ||
+      !runtime->reuse_gradients.load(std::memory_order_relaxed) || !runtime->tagging() ||
+      operators_are_watched()) {
+    return false;
+  }
+  try {
+    const auto node = torch::autograd::get_current_node();
+    if (node.get() == nullptr || class_of(*node).gradient != formula ||
+        !Fit::fits(*node, grad, rest...)) {
+      return false;
+    }
+  } catch (...) {  // sizes that do not go together: the operator says so itself
+    return false;
+  }
+  runtime->gradients_reused.fetch_add(1, std::memory_order_relaxed);
+  runtime->gradient_bytes_reused.fetch_add(grad.nbytes(), std::memory_order_relaxed);
+  return true;
+}
+
+// at::_ops::...::call and its form with a target.
+template <PleatGradient kFormula, class Fit, auto kInto, class... Rest>
+struct Formula {
+  using Function = at::Tensor (*)(const at::Tensor&, Rest...);
+  static inline Function real = nullptr;
+
+  static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
+    if (!may_write_over<Fit>(kFormula, grad, rest...)) {
+      return real(grad, rest...);
+    }
+    // A tensor of its own, as torch would make one: the gradient may be a view.
+    at::Tensor result =
+        StridedView(*grad.unsafeGetTensorImpl()).on(grad.storage(), c10::VariableVersion(0));
+    kInto(grad, rest..., result);
+    return result;
+  }
+
+  static void* install(void* host) noexcept {
+    real = reinterpret_cast<Function>(host);
+    return host != nullptr ? reinterpret_cast<void*>(&ours) : nullptr;
+  }
+};
+
+using T = const at::Tensor&;
+using S = const at::Scalar&;
+namespace op = at::_ops;
+constexpr auto kInstallers = [] {
+  std::array<void* (*)(void*) noexcept, PLEAT_GRADIENTS> table{};
+  table[PLEAT_GELU_BACKWARD] =
+      &Formula<PLEAT_GELU_BACKWARD, LikeGradient, &op::gelu_backward_grad_input::call, T,
+               c10::string_view>::install;
+  table[PLEAT_SILU_BACKWARD] =
+      &Formula<PLEAT_SILU_BACKWARD, LikeGradient, &op::silu_backward_grad_input::call, T>::install;
+  table[PLEAT_THRESHOLD_BACKWARD] =
+      &Formula<PLEAT_THRESHOLD_BACKWARD, LikeGradient, &op::threshold_backward_grad_input::call, T,
+               S>::install;
+  table[PLEAT_SIGMOID_BACKWARD] = &Formula<PLEAT_SIGMOID_BACKWARD, LikeGradient,
+                                           &op::sigmoid_backward_grad_input::call, T>::install;
+  table[PLEAT_TANH_BACKWARD] =
+      &Formula<PLEAT_TANH_BACKWARD, LikeGradient, &op::tanh_backward_grad_input::call, T>::install;
+  table[PLEAT_LEAKY_RELU_BACKWARD] =
+      &Formula<PLEAT_LEAKY_RELU_BACKWARD, LikeGradient, &op::leaky_relu_backward_grad_input::call,
+               T, S, bool>::install;
+  table[PLEAT_HARDTANH_BACKWARD] =
+      &Formula<PLEAT_HARDTANH_BACKWARD, LikeGradient, &op::hardtanh_backward_grad_input::call, T, S,
+               S>::install;
+  table[PLEAT_ELU_BACKWARD] =
+      &Formula<PLEAT_ELU_BACKWARD, LikeGradient, &op::elu_backward_grad_input::call, S, S, S, bool,
+               T>::install;
+  table[PLEAT_SOFTMAX_BACKWARD] =
+      &Formula<PLEAT_SOFTMAX_BACKWARD, RowsOfGradient, &op::_softmax_backward_data_out::call, T,
+               std::int64_t, at::ScalarType>::install;
+  table[PLEAT_LOG_SOFTMAX_BACKWARD] =
+      &Formula<PLEAT_LOG_SOFTMAX_BACKWARD, RowsOfGradient,
+               &op::_log_softmax_backward_data_out::call, T, std::int64_t, at::ScalarType>::install;
+  table[PLEAT_MUL] = &Formula<PLEAT_MUL, OneFactor, &op::mul_out::call, T>::install;
+  table[PLEAT_DIV] = &Formula<PLEAT_DIV, Dividend, &op::div_out::call, T>::install;
+  return table;
+}();
+
+}  // namespace
+
+void install_in_place_gradients(void* const (&real)[PLEAT_GRADIENTS],
+                                void* (&ours)[PLEAT_GRADIENTS]) noexcept {
+  for (std::size_t i = 0; i < PLEAT_GRADIENTS; ++i) {
+    ours[i] = kInstallers[i](real[i]);
+  }
+}
+
+}  // namespace pleat::bridge
