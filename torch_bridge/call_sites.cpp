@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "torch_bridge/code_pages.h"
+#include "torch_bridge/in_place_gradient.h"
 
 namespace pleat::bridge {
 namespace {
@@ -29,6 +30,17 @@ CallSites& call_sites() {
 
 // The sites seen while one operator runs.
 thread_local std::vector<const void*>* learning = nullptr;
+
+// While it lives, what this thread saves gets no hooks.
+class Learning {
+ public:
+  Learning() noexcept { learning = &sites; }
+  ~Learning() { learning = nullptr; }
+  Learning(const Learning&) = delete;
+  Learning& operator=(const Learning&) = delete;
+
+  std::vector<const void*> sites;
+};
 
 }  // namespace
 
@@ -77,13 +89,13 @@ const at::Tensor& first_of(const std::tuple<Results...>& results) {
 template <class Operator>
 void learn_sites_of(Needs needs, Operator&& op) {
   std::vector<const void*> sites;
-  learning = &sites;
   NodePtr node;
   try {
+    Learning scope;
     node = only_node_of(first_of(op()));
+    sites = std::move(scope.sites);
   } catch (...) {  // an operator this build lacks, or has under other terms
   }
-  learning = nullptr;
   if (!node) {
     return;
   }
@@ -331,6 +343,8 @@ void learn_call_sites() {
     const at::Tensor q = at::full({1, 1, 2, 8}, 0.5, at::kFloat).requires_grad_(true);
     return at::scaled_dot_product_attention(q, q, q);
   });
+  const Learning unhooked;
+  learn_gradient_call_sites();
 }
 
 }  // namespace pleat::bridge

@@ -1,5 +1,6 @@
 #include "torch_bridge/in_place_gradient.h"
 
+#include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_log_softmax_backward_data_ops.h>
 #include <ATen/ops/_softmax_backward_data_ops.h>
@@ -15,7 +16,10 @@
 #include <ATen/ops/tanh_backward_ops.h>
 #include <ATen/ops/threshold_backward_ops.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <initializer_list>
 #include <type_traits>
 
 #include "torch_bridge/cpu_allocator.h"
@@ -30,6 +34,45 @@ namespace {
 
 using torch::autograd::Node;
 
+// Where torch's formulas call these operators from. Anybody may multiply in a hook, while a
+// product's node counts as the one that runs: those calls come from elsewhere. Written while call
+// sites are learned, before the first tensor is saved.
+class KnownSites {
+ public:
+  void add(const void* site) noexcept {
+    for (std::atomic<const void*>& known : sites_) {
+      if (known == nullptr || known == site) {
+        known = site;
+        return;
+      }
+    }
+  }
+  [[nodiscard]] bool has(const void* site) const noexcept {
+    return std::any_of(sites_.begin(), sites_.end(), [&](const std::atomic<const void*>& known) {
+      return known.load(std::memory_order_relaxed) == site;
+    });
+  }
+
+ private:
+  std::array<std::atomic<const void*>, 8> sites_{};
+};
+std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
+thread_local bool learning = false;
+
+// What torch makes of it would have its strides, to the last: those of dimensions of size 1 are
+// anything in a view, but not in a result.
+bool has_strides_of_results(const at::Tensor& grad) noexcept {
+  std::int64_t stride = 1;
+  bool contiguous = true;
+  bool any_single = false;
+  for (std::int64_t d = grad.dim() - 1; d >= 0; --d) {
+    contiguous = contiguous && grad.stride(d) == stride;
+    any_single = any_single || grad.size(d) == 1;
+    stride *= grad.size(d);
+  }
+  return contiguous || !any_single;
+}
+
 // Plain, without gaps, and with the bytes to itself: nobody else refers to the tensor or its
 // storage (but the tensor that it is a view of, which lives for it alone), and no saved tensor is
 // there.
@@ -42,7 +85,8 @@ bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
   const std::size_t bytes = storage.nbytes();
   if (bytes < runtime.min_bytes.load(std::memory_order_relaxed) || bytes != grad.nbytes() ||
       grad.requires_grad() || !at::isFloatingType(grad.scalar_type()) || grad.is_neg() ||
-      !impl->is_non_overlapping_and_dense()) {
+      grad.is_inference() || grad._fw_grad(0).defined() || !impl->is_non_overlapping_and_dense() ||
+      !has_strides_of_results(grad)) {
     return false;
   }
   const bool is_view = grad.is_view();
@@ -56,13 +100,20 @@ bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
 // What a formula of torch's reads beside the gradient, if its result is the gradient's like in
 // shape, layout and type.
 bool matches(const at::Tensor& grad, const at::Tensor& beside) {
-  return is_plain_strided(*beside.unsafeGetTensorImpl()) &&
+  return is_plain_strided(*beside.unsafeGetTensorImpl()) && !beside._fw_grad(0).defined() &&
          beside.scalar_type() == grad.scalar_type() && beside.sizes() == grad.sizes() &&
          beside.strides() == grad.strides();
 }
-// A factor may be smaller, or a number: the layout of the result is that of the first operand.
+// A factor may be smaller, or a number: the layout of the result is that of the first operand,
+// where that says enough.
 bool matches_factor(const at::Tensor& grad, const at::Tensor& beside) {
-  return is_plain_strided(*beside.unsafeGetTensorImpl()) &&
+  const auto has_single = [](const at::Tensor& t) {
+    return std::find(t.sizes().begin(), t.sizes().end(), 1) != t.sizes().end();
+  };
+  if (has_single(grad) && beside.dim() != 0 && beside.strides() != grad.strides()) {
+    return false;
+  }
+  return is_plain_strided(*beside.unsafeGetTensorImpl()) && !beside._fw_grad(0).defined() &&
          at::is_expandable_to(beside.sizes(), grad.sizes()) &&
          at::result_type(grad, beside) == grad.scalar_type();
 }
@@ -104,10 +155,15 @@ struct Dividend {  // of a divisor's gradient the quotient is but a part
 // The node that this thread runs, if it is of the kind whose formula is being worked out and may
 // write over its gradient. Nobody must be recording or replacing what operators do.
 template <class Fit, class... Rest>
-bool may_write_over(PleatGradient formula, const at::Tensor& grad, const Rest&... rest) noexcept {
+bool may_write_over(PleatGradient formula, const void* call_site, const at::Tensor& grad,
+                    const Rest&... rest) noexcept {
+  if (!known_sites[formula].has(call_site)) [[likely]] {
+    return false;
+  }
   Runtime* const runtime = Runtime::get();
   if (!grad.defined() || !is_ours_alone(*runtime, grad) ||
       torch::autograd::get_current_graph_task_id() < 0 || at::GradMode::is_enabled() ||
+      c10::InferenceMode::is_enabled() ||
       !runtime->reuse_gradients.load(std::memory_order_relaxed) || !runtime->tagging() ||
       operators_are_watched()) {
     return false;
@@ -133,13 +189,19 @@ struct Formula {
   static inline Function real = nullptr;
 
   static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
-    if (!may_write_over<Fit>(kFormula, grad, rest...)) {
+    const void* const call_site = __builtin_return_address(0);
+    if (learning) [[unlikely]] {
+      known_sites[kFormula].add(call_site);
+      return real(grad, rest...);
+    }
+    if (!may_write_over<Fit>(kFormula, call_site, grad, rest...)) {
       return real(grad, rest...);
     }
     // A tensor of its own, as torch would make one: the gradient may be a view.
     at::Tensor result =
         StridedView(*grad.unsafeGetTensorImpl()).on(grad.storage(), c10::VariableVersion(0));
     kInto(grad, rest..., result);
+    result.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));  // a new tensor's
     return result;
   }
 
@@ -186,7 +248,55 @@ constexpr auto kInstallers = [] {
   return table;
 }();
 
+// Runs the formula of the node that `op` makes, outside of any pass.
+template <class Operator>
+void learn_sites_of(Operator&& op) {
+  try {
+    const at::Tensor result = op();
+    const auto node = result.grad_fn();
+    if (node == nullptr || class_of(*node).gradient == PLEAT_GRADIENTS) {
+      return;
+    }
+    const at::NoGradGuard no_grad;
+    learning = true;
+    (void)(*node)({at::ones_like(result)});
+  } catch (...) {  // an operator this build lacks: its gradients stay apart
+  }
+  learning = false;
+}
+
 }  // namespace
+
+void learn_gradient_call_sites() {
+  const at::Tensor x = at::full({2, 2}, 0.5, at::kFloat).requires_grad_(true);
+  const at::Tensor number = at::full({}, 0.5, at::kFloat);
+  learn_sites_of([&] { return at::gelu(x); });
+  learn_sites_of([&] { return at::silu(x); });
+  learn_sites_of([&] { return at::relu(x); });
+  learn_sites_of([&] { return at::threshold(x, 0, 0); });
+  learn_sites_of([&] { return at::sigmoid(x); });
+  learn_sites_of([&] { return at::tanh(x); });
+  learn_sites_of([&] { return at::leaky_relu(x); });
+  learn_sites_of([&] { return at::hardtanh(x); });
+  learn_sites_of([&] { return at::elu(x); });
+  learn_sites_of([&] { return at::celu(x); });
+  learn_sites_of([&] { return at::_softmax(x, 1, false); });
+  learn_sites_of([&] { return at::_log_softmax(x, 1, false); });
+  learn_sites_of([&] { return at::mul(x, number); });
+  learn_sites_of([&] { return at::mul(number, x); });
+  learn_sites_of([&] { return at::div(x, number); });
+  using InPlace = void (*)(at::Tensor&);
+  for (const InPlace op : std::initializer_list<InPlace>{
+           [](at::Tensor& t) { at::threshold_(t, 0, 0); },
+           [](at::Tensor& t) { at::leaky_relu_(t); }, [](at::Tensor& t) { at::hardtanh_(t); },
+           [](at::Tensor& t) { at::elu_(t); }, [](at::Tensor& t) { at::celu_(t); }}) {
+    learn_sites_of([&] {
+      at::Tensor copy = x.clone();
+      op(copy);
+      return copy;
+    });
+  }
+}
 
 void install_in_place_gradients(void* const (&real)[PLEAT_GRADIENTS],
                                 void* (&ours)[PLEAT_GRADIENTS]) noexcept {

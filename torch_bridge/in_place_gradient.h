@@ -1,9 +1,8 @@
 // The backward of an activation makes a gradient as large as the one it is given, element by
 // element, and then drops that one: for a moment a step holds both, beside the restored tensor.
 // Where nobody else can see the gradient it is given, the result is written over it: same values, a
-// third less memory at what is mostly the peak of a step, and fewer bytes to move. Torch's own
-// engine does so where it adds up gradients, under the same conditions (InputBuffer,
-// can_accumulate_inplace).
+// third less memory there, and fewer bytes to move. Torch's own engine does so where it adds up
+// gradients, under the same conditions (InputBuffer, can_accumulate_inplace).
 #pragma once
 
 #include <cstddef>
@@ -16,5 +15,9 @@ namespace pleat::bridge {
 // them shall reach instead; null where the call has to stay what it is.
 void install_in_place_gradients(void* const (&real)[PLEAT_GRADIENTS],
                                 void* (&ours)[PLEAT_GRADIENTS]) noexcept;
+
+// Finds out from where torch's formulas call those operators, by running each once on four numbers;
+// until then nothing is written over. Part of learn_call_sites(), under its terms.
+void learn_gradient_call_sites();
 
 }  // namespace pleat::bridge

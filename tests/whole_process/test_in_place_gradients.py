@@ -234,3 +234,101 @@ def test_a_tensor_less_at_the_peak_of_backward(run_script):
     seen = run_script(PEAK, conf="bits:4").active().json
     for without, reused in zip(seen["peaks"][::2], seen["peaks"][1::2]):
         assert without - reused >= 0.7 * seen["tensor"]   # one payload more is there one formula earlier
+
+
+MULTIPLIERS = """
+    import torch, pleat_test_support as t
+    import torch.autograd.forward_ad as forward_ad
+    from torch.utils.checkpoint import checkpoint
+    results = {}
+    weight = t.noise(64, 64, seed=3)
+    def leaf(seed=1):
+        return t.noise(64, 64, seed=seed).requires_grad_()
+    operations = {
+        "product": (lambda x: x * 0.3, lambda m: m * 0.5),
+        "quotient": (lambda x: x / 0.3, lambda m: m / 2),
+        "gelu": (torch.nn.functional.gelu, lambda m: torch.ops.aten.gelu_backward(m, m)),
+        "softmax": (lambda x: x.softmax(-1), lambda m: torch.ops.aten._softmax_backward_data(m, m, 1, m.dtype)),
+    }
+    for name, (function, compute) in operations.items():
+        # While a node counts as the one that runs, hooks work with tensors that are only Python's.
+        def once(place, hang):
+            x, mine = leaf(), t.noise(64, 64, seed=8)
+            h = x + 0
+            y = function(h)
+            seen = []
+            hang(x, h, y, lambda *_: seen.append(compute(mine)))
+            (y @ weight).square().sum().backward()
+            results[f"{name}, {place}"] = [x.grad, mine, *seen]
+        once("tensor hook", lambda x, h, y, hook: y.register_hook(hook))
+        once("hook of the argument", lambda x, h, y, hook: h.register_hook(hook))
+        once("prehook", lambda x, h, y, hook: y.grad_fn.register_prehook(hook))
+        once("node hook", lambda x, h, y, hook: y.grad_fn.register_hook(hook))
+        once("hook of many", lambda x, h, y, hook: torch.autograd.graph.register_multi_grad_hook([y], hook))
+        once("accumulated", lambda x, h, y, hook: x.register_post_accumulate_grad_hook(hook))
+
+        x = leaf()
+        y = function(x + 0)
+        def temporary(g):
+            a = g * 1
+            b = compute(a)
+            return a + b
+        y.register_hook(temporary)
+        (y @ weight).square().sum().backward()
+        results[f"{name}, temporaries"] = [x.grad]
+
+        x, factor = leaf(), t.noise(64, 64, seed=5)
+        with torch.autograd.graph.saved_tensors_hooks(lambda v: v.detach() / 4, lambda p: compute(p)):
+            y = function((x + 0) * factor)
+        loss = (y @ weight).square().sum()
+        results[f"{name}, unpacked"] = [torch.autograd.grad(loss, x, retain_graph=True)[0] for _ in range(3)]
+
+        x, state = leaf(), {"mine": t.noise(64, 64, seed=8)}
+        def block(x):
+            with torch.no_grad():
+                state["made"] = compute(state["mine"])
+            return function(x + 0) * (factor * 1.0)
+        (checkpoint(block, x, use_reentrant=False) @ weight).square().sum().backward()
+        results[f"{name}, recomputed"] = [x.grad, state["mine"], state["made"]]
+
+        x, tangent = leaf(), t.noise(64, 64, seed=2)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(factor, tangent)
+            z = function(x + 0) @ (weight + dual)
+            g, = torch.autograd.grad(z.sum(), x)
+            results[f"{name}, tangents"] = [forward_ad.unpack_dual(g).primal, forward_ad.unpack_dual(g).tangent]
+            g, = torch.autograd.grad((function(x + 0) * dual * 2).sum(), x)
+            results[f"{name}, tangents of a factor"] = [forward_ad.unpack_dual(g).primal, forward_ad.unpack_dual(g).tangent]
+
+        x = leaf()
+        loss = (function(x) @ weight).square().sum()
+        with torch.inference_mode():
+            loss.backward()
+        y = leaf()
+        g, = torch.autograd.grad((function(y) @ weight).square().sum(), y)
+        results[f"{name}, what it is"] = [x.grad.is_inference(), g.is_inference(), g._version, g.is_leaf, g._is_view()]
+
+        single = []
+        for shape in ((64, 1), (1, 64), (4, 1, 16), (4, 16, 1, 1), (1, 16, 5, 5), (1, 1, 1)):
+            for other in (None, torch.full((), 2.0), t.noise(shape[-1], seed=6), t.noise(*shape[::-1], seed=7).permute(*range(len(shape))[::-1])):
+                for rest in (lambda v: v.sin(), lambda v: v.transpose(0, -1).double(), lambda v: v.transpose(0, 1) @ t.noise(*shape, seed=4)):
+                    x = t.noise(*shape, seed=1).requires_grad_()
+                    y = function(x + 0)
+                    y = y if other is None else y * other if name != "quotient" else y / (other.abs() + 1)
+                    try:
+                        rest(y).square().sum().backward()
+                    except RuntimeError:                 # shapes that do not go together
+                        continue
+                    single.append([x.grad, list(x.grad.stride())])
+        results[f"{name}, dimensions of size one"] = single
+    t.emit(results=results, reused=(t.stats() or {"gradients": {"reused": 1}})["gradients"]["reused"])
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("conf", [LOSSLESS, OFF])
+def test_who_computes_while_a_node_runs_keeps_what_he_computes_with(run_pair, identical, conf):
+    pair = run_pair(MULTIPLIERS, conf=conf)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    identical(pleat["results"], stock["results"])
+    assert pleat["reused"] > 0
