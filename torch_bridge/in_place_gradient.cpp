@@ -57,7 +57,7 @@ class KnownSites {
   std::array<std::atomic<const void*>, 8> sites_{};
 };
 std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
-thread_local bool learning = false;
+thread_local PleatGradient learning = PLEAT_GRADIENTS;  // of which formula; PLEAT_GRADIENTS: none
 
 // What torch makes of it would have its strides, to the last: those of dimensions of size 1 are
 // anything in a view, but not in a result.
@@ -190,7 +190,7 @@ struct Formula {
 
   static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
     const void* const call_site = __builtin_return_address(0);
-    if (learning) [[unlikely]] {
+    if (learning == kFormula) [[unlikely]] {
       known_sites[kFormula].add(call_site);
       return real(grad, rest...);
     }
@@ -253,16 +253,14 @@ template <class Operator>
 void learn_sites_of(Operator&& op) {
   try {
     const at::Tensor result = op();
-    const auto node = result.grad_fn();
-    if (node == nullptr || class_of(*node).gradient == PLEAT_GRADIENTS) {
-      return;
+    if (const auto node = result.grad_fn()) {
+      const at::NoGradGuard no_grad;
+      learning = class_of(*node).gradient;
+      (void)(*node)({at::ones_like(result)});
     }
-    const at::NoGradGuard no_grad;
-    learning = true;
-    (void)(*node)({at::ones_like(result)});
   } catch (...) {  // an operator this build lacks: its gradients stay apart
   }
-  learning = false;
+  learning = PLEAT_GRADIENTS;
 }
 
 }  // namespace
