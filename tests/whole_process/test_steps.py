@@ -83,6 +83,7 @@ PROFILED = """
         del h, y
         loss.backward()
     step()
+    reused = t.stats()["gradients"]["reused_bytes"] if t.stats() else 0
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True) as profiler:
         step()
     seen = {}
@@ -90,17 +91,26 @@ PROFILED = """
         for field in ("self_cpu_memory_usage", "cpu_memory_usage"):
             if hasattr(event, field):
                 seen.setdefault(event.key, {})[field] = getattr(event, field)
-    t.emit(seen=seen)
+    t.emit(seen=seen, reused=t.stats()["gradients"]["reused_bytes"] - reused if t.stats() else 0)
 """
 
 
 def test_the_profiler_still_sees_cpu_memory(run_pair):
-    pair = run_pair(PROFILED, conf=LOSSY)
+    pair = run_pair(PROFILED, conf=LOSSY + ",reuse_gradients:0")
     stock, pleat = pair.stock.check().json["seen"], pair.pleat.active(encoded=1).json["seen"]
     for operator in ("aten::mul", "aten::sigmoid"):
         expected = stock[operator]["self_cpu_memory_usage"]
         assert expected >= 4 << 20
         assert abs(pleat[operator]["self_cpu_memory_usage"] - expected) <= 0.01 * expected
+
+
+def test_the_profiler_sees_that_a_gradient_in_place_takes_no_memory(run_pair):
+    pair = run_pair(PROFILED, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
+    operators = ("aten::mul", "aten::sigmoid", "aten::sigmoid_backward")
+    taken, expected = (sum(run["seen"][o]["self_cpu_memory_usage"] for o in operators) for run in (pleat, stock))
+    assert pleat["reused"] >= 4 << 20
+    assert abs(taken + pleat["reused"] - expected) <= 0.01 * expected
 
 
 PEAK = """
