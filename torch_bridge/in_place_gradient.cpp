@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <type_traits>
 
@@ -152,8 +154,8 @@ struct Dividend {  // of a divisor's gradient the quotient is but a part
   }
 };
 
-// The node that this thread runs, if it is of the kind whose formula is being worked out and may
-// write over its gradient. Nobody must be recording or replacing what operators do.
+// The call is a formula's own, the node that runs is of its kind and needs the gradient no more,
+// and nobody records or replaces what operators do.
 template <class Fit, class... Rest>
 bool may_write_over(PleatGradient formula, const void* call_site, const at::Tensor& grad,
                     const Rest&... rest) noexcept {

@@ -5,8 +5,6 @@
 // gradients, under the same conditions (InputBuffer, can_accumulate_inplace).
 #pragma once
 
-#include <cstddef>
-
 #include "torch_bridge/c_abi.h"
 
 namespace pleat::bridge {
