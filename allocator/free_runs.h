@@ -102,9 +102,9 @@ class FreeRuns {
   // Takes `need` (> 0) granules from the head of the shortest of the known touched stretches that
   // has as many and returns the first of them; kNone if none has. Of equals the lowest; looks at a
   // hundred runs or so at most. The first is a multiple of `alignment`, a power of two; kNone if
-  // that leaves too few in the shortest.
-  [[nodiscard]] std::size_t take_best_touched(std::size_t need,
-                                              std::size_t alignment = 1) noexcept {
+  // that leaves too few in the shortest, or that one has `below` or more.
+  [[nodiscard]] std::size_t take_best_touched(std::size_t need, std::size_t alignment = 1,
+                                              std::size_t below = kNone) noexcept {
     if (need > granules_) return kNone;
     const auto n = static_cast<std::int32_t>(need);
     constexpr int kMostLeaves = 4;
@@ -120,7 +120,7 @@ class FreeRuns {
         best = i;
       }
     }
-    if (least == kBeyond) return kNone;
+    if (least == kBeyond || static_cast<std::size_t>(least) >= below) return kNone;
     const std::size_t k = lanes::first_equal(at(best).touched_length, least);
     const auto unit = static_cast<std::int32_t>(alignment);
     const std::int32_t begin = (at(best).touched_begin[k] + unit - 1) & -unit;

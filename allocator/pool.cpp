@@ -6,25 +6,30 @@ namespace pleat::allocator {
 namespace {
 
 constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
+constexpr std::size_t kLongRun = 4;  // huge pages
 
 }  // namespace
 
 // ---- Blocks ----
 
-// Takes granules where `need` of them lie on touched pages, as far as the runs know.
-Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, std::size_t alignment) noexcept {
+// Takes granules where `need` of them lie on touched pages, as far as the runs know, and the best
+// stretch of those is shorter than `below`.
+Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, bool packed, std::size_t alignment,
+                                           std::size_t below) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
-    const std::size_t granule = segment.runs.take_best_touched(need, alignment);
+    if (segment.packed != packed) continue;
+    const std::size_t granule = segment.runs.take_best_touched(need, alignment, below);
     if (granule != FreeRuns::kNone) return {&segment, granule};
   }
   return {};
 }
 
 // The lowest run that has `need` granules.
-Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need) noexcept {
+Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, bool packed) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
+    if (segment.packed != packed) continue;
     const std::size_t granule = segment.runs.first_fit(need);
     if (granule == FreeRuns::kNone) continue;
     const std::size_t end = (granule + need) << granule_shift;
@@ -50,11 +55,16 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     return nullptr;
   }
   const bool align = fit == Fit::kAligned && rounded >= aligned_from;
-  Place place = take_touched(need, align ? huge_page_bytes >> granule_shift : 1);
+  const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
+  const std::size_t huge = huge_page_bytes >> granule_shift;
+  Place place = take_touched(need, packed, align ? huge : 1);
+  if (packed && place.segment == nullptr) {  // rather than fresh pages; longer ones suit others
+    place = take_touched(need, false, 1, kLongRun * huge);
+  }
   const bool touched = place.segment != nullptr;
   if (!touched) [[unlikely]] {
     if (align) place = take_aligned(need);
-    if (place.segment == nullptr) place = take_most_touched(need);
+    if (place.segment == nullptr) place = take_most_touched(need, packed);
     if (place.segment == nullptr) {
       blocks.put(block);
       publish_all();
@@ -132,7 +142,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 // Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free a segment
 // that grows in place as far as it can; else pieces, larger as there are more of them, down to just
 // what is asked for.
-[[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes) noexcept {
+[[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, bool packed) noexcept {
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
   if (bytes > most) return false;
@@ -152,20 +162,20 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
     std::size_t room = std::min(first << std::min<std::size_t>(rooms, 20), enough);
     for (; room > 0; room = room / 2 > growth ? room / 2 : 0) {
       const std::size_t step = std::min(size(options.extend_bytes), size(room));
-      if (add_segment(step, size(room))) {
+      if (add_segment(step, size(room), packed)) {
         ++rooms;
         return true;
       }
     }
   }
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
-  if ((larger > growth && add_segment(larger, larger)) || add_segment(growth, growth) ||
-      (need < growth && add_segment(need, need))) {
+  if ((larger > growth && add_segment(larger, larger, packed)) ||
+      add_segment(growth, growth, packed) || (need < growth && add_segment(need, need, packed))) {
     ++grown;
     return true;
   }
   // Perhaps segments that lie idle stand in the way.
-  if (release_free_segments() > 0 && add_segment(need, need)) {
+  if (release_free_segments() > 0 && add_segment(need, need, packed)) {
     ++grown;
     return true;
   }
@@ -187,9 +197,10 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   return true;
 }
 
-bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room) noexcept {
+bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept {
   Segment* segment = segments.add(device, bytes, room, granule_bytes);
   if (segment == nullptr) return false;
+  segment->packed = packed;
   if (!returns_pages) {  // memory came with the range
     segment->touched.touch(0, bytes >> page_shift);
     update_runs(*segment, 0, bytes >> page_shift);

@@ -119,8 +119,9 @@ struct Pool::Impl {
     return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
   }
 
-  // kAligned: where pages can be moved, large blocks begin where a huge page does. So the huge
-  // pages of one that is free are free altogether. kPacked: wherever there is room.
+  // Where pages can be moved, kAligned: large blocks begin where a huge page does, so the huge
+  // pages of one that is free are free altogether. kPacked: wherever there is room, but on fresh
+  // pages only in segments for such blocks, as among large ones they would break huge pages up.
   enum class Fit { kAligned, kPacked };
   Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
   void free(Block* block) noexcept;
@@ -152,14 +153,16 @@ struct Pool::Impl {
     Segment* segment = nullptr;
     std::size_t granule = 0;
   };
-  [[nodiscard]] Place take_touched(std::size_t need, std::size_t alignment = 1) noexcept;
-  [[nodiscard]] Place find_lowest(std::size_t need) noexcept;
+  // `packed`: in which of the segments.
+  [[nodiscard]] Place take_touched(std::size_t need, bool packed, std::size_t alignment = 1,
+                                   std::size_t below = FreeRuns::kNone) noexcept;
+  [[nodiscard]] Place find_lowest(std::size_t need, bool packed) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
-  [[nodiscard]] Place take_most_touched(std::size_t need) noexcept;
+  [[nodiscard]] Place take_most_touched(std::size_t need, bool packed) noexcept;
   void update_runs(Segment& segment, std::size_t begin, std::size_t end,
                    std::size_t least = 1) noexcept;
-  bool grow(std::size_t bytes) noexcept;
-  bool add_segment(std::size_t bytes, std::size_t room) noexcept;
+  bool grow(std::size_t bytes, bool packed) noexcept;
+  bool add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept;
   bool reach(std::size_t rank, std::size_t end) noexcept;
   std::size_t release_free_segments() noexcept;
   void forget_segment(std::size_t rank) noexcept;

@@ -19,13 +19,17 @@ std::uint64_t coarse_now_ns() noexcept {
 // Takes granules on touched pages if there are any that the runs had lost sight of; else those with
 // as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
 // Looks at every run that is large enough, which takes less time than the fault that it may save.
-[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need) noexcept {
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need,
+                                                                  bool packed) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    if (segments[rank].packed != packed) continue;
     update_runs(segments[rank], 0, segments[rank].touched.pages(), need);
   }
-  if (const Place place = take_touched(need); place.segment != nullptr) return place;
-  Place best = find_lowest(need);
-  if (best.segment == nullptr && grow(need << granule_shift)) best = find_lowest(need);
+  if (const Place place = take_touched(need, packed); place.segment != nullptr) return place;
+  Place best = find_lowest(need, packed);
+  if (best.segment == nullptr && grow(need << granule_shift, packed)) {
+    best = find_lowest(need, packed);
+  }
   if (best.segment == nullptr) return best;
   const int shift = std::max(page_shift - granule_shift, 0);
   const std::size_t whole = std::size_t{1} << shift;  // granules of a page
@@ -38,6 +42,7 @@ std::uint64_t coarse_now_ns() noexcept {
   };
   for (std::size_t rank = segments.count(); rank-- > 0;) {
     Segment& segment = segments[rank];
+    if (segment.packed != packed) continue;
     const std::size_t usable = segment.bytes >> granule_shift;
     segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
       const std::size_t end = std::min(begin + length, usable);
@@ -67,6 +72,7 @@ Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   std::size_t fewest = SIZE_MAX;
   for (std::size_t rank = segments.count(); rank-- > 0;) {
     Segment& segment = segments[rank];
+    if (segment.packed) continue;
     const std::size_t usable = segment.bytes >> granule_shift;
     segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
       const std::size_t end = std::min(begin + length, usable);

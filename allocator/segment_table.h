@@ -22,6 +22,7 @@ struct Segment {
       nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
   std::size_t bytes = 0;  // usable; grows up to room
   std::size_t room = 0;   // what the metadata are for
+  bool packed = false;    // for blocks that are packed (Pool::Impl::Fit)
   FreeRuns runs;          // of the room, until the segment cannot grow any further
   TouchedPages touched;
   std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block begins here

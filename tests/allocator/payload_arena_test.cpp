@@ -42,6 +42,35 @@ TEST_F(PayloadArenaTest, PayloadsAreAlignedAndLieInBlocksOfThePool) {
   EXPECT_STREQ(arena.check_invariants(), "");
 }
 
+TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLargeBlocks) {
+  device.caps.huge_page_bytes = 512_KiB;
+  for (const bool moves : {false, true}) {
+    device.caps.move_bytes = moves ? 1_MiB : 0;
+    Statistics own;
+    Pool apart(device, options(), own);
+    PayloadArena arena(apart);
+    std::vector<Block*> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(apart.allocate(1_MiB));
+    const auto among = [&](const PayloadSlot& slot) {
+      return slot.data >= blocks.front()->begin && slot.data < blocks.back()->begin + 8_MiB;
+    };
+    PayloadSlot first = arena.allocate(600_KiB);
+    EXPECT_EQ(among(first), !moves);
+    // Pages that are there are taken, as long as no huge pages in a row are lost to large blocks.
+    apart.free(blocks[2]);
+    PayloadSlot second = arena.allocate(600_KiB);
+    EXPECT_EQ(second.data, blocks[1]->begin + 1_MiB);
+    for (const std::size_t i : {4u, 5u}) apart.free(blocks[i]);
+    PayloadSlot third = arena.allocate(600_KiB);
+    EXPECT_EQ(among(third), !moves);
+    // And pages of payloads that are gone are good for the next ones.
+    std::byte* const was = first.data;
+    arena.free(first);
+    EXPECT_EQ(arena.allocate(600_KiB).data, was);
+    EXPECT_STREQ(apart.check_invariants(), "");
+  }
+}
+
 TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(1000);

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "allocator/payload_arena.h"
 #include "test_support.h"
 
 namespace pleat::allocator {
@@ -565,11 +566,28 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   options.resident_slack_fraction = 0.02;
   options.epoch_ns = 10'000'000;
   Pool pool(device, options, statistics);
+  PayloadArena arena(pool, {256_KiB, 256});
   std::vector<Block*> live;
+  std::vector<PayloadSlot> payloads;
   for (int step = 0; step < scaled(20000); ++step) {
     if (random() % 2000 == 0) pool.trim();
     const std::size_t most = step / 2000 % 2 == 0 ? 100 : 20;
-    if (live.empty() || (live.size() < most && random() % 100 < 55)) {
+    if (random() % 3 == 0) {
+      if (payloads.empty() || (payloads.size() < most && random() % 100 < 55)) {
+        payloads.push_back(arena.allocate(1 + random() % 300_KiB));
+        pool.visit_blocks(  // it may lie in a chunk with others
+            [](void* context, const Pool::BlockView& view) {
+              if (!view.in_use) return;
+              static_cast<HugePageKernel*>(context)->touch(
+                  static_cast<std::byte*>(const_cast<void*>(view.begin)), view.bytes);
+            },
+            &kernel);
+      } else {
+        std::swap(payloads[random() % payloads.size()], payloads.back());
+        arena.free(payloads.back());
+        payloads.pop_back();
+      }
+    } else if (live.empty() || (live.size() < most && random() % 100 < 55)) {
       Block* block = pool.allocate(1 + (random() % 1_MiB >> (random() % 8)));
       kernel.touch(block->begin, block->bytes);
       live.push_back(block);
