@@ -304,6 +304,7 @@ struct Simd {
 
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+  static void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 };
 
 }  // namespace
