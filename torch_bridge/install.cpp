@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,10 +38,20 @@ void aten_executor(std::size_t items, std::size_t grain,
     body(0, items);
     return;
   }
-  at::parallel_for(0, static_cast<std::int64_t>(items), static_cast<std::int64_t>(grain),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     body(static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
-                   });
+  // Whoever is free takes the next part: in halves, all would wait for the thread that the machine
+  // holds up or a page fault.
+  const std::size_t parts = (items + grain - 1) / grain;
+  const std::size_t threads = std::min(static_cast<std::size_t>(at::get_num_threads()), parts);
+  std::atomic<std::size_t> next{0};
+  at::parallel_for(0, static_cast<std::int64_t>(threads), 1, [&](std::int64_t, std::int64_t) {
+    for (;;) {
+      const std::size_t begin = next.fetch_add(1, std::memory_order_relaxed) * grain;
+      if (begin >= items) {
+        return;
+      }
+      body(begin, std::min(begin + grain, items));
+    }
+  });
 }
 
 const char* configuration() noexcept { return secure_getenv("PLEAT_CONF"); }
