@@ -128,6 +128,15 @@ class FreeRuns {
     return cut(best, k, begin, n);
   }
 
+  // Whether granules [begin, begin + need) are all free.
+  [[nodiscard]] bool is_free(std::size_t begin, std::size_t need) const noexcept {
+    if (leaf_count_ == 0) return false;
+    const Leaf& leaf = at(leaf_of(begin));
+    const std::size_t k = leaf.up_to(begin);
+    return k > 0 &&
+           static_cast<std::size_t>(leaf.begin[k - 1] + leaf.length[k - 1]) >= begin + need;
+  }
+
   // Takes `need` (> 0) granules from `begin` on, all of them free.
   void take(std::size_t begin, std::size_t need) noexcept {
     const std::size_t i = leaf_of(begin);

@@ -12,6 +12,22 @@ constexpr std::size_t kLongRun = 4;  // huge pages
 
 // ---- Blocks ----
 
+// Takes the place of a block of that size that was freed a moment ago.
+Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept {
+  const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
+  Place place;
+  recent.take(need, [&](Segment& segment, std::size_t granule) {
+    if ((granule & mask) != 0 || segment.packed || !segment.runs.is_free(granule, need) ||
+        !segment.touched.all_touched(first_page(granule), end_page(granule, need))) {
+      return false;
+    }
+    segment.runs.take(granule, need);
+    place = {&segment, granule};
+    return true;
+  });
+  return place;
+}
+
 // Takes granules where `need` of them lie on touched pages, as far as the runs know, and the best
 // stretch of those is shorter than `below`.
 Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, bool packed, std::size_t alignment,
@@ -57,7 +73,11 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const bool align = fit == Fit::kAligned && rounded >= aligned_from;
   const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
   const std::size_t huge = huge_page_bytes >> granule_shift;
-  Place place = take_touched(need, packed, align ? huge : 1);
+  Place place;
+  if (rounded >= kRecentFrom && rounded <= kRecentTo && fit != Fit::kPacked) {
+    place = take_recent(need, align);
+  }
+  if (place.segment == nullptr) place = take_touched(need, packed, align ? huge : 1);
   if (packed && place.segment == nullptr) {  // rather than fresh pages; longer ones suit others
     place = take_touched(need, false, 1, kLongRun * huge);
   }
@@ -108,6 +128,7 @@ void Pool::Impl::free(Block* block) noexcept {
 
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   segment.runs.give(granule, block->bytes >> granule_shift);
+  if (block->bytes >= kRecentFrom) recent.add(segment, granule, block->bytes >> granule_shift);
   --blocks_in_use;
   requested -= block->requested;
   reserved -= block->bytes;

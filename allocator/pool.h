@@ -1,6 +1,6 @@
-// Blocks cut from segments: best fit on resident pages with coalescing, metadata out of band, and a
-// bound on the free pages kept resident. Knows of blocks and pages only; what a block holds is the
-// business of residency.h.
+// Blocks cut from segments: where one of the size was just freed, else best fit on resident pages,
+// with coalescing, metadata out of band, and a bound on the free pages kept resident. Knows of
+// blocks and pages only; what a block holds is the business of residency.h.
 //
 // Threads: every function may be called from any thread. One mutex guards the structure; owns() and
 // find() take none.

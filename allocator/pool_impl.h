@@ -10,6 +10,7 @@
 #include "allocator/block_store.h"
 #include "allocator/live_window.h"
 #include "allocator/pool.h"
+#include "allocator/recent_places.h"
 #include "allocator/segment_table.h"
 
 namespace pleat::allocator {
@@ -50,6 +51,10 @@ struct Pool::Impl {
   const int page_shift;
   const std::size_t huge_page_bytes;  // page_bytes where there are none
   const std::size_t aligned_from;     // the size of blocks to align; SIZE_MAX: none
+  // Blocks whose places are remembered: smaller ones are not worth the search, larger ones no cache
+  // holds.
+  static constexpr std::size_t kRecentFrom = std::size_t{64} << 10;
+  static constexpr std::size_t kRecentTo = std::size_t{32} << 20;
 
   std::size_t grown = 0;  // segments taken where addresses are limited
   std::size_t rooms = 0;  // segments that may grow in place
@@ -67,6 +72,7 @@ struct Pool::Impl {
   std::int64_t published_resident = 0;
   std::int64_t published_cached = 0;
 
+  RecentPlaces recent;
   LiveWindow window;
   std::uint64_t operations = 0;
   // Pages given back only because of age, and how many were wanted again since (see want_pages).
@@ -153,6 +159,7 @@ struct Pool::Impl {
     Segment* segment = nullptr;
     std::size_t granule = 0;
   };
+  [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
   // `packed`: in which of the segments.
   [[nodiscard]] Place take_touched(std::size_t need, bool packed, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;

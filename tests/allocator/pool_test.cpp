@@ -538,7 +538,7 @@ TEST_F(PoolTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
     pool.free(small);
     std::byte* const was = large->begin;
     pool.free(large);
-    EXPECT_EQ(pool.allocate(1_MiB)->begin, moves ? was : was - 64_KiB);
+    EXPECT_EQ(pool.allocate(1020_KiB)->begin, moves ? was : was - 64_KiB);
     EXPECT_STREQ(pool.check_invariants(), "");
   }
 }
@@ -610,6 +610,49 @@ INSTANTIATE_TEST_SUITE_P(Kernels, HugePageTest,
                          ::testing::Values(std::pair(false, false), std::pair(true, false),
                                            std::pair(true, true)));
 
+TEST_F(PoolTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.reserve_bytes = 1_GiB;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> blocks;
+  std::vector<std::byte*> places;
+  for (int i = 0; i < 24; ++i) {
+    blocks.push_back(pool.allocate(256_KiB));
+    places.push_back(blocks.back()->begin);
+  }
+  const auto free = [&](std::initializer_list<std::size_t> which) {
+    for (const std::size_t i : which) pool.free(blocks[i]);
+  };
+  const auto allocate = [&](std::size_t bytes) { return pool.allocate(bytes)->begin; };
+  free({2, 8, 5});
+  EXPECT_EQ(allocate(252_KiB), places[2]) << "another size: the lowest";
+  EXPECT_EQ(allocate(253_KiB), places[5]) << "rounds to the same";
+  EXPECT_EQ(allocate(256_KiB), places[8]);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // What others have taken a part of, or what has lost its pages, is no place any more.
+  free({11, 14});
+  EXPECT_EQ(allocate(128_KiB), places[11]);
+  EXPECT_EQ(allocate(192_KiB), places[14]);
+  free({18});
+  EXPECT_EQ(pool.trim() / 256_KiB, 1u);
+  free({16});
+  EXPECT_EQ(allocate(256_KiB), places[16]);
+  EXPECT_EQ(allocate(256_KiB), places[18]) << "of its pages, fresh ones";
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // Blocks that no cache keeps go where they fit best.
+  Block* large[3];
+  for (Block*& block : large) {
+    block = pool.allocate(40_MiB);
+    (void)pool.allocate(4_KiB);
+  }
+  std::byte* const lowest = large[0]->begin;
+  pool.free(large[0]);
+  pool.free(large[2]);
+  EXPECT_EQ(allocate(40_MiB), lowest);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
 TEST_F(PoolTest, ResidentPagesAreTakenBeforeLowAddresses) {
   device.caps.reserves_freely = true;
   Pool pool(device, small_options(), statistics);
@@ -621,8 +664,8 @@ TEST_F(PoolTest, ResidentPagesAreTakenBeforeLowAddresses) {
   EXPECT_EQ(pool.trim(), 256_KiB);
   for (const std::size_t i : {5u, 6u, 7u}) pool.free(blocks[i]);
   const auto touched = statistics.read(StatKind::kResident).allocated;
-  EXPECT_EQ(pool.allocate(256_KiB)->begin, base + 5 * 256_KiB) << "the lowest that is there";
-  EXPECT_EQ(pool.allocate(20_KiB)->begin, base + 6 * 256_KiB);
+  EXPECT_EQ(pool.allocate(252_KiB)->begin, base + 5 * 256_KiB) << "the lowest that is there";
+  EXPECT_EQ(pool.allocate(24_KiB)->begin, base + 5 * 256_KiB + 252_KiB);
   EXPECT_EQ(pool.allocate(384_KiB)->begin, base + 6 * 256_KiB + 20_KiB);
   EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
   EXPECT_STREQ(pool.check_invariants(), "");
@@ -753,8 +796,9 @@ class Model {
 
 struct ModelTest : PoolTest, ::testing::WithParamInterface<bool> {};
 
-// Where all pages are there the smallest hole is taken; where they come and go, one that touches no
-// more pages than the lowest would.
+// Where all pages are there the smallest hole is taken, unless one of the last eight large blocks
+// freed was of that size; where they come and go, one that touches no more pages than the lowest
+// would.
 TEST_P(ModelTest, AgreesWithIt) {
   const bool pages_come_and_go = GetParam();
   PLEAT_SEED(seed);
@@ -772,6 +816,16 @@ TEST_P(ModelTest, AgreesWithIt) {
   Model model(probe_begin);
   pool.free(probe);
   std::vector<Block*> live;
+  std::vector<std::pair<std::byte*, std::size_t>> freed;  // the last eight
+  const auto expected = [&](std::size_t bytes) {
+    const auto place = std::find_if(freed.rbegin(), freed.rend(), [&](const auto& one) {
+      return one.second == bytes && model.is_free(one.first, bytes);
+    });
+    if (place == freed.rend()) return model.best_fit(bytes, probe_begin + 512_MiB);
+    std::byte* const begin = place->first;
+    *place = {nullptr, 0};
+    return begin;
+  };
   std::size_t requested = 0;
   const auto round = [](std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
   for (int step = 0; step < scaled(30000); ++step) {
@@ -799,7 +853,7 @@ TEST_P(ModelTest, AgreesWithIt) {
         ASSERT_LE(statistics.read(StatKind::kResident).allocated - touched,
                   (last_page - first_page + 1) * 64_KiB);
       } else {
-        ASSERT_EQ(block->begin, model.best_fit(block->bytes, probe_begin + 512_MiB)) << step;
+        ASSERT_EQ(block->begin, expected(block->bytes)) << step;
       }
       ASSERT_EQ(pool.find(block->begin), block);
       model.add(block->begin, block->bytes);
@@ -809,6 +863,8 @@ TEST_P(ModelTest, AgreesWithIt) {
       std::swap(live[random() % live.size()], live.back());
       requested -= live.back()->requested;
       model.remove(live.back()->begin);
+      if (live.back()->bytes >= 64_KiB) freed.emplace_back(live.back()->begin, live.back()->bytes);
+      if (freed.size() > 8) freed.erase(freed.begin());
       pool.free(live.back());
       live.pop_back();
     }

@@ -1,0 +1,43 @@
+// Where the last few large blocks lay that were freed. What the job has just read or written is
+// likely in a cache still, and a block of the same size that is written there costs memory nothing.
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+
+namespace pleat::allocator {
+
+struct Segment;
+
+class RecentPlaces {
+ public:
+  void add(Segment& segment, std::size_t granule, std::size_t granules) noexcept {
+    places_[next_++ % kPlaces] = {&segment, granule, granules};
+  }
+
+  // Calls accept(segment, granule) for the places of that many granules, the latest first, until it
+  // returns true, and forgets the place for which it did. False if there is none.
+  template <typename Accept>
+  bool take(std::size_t granules, Accept&& accept) noexcept {
+    for (std::size_t back = 1; back <= kPlaces; ++back) {
+      Place& place = places_[(next_ - back) % kPlaces];
+      if (place.granules == granules && accept(*place.segment, place.granule)) {
+        place = {};
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 8;
+  struct Place {
+    Segment* segment = nullptr;
+    std::size_t granule = 0;
+    std::size_t granules = 0;  // 0: none
+  };
+  Place places_[kPlaces];
+  std::size_t next_ = 0;
+};
+
+}  // namespace pleat::allocator
