@@ -85,6 +85,10 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   if (!touched) [[unlikely]] {
     if (align) place = take_aligned(need);
     if (place.segment == nullptr) place = take_most_touched(need, packed);
+    // No more addresses to be had: wherever there is room.
+    if (place.segment == nullptr && aligned_from != SIZE_MAX) {
+      place = take_most_touched(need, !packed);
+    }
     if (place.segment == nullptr) {
       blocks.put(block);
       publish_all();

@@ -71,6 +71,42 @@ TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLarge
   }
 }
 
+TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseThereAre) {
+  FakeDevice tight(24_MiB);
+  tight.caps.reserves_freely = true;
+  tight.caps.huge_page_bytes = 512_KiB;
+  tight.caps.move_bytes = 1_MiB;
+  PoolOptions small;
+  small.reserve_bytes = small.extend_bytes = small.growth_bytes = 8_MiB;
+  for (const bool payloads_first : {false, true}) {
+    Statistics own;
+    Pool pool(tight, small, own);
+    PayloadArena arena(pool);
+    std::vector<PayloadSlot> payloads;
+    std::vector<Block*> blocks;
+    const auto fill_with_payloads = [&] {
+      while (const PayloadSlot slot = arena.allocate(1_MiB)) payloads.push_back(slot);
+    };
+    const auto fill_with_blocks = [&] {
+      while (Block* block = pool.allocate(1_MiB)) blocks.push_back(block);
+    };
+    // One of a kind makes its segment; the other kind takes all the rest, then what that one has.
+    if (payloads_first) {
+      payloads.push_back(arena.allocate(1_MiB));
+      fill_with_blocks();
+      EXPECT_GE(blocks.size(), 22u);
+    } else {
+      blocks.push_back(pool.allocate(1_MiB));
+      fill_with_payloads();
+      EXPECT_GE(payloads.size(), 22u);
+    }
+    EXPECT_STREQ(pool.check_invariants(), "");
+    for (PayloadSlot& slot : payloads) arena.free(slot);
+    for (Block* block : blocks) pool.free(block);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
 TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(1000);
