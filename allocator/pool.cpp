@@ -17,7 +17,7 @@ Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept
   const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
   Place place;
   recent.take(need, [&](Segment& segment, std::size_t granule) {
-    if ((granule & mask) != 0 || segment.packed || !segment.runs.is_free(granule, need) ||
+    if ((granule & mask) != 0 || !segment.runs.is_free(granule, need) || segment.packed ||
         !segment.touched.all_touched(first_page(granule), end_page(granule, need))) {
       return false;
     }
@@ -85,9 +85,13 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   if (!touched) [[unlikely]] {
     if (align) place = take_aligned(need);
     if (place.segment == nullptr) place = take_most_touched(need, packed);
-    // No more addresses to be had: wherever there is room.
+    // No more addresses to be had: wherever there is room, or segments that lie idle are in the
+    // way.
     if (place.segment == nullptr && aligned_from != SIZE_MAX) {
       place = take_most_touched(need, !packed);
+    }
+    if (place.segment == nullptr && release_free_segments() > 0) {
+      place = take_most_touched(need, packed);
     }
     if (place.segment == nullptr) {
       blocks.put(block);
@@ -132,7 +136,9 @@ void Pool::Impl::free(Block* block) noexcept {
 
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   segment.runs.give(granule, block->bytes >> granule_shift);
-  if (block->bytes >= kRecentFrom) recent.add(segment, granule, block->bytes >> granule_shift);
+  if (block->bytes >= kRecentFrom && block->bytes <= kRecentTo && !segment.packed) {
+    recent.add(segment, granule, block->bytes >> granule_shift);
+  }
   --blocks_in_use;
   requested -= block->requested;
   reserved -= block->bytes;
@@ -184,11 +190,11 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first = options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom;
     const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
-    std::size_t room = std::min(first << std::min<std::size_t>(rooms, 20), enough);
+    std::size_t room = std::min(first << std::min<std::size_t>(rooms[packed], 20), enough);
     for (; room > 0; room = room / 2 > growth ? room / 2 : 0) {
       const std::size_t step = std::min(size(options.extend_bytes), size(room));
       if (add_segment(step, size(room), packed)) {
-        ++rooms;
+        ++rooms[packed];
         return true;
       }
     }
@@ -196,11 +202,6 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
   if ((larger > growth && add_segment(larger, larger, packed)) ||
       add_segment(growth, growth, packed) || (need < growth && add_segment(need, need, packed))) {
-    ++grown;
-    return true;
-  }
-  // Perhaps segments that lie idle stand in the way.
-  if (release_free_segments() > 0 && add_segment(need, need, packed)) {
     ++grown;
     return true;
   }

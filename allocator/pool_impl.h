@@ -56,9 +56,9 @@ struct Pool::Impl {
   static constexpr std::size_t kRecentFrom = std::size_t{64} << 10;
   static constexpr std::size_t kRecentTo = std::size_t{32} << 20;
 
-  std::size_t grown = 0;  // segments taken where addresses are limited
-  std::size_t rooms = 0;  // segments that may grow in place
-  std::size_t met = 0;    // of them, those that found the addresses behind them taken
+  std::size_t grown = 0;      // segments taken where addresses are limited
+  std::size_t rooms[2] = {};  // segments that may grow in place, the second: packed ones
+  std::size_t met = 0;        // of them, those that found the addresses behind them taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
@@ -127,7 +127,8 @@ struct Pool::Impl {
 
   // Where pages can be moved, kAligned: large blocks begin where a huge page does, so the huge
   // pages of one that is free are free altogether. kPacked: wherever there is room, but on fresh
-  // pages only in segments for such blocks, as among large ones they would break huge pages up.
+  // pages only in segments for such blocks, as among large ones they would break huge pages up;
+  // unless no segment can be added.
   enum class Fit { kAligned, kPacked };
   Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
   void free(Block* block) noexcept;

@@ -64,6 +64,7 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor, R
   run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
+                if (!boolean.load(std::memory_order_relaxed)) return;
                 const std::size_t first = block * kBlockElements;
                 const std::size_t count =
                     elements - first < kBlockElements ? elements - first : kBlockElements;

@@ -126,8 +126,8 @@ float smallest_positive(const typename T::Word* words, float maximum) {
   return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
 }
 
-// Fetches a group's worth of what comes a little more than a batch after this group, into the
-// second level: the first has too few requests under way for memory to keep up with two threads.
+// Fetches a group's worth of what comes a batch or two after this group, into the second level: the
+// first has too few requests under way for memory to keep up with two threads.
 template <class T>
 void fetch_ahead(const typename T::Word* words) {
   constexpr size_t kBytes = kGroup * sizeof(typename T::Word);

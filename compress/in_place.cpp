@@ -111,6 +111,7 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
   const std::size_t whole = request.span.elements / kGroupElements;
   run_parts(executor, layout.blocks, 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t block = begin; block < end; ++block) {
+      if (escapes.load(std::memory_order_relaxed) > limit) return;
       const std::size_t from = block * kBlockGroups;
       const std::size_t to =
           from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
@@ -127,7 +128,6 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
       const std::size_t found =
           kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
       if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
-      if (escapes.load(std::memory_order_relaxed) > limit) return;
     }
   });
   return escapes.load();

@@ -195,6 +195,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
   run_parts(executor, ceil_divide(count, kBlockGroups), kGrainBlocks,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
+                if (escapes->load(std::memory_order_relaxed) > escape_limit) return;
                 const std::size_t from = block * kBlockGroups;  // relative to `first`
                 const std::size_t to = from + kBlockGroups < count ? from + kBlockGroups : count;
                 const bool has_tail = first + to > whole;
@@ -218,7 +219,6 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 results[block].compacted = slot_bytes[block] != (to - from) * layout.slot_bytes;
                 if (results[block].escaped_groups != 0)
                   escapes->fetch_add(results[block].escaped_groups, std::memory_order_relaxed);
-                if (escapes->load(std::memory_order_relaxed) > escape_limit) return;
               }
             });
 }

@@ -107,6 +107,48 @@ TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseTher
   }
 }
 
+TEST_F(PayloadArenaTest, AnIdleSegmentOfTheOtherKindIsUsedBeforeItIsGivenBackForNothing) {
+  FakeDevice tight(256_MiB);
+  tight.caps.reserves_freely = true;
+  tight.caps.huge_page_bytes = 512_KiB;
+  tight.caps.move_bytes = 1_MiB;
+  PoolOptions small;
+  small.reserve_bytes = small.extend_bytes = small.growth_bytes = 8_MiB;
+  Pool pool(tight, small, statistics);
+  PayloadArena arena(pool);
+  std::vector<Block*> blocks{pool.allocate(1_MiB)};
+  PayloadSlot payload = arena.allocate(1_MiB);
+  ASSERT_EQ(tight.segments, 2);
+  arena.free(payload);
+  tight.reserves = tight.extends = false;  // a limit on addresses from now on
+  while (Block* block = pool.allocate(1_MiB)) blocks.push_back(block);
+  EXPECT_EQ(blocks.size(), 16u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  for (Block* block : blocks) pool.free(block);
+}
+
+TEST_F(PayloadArenaTest, PlacesOfPayloadsAreForPayloads) {
+  device.caps.huge_page_bytes = 512_KiB;
+  device.caps.move_bytes = 1_MiB;
+  Pool apart(device, options(), statistics);
+  PayloadArena arena(apart);
+  Block* const block = apart.allocate(700_KiB);
+  PayloadSlot payload = arena.allocate(700_KiB);
+  std::byte* const place = payload.data;
+  arena.free(payload);
+  EXPECT_NE(apart.allocate(700_KiB)->begin, place);
+  // What blocks leave does not push out each other's places: payloads do not count.
+  std::byte* const left = block->begin;
+  (void)apart.allocate(64_KiB);
+  apart.free(block);
+  for (int i = 0; i < 20; ++i) {
+    PayloadSlot slot = arena.allocate(300_KiB);
+    arena.free(slot);
+  }
+  EXPECT_EQ(apart.allocate(700_KiB)->begin, left);
+  EXPECT_STREQ(apart.check_invariants(), "");
+}
+
 TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(1000);

@@ -538,9 +538,35 @@ TEST_F(PoolTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
     pool.free(small);
     std::byte* const was = large->begin;
     pool.free(large);
-    EXPECT_EQ(pool.allocate(1020_KiB)->begin, moves ? was : was - 64_KiB);
+    Block* other = pool.allocate(1020_KiB);
+    EXPECT_EQ(other->begin, moves ? was : was - 64_KiB);
     EXPECT_STREQ(pool.check_invariants(), "");
   }
+}
+
+TEST_F(PoolTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  device.caps.move_bytes = 1_MiB;
+  PoolOptions options = small_options();
+  options.reserve_bytes = options.extend_bytes = options.growth_bytes = 8_MiB;
+  Pool pool(device, options, statistics);
+  // With the addresses used up, one is put where it fits, behind a small one.
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(1_MiB));
+  device.reserves = device.extends = false;
+  const std::byte* const base = blocks[0]->begin;
+  pool.free(blocks[3]);
+  pool.free(blocks[4]);
+  (void)pool.allocate(768_KiB);  // leaves 3 MiB and 768 KiB to 5 MiB
+  Block* unaligned = pool.allocate(1_MiB + 256_KiB);
+  ASSERT_NE(unaligned, nullptr);
+  ASSERT_EQ(unaligned->begin, base + 3_MiB + 768_KiB);
+  pool.free(blocks[0]);
+  pool.free(blocks[1]);
+  pool.free(unaligned);
+  EXPECT_EQ(pool.allocate(1_MiB + 256_KiB)->begin, base);
+  EXPECT_STREQ(pool.check_invariants(), "");
 }
 
 // Whether a huge page rejoins, and whether it can be moved.
@@ -625,10 +651,10 @@ TEST_F(PoolTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere)
     for (const std::size_t i : which) pool.free(blocks[i]);
   };
   const auto allocate = [&](std::size_t bytes) { return pool.allocate(bytes)->begin; };
-  free({2, 8, 5});
+  free({2, 5, 8});
   EXPECT_EQ(allocate(252_KiB), places[2]) << "another size: the lowest";
-  EXPECT_EQ(allocate(253_KiB), places[5]) << "rounds to the same";
-  EXPECT_EQ(allocate(256_KiB), places[8]);
+  EXPECT_EQ(allocate(253_KiB), places[8]) << "rounds to the same, and was the last";
+  EXPECT_EQ(allocate(256_KiB), places[5]);
   EXPECT_STREQ(pool.check_invariants(), "");
   // What others have taken a part of, or what has lost its pages, is no place any more.
   free({11, 14});

@@ -54,6 +54,7 @@ class FakeDevice final : public Device {
   std::size_t moved_pages_bytes = 0;
   bool release_works = true;
   bool move_works = true;
+  bool reserves = true;
   bool extends = true;
   std::function<void(std::byte*, std::size_t)> on_release;
   std::function<void(std::byte*, std::byte*, std::size_t)> on_move;
@@ -61,7 +62,7 @@ class FakeDevice final : public Device {
   DeviceIndex index() const noexcept override { return {7}; }
   const DeviceCapabilities& capabilities() const noexcept override { return caps; }
   void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override {
-    if (room > budget_ - reserved) return nullptr;
+    if (!reserves || room > budget_ - reserved) return nullptr;
     reserved += bytes;
     ++segments;
     // Later segments lie lower, so that order of address and order of arrival differ.

@@ -478,6 +478,23 @@ TEST(Lossy, TooManyNonFiniteGroupsAreRefused) {
             Status::kTooManyEscapes);
 }
 
+TEST(Lossy, TooManyNonFiniteGroupsEndItInHoweverManyParts) {
+  constexpr std::size_t kBlockSlots = 64 * 128;  // bytes of a block's codes at 4 bits
+  std::vector<float> x(256 * 64 * 64);  // 64 blocks, of whose groups one block's may escape
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = e % 256 == 7 ? NAN : std::sin(double(e));
+  CodecSpec spec;
+  spec.bits = 4;
+  const Span span{x.data(), x.size(), ElementType::kFloat32};
+  std::vector<std::uint8_t> payload(payload_bound(spec, span.type, span.elements), 0xAB);
+  const EncodeResult result =
+      encode(span, spec, 1, payload.data(), payload.size(), backwards_executor(), nullptr);
+  EXPECT_EQ(result.status, Status::kTooManyEscapes);
+  const auto written = payload.size() - static_cast<std::size_t>(std::count(
+                                            payload.begin(), payload.end(), std::uint8_t{0xAB}));
+  EXPECT_GT(written, kBlockSlots);
+  EXPECT_LT(written, 4 * kBlockSlots);
+}
+
 TEST(Lossy, OverflowingAndVanishingRangesAreKeptBitExact) {
   std::vector<float> x(256 * 128);
   std::mt19937_64 random(seed());
