@@ -8,6 +8,10 @@ namespace {
 constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 constexpr std::size_t kLongRun = 4;  // huge pages
 
+// Of room and steps for packed blocks: payloads take about an eighth of what they are made from,
+// and addresses mapped ahead count against a limit that the job sets itself later.
+std::size_t share(std::size_t bytes, bool packed) noexcept { return packed ? bytes / 8 : bytes; }
+
 }  // namespace
 
 // ---- Blocks ----
@@ -188,11 +192,12 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   // us.
   constexpr std::size_t kTries = 3;
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
-    const std::size_t first = options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom;
+    const std::size_t first =
+        share(options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom, packed);
     const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
     std::size_t room = std::min(first << std::min<std::size_t>(rooms[packed], 20), enough);
     for (; room > 0; room = room / 2 > growth ? room / 2 : 0) {
-      const std::size_t step = std::min(size(options.extend_bytes), size(room));
+      const std::size_t step = std::min(size(share(options.extend_bytes, packed)), size(room));
       if (add_segment(step, size(room), packed)) {
         ++rooms[packed];
         return true;
@@ -213,8 +218,9 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const Segment& segment = segments[rank];
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t least = round_up(end, unit);
+  const std::size_t more = share(options.extend_bytes, segment.packed);
   const std::size_t wanted =
-      std::min(std::max(least, segment.bytes + round_up(options.extend_bytes, unit)), segment.room);
+      std::min(std::max(least, segment.bytes + round_up(more, unit)), segment.room);
   const std::size_t before = segment.bytes;
   if (!segments.extend(device, rank, wanted) && !segments.extend(device, rank, least)) {
     return false;
