@@ -196,7 +196,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
         share(options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom, packed);
     const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
     std::size_t room = std::min(first << std::min<std::size_t>(rooms[packed], 20), enough);
-    for (; room > 0; room = room / 2 > growth ? room / 2 : 0) {
+    for (; room > 0; room = room / 2 > share(growth, packed) ? room / 2 : 0) {
       const std::size_t step = std::min(size(share(options.extend_bytes, packed)), size(room));
       if (add_segment(step, size(room), packed)) {
         ++rooms[packed];
@@ -204,9 +204,10 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
       }
     }
   }
+  if (packed) return false;  // pieces are for all blocks: see allocate()
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
-  if ((larger > growth && add_segment(larger, larger, packed)) ||
-      add_segment(growth, growth, packed) || (need < growth && add_segment(need, need, packed))) {
+  if ((larger > growth && add_segment(larger, larger, false)) ||
+      add_segment(growth, growth, false) || (need < growth && add_segment(need, need, false))) {
     ++grown;
     return true;
   }
