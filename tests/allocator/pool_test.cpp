@@ -597,8 +597,8 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   std::vector<PayloadSlot> payloads;
   for (int step = 0; step < scaled(20000); ++step) {
     if (random() % 2000 == 0) pool.trim();
-    const std::size_t most = step / 2000 % 2 == 0 ? 100 : 20;
-    if (random() % 3 == 0) {
+    const std::size_t most = step / scaled(2000) % 2 == 0 ? 100 : 20;
+    if (random() % 4 == 0) {
       if (payloads.empty() || (payloads.size() < most && random() % 100 < 55)) {
         payloads.push_back(arena.allocate(1 + random() % 300_KiB));
         pool.visit_blocks(  // it may lie in a chunk with others
@@ -614,7 +614,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
         payloads.pop_back();
       }
     } else if (live.empty() || (live.size() < most && random() % 100 < 55)) {
-      Block* block = pool.allocate(1 + (random() % 1_MiB >> (random() % 8)));
+      Block* block = pool.allocate(1 + (random() % 4_MiB >> (random() % 8)));
       kernel.touch(block->begin, block->bytes);
       live.push_back(block);
     } else {
