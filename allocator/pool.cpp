@@ -78,9 +78,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
-  if (rounded >= kRecentFrom && rounded <= kRecentTo && fit != Fit::kPacked) {
-    place = take_recent(need, align);
-  }
+  if (fit != Fit::kPacked && is_remembered(rounded)) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, packed, align ? huge : 1);
   if (packed && place.segment == nullptr) {  // rather than fresh pages; longer ones suit others
     place = take_touched(need, false, 1, kLongRun * huge);
@@ -89,8 +87,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   if (!touched) [[unlikely]] {
     if (align) place = take_aligned(need);
     if (place.segment == nullptr) place = take_most_touched(need, packed);
-    // No more addresses to be had: wherever there is room, or segments that lie idle are in the
-    // way.
+    // No more addresses to be had: wherever there is room, else in place of idle segments.
     if (place.segment == nullptr && aligned_from != SIZE_MAX) {
       place = take_most_touched(need, !packed);
     }
@@ -140,7 +137,7 @@ void Pool::Impl::free(Block* block) noexcept {
 
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   segment.runs.give(granule, block->bytes >> granule_shift);
-  if (block->bytes >= kRecentFrom && block->bytes <= kRecentTo && !segment.packed) {
+  if (!segment.packed && is_remembered(block->bytes)) {
     recent.add(segment, granule, block->bytes >> granule_shift);
   }
   --blocks_in_use;

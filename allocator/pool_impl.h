@@ -51,10 +51,11 @@ struct Pool::Impl {
   const int page_shift;
   const std::size_t huge_page_bytes;  // page_bytes where there are none
   const std::size_t aligned_from;     // the size of blocks to align; SIZE_MAX: none
-  // Blocks whose places are remembered: smaller ones are not worth the search, larger ones no cache
-  // holds.
-  static constexpr std::size_t kRecentFrom = std::size_t{64} << 10;
-  static constexpr std::size_t kRecentTo = std::size_t{32} << 20;
+  // Of blocks whose places are remembered: smaller ones are not worth the search, larger ones no
+  // cache holds.
+  [[nodiscard]] static bool is_remembered(std::size_t bytes) noexcept {
+    return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
+  }
 
   std::size_t grown = 0;      // segments taken where addresses are limited
   std::size_t rooms[2] = {};  // segments that may grow in place, the second: packed ones

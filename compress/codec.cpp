@@ -68,10 +68,8 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor, R
                 const std::size_t first = block * kBlockElements;
                 const std::size_t count =
                     elements - first < kBlockElements ? elements - first : kBlockElements;
-                if (!kernels().pack_booleans(source + first, count, bits + first / 8)) {
+                if (!kernels().pack_booleans(source + first, count, bits + first / 8))
                   boolean.store(false, std::memory_order_relaxed);
-                  return;
-                }
               }
             });
   if (!boolean.load()) return encode_raw(request, executor, room);

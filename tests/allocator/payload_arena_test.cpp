@@ -23,6 +23,11 @@ struct PayloadArenaTest : ::testing::Test {
     o.reserve_bytes = 512_MiB;
     return o;
   }
+  static PoolOptions small_segments() {
+    PoolOptions o;
+    o.reserve_bytes = o.extend_bytes = o.growth_bytes = 8_MiB;
+    return o;
+  }
   FakeDevice device{1_GiB};
   Statistics statistics;
   Pool pool{device, options(), statistics};
@@ -73,14 +78,10 @@ TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLarge
 
 TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseThereAre) {
   FakeDevice tight(24_MiB);
-  tight.caps.reserves_freely = true;
-  tight.caps.huge_page_bytes = 512_KiB;
-  tight.caps.move_bytes = 1_MiB;
-  PoolOptions small;
-  small.reserve_bytes = small.extend_bytes = small.growth_bytes = 8_MiB;
+  tight.let_pages_move();
   for (const bool payloads_first : {false, true}) {
     Statistics own;
-    Pool pool(tight, small, own);
+    Pool pool(tight, small_segments(), own);
     PayloadArena arena(pool);
     std::vector<PayloadSlot> payloads;
     std::vector<Block*> blocks;
@@ -109,12 +110,8 @@ TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseTher
 
 TEST_F(PayloadArenaTest, AnIdleSegmentOfTheOtherKindIsUsedBeforeItIsGivenBackForNothing) {
   FakeDevice tight(256_MiB);
-  tight.caps.reserves_freely = true;
-  tight.caps.huge_page_bytes = 512_KiB;
-  tight.caps.move_bytes = 1_MiB;
-  PoolOptions small;
-  small.reserve_bytes = small.extend_bytes = small.growth_bytes = 8_MiB;
-  Pool pool(tight, small, statistics);
+  tight.let_pages_move();
+  Pool pool(tight, small_segments(), statistics);
   PayloadArena arena(pool);
   std::vector<Block*> blocks{pool.allocate(1_MiB)};
   PayloadSlot payload = arena.allocate(4_MiB);
@@ -128,8 +125,7 @@ TEST_F(PayloadArenaTest, AnIdleSegmentOfTheOtherKindIsUsedBeforeItIsGivenBackFor
 }
 
 TEST_F(PayloadArenaTest, PlacesOfPayloadsAreForPayloads) {
-  device.caps.huge_page_bytes = 512_KiB;
-  device.caps.move_bytes = 1_MiB;
+  device.let_pages_move();
   Pool apart(device, options(), statistics);
   PayloadArena arena(apart);
   Block* const block = apart.allocate(700_KiB);

@@ -468,10 +468,8 @@ TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
 }
 
 TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
-  device.caps.reserves_freely = true;
-  device.caps.huge_page_bytes = 512_KiB;
+  device.let_pages_move();
   device.caps.huge_pages_rejoin = true;
-  device.caps.move_bytes = 1_MiB;
   HugePageKernel kernel(true);
   device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
   device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
@@ -505,9 +503,7 @@ TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
 }
 
 TEST_F(PoolTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
-  device.caps.reserves_freely = true;
-  device.caps.huge_page_bytes = 512_KiB;
-  device.caps.move_bytes = 1_MiB;
+  device.let_pages_move();
   device.move_works = false;
   PoolOptions options = small_options();
   options.resident_slack_bytes = 0;
@@ -545,9 +541,7 @@ TEST_F(PoolTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
 }
 
 TEST_F(PoolTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
-  device.caps.reserves_freely = true;
-  device.caps.huge_page_bytes = 512_KiB;
-  device.caps.move_bytes = 1_MiB;
+  device.let_pages_move();
   PoolOptions options = small_options();
   options.reserve_bytes = options.extend_bytes = options.growth_bytes = 8_MiB;
   Pool pool(device, options, statistics);

@@ -48,6 +48,12 @@ class FakeDevice final : public Device {
     caps.page_bytes = 64_KiB;
   }
   DeviceCapabilities caps;
+  // As on a host with free addresses and huge pages (here of half a MiB) that can be moved.
+  void let_pages_move() {
+    caps.reserves_freely = true;
+    caps.huge_page_bytes = 512_KiB;
+    caps.move_bytes = 1_MiB;
+  }
   std::size_t reserved = 0;
   std::size_t released_pages_bytes = 0;
   int segments = 0;
