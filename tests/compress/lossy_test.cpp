@@ -28,10 +28,12 @@ GroupRange range_of(ElementType type, const void* data, std::size_t from, std::s
   return range;
 }
 // The step is rounded up: by 2^-22 for float32, by 2^-6 for 16-bit metadata. Groups of zeros and
-// positive values keep a code for zero.
+// positive values keep a code for zero; where all of these are one value (three bit patterns, as
+// zero has two), nothing is left to divide and the step is the smallest there is.
 double step_of(ElementType type, const GroupRange& range, unsigned bits) {
-  const bool zero_kept = bits >= 2 && range.low == 0 && range.high > range.smallest;
-  return (zero_kept ? (range.high - range.smallest) / ((1 << bits) - 2)
+  const bool zero_kept = bits >= 2 && range.low == 0 && range.high > 0;
+  return (zero_kept ? std::max<double>((range.high - range.smallest) / ((1 << bits) - 2),
+                                       kSmallestStep)
                     : (range.high - range.low) / ((1 << bits) - 1)) *
          (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
 }
@@ -195,6 +197,28 @@ TEST_P(EveryWidth, ReluZerosComeBackAsZero) {
       if (value_at(type, source.data(), e) != 0) continue;
       ASSERT_EQ(value_at(type, restored.data(), e), 0);
     }
+  }
+}
+
+// Three bit patterns, as zero has two, but one value above it: code 0 and code 1 are all it takes.
+TEST_P(EveryWidth, ZerosOfBothSignsBesideOneValueAreExact) {
+  const auto [type, bits] = GetParam();
+  if (bits < 2) GTEST_SKIP() << "no code to spare for zero";
+  std::mt19937_64 random(seed());
+  for (const double value : {0.00079, 1.0, 30000.0}) {
+    const std::size_t elements = 256 + 3;
+    Bytes source(elements * element_size(type));
+    const double patterns[] = {0.0, -0.0, value};
+    for (std::size_t e = 0; e < elements; ++e) {
+      const std::size_t which = e < 256 && e >= 3 ? random() % 3 : e % 256;  // all three in each
+      set_value(type, source.data(), e, patterns[which]);
+    }
+    const Encoded out = encode_span(source.data(), elements, type, bits, random());
+    const auto restored = decode_span(out.payload, source.size());
+    for (std::size_t group = 0; group < 2; ++group)
+      ASSERT_LE(restoring_of(out.payload, group).step, kSmallestStep);
+    for (std::size_t e = 0; e < elements; ++e)
+      ASSERT_EQ(value_at(type, restored.data(), e), value_at(type, source.data(), e)) << e;
   }
 }
 
