@@ -120,18 +120,22 @@ void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t en
 // As far as the limit asks for it, free pages elsewhere are moved here or go back before that.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin,
                                               std::size_t end) noexcept {
-  const std::size_t own_begin = begin, own_end = end;
-  segment.touched.widen(&begin, &end);
-  std::size_t more = segment.touched.untouched(begin, end) << page_shift;
+  std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
+  segment.touched.widen(&first, &last);
+  std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
   const std::size_t limit = resident_limit();
   if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages);
-  if (resident + more > limit) {  // only to the block: what lies beside it may go back below
-    more -= move_pages(segment, own_begin, own_end, resident + more - limit);
+  if (resident + more > limit) {
+    more -= move_pages(segment, first, last, resident + more - limit);
   }
-  if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kAllPages);
-  segment.touched.touch(begin, end);
-  update_runs(segment, begin, end);
+  if (resident + more > limit) {
+    purge(limit > more ? limit - more : 0, Purge::kAllPages);
+    first = begin, last = end;  // what was moved to beside the block may be gone again
+    segment.touched.widen(&first, &last);
+  }
+  segment.touched.touch(first, last);
+  update_runs(segment, first, last);
   resident += more;
 
   // Half of what went because of age is back: the window is shorter than the job's rhythm.

@@ -502,6 +502,37 @@ TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
+// A touch of its last bytes would bring a whole huge page.
+TEST_F(PoolTest, TheHugePageThatABlockEndsInIsMovedToo) {
+  device.let_pages_move();
+  HugePageKernel kernel(false);
+  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
+  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
+    kernel.move(from, to, bytes);
+  };
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  Pool pool(device, options, statistics);
+  const auto allocate = [&](std::size_t bytes) {
+    Block* block = pool.allocate(bytes);
+    kernel.touch(block->begin, bytes);
+    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
+    return block;
+  };
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  Block* wide = allocate(1_MiB + 64_KiB);
+  EXPECT_EQ(wide->begin, blocks[7]->begin + 512_KiB);
+  EXPECT_EQ(device.moved_pages_bytes, 1536_KiB);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+  EXPECT_EQ(kernel.split(), 0u);
+  EXPECT_EQ(allocate(128_KiB)->begin, wide->begin + 1_MiB + 64_KiB) << "the rest of it is there";
+  EXPECT_EQ(kernel.resident(), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
 TEST_F(PoolTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
   device.let_pages_move();
   device.move_works = false;
