@@ -327,6 +327,41 @@ def test_a_run_returns_what_it_wrote(tmp_path, monkeypatch):
     assert result["row"] == "stock" and result["peak_bytes"] == 1_100_000_000
 
 
+STEPS_WITH_PAUSES = """
+import signal
+row = "off" if "PLEAT_CONF" in os.environ else "stock"
+assert "--pause" in sys.argv
+noted = open(os.path.join(os.path.dirname(__file__), "order"), "a", buffering=1)
+for step in range(3):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    noted.write(f"{row} {step} begins\\n")
+    time.sleep(0.02)
+    noted.write(f"{row} {step} ends\\n")
+"""
+
+
+def test_side_by_side_one_process_moves_at_a_time_and_the_order_turns(tmp_path, monkeypatch):
+    stand_in(tmp_path, monkeypatch, STEPS_WITH_PAUSES + f"json.dump({json.dumps(run()).replace('null', 'None')} | {{'was': row}}, open(out, 'w'))\n")
+    rows = [harness.Row("stock"), harness.Row("off", "bits:off")]
+    library = tmp_path / "libpleat.so"
+    results = harness.train_side_by_side(rows, [], library)
+    assert [(r["row"], r["was"]) for r in results] == [("stock", "stock"), ("off", "off")]
+    order = ["stock 0", "off 0", "off 1", "stock 1", "stock 2", "off 2"]
+    noted = (tmp_path / "order").read_text().splitlines()
+    assert noted == [f"{step} {what}" for step in order for what in ("begins", "ends")]
+
+
+@pytest.mark.parametrize("before", ["if row == 'off': sys.exit('out of luck')\n", ""])
+def test_side_by_side_a_failure_ends_the_others(tmp_path, monkeypatch, before):
+    body = STEPS_WITH_PAUSES.replace("assert", before + "assert") + "sys.exit('out of luck') if row == 'off' else time.sleep(60)\n"
+    stand_in(tmp_path, monkeypatch, "open(os.path.join(os.path.dirname(__file__), str(os.getpid()) + '.pid'), 'w')\n" + body)
+    with pytest.raises(harness.Problem, match="'off' failed .*out of luck"):
+        # the first of each turn that ends is the one that is waited for: off, in turn 3 backwards
+        harness.train_side_by_side([harness.Row("off", "bits:off"), harness.Row("stock")], [], tmp_path / "libpleat.so")
+    for process in (int(path.stem) for path in tmp_path.glob("*.pid")):
+        assert not pathlib.Path(f"/proc/{process}").exists()
+
+
 def test_a_pleat_row_needs_the_library():
     with pytest.raises(harness.Problem, match="libpleat"):
         harness.environment(harness.Row("pleat", "bits:4"), None, 2)

@@ -1,12 +1,13 @@
 """What the benchmark programs share: rows, fresh processes, paired figures, tables, and the machine.
 
 A row is one way to run the same training script: stock, under Pleat with some PLEAT_CONF, with activation
-checkpointing. Every figure comes from a fresh process per row and repeat; rows alternate within a repeat and
-every second repeat goes backwards, so that a slow drift of the machine falls on all rows alike.
+checkpointing. Every figure comes from a fresh process per row and repeat; rows alternate within a repeat, mostly
+step by step, and every second one goes backwards, so that a slow drift of the machine falls on all rows alike.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -131,40 +132,94 @@ def environment(row: Row, library: pathlib.Path | None, threads: int) -> dict[st
     return env
 
 
+class Training:
+    """train.py in a fresh process; a context manager that ends what still runs."""
+
+    def __init__(self, row: Row, options: list[str], library: pathlib.Path | None, threads: int) -> None:
+        self.row = row
+        self._folder = tempfile.TemporaryDirectory()
+        self._out = pathlib.Path(self._folder.name) / "result.json"
+        self._log = pathlib.Path(self._folder.name) / "log"
+        command = [sys.executable, str(BENCH / "train.py"), *options, "--threads", str(threads), "--out", str(self._out)]
+        if row.checkpoint:
+            command.append("--checkpoint")
+        try:
+            with open(self._log, "wb") as sink:
+                self.process = subprocess.Popen(
+                    command, env=environment(row, library, threads), stdout=sink, stderr=sink, start_new_session=True
+                )
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            _stop(self.process)
+        self._folder.cleanup()
+
+    def run_to_pause(self) -> bool:
+        """Goes on until the program stops itself (--pause) or ends. False: it has ended."""
+        if self.process.poll() is not None:
+            return False
+        self.process.send_signal(signal.SIGCONT)
+        seen = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if seen.si_code != os.CLD_STOPPED:
+            return False  # subprocess asks for the exit code itself
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        return True
+
+    def result(self) -> dict:
+        """Waits for the end. Raises Problem with the end of its output if it failed."""
+        self.process.wait()
+        log = self._log.read_text(errors="replace").strip().splitlines()
+        code = self.process.returncode
+        if code != 0:
+            ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise Problem(f"row {self.row.name!r} failed ({ended}): " + " | ".join(log[-5:]))
+        result = json.loads(self._out.read_text())
+        result["row"] = self.row.name
+        result["conf"] = self.row.conf
+        if self.row.conf is not None and result["pleat"] is None:
+            words = [line for line in log if line.startswith("pleat")]
+            why = f" ({words[0]})" if words else ""
+            print(f"warning: row {self.row.name!r} ran, but Pleat was not active in it{why}", file=sys.stderr)
+        return result
+
+
 def train(row: Row, options: list[str], library: pathlib.Path | None, threads: int = 2, cap_bytes: int = 0) -> dict:
     """Runs train.py once in a fresh process and returns its result. `cap_bytes`: stop the run as soon as its
     resident size passes it and raise OverCap; 0: none. Raises Problem with the end of its output if it fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "result.json"
-        command = [sys.executable, str(BENCH / "train.py"), *options, "--threads", str(threads), "--out", str(out)]
-        if row.checkpoint:
-            command.append("--checkpoint")
-        log = pathlib.Path(folder) / "log"
-        with open(log, "wb") as sink:
-            process = subprocess.Popen(
-                command, env=environment(row, library, threads), stdout=sink, stderr=sink, start_new_session=True
-            )
-            try:
-                over = _wait(process, cap_bytes)
-            except BaseException:
-                _stop(process)
-                raise
-        if over:
+    with Training(row, options, library, threads) as training:
+        if _wait(training.process, cap_bytes):
             raise OverCap
-        if process.returncode != 0:
-            tail = log.read_text(errors="replace").strip().splitlines()[-5:]
-            ended = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
-            raise Problem(f"row {row.name!r} failed ({ended}): " + " | ".join(tail))
-        result = json.loads(out.read_text())
-        words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("pleat")]
-    result["row"] = row.name
-    result["conf"] = row.conf
-    if row.conf is not None and result["pleat"] is None:
-        why = f" ({words[0]})" if words else ""
-        print(f"warning: row {row.name!r} ran, but Pleat was not active in it{why}", file=sys.stderr)
+        result = training.result()
     if cap_bytes and result["peak_bytes"] > cap_bytes:
         raise OverCap
     return result
+
+
+def train_side_by_side(rows: list[Row], options: list[str], library: pathlib.Path | None, threads: int = 2) -> list[dict]:
+    """Runs train.py once per row, all at a time, of which one moves: they take turns step by step, every second
+    step backwards, and the others are stopped (SIGSTOP). So what disturbs the machine for more than a step falls on
+    all rows alike. Returns the results in the order of the rows."""
+    results: dict[str, dict] = {}
+    with contextlib.ExitStack() as stack:
+        running = []
+        for row in rows:
+            training = stack.enter_context(Training(row, [*options, "--pause"], library, threads))
+            if not training.run_to_pause():  # else model, optimizer and data exist
+                results[row.name] = training.result()
+            running.append(training)
+        step = 0
+        while len(results) < len(rows):
+            for training in in_turn(running, step):
+                if training.row.name not in results and not training.run_to_pause():
+                    results[training.row.name] = training.result()
+            step += 1
+    return [results[row.name] for row in rows]
 
 
 def _wait(process: subprocess.Popen, cap_bytes: int) -> bool:

@@ -109,9 +109,10 @@ def main() -> int:
         if arguments.batch:
             options += ["--batch", str(arguments.batch)]
         for repeat in range(arguments.repeat):
-            for row in harness.in_turn([STOCK, OFF], repeat):
-                harness.progress(f"{name}: repeat {repeat + 1} of {arguments.repeat}, {row.name}")
-                runs[row.name].append(harness.train(row, options, library, arguments.threads))
+            harness.progress(f"{name}: repeat {repeat + 1} of {arguments.repeat}")
+            pair = harness.in_turn([STOCK, OFF], repeat)
+            for result in harness.train_side_by_side(pair, options, library, arguments.threads):
+                runs[result["row"]].append(result)
         harness.progress("")
         p = harness.paired(runs[STOCK.name], runs[OFF.name])
         stock_ms = statistics.median(r["median_step_seconds"] for r in runs[STOCK.name]) * 1000

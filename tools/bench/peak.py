@@ -3,7 +3,9 @@
 
 peak ratio = (stock's peak - base) / (row's peak - base), base = stock's resident size once model, optimizer
 and data exist; gradients, optimizer state and transients count on both sides. Step time = median step after
-the first. Medians over pairs of fresh processes, stock and row alternating.
+the first. Medians over pairs of fresh processes. The processes of a repeat take turns step by step, all but one
+stopped, so that what disturbs the machine for longer than a step falls on all rows alike; they are in memory together
+(--alternate runs: one process after the other).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--bits", default="4", help="of the Pleat rows (default 4)")
     parser.add_argument("--repeat", type=int, default=5, metavar="R", help="pairs per row (default 5)")
     parser.add_argument("--rows", default=DEFAULT_ROWS, help=f"default: {DEFAULT_ROWS}")
+    parser.add_argument("--alternate", choices=("steps", "runs"), default="steps", help="what the rows of a repeat take turns with (default steps)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lib", metavar="FILE", help="libpleat.so; default: build/lib/libpleat.so")
@@ -52,9 +55,12 @@ def measure(model: str, rows: list[Row], arguments: argparse.Namespace, library)
         options += ["--batch", str(arguments.batch)]
     runs: dict[str, list[dict]] = {row.name: [] for row in rows}
     for repeat in range(arguments.repeat):
-        for row in harness.in_turn(rows, repeat):
-            harness.progress(f"{model}: repeat {repeat + 1} of {arguments.repeat}, {row.name}")
-            runs[row.name].append(harness.train(row, options, library, arguments.threads))
+        order = harness.in_turn(rows, repeat)
+        together = [order] if arguments.alternate == "steps" else [[row] for row in order]
+        for group in together:
+            harness.progress(f"{model}: repeat {repeat + 1} of {arguments.repeat}, {', '.join(row.name for row in group)}")
+            for result in harness.train_side_by_side(group, options, library, arguments.threads):
+                runs[result["row"]].append(result)
     harness.progress("")
     return runs
 

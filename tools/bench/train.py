@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import resource
+import signal
 import statistics
 import sys
 import time
@@ -101,6 +102,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--checkpoint", action="store_true", help="wrap the blocks with torch.utils.checkpoint")
+    parser.add_argument("--pause", action="store_true", help="stop this process (SIGSTOP) before each step until it is continued")
     parser.add_argument("--rss-every", type=int, default=0, metavar="N", help="note the resident size every N steps")
     parser.add_argument("--digest", action="store_true", help="note the SHA-256 of the final weights")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON; default: standard output")
@@ -126,6 +128,8 @@ def main() -> int:
 
     wall, cpu, losses, rss = [], [], [], []
     for step in range(1, arguments.steps + 1):
+        if arguments.pause:
+            os.kill(os.getpid(), signal.SIGSTOP)
         start_wall, start_cpu = time.perf_counter(), time.process_time()
         loss = workload.loss(workload.batch(step))
         workload.optimizer.zero_grad()
