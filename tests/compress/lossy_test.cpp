@@ -32,9 +32,9 @@ GroupRange range_of(ElementType type, const void* data, std::size_t from, std::s
 // zero has two), nothing is left to divide and the step is the smallest there is.
 double step_of(ElementType type, const GroupRange& range, unsigned bits) {
   const bool zero_kept = bits >= 2 && range.low == 0 && range.high > 0;
-  return (zero_kept ? std::max<double>((range.high - range.smallest) / ((1 << bits) - 2),
-                                       kSmallestStep)
-                    : (range.high - range.low) / ((1 << bits) - 1)) *
+  return (zero_kept
+              ? std::max<double>((range.high - range.smallest) / ((1 << bits) - 2), kSmallestStep)
+              : (range.high - range.low) / ((1 << bits) - 1)) *
          (type == ElementType::kFloat32 ? 1 + 1e-6 : 1 + 1.0 / 64 + 1e-6);
 }
 
