@@ -23,6 +23,14 @@ PoolOptions small_options() {
   return options;
 }
 
+// What is free beyond the live bytes goes back, or is moved, at once.
+PoolOptions no_slack() {
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  return options;
+}
+
 struct PoolTest : ::testing::Test {
   FakeDevice device{1_GiB};
   Statistics statistics;
@@ -337,10 +345,7 @@ TEST_F(PoolTest, ARepeatedStepPurgesNothing) {
 
 TEST_F(PoolTest, HighPagesGoFirstAndNoMoreThanNeeded) {
   device.caps.reserves_freely = true;
-  PoolOptions options = small_options();
-  options.resident_slack_bytes = 0;
-  options.resident_slack_fraction = 0;
-  Pool pool(device, options, statistics);
+  Pool pool(device, no_slack(), statistics);
   std::vector<Block*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(64_KiB));
   pool.free(blocks[2]);
@@ -365,7 +370,12 @@ class HugePageKernel {
   static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
 
   // `rejoins`: see DeviceCapabilities::huge_pages_rejoin.
-  explicit HugePageKernel(bool rejoins = false) : rejoins_(rejoins) {}
+  explicit HugePageKernel(FakeDevice& device, bool rejoins = false) : rejoins_(rejoins) {
+    device.on_release = [this](std::byte* begin, std::size_t bytes) { release(begin, bytes); };
+    device.on_move = [this](std::byte* from, std::byte* to, std::size_t bytes) {
+      move(from, to, bytes);
+    };
+  }
 
   void touch(const std::byte* begin, std::size_t bytes) {
     const std::uintptr_t first = page_of(begin), last = page_of(begin + bytes - 1);
@@ -405,6 +415,13 @@ class HugePageKernel {
       if (split_.erase(source) != 0) split_.insert(target);
     }
   }
+  // A block that is written at once. What the pool counts as resident is what is.
+  Block* allocate(Pool& pool, std::size_t bytes) {
+    Block* block = pool.allocate(bytes);
+    touch(block->begin, bytes);
+    EXPECT_EQ(current(pool.statistics(), StatKind::kResident), resident());
+    return block;
+  }
   std::size_t rejoined() const { return rejoined_; }
   std::size_t resident() const { return pages_.size() * kPage; }
   std::size_t split() const { return split_.size(); }
@@ -425,18 +442,9 @@ class HugePageKernel {
 TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   device.caps.reserves_freely = true;
   device.caps.huge_page_bytes = 512_KiB;
-  HugePageKernel kernel;
-  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
-  PoolOptions options = small_options();
-  options.resident_slack_bytes = 0;
-  options.resident_slack_fraction = 0;
-  Pool pool(device, options, statistics);
-  const auto allocate = [&](std::size_t bytes) {
-    Block* block = pool.allocate(bytes);
-    kernel.touch(block->begin, bytes);
-    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
-    return block;
-  };
+  HugePageKernel kernel(device);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
   // Four huge pages, of which one half of the second and all of the fourth become free.
   std::vector<Block*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(allocate(128_KiB));
@@ -470,21 +478,9 @@ TEST_F(PoolTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
 TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
   device.let_pages_move();
   device.caps.huge_pages_rejoin = true;
-  HugePageKernel kernel(true);
-  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
-  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
-    kernel.move(from, to, bytes);
-  };
-  PoolOptions options = small_options();
-  options.resident_slack_bytes = 0;
-  options.resident_slack_fraction = 0;
-  Pool pool(device, options, statistics);
-  const auto allocate = [&](std::size_t bytes) {
-    Block* block = pool.allocate(bytes);
-    kernel.touch(block->begin, bytes);
-    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
-    return block;
-  };
+  HugePageKernel kernel(device, true);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
   std::vector<Block*> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
   for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
@@ -505,21 +501,9 @@ TEST_F(PoolTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
 // A touch of its last bytes would bring a whole huge page.
 TEST_F(PoolTest, TheHugePageThatABlockEndsInIsMovedToo) {
   device.let_pages_move();
-  HugePageKernel kernel(false);
-  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
-  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
-    kernel.move(from, to, bytes);
-  };
-  PoolOptions options = small_options();
-  options.resident_slack_bytes = 0;
-  options.resident_slack_fraction = 0;
-  Pool pool(device, options, statistics);
-  const auto allocate = [&](std::size_t bytes) {
-    Block* block = pool.allocate(bytes);
-    kernel.touch(block->begin, bytes);
-    EXPECT_EQ(current(statistics, StatKind::kResident), kernel.resident());
-    return block;
-  };
+  HugePageKernel kernel(device);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
   std::vector<Block*> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
   for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
@@ -536,10 +520,7 @@ TEST_F(PoolTest, TheHugePageThatABlockEndsInIsMovedToo) {
 TEST_F(PoolTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
   device.let_pages_move();
   device.move_works = false;
-  PoolOptions options = small_options();
-  options.resident_slack_bytes = 0;
-  options.resident_slack_fraction = 0;
-  Pool pool(device, options, statistics);
+  Pool pool(device, no_slack(), statistics);
   std::vector<Block*> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(512_KiB));
   for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
@@ -605,11 +586,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   const auto [rejoins, moves] = GetParam();
   device.caps.huge_pages_rejoin = rejoins;
   device.caps.move_bytes = moves ? 1_MiB : 0;
-  HugePageKernel kernel(rejoins);
-  device.on_move = [&](std::byte* from, std::byte* to, std::size_t bytes) {
-    kernel.move(from, to, bytes);
-  };
-  device.on_release = [&](std::byte* begin, std::size_t bytes) { kernel.release(begin, bytes); };
+  HugePageKernel kernel(device, rejoins);
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
   options.extend_bytes = 1_MiB;
