@@ -13,6 +13,7 @@
 
 #include "allocator/device.h"
 #include "allocator/event_sink.h"
+#include "allocator/pool.h"
 #include "allocator/statistics.h"
 
 namespace pleat::allocator::testing {
@@ -106,6 +107,15 @@ class FakeDevice final : public Device {
   std::size_t budget_;
   std::uintptr_t next_ = std::uintptr_t{1} << 46;
 };
+
+// Of a pool whose segments are small enough to need several.
+inline PoolOptions small_options() {
+  PoolOptions options;
+  options.reserve_bytes = 64_MiB;
+  options.growth_bytes = 4_MiB;
+  options.resident_slack_bytes = 1_MiB;
+  return options;
+}
 
 class CountingSink final : public EventSink {
  public:

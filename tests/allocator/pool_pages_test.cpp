@@ -1,0 +1,511 @@
+// What of a pool stays resident: pages touched, given back and moved.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <vector>
+
+#include "allocator/payload_arena.h"
+#include "allocator/pool.h"
+#include "test_support.h"
+
+namespace pleat::allocator {
+namespace {
+
+using namespace testing;
+
+// What is free beyond the live bytes goes back, or is moved, at once.
+PoolOptions no_slack() {
+  PoolOptions options = small_options();
+  options.resident_slack_bytes = 0;
+  options.resident_slack_fraction = 0;
+  return options;
+}
+
+struct PoolPagesTest : ::testing::Test {
+  FakeDevice device{1_GiB};
+  Statistics statistics;
+};
+
+std::size_t limit_for(std::size_t high, const PoolOptions& options) {
+  return high +
+         static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
+         options.resident_slack_bytes;
+}
+
+TEST_F(PoolPagesTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.epoch_ns = 3'600'000'000'000;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> live;
+  std::size_t high = 0;
+  // Page-sized blocks: every free page can be given back, so the limit holds exactly.
+  for (int step = 0; step < scaled(20000); ++step) {
+    if (live.size() > 200 || (!live.empty() && random() % 2 == 0)) {
+      std::swap(live[random() % live.size()], live.back());
+      pool.free(live.back());
+      live.pop_back();
+    } else if (Block* block = pool.allocate(64_KiB * (1 + random() % 8))) {
+      live.push_back(block);
+    }
+    high = std::max(high, current(statistics, StatKind::kReserved));
+    ASSERT_LE(current(statistics, StatKind::kResident), limit_for(high, options)) << step;
+    if (step % 64 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+    }
+  }
+  EXPECT_GE(statistics.read(StatKind::kLive).peak,
+            statistics.read(StatKind::kResident).peak * 9 / 10);
+}
+
+TEST_F(PoolPagesTest, ARepeatedStepPurgesNothing) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  const auto step = [&] {
+    std::vector<Block*> blocks;
+    for (std::size_t i = 0; i < 40; ++i)
+      blocks.push_back(pool.allocate(100_KiB + 37_KiB * (i % 7)));
+    for (std::size_t i = 0; i < 40; i += 2) pool.free(blocks[i]);
+    for (std::size_t i = 39; i < 40; i -= 2) pool.free(blocks[i]);
+  };
+  step();
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+}
+
+TEST_F(PoolPagesTest, HighPagesGoFirstAndNoMoreThanNeeded) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, no_slack(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(64_KiB));
+  pool.free(blocks[2]);
+  pool.free(blocks[4]);
+  pool.free(blocks[14]);
+  // Two pages in a row are free nowhere below, so two are touched anew; 16 were live at most, so
+  // two of the three free ones must go: the 14th and the 4th.
+  Block* wide = pool.allocate(128_KiB);
+  ASSERT_NE(wide, nullptr);
+  EXPECT_EQ(device.released_pages_bytes, 128_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 16 * 64_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // The 2nd is still there: taking it touches nothing.
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  ASSERT_EQ(pool.allocate(64_KiB)->begin, blocks[0]->begin + 128_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+}
+
+// What the kernel does with a segment advised to use huge pages of eight pages each.
+class HugePageKernel {
+ public:
+  static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
+
+  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin.
+  explicit HugePageKernel(FakeDevice& device, bool rejoins = false) : rejoins_(rejoins) {
+    device.on_release = [this](std::byte* begin, std::size_t bytes) { release(begin, bytes); };
+    device.on_move = [this](std::byte* from, std::byte* to, std::size_t bytes) {
+      move(from, to, bytes);
+    };
+  }
+
+  void touch(const std::byte* begin, std::size_t bytes) {
+    const std::uintptr_t first = page_of(begin), last = page_of(begin + bytes - 1);
+    for (std::uintptr_t page = first; page <= last; ++page) {
+      const std::uintptr_t huge = page / kPagesPerHuge;
+      if (present(huge) == 0 && split_.count(huge) == 0) {
+        for (std::uintptr_t i = 0; i < kPagesPerHuge; ++i) pages_.insert(huge * kPagesPerHuge + i);
+      }
+      pages_.insert(page);
+    }
+  }
+  void release(const std::byte* begin, std::size_t bytes) {
+    for (std::uintptr_t page = page_of(begin); page <= page_of(begin + bytes - 1); ++page) {
+      if (pages_.erase(page) != 0) touched_.insert(page / kPagesPerHuge);
+    }
+    for (const std::uintptr_t huge : touched_) {
+      if (present(huge) != 0) split_.insert(huge);
+    }
+    touched_.clear();
+    if (!rejoins_) return;
+    const std::uintptr_t end = page_of(begin + bytes);
+    for (std::uintptr_t page = page_of(begin); page + kPagesPerHuge <= end; ++page) {
+      if (page % kPagesPerHuge == 0) rejoined_ += split_.erase(page / kPagesPerHuge);
+    }
+  }
+  // Whole huge pages, with whatever of them is present. The target must have nothing.
+  void move(const std::byte* from, const std::byte* to, std::size_t bytes) {
+    for (std::uintptr_t i = 0; i < bytes / kPage; i += kPagesPerHuge) {
+      const std::uintptr_t source = (page_of(from) + i) / kPagesPerHuge;
+      const std::uintptr_t target = (page_of(to) + i) / kPagesPerHuge;
+      EXPECT_EQ(present(target), 0u);
+      for (std::uintptr_t page = 0; page < kPagesPerHuge; ++page) {
+        if (pages_.erase(source * kPagesPerHuge + page) != 0)
+          pages_.insert(target * kPagesPerHuge + page);
+      }
+      split_.erase(target);
+      if (split_.erase(source) != 0) split_.insert(target);
+    }
+  }
+  // A block that is written at once. What the pool counts as resident is what is.
+  Block* allocate(Pool& pool, std::size_t bytes) {
+    Block* block = pool.allocate(bytes);
+    touch(block->begin, bytes);
+    EXPECT_EQ(current(pool.statistics(), StatKind::kResident), resident());
+    return block;
+  }
+  std::size_t rejoined() const { return rejoined_; }
+  std::size_t resident() const { return pages_.size() * kPage; }
+  std::size_t split() const { return split_.size(); }
+
+ private:
+  static std::uintptr_t page_of(const std::byte* p) {
+    return reinterpret_cast<std::uintptr_t>(p) / kPage;
+  }
+  std::size_t present(std::uintptr_t huge) const {
+    return static_cast<std::size_t>(std::distance(pages_.lower_bound(huge * kPagesPerHuge),
+                                                  pages_.lower_bound((huge + 1) * kPagesPerHuge)));
+  }
+  bool rejoins_;
+  std::size_t rejoined_ = 0;
+  std::set<std::uintptr_t> pages_, split_, touched_;
+};
+
+TEST_F(PoolPagesTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  HugePageKernel kernel(device);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
+  // Four huge pages, of which one half of the second and all of the fourth become free.
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(allocate(128_KiB));
+  EXPECT_EQ(kernel.resident(), 2_MiB);
+  const std::byte* const hole_begin = blocks[5]->begin;
+  pool.free(blocks[5]);
+  pool.free(blocks[6]);
+  for (int i = 12; i < 16; ++i) pool.free(blocks[static_cast<std::size_t>(i)]);
+  Block* wide = allocate(512_KiB);  // fits the fourth
+  EXPECT_EQ(kernel.split(), 0u);
+  // A fifth huge page is wanted, only the hole in the second is free: it goes, and one is split.
+  Block* wider = allocate(512_KiB);
+  EXPECT_EQ(kernel.split(), 1u);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB - 256_KiB);
+  // The hole comes back page by page.
+  const std::byte* const hole = allocate(64_KiB)->begin;
+  EXPECT_EQ(hole, hole_begin);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 256_KiB + 64_KiB);
+  EXPECT_EQ(kernel.split(), 1u);
+  // A sixth is wanted: half of the third goes for it.
+  pool.free(blocks[9]);
+  pool.free(blocks[10]);
+  allocate(320_KiB);
+  EXPECT_EQ(kernel.split(), 2u);
+  EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB + 64_KiB);
+  pool.free(wide);
+  pool.free(wider);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolPagesTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
+  device.let_pages_move();
+  device.caps.huge_pages_rejoin = true;
+  HugePageKernel kernel(device, true);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  // Three in a row are free nowhere: the three free ones come together behind the last.
+  Block* wide = allocate(1536_KiB);
+  EXPECT_EQ(wide->begin, blocks[7]->begin + 512_KiB);
+  EXPECT_EQ(device.moved_pages_bytes, 1536_KiB);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+  EXPECT_EQ(kernel.resident(), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // The holes are without pages now, and good for others.
+  pool.free(wide);
+  EXPECT_EQ(allocate(2_MiB)->begin, wide->begin) << "as before, and one more";
+  EXPECT_EQ(allocate(256_KiB)->begin, blocks[1]->begin);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// A touch of its last bytes would bring a whole huge page.
+TEST_F(PoolPagesTest, TheHugePageThatABlockEndsInIsMovedToo) {
+  device.let_pages_move();
+  HugePageKernel kernel(device);
+  Pool pool(device, no_slack(), statistics);
+  const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  Block* wide = allocate(1_MiB + 64_KiB);
+  EXPECT_EQ(wide->begin, blocks[7]->begin + 512_KiB);
+  EXPECT_EQ(device.moved_pages_bytes, 1536_KiB);
+  EXPECT_EQ(device.released_pages_bytes, 0u);
+  EXPECT_EQ(kernel.split(), 0u);
+  EXPECT_EQ(allocate(128_KiB)->begin, wide->begin + 1_MiB + 64_KiB) << "the rest of it is there";
+  EXPECT_EQ(kernel.resident(), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolPagesTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
+  device.let_pages_move();
+  device.move_works = false;
+  Pool pool(device, no_slack(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(512_KiB));
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  ASSERT_NE(pool.allocate(1536_KiB), nullptr);
+  EXPECT_EQ(device.released_pages_bytes, 1536_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 4_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolPagesTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  for (const bool moves : {false, true}) {
+    device.caps.move_bytes = moves ? 1_MiB : 0;
+    Statistics own;
+    Pool pool(device, small_options(), own);
+    Block* small = pool.allocate(64_KiB);
+    Block* large = pool.allocate(1_MiB);
+    Block* between = pool.allocate(256_KiB);
+    EXPECT_EQ(large->begin - small->begin, static_cast<std::ptrdiff_t>(moves ? 512_KiB : 64_KiB));
+    EXPECT_EQ(between->begin < large->begin, moves) << "small ones fill the gap";
+    // The same place again, though the shortest touched stretch does not begin so.
+    pool.free(small);
+    std::byte* const was = large->begin;
+    pool.free(large);
+    Block* other = pool.allocate(1020_KiB);
+    EXPECT_EQ(other->begin, moves ? was : was - 64_KiB);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
+TEST_F(PoolPagesTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
+  device.let_pages_move();
+  PoolOptions options = small_options();
+  options.reserve_bytes = options.extend_bytes = options.growth_bytes = 8_MiB;
+  Pool pool(device, options, statistics);
+  // With the addresses used up, one is put where it fits, behind a small one.
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(1_MiB));
+  device.reserves = device.extends = false;
+  const std::byte* const base = blocks[0]->begin;
+  pool.free(blocks[3]);
+  pool.free(blocks[4]);
+  (void)pool.allocate(768_KiB);  // leaves 3 MiB and 768 KiB to 5 MiB
+  Block* unaligned = pool.allocate(1_MiB + 256_KiB);
+  ASSERT_NE(unaligned, nullptr);
+  ASSERT_EQ(unaligned->begin, base + 3_MiB + 768_KiB);
+  pool.free(blocks[0]);
+  pool.free(blocks[1]);
+  pool.free(unaligned);
+  EXPECT_EQ(pool.allocate(1_MiB + 256_KiB)->begin, base);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// Whether a huge page rejoins, and whether it can be moved.
+struct HugePageTest : PoolPagesTest, ::testing::WithParamInterface<std::pair<bool, bool>> {};
+
+TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  device.caps.reserves_freely = true;
+  device.caps.huge_page_bytes = 512_KiB;
+  const auto [rejoins, moves] = GetParam();
+  device.caps.huge_pages_rejoin = rejoins;
+  device.caps.move_bytes = moves ? 1_MiB : 0;
+  HugePageKernel kernel(device, rejoins);
+  PoolOptions options = small_options();
+  options.reserve_bytes = 1_GiB;
+  options.extend_bytes = 1_MiB;
+  options.resident_slack_bytes = 64_KiB;
+  options.resident_slack_fraction = 0.02;
+  options.epoch_ns = 10'000'000;
+  Pool pool(device, options, statistics);
+  PayloadArena arena(pool, {256_KiB, 256});
+  std::vector<Block*> live;
+  std::vector<PayloadSlot> payloads;
+  for (int step = 0; step < scaled(20000); ++step) {
+    if (random() % 2000 == 0) pool.trim();
+    const std::size_t most = step / scaled(2000) % 2 == 0 ? 100 : 20;
+    if (random() % 4 == 0) {
+      if (payloads.empty() || (payloads.size() < most && random() % 100 < 55)) {
+        payloads.push_back(arena.allocate(1 + random() % 300_KiB));
+        pool.visit_blocks(  // it may lie in a chunk with others
+            [](void* context, const Pool::BlockView& view) {
+              if (!view.in_use) return;
+              static_cast<HugePageKernel*>(context)->touch(
+                  static_cast<std::byte*>(const_cast<void*>(view.begin)), view.bytes);
+            },
+            &kernel);
+      } else {
+        std::swap(payloads[random() % payloads.size()], payloads.back());
+        arena.free(payloads.back());
+        payloads.pop_back();
+      }
+    } else if (live.empty() || (live.size() < most && random() % 100 < 55)) {
+      Block* block = pool.allocate(1 + (random() % 4_MiB >> (random() % 8)));
+      kernel.touch(block->begin, block->bytes);
+      live.push_back(block);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      pool.free(live.back());
+      live.pop_back();
+    }
+    ASSERT_EQ(current(statistics, StatKind::kResident), kernel.resident()) << step;
+    if (step % 64 == 0) {
+      ASSERT_STREQ(pool.check_invariants(), "") << step;
+    }
+    device.move_works = random() % 8 != 0;
+  }
+  EXPECT_GT(kernel.split(), 0u);
+  EXPECT_EQ(kernel.rejoined() > 0, rejoins);
+  EXPECT_EQ(device.moved_pages_bytes > 0, moves);
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, HugePageTest,
+                         ::testing::Values(std::pair(false, false), std::pair(true, false),
+                                           std::pair(true, true)));
+
+TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.reserve_bytes = 1_GiB;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> blocks;
+  std::vector<std::byte*> places;
+  for (int i = 0; i < 24; ++i) {
+    blocks.push_back(pool.allocate(256_KiB));
+    places.push_back(blocks.back()->begin);
+  }
+  const auto free = [&](std::initializer_list<std::size_t> which) {
+    for (const std::size_t i : which) pool.free(blocks[i]);
+  };
+  const auto allocate = [&](std::size_t bytes) { return pool.allocate(bytes)->begin; };
+  free({2, 5, 8});
+  EXPECT_EQ(allocate(252_KiB), places[2]) << "another size: the lowest";
+  EXPECT_EQ(allocate(253_KiB), places[8]) << "rounds to the same, and was the last";
+  EXPECT_EQ(allocate(256_KiB), places[5]);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // What others have taken a part of, or what has lost its pages, is no place any more.
+  free({11, 14});
+  EXPECT_EQ(allocate(128_KiB), places[11]);
+  EXPECT_EQ(allocate(192_KiB), places[14]);
+  free({18});
+  EXPECT_EQ(pool.trim() / 256_KiB, 1u);
+  free({16});
+  EXPECT_EQ(allocate(256_KiB), places[16]);
+  EXPECT_EQ(allocate(256_KiB), places[18]) << "of its pages, fresh ones";
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // Blocks that no cache keeps go where they fit best.
+  Block* large[3];
+  for (Block*& block : large) {
+    block = pool.allocate(40_MiB);
+    (void)pool.allocate(4_KiB);
+  }
+  std::byte* const lowest = large[0]->begin;
+  pool.free(large[0]);
+  pool.free(large[2]);
+  EXPECT_EQ(allocate(40_MiB), lowest);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolPagesTest, ResidentPagesAreTakenBeforeLowAddresses) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(256_KiB));
+  std::byte* const base = blocks[0]->begin;
+  // What is free: at 1 (256 KiB) without its pages, at 5 to 7 (768 KiB) with them.
+  pool.free(blocks[1]);
+  EXPECT_EQ(pool.trim(), 256_KiB);
+  for (const std::size_t i : {5u, 6u, 7u}) pool.free(blocks[i]);
+  const auto touched = statistics.read(StatKind::kResident).allocated;
+  EXPECT_EQ(pool.allocate(252_KiB)->begin, base + 5 * 256_KiB) << "the lowest that is there";
+  EXPECT_EQ(pool.allocate(24_KiB)->begin, base + 5 * 256_KiB + 252_KiB);
+  EXPECT_EQ(pool.allocate(384_KiB)->begin, base + 6 * 256_KiB + 20_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  EXPECT_EQ(pool.allocate(128_KiB)->begin, base + 1 * 256_KiB) << "two pages anywhere: the lowest";
+  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched + 128_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(PoolPagesTest, WithinARunThePagesThatAreThereAreFound) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  Block* first = pool.allocate(1_MiB);
+  Block* second = pool.allocate(1_MiB);
+  Block* third = pool.allocate(64_KiB);
+  std::byte* const base = first->begin;
+  pool.free(first);
+  pool.trim();
+  pool.free(second);  // one run of 2 MiB now, whose second half is there
+  Block* block = pool.allocate(512_KiB);
+  EXPECT_EQ(block->begin, base + 1_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(block);
+  EXPECT_EQ(pool.allocate(1536_KiB)->begin, base + 512_KiB) << "all that are there, the end first";
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(third);
+}
+
+TEST_F(PoolPagesTest, MemoryFallsWhenTheJobNeedsLess) {
+  device.caps.reserves_freely = true;
+  PoolOptions options = small_options();
+  options.epoch_ns = 20'000'000;
+  Pool pool(device, options, statistics);
+  Block* kept = pool.allocate(1_MiB);
+  pool.free(pool.allocate(32_MiB));
+  EXPECT_GE(current(statistics, StatKind::kResident), 32_MiB);
+  const timespec pause{0, 5'000'000};
+  bool fell = false;
+  for (int i = 0; i < 400 && !fell; ++i) {
+    for (int k = 0; k < 64; ++k) pool.free(pool.allocate(64_KiB));
+    ::nanosleep(&pause, nullptr);
+    fell = current(statistics, StatKind::kResident) <= limit_for(2_MiB, options);
+  }
+  EXPECT_TRUE(fell);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(kept);
+}
+
+TEST_F(PoolPagesTest, TrimGivesBackEveryWholeFreePage) {
+  device.caps.reserves_freely = true;
+  Pool pool(device, small_options(), statistics);
+  Block* a = pool.allocate(96_KiB);  // a page and a half
+  Block* b = pool.allocate(1_MiB);
+  Block* c = pool.allocate(64_KiB);
+  pool.free(b);
+  // Of b's 1 MiB between half pages, 15 pages are whole; one follows c's half page for nobody.
+  EXPECT_EQ(pool.trim(), 15 * 64_KiB);
+  EXPECT_EQ(pool.trim(), 0u);
+  EXPECT_STREQ(pool.check_invariants(), "");
+  pool.free(a);
+  pool.free(c);
+  pool.trim();
+  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+}
+
+TEST_F(PoolPagesTest, PagesTheDeviceKeepsStayCounted) {
+  device.caps.reserves_freely = true;
+  device.release_works = false;
+  Pool pool(device, small_options(), statistics);
+  pool.free(pool.allocate(8_MiB));
+  EXPECT_EQ(pool.trim(), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 8_MiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// ---- Against a model
+// -----------------------------------------------------------------------------
+
+}  // namespace
+}  // namespace pleat::allocator
