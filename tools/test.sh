@@ -13,17 +13,17 @@ printf '\n== units (ctest)\n'
 ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)"
 units=$?
 
-processes() {
+run_pytest() {
   (cd "$root" && "$build/venv/bin/python" -m pytest "$@")
 }
 
 printf '\n== tools and operators (pytest)\n'
-processes tests --ignore=tests/whole_process "$@"
+run_pytest tests --ignore=tests/whole_process "$@"
 tools=$?
 
 # Two files at a time: their scripts, torch's import above all, have one thread each.
 printf '\n== whole processes (pytest)\n'
-processes tests/whole_process -n 2 --dist loadfile "$@"
+run_pytest tests/whole_process -n 2 --dist loadfile "$@"
 whole=$?
 
 # Arguments may leave one of the two without a test (exit code 5), not both.
