@@ -157,9 +157,10 @@ def group_ratio(original, restored, bits, group=256):
     return worst
 
 
-def status_kib(field):
-    with open("/proc/self/status") as status:
-        for line in status:
+def status_kib(field, file="status"):
+    """A field of a file of /proc/self, in KiB; 0 if it is not there. `smaps_rollup` has AnonHugePages."""
+    with open(f"/proc/self/{file}") as lines:
+        for line in lines:
             if line.startswith(field + ":"):
                 return int(line.split()[1])
     return 0

@@ -12,7 +12,7 @@ STEPS = """
         torch.nn.Linear(256, 256), torch.nn.SiLU(), torch.nn.Linear(256, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     x, y = t.noise(256, 64, seed=1), t.noise(256, 8, seed=2)
-    resident, alive, losses = {{}}, set(), []
+    resident, huge, alive, losses = {{}}, {{}}, set(), []
     for step in range({steps}):
         optimizer.zero_grad()
         rows = 256 - step % 7                                  # sizes vary
@@ -26,10 +26,11 @@ STEPS = """
         if step in (20, 100, {steps} // 2, {steps} - 1):
             gc.collect()
             resident[str(step)] = t.status_kib("VmRSS")
+            huge[str(step)] = t.status_kib("AnonHugePages", "smaps_rollup")
     now = t.stats() or {{}}
     payload = now.get("bytes", {{}}).get("payload", {{}}).get("current", 0)
     restored = now.get("bytes", {{}}).get("restored", {{}}).get("current", 0)
-    t.emit(resident=resident, alive=sorted(alive), losses=losses, payload=payload, restored=restored,
+    t.emit(resident=resident, huge=huge, alive=sorted(alive), losses=losses, payload=payload, restored=restored,
            random=t.digest(torch.rand(100)), state=t.digest(torch.get_rng_state()))
 """
 
@@ -39,8 +40,10 @@ STEPS = """
 def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
     result = run_script(STEPS.format(steps=1000), conf=conf).active(released=1000, encoded=1000)
     got = result.json
-    growth = got["resident"]["999"] - got["resident"]["20"]
-    assert growth <= 2048, f"resident memory grew by {growth} KiB: {got['resident']}"
+    growth = {name: got[name]["999"] - got[name]["20"] for name in ("resident", "huge")}
+    # The pool has two huge pages. One resident in part is filled up when the kernel (khugepaged) comes by.
+    allowed = 2048 + min(max(growth["huge"], 0), 4096)
+    assert growth["resident"] <= allowed, f"resident memory grew by {growth} KiB: {got['resident']}, {got['huge']}"
     assert got["alive"] == [0], "records are alive after their graph is gone"
     assert got["payload"] == 0 and got["restored"] == 0
 
