@@ -67,6 +67,27 @@ class BlockCodec {
   [[nodiscard]] virtual CodecStatus decode(const void* payload, std::size_t payload_bytes,
                                            void* target, std::size_t target_bytes,
                                            StreamId stream) noexcept = 0;
+
+  // As decode(), and then an elementwise function of each element in its place. `function` is the
+  // adapter's own encoding, as `choice` is; never 0.
+  [[nodiscard]] virtual CodecStatus decode_function(const void* payload, std::size_t payload_bytes,
+                                                    void* target, std::size_t target_bytes,
+                                                    StreamId stream,
+                                                    std::uint64_t function) noexcept {
+    static_cast<void>(payload), static_cast<void>(payload_bytes), static_cast<void>(target),
+        static_cast<void>(target_bytes), static_cast<void>(stream), static_cast<void>(function);
+    return CodecStatus::kFailed;
+  }
+
+  // Whether `result` looks like that function of what the payload was made of, and is as well
+  // restored that way.
+  [[nodiscard]] virtual bool may_be_result(const void* payload, std::size_t payload_bytes,
+                                           std::uint64_t function, const void* result,
+                                           std::size_t result_bytes) noexcept {
+    static_cast<void>(payload), static_cast<void>(payload_bytes), static_cast<void>(function),
+        static_cast<void>(result), static_cast<void>(result_bytes);
+    return true;
+  }
 };
 
 }  // namespace pleat::allocator

@@ -23,7 +23,7 @@ namespace pleat::allocator {
 //   kReleasing the block, storage gone       encode -> kEncoding | hold -> kHeld
 //   kEncoding  the block, codec reading      done -> kPacked | gave up -> kHeld
 //   kHeld      the block, owned by us        encode -> kEncoding (forward end) | adopt -> kRestored
-//   kPacked    the payload                   restore -> kRestored
+//   kPacked    the payload, ours or origin's restore -> kRestored
 //   kRestored  payload and/or a restored     storage freed -> kPacked (payload) or kHeld (adopted)
 //              storage that is alive
 //   kKept      the original storage, which   -
@@ -116,6 +116,8 @@ class Record {
 
   // About to be encoded, under `mutex`: may still choose more careful a codec.
   virtual void before_encode() noexcept {}
+  // Then, if there is an `origin`: the bytes are still function(origin's), so need no payload.
+  virtual bool follows_from_origin() noexcept { return false; }
 
   // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
   // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.
@@ -133,6 +135,10 @@ class Record {
   Record* pending_previous = nullptr;
   std::uint32_t encodes = 0;
   CodecStatistics statistics{};  // of the last encode that gave the payload
+  bool worked_out = false;       // in place of a payload: `function` of what `origin` has in its
+
+  // Its bytes can be had without what happens to the storage: from a payload.
+  [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || worked_out; }
 
   // Written while tagging (under the link lock), constant once released, but for before_encode().
   std::size_t bytes = 0;     // of the storage
@@ -143,10 +149,16 @@ class Record {
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};
+  // What the bytes are an elementwise function of, with a reference of ours:
+  // Residency::set_origin().
+  Record* origin = nullptr;
+  std::uint64_t function = 0;  // BlockCodec::decode_function()
 
  private:
   friend class Residency;
-  std::uint32_t references_ = 1;  // hooks, guarded by the link lock
+  // Guarded by the link lock: hooks and followers, and of these the records it is the origin of.
+  std::uint32_t references_ = 1;
+  std::uint32_t followers_ = 0;
 };
 
 }  // namespace pleat::allocator

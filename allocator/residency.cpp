@@ -127,7 +127,7 @@ void Residency::release_restored(Record& record, Block* block) noexcept {
     return;
   }
   if (record.state == RecordState::kRestored) {
-    if (record.payload_bytes != 0) {
+    if (record.packed()) {
       transition(record, RecordAction::kRestoredFreed);
     } else if (record.block == nullptr) {
       // Copied out of a moved block that has gone since: this copy is all there is.
@@ -194,6 +194,10 @@ bool Residency::encode_locked(Record& record) noexcept {
   Block* const block = record.block;
   const std::uint64_t start = now_ns();
   record.before_encode();
+  if (follow_origin(record)) {
+    count(counters_.encode_ns, now_ns() - start);
+    return true;
+  }
   const EncodeRequest request{block->begin,         record.bytes,  record.ranges.data(),
                               record.ranges.size(), record.choice, record.nonce,
                               record.key,           record.stream};
@@ -233,6 +237,46 @@ bool Residency::encode_locked(Record& record) noexcept {
     record.block = nullptr;
     pool_.free(block);
   }
+  return true;
+}
+
+void Residency::set_origin(Record& record, Record& origin, std::uint64_t function) noexcept {
+  {
+    const RecordGuard guard(*this, origin);
+    if (origin.payload_bytes == 0 || origin.payload_in_block || origin.bytes != record.bytes) {
+      return;
+    }
+  }
+  const std::lock_guard<std::mutex> link(link_mutex_);
+  if (record.origin == nullptr) {
+    ++origin.references_;
+    ++origin.followers_;
+    record.origin = &origin;
+    record.function = function;
+  }
+}
+
+bool Residency::follow_origin(Record& record) noexcept {
+  Block* const block = record.block;
+  const Record* const origin = record.origin;
+  if (origin == nullptr || !record.follows_from_origin() ||
+      !codec_.may_be_result(origin->payload.data, origin->payload_bytes, record.function,
+                            block->begin, record.bytes)) {
+    return false;
+  }
+  transition(record, RecordAction::kEncode);
+  transition(record, RecordAction::kEncoded);
+  record.worked_out = true;
+  if (++record.encodes > 1) {
+    count(counters_.double_encodes);
+  }
+  count(counters_.worked_out);
+  count(counters_.worked_out_bytes, record.bytes);
+  count(counters_.source_bytes, record.bytes);
+  count_raw(record, false);
+  emit(EventKind::kEncode, record, block, 0);
+  record.block = nullptr;
+  pool_.free(block);
   return true;
 }
 
@@ -287,7 +331,7 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
         *status = RestoreStatus::kOutOfMemory;
         return nullptr;
       }
-      if (record.payload_bytes == 0) {
+      if (!record.packed()) {
         // Of a block that was never freed; or of the restored one, whose storage has died in
         // another thread that has yet to free it: then the copy is all there will be.
         const Block* const raw = record.block != nullptr ? record.block : record.restored;
@@ -337,7 +381,7 @@ Block* Residency::restore_locked(Record& record, StreamId stream, RestoreStatus*
 Block* Residency::copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept {
   // Raw bytes: held, of a storage that is gone but was never freed, or adopted by one that lives.
   const Block* const raw = record.block != nullptr ? record.block : record.restored;
-  if (record.payload_bytes == 0 && raw == nullptr) {
+  if (!record.packed() && raw == nullptr) {
     *status = RestoreStatus::kWrongState;
     return nullptr;
   }
@@ -346,7 +390,7 @@ Block* Residency::copy_locked(Record& record, StreamId stream, RestoreStatus* st
     *status = RestoreStatus::kOutOfMemory;
     return nullptr;
   }
-  if (record.payload_bytes == 0) {
+  if (!record.packed()) {
     std::memcpy(target->begin, raw->begin, record.bytes);
     count(counters_.copied);
   } else if (!decode_locked(record, target, stream)) {
@@ -359,11 +403,18 @@ Block* Residency::copy_locked(Record& record, StreamId stream, RestoreStatus* st
 }
 
 bool Residency::decode_locked(const Record& record, Block* target, StreamId stream) noexcept {
-  const void* const payload =
-      record.payload_in_block ? static_cast<void*>(record.block->begin) : record.payload.data;
   const std::uint64_t start = now_ns();
-  const CodecStatus decoded =
-      codec_.decode(payload, record.payload_bytes, target->begin, record.bytes, stream);
+  CodecStatus decoded = CodecStatus::kFailed;
+  if (record.worked_out) {
+    // Of the payload of a record that has one for good: nothing of it changes any more.
+    const PayloadSlot payload = record.origin->payload;
+    decoded = codec_.decode_function(payload.data, record.origin->payload_bytes, target->begin,
+                                     record.bytes, stream, record.function);
+  } else {
+    const void* const payload =
+        record.payload_in_block ? static_cast<void*>(record.block->begin) : record.payload.data;
+    decoded = codec_.decode(payload, record.payload_bytes, target->begin, record.bytes, stream);
+  }
   count(counters_.decode_ns, now_ns() - start);
   if (decoded != CodecStatus::kOk) {
     return false;
@@ -375,7 +426,7 @@ bool Residency::decode_locked(const Record& record, Block* target, StreamId stre
 
 bool Residency::shared(const Record& record) noexcept {
   const std::lock_guard<std::mutex> guard(link_mutex_);
-  return record.references_ > 1;
+  return record.references_ - record.followers_ > 1;
 }
 
 // ---- drop ---------------------------------------------------------------------------------------
@@ -416,7 +467,11 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link) n
     pool_.free(record->block);
   }  // a kRestored record's block is the restored one, or a moved one that is still out there
   emit(EventKind::kDrop, *record, nullptr, record->payload_bytes);
+  Record* const origin = record->origin;
   delete record;
+  if (origin != nullptr) {
+    drop(origin, [&] { --origin->followers_; });
+  }
 }
 
 // ---- what is pending ----------------------------------------------------------------------------

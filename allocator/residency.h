@@ -30,6 +30,8 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> released{0};
   std::atomic<std::uint64_t> encoded{0};
   std::atomic<std::uint64_t> encoded_in_place{0};
+  // Stored as a function of another record's payload.
+  std::atomic<std::uint64_t> worked_out{0}, worked_out_bytes{0};
   std::atomic<std::uint64_t> double_encodes{0};  // a record encoded twice: must stay 0
   std::atomic<std::uint64_t> held{0};
   std::atomic<std::uint64_t> kept{0};  // storage resized or swapped while saved
@@ -38,7 +40,7 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> copied{0};   // bytes copied out, the block never came to free
   std::atomic<std::uint64_t> dropped{0};  // records gone
   std::atomic<std::uint64_t> dropped_unreleased{0};  // hooks gone before the storage was freed
-  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks
+  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks and of those worked out
   std::atomic<std::uint64_t> payload_bytes{0};       // of their payloads
   std::atomic<std::uint64_t> encode_ns{0};
   std::atomic<std::uint64_t> decode_ns{0};
@@ -78,6 +80,12 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
+  // The bytes of a tagged record are `function` of origin's, element by element, unless the record
+  // knows better when it is encoded. The first that is set stays; in vain unless origin has a
+  // payload of its own in the arena by now. Both must be referred to by the caller, who holds
+  // neither's mutex.
+  void set_origin(Record& record, Record& origin, std::uint64_t function) noexcept;
+
   // Gives up one reference; the last one drops payload, held block and the record itself. `body`
   // runs before, under the link lock.
   template <class Body>
@@ -112,7 +120,7 @@ class Residency {
   // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
 
-  // True while other references than the caller's exist.
+  // True while other hooks than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept;
 
   // The whole-forward signal: encodes what is pending, in release order.
@@ -158,6 +166,8 @@ class Residency {
   // The first that is pending and due, with a reference of ours; nullptr if there is none.
   Record* take_pending(std::uint64_t due) noexcept;
   void encode_pending(std::uint64_t due) noexcept;
+  // True if the block is ours no more; else nothing has changed.
+  bool follow_origin(Record& record) noexcept;
   bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
   bool decode_locked(const Record& record, Block* target, StreamId stream) noexcept;

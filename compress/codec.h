@@ -56,6 +56,23 @@ struct EncodeResult {
 [[nodiscard]] Status decode(const void* payload, std::size_t payload_bytes, void* target,
                             std::size_t target_bytes, const Executor& executor) noexcept;
 
+// As decode(), with `function` (not kNone) of what is restored in its place, less the mean error
+// that the argument's noise makes there (function_kernels.h). Within 2e-6 (1 + |x|) of the function
+// of exact arguments; kCorrupt for elements that are no floats.
+[[nodiscard]] Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
+                                     std::size_t target_bytes, Function function,
+                                     const Executor& executor) noexcept;
+// Whether `results`, as many elements as a lossy payload has, look like the function of what was
+// encoded: where a group's largest argument was, so must its largest result be; and whether they
+// may be restored that way: the arguments' steps are below 2 and no more than three times as wide
+// as the results' own would be (an argument of -50 makes a step that is wide beside any result).
+// Looks at sixteen groups, and is false where none can be compared.
+[[nodiscard]] bool may_be_result(const void* payload, std::size_t payload_bytes, Function function,
+                                 const void* results) noexcept;
+// The function of values that are exact, in their place; `type` a floating one.
+void apply_function(void* data, std::size_t elements, ElementType type, Function function,
+                    const Executor& executor) noexcept;
+
 // What a payload's header says; kCorrupt if it is none.
 struct PayloadInfo {
   ElementType type = ElementType::kBytes;

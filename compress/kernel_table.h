@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compress/compacted_blocks.h"
+#include "compress/function_kernels.h"
 #include "compress/kernels.h"
 
 namespace pleat::compress {
@@ -25,6 +26,7 @@ constexpr Kernels kTable = {
     {unpack_float_frames<Planes, uint32_t>, unpack_float_frames<Planes, uint16_t>,
      unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
      unpack_integer_frames<int32_t, uint32_t>},
+    {apply_function<Float32>, apply_function<BFloat16>, apply_function<Float16>},
 };
 
 }  // namespace

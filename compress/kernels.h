@@ -56,6 +56,16 @@ struct DecodeGroups {
   void* target;
 };
 
+// An activation of groups that decode() has just filled, in their place.
+struct ApplyFunction {
+  enum Function : uint8_t { kGelu, kGeluTanh, kSilu } function;
+  const void* metadata;  // of the first group; null: the arguments carry no noise
+  unsigned bits;         // they were coded with
+  size_t groups;         // whole groups
+  size_t tail_elements;
+  void* data;
+};
+
 struct Kernels {
   // Indexed by element type: float32, bfloat16, float16.
   void (*encode[3])(const EncodeGroups& job);
@@ -78,6 +88,9 @@ struct Kernels {
   void (*pack_frames[6])(const void* source, size_t elements, const void* entries, uint8_t* codes);
   void (*unpack_frames[6])(const uint8_t* codes, size_t elements, const void* entries,
                            void* target);
+
+  // Indexed by element type, as decode.
+  void (*apply[3])(const ApplyFunction& job);
 };
 
 extern const Kernels kScalarKernels;

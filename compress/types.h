@@ -70,6 +70,10 @@ struct CodecSpec {
   Transform transform = Transform::kNone;
 };
 
+// Activations that a decoder can work out of the restored argument: torch's gelu (exact and tanh
+// form) and silu.
+enum class Function : std::uint8_t { kNone, kGelu, kGeluTanh, kSilu };
+
 // A contiguous run of elements in canonical (storage) order.
 struct Span {
   const void* data = nullptr;

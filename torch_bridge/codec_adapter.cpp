@@ -423,6 +423,47 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
   return CodecStatus::kOk;
 }
 
+CodecStatus CodecAdapter::decode_function(const void* payload, std::size_t payload_bytes,
+                                          void* target, std::size_t target_bytes,
+                                          allocator::StreamId stream,
+                                          std::uint64_t function) noexcept {
+  const Recipe recipe = Recipe::unpack(function);
+  const std::size_t elements = target_bytes / compress::element_size(recipe.type);
+  compress::PayloadInfo info;
+  if (compress::inspect(payload, payload_bytes, &info) == Status::kOk &&
+      info.elements == elements && info.type == recipe.type) {
+    return compress::decode_function(payload, payload_bytes, target, target_bytes, recipe.function,
+                                     executor_) == Status::kOk
+               ? CodecStatus::kOk
+               : CodecStatus::kFailed;
+  }
+  // Lines kept exact, or elements repeated to fill a group: known when all is there.
+  if (!compress::is_floating(recipe.type) ||
+      decode(payload, payload_bytes, target, target_bytes, stream) != CodecStatus::kOk) {
+    return CodecStatus::kFailed;
+  }
+  compress::apply_function(target, elements, recipe.type, recipe.function, executor_);
+  return CodecStatus::kOk;
+}
+
+bool CodecAdapter::may_be_result(const void* payload, std::size_t payload_bytes,
+                                 std::uint64_t function, const void* result,
+                                 std::size_t result_bytes) noexcept {
+  const auto* codes = static_cast<const std::byte*>(payload);
+  if (is_patch(codes, payload_bytes)) {  // in front of the codes of all
+    const std::size_t patch = align_up(check_patch(codes, payload_bytes, result_bytes));
+    if (patch == 0 || patch > payload_bytes) {
+      return false;
+    }
+    codes += patch;
+    payload_bytes -= patch;
+  }
+  compress::PayloadInfo info;
+  return compress::inspect(codes, payload_bytes, &info) == Status::kOk &&
+         info.elements * compress::element_size(info.type) == result_bytes &&
+         compress::may_be_result(codes, payload_bytes, Recipe::unpack(function).function, result);
+}
+
 void CodecAdapter::account(const EncodeRequest& request, CodecChoice choice,
                            std::size_t payload_bytes,
                            const compress::SpanStatistics& statistics) noexcept {

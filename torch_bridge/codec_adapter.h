@@ -39,6 +39,20 @@ struct CodecChoice {
   [[nodiscard]] bool operator==(const CodecChoice&) const = default;
 };
 
+// What a record carries as its opaque `function`.
+struct Recipe {
+  compress::Function function = compress::Function::kNone;
+  compress::ElementType type = compress::ElementType::kBytes;
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(type) << 8 | static_cast<std::uint64_t>(function);
+  }
+  [[nodiscard]] static constexpr Recipe unpack(std::uint64_t packed) noexcept {
+    return {static_cast<compress::Function>(packed & 0xff),
+            static_cast<compress::ElementType>(packed >> 8 & 0xff)};
+  }
+};
+
 // Two saves of one storage: the more careful of the two; different types on one storage: exact
 // bytes.
 [[nodiscard]] CodecChoice merge(CodecChoice a, CodecChoice b) noexcept;
@@ -70,6 +84,13 @@ class CodecAdapter final : public allocator::BlockCodec {
   allocator::CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
                                 std::size_t target_bytes,
                                 allocator::StreamId stream) noexcept override;
+
+  allocator::CodecStatus decode_function(const void* payload, std::size_t payload_bytes,
+                                         void* target, std::size_t target_bytes,
+                                         allocator::StreamId stream,
+                                         std::uint64_t function) noexcept override;
+  bool may_be_result(const void* payload, std::size_t payload_bytes, std::uint64_t function,
+                     const void* result, std::size_t result_bytes) noexcept override;
 
   void set_copy_raw(bool copy_raw) noexcept { copy_raw_ = copy_raw; }
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }

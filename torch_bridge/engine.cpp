@@ -285,6 +285,11 @@ bool operators_are_watched() noexcept {
          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
 }
 
+SavedVariableHooks* saved_tensor_hooks_of(const SavedVariable& saved) noexcept {
+  SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(saved)).get();
+  return is_saved_tensor_hooks(hooks) ? hooks : nullptr;
+}
+
 bool backward_creates_graph() noexcept { return creates_graph; }
 const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
 int backward_depth() noexcept { return depth; }

@@ -29,6 +29,10 @@ void rewrap_engine(void* engine_stub);
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;
 
+// The hooks of ours that a saved variable has, null if none. Nobody may take them off meanwhile.
+[[nodiscard]] torch::autograd::SavedVariableHooks* saved_tensor_hooks_of(
+    const torch::autograd::SavedVariable& saved) noexcept;
+
 // Start and end of an outermost backward pass, for installations without the preload library.
 void backward_enter() noexcept;
 void backward_exit() noexcept;

@@ -283,6 +283,14 @@ constexpr std::string_view kPassesParameter[] = {
     "SplitWithSizes"sv, "UnbindBackward"sv,    "DetachBackward"sv,  "ConjBackward"sv,
     "NumpyTBackward"sv, "NarrowBackward"sv,    "MovedimBackward"sv, "SwapdimsBackward"sv,
 };
+
+constexpr std::string_view kAliasesInput[] = {
+    "TBackward"sv,       "TransposeBackward"sv,    "ViewBackward"sv,
+    "PermuteBackward"sv, "ReshapeAliasBackward"sv, "UnsqueezeBackward"sv,
+    "SqueezeBackward"sv, "AliasBackward"sv,
+};
+
+constexpr std::string_view kSavesArgument[] = {"GeluBackward0"sv, "SiluBackward0"sv};
 // clang-format on
 
 template <std::size_t kNames>
@@ -332,6 +340,8 @@ NodeClass classify(const std::string& name) {
   }
   c.bears_noise = starts_with_any(name, kBearsNoise);
   c.passes_parameter = starts_with_any(name, kPassesParameter);
+  c.aliases_input = !name.ends_with("_copy") && starts_with_any(name, kAliasesInput);
+  c.saves_argument = starts_with_any(name, kSavesArgument);
   c.before_pole = c.passes_parameter ? BeforePole::kPasses : BeforePole::kEnds;
   for (const TowardsPole& known : kTowardsPole) {
     if (std::string_view(name).starts_with(known.prefix)) {
@@ -368,6 +378,8 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
       }
       auto made = std::make_unique<NodeClass>(classify(name));
       made->of_torch = of_torch;
+      made->aliases_input = made->aliases_input && of_torch;
+      made->saves_argument = made->saves_argument && of_torch;
       const std::lock_guard<std::mutex> guard(r.mutex);
       auto& slot = r.classes[type];
       if (slot == nullptr) {

@@ -71,7 +71,9 @@ struct NodeClass {
   BeforePole before_pole = BeforePole::kEnds;
   PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it works out; PLEAT_GRADIENTS: others
   bool passes_parameter = false;             // a view or cast: a parameter may hide behind it
-  bool bears_noise = false;  // a gentle function of what it saves: whoever made that
+  bool aliases_input = false;   // a view: its output is on the storage of its only input
+  bool saves_argument = false;  // an activation that elementwise.h can repeat
+  bool bears_noise = false;     // a gentle function of what it saves: whoever made that
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node

@@ -160,6 +160,13 @@ constexpr std::array kEntries{
             return parse_switch(text, options.reuse_gradients);
           },
           [](const Options& options) { return number_text(options.reuse_gradients ? 1 : 0); }},
+    Entry{{"recompute", "1", "0 | 1",
+           "1: the result of GELU or SiLU is not stored, but worked out again from the compressed "
+           "argument"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.recompute);
+          },
+          [](const Options& options) { return number_text(options.recompute ? 1 : 0); }},
     Entry{{"verbose", "0", "0..1", "1: a report on stderr at exit"},
           [](std::string_view text, Options& options) {
             int verbose = 0;

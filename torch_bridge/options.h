@@ -27,6 +27,7 @@ struct Options {
   std::size_t min_bytes = 64u << 10;  // threshold of pool and eligibility; 0: everything
   std::uint64_t seed = 0;             // run seed of the dither
   bool reuse_gradients = true;        // write gradients of activations over those they come from
+  bool recompute = true;              // results of activations from their compressed argument
   int verbose = 0;                    // 0..1
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };

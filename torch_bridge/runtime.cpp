@@ -90,6 +90,7 @@ void Runtime::set_options(const Options& options) {
   seed_.store(options.seed, std::memory_order_relaxed);
   copy_raw.store(options.copy_raw, std::memory_order_relaxed);
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
+  recompute.store(options.recompute, std::memory_order_relaxed);
   codec.set_copy_raw(options.copy_raw);
   residency.set_options(residency_options(options));
 }

@@ -83,6 +83,7 @@ class Runtime {
   std::atomic<std::uint8_t> lossy_width{0};  // codec width; 0: lossless
   std::atomic<bool> copy_raw{false};
   std::atomic<bool> reuse_gradients{true};
+  std::atomic<bool> recompute{true};
 
   // ---- bookkeeping ----
   void count(Reason reason, std::size_t bytes) noexcept {

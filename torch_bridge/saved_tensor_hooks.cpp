@@ -11,6 +11,7 @@
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/before_pole.h"
 #include "torch_bridge/cpu_allocator.h"
+#include "torch_bridge/elementwise.h"
 #include "torch_bridge/engine.h"
 #include "torch_bridge/handed_out.h"
 #include "torch_bridge/node_class.h"
@@ -83,6 +84,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     if (!tagged) {
       strong_ = tensor.detach();
+    } else if (decision_->choice.bits != 0 && runtime_.recompute.load(std::memory_order_relaxed)) {
+      follow_argument(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
     }
   }
 
@@ -284,6 +287,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
             add_ranges(*impl, known->bytes, known->ranges);
             add_variable(*known);
             note_saved(*known, *impl);
+            if (saved_version_ != 0) {
+              known->note_written();
+            }
             runtime_.residency.add_reference(*known);
             return known;
           }
@@ -302,6 +308,26 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     runtime_.packs.fetch_add(1, std::memory_order_relaxed);
     Runtime::note_thread_computes();
     return true;
+  }
+
+  // If this is what an activation has made of a tensor that is compressed by now, the same payload
+  // will do for both.
+  void follow_argument(const c10::StorageImpl* storage) noexcept {
+    if (decision_->producer == nullptr || context_.is_output || !version_.enabled() ||
+        saved_version_ != 0 || record_->identity != storage) {
+      return;
+    }
+    const MadeBy made = made_by(*decision_->producer);
+    if (made.function == compress::Function::kNone) {
+      return;
+    }
+    const auto& argument = static_cast<const SavedTensorHooks&>(*made.argument);
+    if (argument.record_ != nullptr && argument.record_ != record_ && argument.version_.enabled() &&
+        argument.version_.current_version() == argument.saved_version_ &&
+        argument.view_.is_whole_in_order(record_->bytes)) {
+      const Recipe recipe{made.function, decision_->choice.type};
+      runtime_.residency.set_origin(*record_, *argument.record_, recipe.pack());
+    }
   }
 
   // Under the link lock. Of what may stand before a pole it is not known yet if one follows:

@@ -35,6 +35,21 @@ ByteRange StridedView::hull() const noexcept {
   return hull_of(sizes_, strides_, offset_, dtype_.itemsize());
 }
 
+bool StridedView::is_whole_in_order(std::size_t storage_bytes) const noexcept {
+  if (keys_.has_any(
+          c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}))) {
+    return false;
+  }
+  std::int64_t elements = 1;
+  for (std::size_t i = sizes_.size(); i-- > 0;) {
+    if (sizes_[i] != 1 && strides_[i] != elements) {
+      return false;
+    }
+    elements *= sizes_[i];
+  }
+  return offset_ == 0 && static_cast<std::size_t>(elements) * dtype_.itemsize() == storage_bytes;
+}
+
 at::Tensor StridedView::on(c10::Storage storage, const c10::VariableVersion& version,
                            std::int64_t offset) const {
   const c10::InferenceMode normal(false);  // else it had no version

@@ -26,6 +26,9 @@ class StridedView {
   // From the first to the last byte that it touches.
   [[nodiscard]] allocator::ByteRange hull() const noexcept;
 
+  // Every byte of a storage of so many, in row-major order, as it stands there.
+  [[nodiscard]] bool is_whole_in_order(std::size_t storage_bytes) const noexcept;
+
   // A tensor of its own, outside autograd and inference mode, whose writes `version` counts.
   [[nodiscard]] at::Tensor on(c10::Storage storage, const c10::VariableVersion& version) const {
     return on(std::move(storage), version, offset_);

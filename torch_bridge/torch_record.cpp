@@ -150,6 +150,14 @@ void TorchRecord::before_encode() noexcept {
   choice = careful.pack();
 }
 
+bool TorchRecord::follows_from_origin() noexcept {
+  const CodecChoice own = CodecChoice::unpack(choice);
+  const CodecChoice argument = CodecChoice::unpack(origin->choice);
+  return !written_ && own.bits != 0 && !own.exponent && own.lines.look <= Look::kZeroRows &&
+         own.type == argument.type && (argument.bits == 0 || argument.bits >= own.bits) &&
+         ranges.is_all_of(bytes) && origin->ranges.is_all_of(origin->bytes);
+}
+
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   Restored restored;
   Runtime::note_thread_computes();
@@ -204,7 +212,7 @@ bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexce
 
 // The bytes exist nowhere but in a restored storage, and somebody has written to that.
 void TorchRecord::check_not_lost() const {
-  TORCH_CHECK(payload_bytes != 0 || !restored_version_ || restored_version_->current_version() == 0,
+  TORCH_CHECK(packed() || !restored_version_ || restored_version_->current_version() == 0,
               "one of the variables needed for gradient computation has been modified by an "
               "inplace operation: a saved tensor was written to after an earlier backward pass "
               "had unpacked it, and is needed again");

@@ -70,9 +70,14 @@ class TorchRecord final : public allocator::Record {
     return several_of_one_node_.load(std::memory_order_relaxed);
   }
 
+  // A hook has saved it after somebody had written to it: it is nobody's result any more. Under the
+  // link lock.
+  void note_written() noexcept { written_ = true; }
+
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
   void add_lesson(std::uint64_t lesson) noexcept;
   void before_encode() noexcept override;
+  bool follows_from_origin() noexcept override;
 
   const c10::StorageImpl* const
       identity;  // compare only; `weak` keeps the address from being reused
@@ -87,6 +92,7 @@ class TorchRecord final : public allocator::Record {
 
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
+  bool written_ = false;
   std::array<std::uint64_t, 2> lessons_{};  // 0: none
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;

@@ -49,7 +49,9 @@ class FakeRecord final : public Record {
       choice = 7;
     }
   }
+  bool follows_from_origin() noexcept override { return follows; }
   bool mind_changed = false;
+  bool follows = true;
   std::function<void()> while_keeping;
 
  private:
@@ -106,6 +108,23 @@ class InvertingCodec final : public BlockCodec {
       out[i] = static_cast<unsigned char>(~in[i]);
     }
     return CodecStatus::kOk;
+  }
+  // Each byte and `function` more.
+  CodecStatus decode_function(const void* payload, std::size_t payload_bytes, void* target,
+                              std::size_t bytes, StreamId stream,
+                              std::uint64_t function) noexcept override {
+    const CodecStatus status = decode(payload, payload_bytes, target, bytes, stream);
+    auto* const out = static_cast<unsigned char*>(target);
+    for (std::size_t i = 0; i < bytes && status == CodecStatus::kOk; ++i) {
+      out[i] = static_cast<unsigned char>(out[i] + function);
+    }
+    return status;
+  }
+  bool may_be_result(const void* payload, std::size_t, std::uint64_t function, const void* result,
+                     std::size_t) noexcept override {
+    const auto argument = static_cast<unsigned char>(~*static_cast<const unsigned char*>(payload));
+    return *static_cast<const unsigned char*>(result) ==
+           static_cast<unsigned char>(argument + function);
   }
   std::atomic<int> encodes{0}, decodes{0};
   std::atomic<std::uint64_t> last_choice{0};
@@ -210,6 +229,175 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   EXPECT_EQ(record->state, RecordState::kPacked);
   EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
   residency->drop(record);
+  expect_empty();
+}
+
+// A record whose bytes are a function of another's, whatever becomes of the two.
+class FollowingTest : public ResidencyTest {
+ protected:
+  FakeStorage argument_storage, result_storage;
+  FakeRecord* argument = nullptr;
+  FakeRecord* result = nullptr;
+
+  // Results are 3 more than arguments.
+  void follow(unsigned char value, unsigned char result_value) {
+    argument = tag_and_release(value, argument_storage);
+    Block* const block = filled_block(result_value);
+    result = tag(block, result_storage);
+    residency->set_origin(*result, *argument, 3);
+    result_storage.alive = false;
+    residency->release(block);
+  }
+};
+
+TEST_F(FollowingTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
+  follow(7, 10);
+  EXPECT_EQ(codec.encodes, 1);
+  EXPECT_EQ(residency->counters().worked_out, 1u);
+  EXPECT_EQ(result->state, RecordState::kPacked);
+  EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
+  EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
+  for (int again = 0; again < 2; ++again) {
+    Block* const block = restore(*result);
+    EXPECT_TRUE(holds(block, 10));
+    EXPECT_EQ(result->state, RecordState::kRestored);
+    residency->release(block);
+    EXPECT_EQ(result->state, RecordState::kPacked);
+  }
+  {
+    const Residency::RecordGuard guard(*residency, *result);
+    Residency::RestoreStatus status{};
+    Block* const copy = residency->copy_locked(*result, {}, &status);
+    ASSERT_NE(copy, nullptr);
+    EXPECT_TRUE(holds(copy, 10));
+    residency->pool().free(copy);
+  }
+  Block* const both = restore(*argument);
+  EXPECT_TRUE(holds(both, 7));
+  residency->release(both);
+  residency->drop(result);
+  residency->drop(argument);
+  expect_empty();
+}
+
+TEST_F(FollowingTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
+  std::atomic<int> destroyed{0};
+  Block* const first = filled_block(7);
+  argument = tag(first, argument_storage, &destroyed);
+  argument_storage.alive = false;
+  residency->release(first);
+  Block* const second = filled_block(10);
+  result = tag(second, result_storage);
+  residency->set_origin(*result, *argument, 3);
+  residency->drop(argument);
+  EXPECT_EQ(destroyed, 0);
+  result_storage.alive = false;
+  residency->release(second);
+  Block* const block = restore(*result);
+  EXPECT_TRUE(holds(block, 10));
+  residency->release(block);
+  residency->drop(result);
+  EXPECT_EQ(destroyed, 1);
+  expect_empty();
+}
+
+TEST_F(FollowingTest, AResultThatWasWrittenToIsStoredItself) {
+  follow(7, 11);
+  EXPECT_EQ(codec.encodes, 2);
+  EXPECT_EQ(residency->counters().worked_out, 0u);
+  Block* const block = restore(*result);
+  EXPECT_TRUE(holds(block, 11));
+  residency->release(block);
+  residency->drop(argument);
+  residency->drop(result);
+  expect_empty();
+}
+
+TEST_F(FollowingTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
+  for (const bool held : {false, true}) {
+    SCOPED_TRACE(held);
+    codec.refuse = held;
+    FakeStorage first_storage, second_storage;
+    Block* const first = filled_block(7);
+    argument = tag(first, first_storage);
+    if (held) {
+      first_storage.alive = false;
+      residency->release(first);
+      EXPECT_EQ(argument->state, RecordState::kHeld);
+    }
+    codec.refuse = false;
+    Block* const second = filled_block(10);
+    result = tag(second, second_storage);
+    residency->set_origin(*result, *argument, 3);
+    second_storage.alive = false;
+    residency->release(second);
+    EXPECT_EQ(residency->counters().worked_out, 0u);
+    Block* const block = restore(*result);
+    EXPECT_TRUE(holds(block, 10));
+    residency->release(block);
+    residency->drop(result);
+    if (!held) {
+      first_storage.alive = false;
+      residency->release(first);
+    }
+    residency->drop(argument);
+  }
+  expect_empty();
+}
+
+TEST_F(FollowingTest, ARecordMayThinkBetterOfIt) {
+  argument = tag_and_release(7, argument_storage);
+  Block* const block = filled_block(10);
+  result = tag(block, result_storage);
+  result->follows = false;
+  residency->set_origin(*result, *argument, 3);
+  result_storage.alive = false;
+  residency->release(block);
+  EXPECT_EQ(codec.encodes, 2);
+  Block* const restored = restore(*result);
+  EXPECT_TRUE(holds(restored, 10));
+  residency->release(restored);
+  residency->drop(result);
+  residency->drop(argument);
+  expect_empty();
+}
+
+TEST_F(FollowingTest, ADamagedPayloadFailsBoth) {
+  follow(7, 10);
+  codec.damaged = true;
+  {
+    const Residency::RecordGuard guard(*residency, *result);
+    Residency::RestoreStatus status{};
+    EXPECT_EQ(residency->restore_locked(*result, {}, &status), nullptr);
+    EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
+  }
+  codec.damaged = false;
+  residency->drop(argument);
+  residency->drop(result);
+  expect_empty();
+}
+
+TEST_F(FollowingTest, ThreadsRestoreTheTwoAtOnce) {
+  follow(7, 10);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      FakeRecord* const record = t % 2 == 0 ? result : argument;
+      for (int i = 0; i < 50; ++i) {
+        const Residency::RecordGuard guard(*residency, *record);
+        Residency::RestoreStatus status{};
+        Block* const copy = residency->copy_locked(*record, {}, &status);
+        ASSERT_NE(copy, nullptr);
+        EXPECT_TRUE(holds(copy, t % 2 == 0 ? 10 : 7));
+        residency->pool().free(copy);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  residency->drop(result);
+  residency->drop(argument);
   expect_empty();
 }
 

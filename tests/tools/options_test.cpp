@@ -155,7 +155,7 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(parse("bitz:4").problems.at(0),
             "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-            "reuse_gradients, verbose, copy_raw");
+            "reuse_gradients, recompute, verbose, copy_raw");
   EXPECT_EQ(parse("bits").problems.at(0),
             "pleat: PLEAT_CONF: bits: no value; write bits:VALUE; using 4");
 }

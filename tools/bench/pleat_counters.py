@@ -46,7 +46,8 @@ def summary(result: dict) -> str:
         saved, payload = moved
         words.append(f"a step saves {saved / 1e6:.0f} MB -> {payload / 1e6:.0f} MB ({saved / payload:.2f}x)")
     if moved and counter(result, "records.encoded") and result.get("steps"):
-        words.append(f"{counter(result, 'records.encoded') / result['steps']:.0f} tensors a step")
+        tensors = counter(result, "records.encoded") + (counter(result, "records.worked_out") or 0)
+        words.append(f"{tensors / result['steps']:.0f} tensors a step")
     if hook_ns(result) is not None:
         words.append(f"{hook_ns(result):.0f} ns a hook call")
     if codec_share(result) is not None:

@@ -1,0 +1,283 @@
+// Activations worked out of restored arguments, against the C library's erf, tanh and exp in
+// double.
+#include "tests/compress/support.h"
+
+namespace pleat::compress::test {
+namespace {
+
+constexpr Function kFunctions[] = {Function::kGelu, Function::kGeluTanh, Function::kSilu};
+
+const char* name_of(Function function) {
+  const char* const names[] = {"none", "gelu", "gelu tanh", "silu"};
+  return names[static_cast<int>(function)];
+}
+
+double reference(Function function, double x) {
+  switch (function) {
+    case Function::kGelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Function::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    default:
+      return x / (1 + std::exp(-x));
+  }
+}
+
+// What a stored result of this type may be off by its own rounding.
+double rounding(ElementType type) {
+  return type == ElementType::kFloat32    ? 0
+         : type == ElementType::kBFloat16 ? 1.0 / 256
+                                          : 1.0 / 2048;
+}
+
+Bytes gaussian(ElementType type, std::size_t elements, double scale, std::uint64_t stream) {
+  std::mt19937_64 random(seed() + stream);
+  std::normal_distribution<double> normal;
+  Bytes source(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e)
+    set_value(type, source.data(), e, scale * normal(random));
+  return source;
+}
+
+Encoded encoded(const Bytes& source, ElementType type, unsigned bits, std::uint64_t nonce) {
+  const std::size_t elements = source.size() / element_size(type);
+  return encode_span(source.data(), elements, type, bits, nonce);
+}
+
+Bytes yielded(const Encoded& from, std::size_t bytes, Function function,
+              const Executor& executor = serial_executor()) {
+  Bytes target(bytes);
+  EXPECT_EQ(decode_function(from.payload.data(), from.payload.size(), target.data(), bytes,
+                            function, executor),
+            Status::kOk);
+  EXPECT_TRUE(target.guard_intact());
+  return target;
+}
+
+TEST(Functions, OfExactArgumentsAreTheLibrarys) {
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    for (const ElementType type : kFloatTypes) {
+      for (const Function function : kFunctions) {
+        SCOPED_TRACE(path.name + " " + test::name_of(type) + " " + name_of(function));
+        constexpr std::size_t kElements = 70000;
+        Bytes source(kElements * element_size(type));
+        for (std::size_t e = 0; e < kElements; ++e)
+          set_value(type, source.data(), e, (double(e) - 35000) / 2500);  // -14 to 14
+        const Bytes result = yielded(encoded(source, type, 0, 1), source.size(), function);
+        for (std::size_t e = 0; e < kElements; ++e) {
+          const double x = value_at(type, source.data(), e);
+          const double y = reference(function, x);
+          ASSERT_NEAR(value_at(type, result.data(), e), y,
+                      2e-6 * (1 + std::fabs(x)) + rounding(type) * std::fabs(y) + 6e-8)
+              << x;
+        }
+      }
+    }
+  }
+}
+
+TEST(Functions, OfNoisyArgumentsStayWithinTheirSlopeTimesTheStep) {
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    for (const ElementType type : kFloatTypes) {
+      for (const Function function : kFunctions) {
+        for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+          SCOPED_TRACE(path.name + " " + test::name_of(type) + " " + name_of(function) + " " +
+                       std::to_string(bits));
+          constexpr std::size_t kElements = 64 * 256 + 77;
+          const Bytes source = gaussian(type, kElements, 1.5, 2);
+          const Bytes result = yielded(encoded(source, type, bits, 3), source.size(), function);
+          for (std::size_t g = 0; g < kElements; g += 256) {
+            const std::size_t end = std::min(g + 256, kElements);
+            double low = 1e9, high = -1e9;
+            for (std::size_t e = g; e < end; ++e) {
+              low = std::min(low, value_at(type, source.data(), e));
+              high = std::max(high, value_at(type, source.data(), e));
+            }
+            const double step = (high - low) / double((1u << bits) - 1);
+            for (std::size_t e = g; e < end; ++e) {
+              const double y = reference(function, value_at(type, source.data(), e));
+              // Both GELUs rise by 1.13 at most, their second derivative is 0.8 at most.
+              ASSERT_NEAR(value_at(type, result.data(), e), y,
+                          1.14 * step + 0.8 * step * step / 24 + 3e-4 +
+                              rounding(type) * (1 + 2 * std::fabs(high - low)));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The mean over many nonces: the noise goes, its effect through the curvature would stay.
+TEST(Functions, TakeOffTheMeanErrorThatNoiseMakes) {
+  for (const Function function : kFunctions) {
+    for (const unsigned bits : {2u, 4u}) {
+      SCOPED_TRACE(std::string(name_of(function)) + " " + std::to_string(bits));
+      constexpr std::size_t kElements = 256 * 64;
+      const Bytes source = gaussian(ElementType::kFloat32, kElements, 0.7, 4);
+      const auto* const x = reinterpret_cast<const float*>(source.data());
+      double off = 0, uncorrected = 0;
+      constexpr int kNonces = 40;
+      for (int nonce = 0; nonce < kNonces; ++nonce) {
+        const Encoded from = encoded(source, ElementType::kFloat32, bits, 100 + nonce);
+        Bytes result = yielded(from, source.size(), function);
+        Bytes argument(source.size());
+        ASSERT_EQ(decode(from.payload.data(), from.payload.size(), argument.data(), source.size(),
+                         serial_executor()),
+                  Status::kOk);
+        for (std::size_t e = 0; e < kElements; ++e) {
+          const double y = reference(function, x[e]);
+          off += result.as<float>()[e] - y;
+          uncorrected += reference(function, argument.as<float>()[e]) - y;
+        }
+      }
+      const double count = double(kElements) * kNonces;
+      EXPECT_GT(uncorrected / count, bits == 2 ? 4e-3 : 2e-4);  // or there was nothing to take off
+      EXPECT_LT(std::fabs(off / count), 0.2 * uncorrected / count);
+    }
+  }
+}
+
+TEST(Functions, AreTheSameOnEveryPathHoweverTheWorkIsSplit) {
+  for (const ElementType type : kFloatTypes) {
+    const Bytes source = mixed(type, 40 * 16384 / 8 + 5, 5);
+    for (const unsigned bits : {0u, 2u, 4u, 8u}) {
+      for (const Function function : kFunctions) {
+        SCOPED_TRACE(std::string(test::name_of(type)) + " " + std::to_string(bits) + " " +
+                     name_of(function));
+        const Encoded from = encoded(source, type, bits, 6);
+        if (from.status != Status::kOk) continue;
+        const UsePath scalar(paths().front());
+        const Bytes expected = yielded(from, source.size(), function);
+        for (const Path& path : paths()) {
+          const UsePath use(path);
+          for (const Executor& executor :
+               {serial_executor(), thread_executor(3), backwards_executor()}) {
+            const Bytes result = yielded(from, source.size(), function, executor);
+            for (std::size_t e = 0; e < source.size() / element_size(type); ++e) {
+              const double a = value_at(type, result.data(), e);
+              const double b = value_at(type, expected.data(), e);
+              ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << path.name << " " << e;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Functions, OfZeroNanAndInfinityAreTorchs) {
+  Bytes source(256 * 4 * sizeof(float));
+  auto* const x = source.as<float>();
+  std::fill_n(x, 256, 0.0f);
+  for (std::size_t e = 256; e < 1024; ++e) x[e] = e % 2 == 0 ? 1.5f : -0.5f;
+  x[300] = std::nanf("");
+  x[301] = INFINITY;
+  x[302] = -INFINITY;
+  for (const Function function : kFunctions) {
+    const Bytes result =
+        yielded(encoded(source, ElementType::kFloat32, 4, 7), source.size(), function);
+    const auto at = [&](std::size_t e) {
+      return value_at(ElementType::kFloat32, result.data(), e);
+    };
+    for (std::size_t e = 0; e < 256; ++e) ASSERT_EQ(at(e), 0) << "a row of zeros";
+    EXPECT_TRUE(std::isnan(at(300)));
+    EXPECT_EQ(at(301), INFINITY);
+    EXPECT_TRUE(std::isnan(at(302)));  // -inf * 0
+  }
+}
+
+TEST(Functions, RefuseWhatIsNoFloatOrNoPayload) {
+  std::vector<std::int32_t> integers(1024, 3);
+  integers[5] = 4;
+  const Encoded from = encode_span(integers.data(), integers.size(), ElementType::kInt32, 0, 8);
+  Bytes target(4096);
+  EXPECT_EQ(decode_function(from.payload.data(), from.payload.size(), target.data(), 4096,
+                            Function::kGelu, serial_executor()),
+            Status::kCorrupt);
+  const Bytes source = gaussian(ElementType::kFloat32, 1024, 1, 9);
+  Encoded floats = encoded(source, ElementType::kFloat32, 4, 10);
+  EXPECT_EQ(decode_function(floats.payload.data(), floats.payload.size(), target.data(), 4092,
+                            Function::kGelu, serial_executor()),
+            Status::kCorrupt);
+  EXPECT_EQ(decode_function(floats.payload.data(), 63, target.data(), 4096, Function::kGelu,
+                            serial_executor()),
+            Status::kCorrupt);
+  floats.payload.data()[0] ^= 1;
+  EXPECT_EQ(decode_function(floats.payload.data(), floats.payload.size(), target.data(), 4096,
+                            Function::kGelu, serial_executor()),
+            Status::kCorrupt);
+}
+
+TEST(Functions, ResultsThatWereChangedAreSeen) {
+  for (const ElementType type : kFloatTypes) {
+    for (const Function function : kFunctions) {
+      for (const unsigned bits : {1u, 2u, 4u, 8u}) {
+        SCOPED_TRACE(std::string(test::name_of(type)) + " " + name_of(function) + " " +
+                     std::to_string(bits));
+        constexpr std::size_t kElements = 200 * 256 + 9;
+        const Bytes source = gaussian(type, kElements, 0.3, 11);
+        const Encoded from = encoded(source, type, bits, 12);
+        const auto results = [&](const std::function<double(double, std::size_t)>& change) {
+          Bytes y(source.size());
+          for (std::size_t e = 0; e < kElements; ++e)
+            set_value(type, y.data(), e,
+                      change(reference(function, value_at(type, source.data(), e)), e));
+          return y;
+        };
+        const auto seen = [&](const Bytes& y) {
+          return !may_be_result(from.payload.data(), from.payload.size(), function, y.data());
+        };
+        EXPECT_FALSE(seen(results([](double y, std::size_t) { return y; })));
+        EXPECT_TRUE(seen(results([](double y, std::size_t) { return 1.11 * y; })));
+        EXPECT_TRUE(seen(results([](double y, std::size_t e) { return e % 2 == 0 ? y : 0; })));
+        EXPECT_TRUE(seen(results([](double, std::size_t) { return 0.0; })));
+        EXPECT_TRUE(seen(results([](double, std::size_t) { return std::nan(""); })));
+      }
+    }
+  }
+}
+
+// Results of which their own payload would be much finer than what comes of the argument's.
+TEST(Functions, ArgumentsWithStepsTooWideAreRefused) {
+  constexpr std::size_t kElements = 64 * 256;
+  const auto usable = [&](double scale, double outlier, unsigned bits) {
+    Bytes source = gaussian(ElementType::kFloat32, kElements, scale, 13);
+    for (std::size_t e = 0; e < kElements; e += 256)
+      source.as<float>()[e + e / 256] = float(outlier);
+    Bytes results(source.size());
+    for (std::size_t e = 0; e < kElements; ++e)
+      results.as<float>()[e] = float(reference(Function::kGelu, source.as<float>()[e]));
+    const Encoded from = encoded(source, ElementType::kFloat32, bits, 14);
+    return may_be_result(from.payload.data(), from.payload.size(), Function::kGelu, results.data());
+  };
+  EXPECT_TRUE(usable(1, 0, 4));
+  EXPECT_TRUE(usable(1, -4, 4));
+  EXPECT_TRUE(usable(1, 8, 4));  // as wide a range of results
+  EXPECT_FALSE(usable(1, -15, 4));
+  EXPECT_FALSE(usable(1, -50, 4));
+  EXPECT_FALSE(usable(1, -1e4, 8));
+  EXPECT_FALSE(usable(1, 0, 1));  // a step of six
+}
+
+// What cannot be compared is not taken for a result.
+TEST(Functions, ArgumentsThatShowNothingAreRefused) {
+  const auto usable = [&](double value, unsigned bits, std::size_t elements) {
+    Bytes source = gaussian(ElementType::kFloat32, elements, 0.1, 15);
+    for (std::size_t e = 0; e < elements; ++e) source.as<float>()[e] += float(value);
+    Bytes results(source.size());
+    for (std::size_t e = 0; e < elements; ++e)
+      results.as<float>()[e] = float(reference(Function::kGelu, source.as<float>()[e]));
+    const Encoded from = encoded(source, ElementType::kFloat32, bits, 16);
+    return may_be_result(from.payload.data(), from.payload.size(), Function::kGelu, results.data());
+  };
+  EXPECT_TRUE(usable(1, 4, 1024));
+  EXPECT_FALSE(usable(-3, 4, 1024));  // no argument above zero
+  EXPECT_FALSE(usable(1, 0, 1024));   // stored exactly
+  EXPECT_FALSE(usable(1, 4, 255));    // no whole group
+}
+
+}  // namespace
+}  // namespace pleat::compress::test
