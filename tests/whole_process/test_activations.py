@@ -155,6 +155,10 @@ WRITTEN = """
     y = down(h)
     del h
     note("saved twice", list(torch.autograd.grad(y.sum(), [down.weight])))
+    before = t.count("worked_out")
+    other = t.noise(512, 8, seed=4).requires_grad_()         # no view, whatever its node's name begins with
+    copied = torch.permute_copy(nn.functional.gelu(up(x)), (1, 0)) @ other
+    note("copied", list(torch.autograd.grad(copied.sum(), [other])))
     t.emit(**results, followed=followed, same=same)
 """
 
