@@ -86,7 +86,7 @@ class BlockCodec {
                                            std::size_t result_bytes) noexcept {
     static_cast<void>(payload), static_cast<void>(payload_bytes), static_cast<void>(function),
         static_cast<void>(result), static_cast<void>(result_bytes);
-    return true;
+    return false;
   }
 };
 

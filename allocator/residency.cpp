@@ -194,17 +194,13 @@ bool Residency::encode_locked(Record& record) noexcept {
   Block* const block = record.block;
   const std::uint64_t start = now_ns();
   record.before_encode();
-  if (follow_origin(record)) {
-    count(counters_.encode_ns, now_ns() - start);
-    return true;
-  }
   const EncodeRequest request{block->begin,         record.bytes,  record.ranges.data(),
                               record.ranges.size(), record.choice, record.nonce,
                               record.key,           record.stream};
   transition(record, RecordAction::kEncode);
-  const std::size_t bound = codec_.payload_bytes(request);
-  bool done = false;
-  if (bound != 0) {
+  record.worked_out = follows_from_origin(record);
+  bool done = record.worked_out;
+  if (const std::size_t bound = done ? 0 : codec_.payload_bytes(request); bound != 0) {
     // The head of the block itself by choice, or because the arena cannot grow; a codec that cannot
     // work there gets a slot after all.
     const bool in_place = in_place_.load(std::memory_order_relaxed);
@@ -227,7 +223,12 @@ bool Residency::encode_locked(Record& record) noexcept {
   if (++record.encodes > 1) {
     count(counters_.double_encodes);
   }
-  count(counters_.encoded);
+  if (record.worked_out) {
+    count(counters_.worked_out);
+    count(counters_.worked_out_bytes, record.bytes);
+  } else {
+    count(counters_.encoded);
+  }
   count(counters_.source_bytes, record.bytes);
   count(counters_.payload_bytes, record.payload_bytes);
   count_raw(record, false);
@@ -256,28 +257,11 @@ void Residency::set_origin(Record& record, Record& origin, std::uint64_t functio
   }
 }
 
-bool Residency::follow_origin(Record& record) noexcept {
-  Block* const block = record.block;
+bool Residency::follows_from_origin(Record& record) noexcept {
   const Record* const origin = record.origin;
-  if (origin == nullptr || !record.follows_from_origin() ||
-      !codec_.may_be_result(origin->payload.data, origin->payload_bytes, record.function,
-                            block->begin, record.bytes)) {
-    return false;
-  }
-  transition(record, RecordAction::kEncode);
-  transition(record, RecordAction::kEncoded);
-  record.worked_out = true;
-  if (++record.encodes > 1) {
-    count(counters_.double_encodes);
-  }
-  count(counters_.worked_out);
-  count(counters_.worked_out_bytes, record.bytes);
-  count(counters_.source_bytes, record.bytes);
-  count_raw(record, false);
-  emit(EventKind::kEncode, record, block, 0);
-  record.block = nullptr;
-  pool_.free(block);
-  return true;
+  return origin != nullptr && record.follows_from_origin() &&
+         codec_.may_be_result(origin->payload.data, origin->payload_bytes, record.function,
+                              record.block->begin, record.bytes);
 }
 
 bool Residency::encode_to_arena(Record& record, const EncodeRequest& request,

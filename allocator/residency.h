@@ -166,8 +166,7 @@ class Residency {
   // The first that is pending and due, with a reference of ours; nullptr if there is none.
   Record* take_pending(std::uint64_t due) noexcept;
   void encode_pending(std::uint64_t due) noexcept;
-  // True if the block is ours no more; else nothing has changed.
-  bool follow_origin(Record& record) noexcept;
+  bool follows_from_origin(Record& record) noexcept;
   bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
   bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
   bool decode_locked(const Record& record, Block* target, StreamId stream) noexcept;
