@@ -3,6 +3,7 @@
 
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
+#include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_payload.h"
 
 namespace pleat::compress::test {

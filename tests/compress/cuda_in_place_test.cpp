@@ -12,9 +12,8 @@ struct InPlaceSpan {
   cuda::Verdict verdict;
   InPlaceTurns turns;
 };
-template <class Pick>
 InPlaceSpan encode_in_place(ElementType type, unsigned bits, const Bytes& source, unsigned blocks,
-                            Pick pick) {
+                            const std::function<unsigned(unsigned)>& pick) {
   InPlaceSpan span{Bytes(source.size()), {}, {}};
   std::memcpy(span.block.data(), source.data(), source.size());
   cuda::DeviceTask task;
@@ -31,12 +30,8 @@ InPlaceSpan encode_in_place(ElementType type, unsigned bits, const Bytes& source
   job.nonce = kNonce;
   job.scratch = scratch.data();
   job.width = bits;
-  with_form(static_cast<unsigned>(type), bits, Transform::kNone, [&]<class F>() {
-    if constexpr (F::kBits != 0 && !F::kTransformed) {
-      emulate_survey<typename F::Source>(job);
-      EXPECT_TRUE(emulate_in_place<F>(job, blocks, pick, &span.turns)) << "a deadlock";
-    }
-  });
+  emulate_survey(type, job);
+  EXPECT_TRUE(emulate_in_place({type, bits}, job, blocks, pick, &span.turns)) << "a deadlock";
   EXPECT_TRUE(span.block.guard_intact() && scratch.guard_intact());
   return span;
 }

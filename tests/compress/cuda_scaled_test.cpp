@@ -5,6 +5,7 @@
 #include "compress/format.h"
 #include "compress/rotation.h"
 #include "compress/scaled_math.h"
+#include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_payload.h"
 
 namespace pleat::compress::test {

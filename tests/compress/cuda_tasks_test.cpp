@@ -6,8 +6,8 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
 #include "compress/framed.h"
-#include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_kernels.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -129,10 +129,8 @@ TEST(CudaTasks, RecordedLaunchesEncodeAndRestore) {
         std::size_t queued = 0;
         ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
         ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
-        with_form(static_cast<unsigned>(type), bits, transform, [&]<class F>() {
-          emulate_encode<F>(recorder.launches[0].batch.job[0]);
-          emulate_decode<F>(recorder.launches[1].batch.job[0]);
-        });
+        emulate_encode({type, bits, transform}, recorder.launches[0].batch.job[0]);
+        emulate_decode({type, bits, transform}, recorder.launches[1].batch.job[0]);
         ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
         EXPECT_EQ(verdicts[0].payload_bytes, cuda::device_payload_bytes(task));
         ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
@@ -187,9 +185,10 @@ TEST(CudaTasks, RecordedLaunchesEncodeInPlace) {
   EXPECT_EQ(recorder.launches[0].kernel, "pleat_survey_bfloat16");
   EXPECT_EQ(recorder.launches[1].kernel, "pleat_encode_in_place_bfloat16_4");
   InPlaceTurns turns;
-  emulate_survey<BFloat16>(recorder.launches[0].batch.job[0]);
-  ASSERT_TRUE((emulate_in_place<Form<BFloat16, 4>>(
-      recorder.launches[1].batch.job[0], 1, [](unsigned) { return 0u; }, &turns)));
+  emulate_survey(ElementType::kBFloat16, recorder.launches[0].batch.job[0]);
+  ASSERT_TRUE(emulate_in_place(
+      {ElementType::kBFloat16, 4}, recorder.launches[1].batch.job[0], 1,
+      [](unsigned) { return 0u; }, &turns));
   ASSERT_EQ(verdict.outcome, cuda::Outcome::kDone);
   std::vector<unsigned char> payload(block.data(), block.data() + verdict.payload_bytes);
   EXPECT_TRUE(decode_span(payload, source.size()) == decode_span(reference.payload, source.size()));

@@ -126,137 +126,6 @@ class EmulatedBlock {
   void publish(cuda::Verdict* verdict, cuda::Outcome outcome) { verdict->outcome = outcome; }
 };
 
-// Groups last to first: no group may depend on another.
-template <class F>
-void emulate_encode(const cuda::Job& job) {
-  using Word = typename F::Source::Word;
-  using Coded = typename F::Coded;
-  const DeviceLayout<F> layout(job.elements);
-  auto* const payload = static_cast<std::uint8_t*>(job.target);
-  std::uint64_t escapes = 0;
-  bool lossy = false;
-  for (std::uint64_t g = layout.groups; g-- > 0;) {
-    EmulatedTile<Coded> tile;
-    const std::uint64_t left = job.elements - g * kGroupSize;
-    const GroupKind kind =
-        encode_form<F>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
-                       left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                       reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
-                       reinterpret_cast<Metadata<Coded>*>(payload + 64) + g,
-                       payload + layout.codes_offset + g * layout.kSlotBytes);
-    escapes += kind == GroupKind::kEscaped;
-    lossy |= kind == GroupKind::kRegular;
-    if (too_many_escapes<F>(job.elements, escapes)) break;
-  }
-  EmulatedBlock block;
-  finish_span<F>(block, job, escapes, lossy, GroupsInSource<F>{job});
-}
-
-// In place, first kernel.
-template <class T>
-void emulate_survey(const cuda::Job& job) {
-  using Word = typename T::Word;
-  std::uint64_t escapes = 0;
-  const float largest_code = static_cast<float>((1u << job.width) - 1);
-  for (std::uint64_t at = 0; at < job.elements; at += kGroupSize) {
-    EmulatedTile<T> tile;
-    const std::uint64_t left = job.elements - at;
-    escapes += survey_group<T>(tile, static_cast<const Word*>(job.source) + at,
-                               left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize, true,
-                               largest_code);
-  }
-  std::fill_n(flags_of(job), cuda::tiles_of(job.elements), 0u);
-  *state_of(job) = {0, 0, static_cast<std::uint32_t>(escapes), {}};
-}
-
-// Second kernel, by several blocks at a time, each of which takes a ticket, stages its tile place
-// by place, raises its flag, and writes as soon as the flags it waits for are up: one of these a
-// turn.
-//   pick(n)  which block's turn it is
-// Returns false if they wait for each other.
-struct InPlaceTurns {
-  unsigned bounced = 0;  // tiles that took the detour
-  unsigned waited = 0;   // turns that found a flag down
-};
-template <class F, class Pick>
-bool emulate_in_place(const cuda::Job& job, unsigned blocks, Pick pick, InPlaceTurns* turns) {
-  InPlaceState* const state = state_of(job);
-  const InPlaceLayout<F> layout(job.elements);
-  std::uint32_t* const flags = flags_of(job);
-  const bool refused = layout.refuses(state->escapes, job.elements);
-  struct Resident {
-    bool holds = false;
-    std::uint64_t tile = 0;
-    unsigned places = 0;  // still to be staged
-    bool flagged = false;
-    Staged<F> staged;
-  };
-  std::vector<Resident> residents(blocks);
-  EmulatedBlock block;
-  bool lossy = false;
-  unsigned idle = 0;
-  for (std::uint64_t done = 0; !refused && done < layout.tiles; ++idle) {
-    if (idle > 1000 * blocks) return false;
-    Resident& one = residents[pick(blocks)];
-    if (!one.holds) {
-      if (state->ticket == layout.tiles) continue;
-      one.tile = state->ticket++;
-      one.places = cuda::kGroupsPerTile;
-      one.holds = true;
-      one.flagged = false;
-    } else if (one.places != 0) {
-      EmulatedTile<typename F::Coded> tile;
-      lossy |= stage_group<F>(tile, job, one.tile, --one.places, one.staged,
-                              [&] { return state->aside++; }) == GroupKind::kRegular;
-    } else if (!one.flagged) {
-      flags[one.tile] = 1;
-      one.flagged = true;
-    } else {
-      bool ready = true;
-      if (!layout.bounces(one.tile))
-        layout.each_under(one.tile, [&](std::uint64_t k) { ready &= flags[k] != 0; });
-      if (!ready) {
-        ++turns->waited;
-        continue;
-      }
-      turns->bounced += layout.bounces(one.tile);
-      write_staged<F>(block, job, one.tile, one.staged);
-      one.holds = false;
-      ++done;
-    }
-    idle = 0;
-  }
-  finish_in_place<F>(block, job, state->escapes, lossy);
-  return true;
-}
-
-template <class F>
-void emulate_decode(const cuda::Job& job) {
-  using Word = typename F::Source::Word;
-  using Coded = typename F::Coded;
-  const DeviceLayout<F> layout(job.elements);
-  const auto* const payload = static_cast<const std::uint8_t*>(job.source);
-  Header header;
-  memcpy(&header, payload, sizeof header);
-  if (!payload_fits<F>(header, job.elements, job.capacity)) {
-    job.verdict->outcome = cuda::Outcome::kCorrupt;
-    return;
-  }
-  bool intact = true;
-  for (std::uint64_t g = layout.groups; g-- > 0;) {
-    EmulatedTile<Coded> tile;
-    const std::uint64_t left = job.elements - g * kGroupSize;
-    Metadata<Coded> metadata;
-    memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
-    intact &= decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
-                             EscapeTable{payload + layout.end_of_codes(), header.escapes}, g,
-                             header.nonce, static_cast<Word*>(job.target) + g * kGroupSize,
-                             left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                             reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
-  }
-  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
-}
-
 // Booleans and integers; runs last to first.
 template <class Run>
 bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
@@ -264,43 +133,8 @@ bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
   for (std::uint64_t r = (elements + length - 1) / length; r-- > 0;) good &= run(r);
   return good;
 }
-inline void emulate_pack(const cuda::Job& job, unsigned type) {
-  EmulatedBlock block;
-  unsigned needed = 0;
-  emulate_runs(job.elements, type == 3 ? kBooleanRun : kIntegerRun, [&](auto run) {
-    const unsigned here =
-        type == 3   ? pack_boolean_run(static_cast<const std::uint8_t*>(job.source), job.elements,
-                                       run, static_cast<std::uint8_t*>(job.target) + 64)
-        : type == 4 ? encode_integer_run<std::int64_t>(job, run)
-                    : encode_integer_run<std::int32_t>(job, run);
-    needed = std::max(needed, here);
-    return true;
-  });
-  if (type == 3) return finish_booleans(block, job, needed);
-  type == 4 ? finish_integers<std::int64_t>(block, job, needed)
-            : finish_integers<std::int32_t>(block, job, needed);
-}
-inline void emulate_unpack(const cuda::Job& job, unsigned type) {
-  Header header;
-  memcpy(&header, job.source, sizeof header);
-  bool intact = type == 3   ? booleans_fit(header, job.elements)
-                : type == 4 ? integers_fit<std::int64_t>(header, job.elements, job.width)
-                            : integers_fit<std::int32_t>(header, job.elements, job.width);
-  if (intact && type == 3)
-    emulate_runs(job.elements, kBooleanRun, [&](auto run) {
-      unpack_boolean_run(static_cast<const std::uint8_t*>(job.source) + 64, job.elements, run,
-                         static_cast<std::uint8_t*>(job.target));
-      return true;
-    });
-  else if (intact)
-    intact = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
-      return type == 4 ? decode_integer_run<std::int64_t>(job, job.width, run)
-                       : decode_integer_run<std::int32_t>(job, job.width, run);
-    });
-  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
-}
 
-// A kernel by its type, width and transform.
+// A kernel of grouped floats by its type, width and transform.
 template <class Body>
 void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
   const auto f = [&]<class T, unsigned kBits>() {
@@ -335,6 +169,19 @@ void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
       return of_type(BFloat16{});
     default:
       return of_type(Float16{});
+  }
+}
+
+// A kernel of framed floats by its type.
+template <class Body>
+auto with_frame_type(ElementType type, Body body) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return body.template operator()<Float32>();
+    case ElementType::kBFloat16:
+      return body.template operator()<BFloat16>();
+    default:
+      return body.template operator()<Float16>();
   }
 }
 

@@ -1,11 +1,11 @@
-// Payloads as the CUDA kernels' own code makes and restores them on the CPU (emulated_device.h),
+// Payloads as the CUDA kernels' own code makes and restores them on the CPU (emulated_kernels.h),
 // beside those of the scalar path.
 #pragma once
 
 #include <string>
 
 #include "compress/format.h"
-#include "tests/compress/emulated_device.h"
+#include "tests/compress/emulated_kernels.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/compress/support.h"
 
@@ -37,8 +37,7 @@ inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t el
   job.verdict = &result.verdict;
   job.elements = elements;
   job.nonce = nonce;
-  with_form(static_cast<unsigned>(type), bits, transform,
-            [&]<class F>() { emulate_encode<F>(job); });
+  emulate_encode({type, bits, transform}, job);
   EXPECT_TRUE(room.guard_intact());
   EXPECT_LE(result.verdict.payload_bytes, room.size());
   result.payload.assign(room.data(), room.data() + result.verdict.payload_bytes);
@@ -56,8 +55,7 @@ inline cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_
   job.capacity = payload.size();
   job.verdict = &verdict;
   job.elements = elements;
-  with_form(static_cast<unsigned>(type), bits, transform,
-            [&]<class F>() { emulate_decode<F>(job); });
+  emulate_decode({type, bits, transform}, job);
   return verdict.outcome;
 }
 

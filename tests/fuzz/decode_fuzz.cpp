@@ -12,6 +12,7 @@
 #include "compress/scaled_groups.h"
 #ifdef PLEAT_FUZZ_DEVICE
 #include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_kernels.h"
 #endif
 
 namespace pleat::fuzz {
@@ -132,8 +133,7 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
   if (info.elements == 0) return;
   if (is_floating(info.type)) job.capacity = payload_bytes;
   if (kind == PayloadKind::kGrouped && is_floating(info.type)) {
-    test::with_form(type, info.spec.bits, info.spec.transform,
-                    [&]<class F>() { test::emulate_decode<F>(job); });
+    test::emulate_decode({info.type, info.spec.bits, info.spec.transform}, job);
   } else if (kind == PayloadKind::kFramed && is_floating(info.type)) {
     (void)test::emulate_framed_job(info.type, false, job);
   } else if (kind == PayloadKind::kFramed) {

@@ -1,0 +1,64 @@
+#include <cstdint>
+#include <cstring>
+
+#include "tests/compress/emulated_device.h"
+#include "tests/compress/emulated_kernels.h"
+
+namespace pleat::compress::test {
+namespace {
+
+template <class F>
+void decode(const cuda::Job& job) {
+  using Word = typename F::Source::Word;
+  using Coded = typename F::Coded;
+  const DeviceLayout<F> layout(job.elements);
+  const auto* const payload = static_cast<const std::uint8_t*>(job.source);
+  Header header;
+  memcpy(&header, payload, sizeof header);
+  if (!payload_fits<F>(header, job.elements, job.capacity)) {
+    job.verdict->outcome = cuda::Outcome::kCorrupt;
+    return;
+  }
+  bool intact = true;
+  for (std::uint64_t g = layout.groups; g-- > 0;) {
+    EmulatedTile<Coded> tile;
+    const std::uint64_t left = job.elements - g * kGroupSize;
+    Metadata<Coded> metadata;
+    memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
+    intact &= decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
+                             EscapeTable{payload + layout.end_of_codes(), header.escapes}, g,
+                             header.nonce, static_cast<Word*>(job.target) + g * kGroupSize,
+                             left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+                             reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
+  }
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
+}  // namespace
+
+void emulate_decode(const Kernel& kernel, const cuda::Job& job) {
+  with_form(static_cast<unsigned>(kernel.type), kernel.bits, kernel.transform,
+            [&]<class F>() { decode<F>(job); });
+}
+
+void emulate_unpack(const cuda::Job& job, unsigned type) {
+  Header header;
+  memcpy(&header, job.source, sizeof header);
+  bool intact = type == 3   ? booleans_fit(header, job.elements)
+                : type == 4 ? integers_fit<std::int64_t>(header, job.elements, job.width)
+                            : integers_fit<std::int32_t>(header, job.elements, job.width);
+  if (intact && type == 3)
+    emulate_runs(job.elements, kBooleanRun, [&](auto run) {
+      unpack_boolean_run(static_cast<const std::uint8_t*>(job.source) + 64, job.elements, run,
+                         static_cast<std::uint8_t*>(job.target));
+      return true;
+    });
+  else if (intact)
+    intact = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
+      return type == 4 ? decode_integer_run<std::int64_t>(job, job.width, run)
+                       : decode_integer_run<std::int32_t>(job, job.width, run);
+    });
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
+}  // namespace pleat::compress::test

@@ -1,0 +1,39 @@
+// The CUDA kernels' code run on the CPU. Those of grouped floats exist once per element type, width
+// and transform, so all are compiled once (emulated_encode.cpp, emulated_decode.cpp), not per test.
+#pragma once
+
+#include <functional>
+
+#include "compress/cuda/jobs.h"
+#include "compress/types.h"
+
+namespace pleat::compress::test {
+
+struct Kernel {
+  ElementType type;
+  unsigned bits;
+  Transform transform = Transform::kNone;
+};
+
+void emulate_encode(const Kernel& kernel, const cuda::Job& job);
+void emulate_decode(const Kernel& kernel, const cuda::Job& job);
+
+// Booleans and integers.
+void emulate_pack(const cuda::Job& job, unsigned type);
+void emulate_unpack(const cuda::Job& job, unsigned type);
+
+// In place: the first kernel,
+void emulate_survey(ElementType type, const cuda::Job& job);
+// and the second, by several blocks at a time, each of which takes a ticket, stages its tile place
+// by place, raises its flag, and writes as soon as the flags it waits for are up: one of these a
+// turn. Lossy and not transformed.
+//   pick(n)  which block's turn it is
+// Returns false if they wait for each other.
+struct InPlaceTurns {
+  unsigned bounced = 0;  // tiles that took the detour
+  unsigned waited = 0;   // turns that found a flag down
+};
+bool emulate_in_place(const Kernel& kernel, const cuda::Job& job, unsigned blocks,
+                      const std::function<unsigned(unsigned)>& pick, InPlaceTurns* turns);
+
+}  // namespace pleat::compress::test
