@@ -59,7 +59,7 @@ class KnownSites {
   std::array<std::atomic<const void*>, 8> sites_{};
 };
 std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
-thread_local PleatGradient learning = PLEAT_GRADIENTS;  // of which formula; PLEAT_GRADIENTS: none
+thread_local PleatGradient learned_formula = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
 
 // What torch makes of it would have its strides, to the last: those of dimensions of size 1 are
 // anything in a view, but not in a result.
@@ -192,7 +192,7 @@ struct Formula {
 
   static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
     const void* const call_site = __builtin_return_address(0);
-    if (learning == kFormula) [[unlikely]] {
+    if (learned_formula == kFormula) [[unlikely]] {
       known_sites[kFormula].add(call_site);
       return real(grad, rest...);
     }
@@ -257,12 +257,12 @@ void learn_sites_of(Operator&& op) {
     const at::Tensor result = op();
     if (const auto node = result.grad_fn()) {
       const at::NoGradGuard no_grad;
-      learning = class_of(*node).gradient;
+      learned_formula = class_of(*node).gradient;
       (void)(*node)({at::ones_like(result)});
     }
   } catch (...) {  // an operator this build lacks: its gradients stay apart
   }
-  learning = PLEAT_GRADIENTS;
+  learned_formula = PLEAT_GRADIENTS;
 }
 
 }  // namespace
