@@ -126,16 +126,42 @@ drop_foreign_cache() {
   done
 }
 
-build_pleat() {
-  local generator="Unix Makefiles" arguments stamp=$build/.pleat-configured
+# CMake's arguments into $arguments; $@ before those of PLEAT_CMAKE_ARGS, the last of which win.
+arguments=()
+choose_arguments() {
+  local generator="Unix Makefiles"
   command -v ninja >/dev/null && generator=Ninja
-  mkdir -p "$build"
   drop_foreign_cache "$generator"
   arguments=(-G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPLEAT_PYTHON=$build/venv/bin/python")
   [ -e "$build/venv-next/.pleat-next" ] &&
     arguments+=("-DPLEAT_EXTRA_TORCH_PYTHONS=$build/venv-next/bin/python")
   # shellcheck disable=SC2206
-  arguments+=(${PLEAT_CMAKE_ARGS:-})
+  arguments+=("$@" ${PLEAT_CMAKE_ARGS:-})
+}
+
+# The first time, what needs no PyTorch compiles while pip fetches it: half a set-up is waiting for
+# one of the two otherwise. Whatever fails here fails again below, where it is seen.
+early_build=
+start_early_build() {
+  [ ! -e "$build/.pleat-configured" ] && [ ! -e "$build/venv/.pleat-core" ] || return 0
+  choose_arguments -DPLEAT_BUILD_BRIDGE=OFF -DPLEAT_BUILD_TESTS=OFF -DPLEAT_BUILD_BENCHMARKS=OFF
+  cmake -S "$root" -B "$build" "${arguments[@]}" >"$build/early.log" 2>&1 || return 0
+  say "compiling what needs no PyTorch meanwhile (build/early.log)"
+  set -m  # a process group of its own, to end it with all its children
+  nice cmake --build "$build" --parallel "$(nproc)" >>"$build/early.log" 2>&1 </dev/null &
+  early_build=$!
+  set +m
+  trap 'kill -- "-$early_build" 2>/dev/null || true' EXIT
+}
+await_early_build() {
+  [ -n "$early_build" ] || return 0
+  wait "$early_build" || true
+  trap - EXIT
+}
+
+build_pleat() {
+  local stamp=$build/.pleat-configured
+  choose_arguments -DPLEAT_BUILD_BRIDGE=ON -DPLEAT_BUILD_TESTS=ON -DPLEAT_BUILD_BENCHMARKS=ON
   # What the configuration depends on besides CMake's own files: its arguments, and which torch.
   local wanted
   wanted=$(printf '%s\n' "${arguments[@]}"; cat "$build"/venv*/.pleat-core "$build"/venv*/.pleat-next 2>/dev/null || true)
@@ -163,8 +189,10 @@ main() {
   done
   install_system_packages
   mkdir -p "$build"
+  start_early_build
   install_python_packages "$build/venv" "$torch_version" "${groups[@]}"
   $with_next && install_python_packages "$build/venv-next" "$next_torch_version" next
+  await_early_build
   build_pleat
   say "ready: $build/bin/pleat, $build/lib/libpleat.so, $build/venv/bin/python"
 }
