@@ -326,6 +326,16 @@ def figures(request):
 FIGURES = pytest.StashKey()
 
 
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one of pytest-xdist's workers
+        session.config.workeroutput["figures"] = session.config.stash.get(FIGURES, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    node.config.stash.setdefault(FIGURES, []).extend(getattr(node, "workeroutput", {}).get("figures", []))
+
+
 def pytest_terminal_summary(terminalreporter, config):
     lines = config.stash.get(FIGURES, [])
     if lines:

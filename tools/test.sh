@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, then runs all tests: ctest (units), then pytest (tools, operators, whole processes). Arguments go to pytest.
+# Sets up, then runs all tests: ctest (units), then pytest (operators, tools, whole processes). Arguments go to pytest.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -20,26 +20,29 @@ run_pytest() {
   (cd "$root" && "$build/venv/bin/python" -m pytest "$@")
 }
 
-printf '\n== tools and operators (pytest)\n'
+# By themselves: the operator table has a process per core, start-up is a matter of microseconds.
+printf '\n== operators and interposing (pytest)\n'
 start=$SECONDS
-run_pytest tests --ignore=tests/whole_process "$@"
-tools=$?
-tools_seconds=$((SECONDS - start))
+run_pytest tests/operators tests/interpose "$@"
+operators=$?
+operators_seconds=$((SECONDS - start))
 
-# Two files at a time: their scripts, torch's import above all, have one thread each.
-printf '\n== whole processes (pytest)\n'
+# Two files at a time: what they start, torch's import above all, has one thread each.
+printf '\n== tools and whole processes (pytest)\n'
 start=$SECONDS
-run_pytest tests/whole_process -n 2 --dist loadfile "$@"
-whole=$?
-whole_seconds=$((SECONDS - start))
+run_pytest tests --ignore=tests/operators --ignore=tests/interpose -n 2 --dist loadfile "$@"
+processes=$?
+processes_seconds=$((SECONDS - start))
 
 # Arguments may leave one of the two without a test (exit code 5), not both.
 none=5
-[ $# -gt 0 ] && [ $tools = $none ] && [ $whole != $none ] && tools=0
-[ $# -gt 0 ] && [ $whole = $none ] && [ $tools != $none ] && whole=0
+[ $# -gt 0 ] && [ $operators = $none ] && [ $processes != $none ] && operators=0
+[ $# -gt 0 ] && [ $processes = $none ] && [ $operators != $none ] && processes=0
 
 verdict() { if [ "$1" = 0 ]; then echo "passed in $2 s"; else echo "FAILED (exit code $1) after $2 s"; fi; }
-printf '\n== summary\nset-up               %s\nunits                %s\ntools and operators  %s\nwhole processes      %s\n' \
-  "$(verdict 0 $set_up_seconds)" "$(verdict $units $units_seconds)" \
-  "$(verdict $tools $tools_seconds)" "$(verdict $whole $whole_seconds)"
-[ $units = 0 ] && [ $tools = 0 ] && [ $whole = 0 ]
+printf '\n== summary\n'
+printf '%-27s  %s\n' set-up "$(verdict 0 $set_up_seconds)" \
+  'units' "$(verdict $units $units_seconds)" \
+  'operators and interposing' "$(verdict $operators $operators_seconds)" \
+  'tools and whole processes' "$(verdict $processes $processes_seconds)"
+[ $units = 0 ] && [ $operators = 0 ] && [ $processes = 0 ]
