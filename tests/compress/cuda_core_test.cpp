@@ -279,7 +279,7 @@ TEST(CudaCore, DeviceLayoutIsTheFormats) {
              {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
           if (transform != Transform::kNone && bits == 0) continue;
           const GroupedLayout format(type, bits, elements, transform != Transform::kNone);
-          with_form(static_cast<unsigned>(type), bits, transform, [&]<class F>() {
+          with_form(type, bits, transform, [&]<class F>() {
             const DeviceLayout<F> device(elements);
             EXPECT_EQ(device.groups, format.groups);
             EXPECT_EQ(device.codes_offset, format.codes_offset);

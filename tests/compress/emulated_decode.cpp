@@ -37,8 +37,7 @@ void decode(const cuda::Job& job) {
 }  // namespace
 
 void emulate_decode(const Kernel& kernel, const cuda::Job& job) {
-  with_form(static_cast<unsigned>(kernel.type), kernel.bits, kernel.transform,
-            [&]<class F>() { decode<F>(job); });
+  with_form(kernel.type, kernel.bits, kernel.transform, [&]<class F>() { decode<F>(job); });
 }
 
 void emulate_unpack(const cuda::Job& job, unsigned type) {

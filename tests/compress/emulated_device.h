@@ -1,11 +1,9 @@
 // A device in plain C++: the tiles and blocks that the CUDA kernels' code is written against, with
-// the lanes as an array. Runs a job as the kernels do, one tile after the other.
+// the lanes as an array.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <vector>
 
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/packing_core.h"
@@ -134,9 +132,22 @@ bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
   return good;
 }
 
+// A kernel by its type of floats.
+template <class Body>
+auto with_float_type(ElementType type, Body body) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return body.template operator()<Float32>();
+    case ElementType::kBFloat16:
+      return body.template operator()<BFloat16>();
+    default:
+      return body.template operator()<Float16>();
+  }
+}
+
 // A kernel of grouped floats by its type, width and transform.
 template <class Body>
-void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
+void with_form(ElementType type, unsigned bits, Transform transform, Body body) {
   const auto f = [&]<class T, unsigned kBits>() {
     if constexpr (has_scaled_groups(kBits))
       if (transform == Transform::kHadamardScaled)
@@ -145,8 +156,7 @@ void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
       if (transform != Transform::kNone) return body.template operator()<Form<T, kBits, true>>();
     return body.template operator()<Form<T, kBits>>();
   };
-  const auto of_type = [&](auto t) {
-    using T = decltype(t);
+  with_float_type(type, [&]<class T>() {
     switch (bits) {
       case 0:
         return f.template operator()<T, 0>();
@@ -161,28 +171,7 @@ void with_form(unsigned type, unsigned bits, Transform transform, Body body) {
       default:
         return f.template operator()<T, 8>();
     }
-  };
-  switch (type) {
-    case 0:
-      return of_type(Float32{});
-    case 1:
-      return of_type(BFloat16{});
-    default:
-      return of_type(Float16{});
-  }
-}
-
-// A kernel of framed floats by its type.
-template <class Body>
-auto with_frame_type(ElementType type, Body body) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return body.template operator()<Float32>();
-    case ElementType::kBFloat16:
-      return body.template operator()<BFloat16>();
-    default:
-      return body.template operator()<Float16>();
-  }
+  });
 }
 
 }  // namespace pleat::compress::test

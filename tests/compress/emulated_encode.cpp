@@ -105,19 +105,17 @@ bool encode_in_place(const cuda::Job& job, unsigned blocks,
 }  // namespace
 
 void emulate_encode(const Kernel& kernel, const cuda::Job& job) {
-  with_form(static_cast<unsigned>(kernel.type), kernel.bits, kernel.transform,
-            [&]<class F>() { encode<F>(job); });
+  with_form(kernel.type, kernel.bits, kernel.transform, [&]<class F>() { encode<F>(job); });
 }
 
 void emulate_survey(ElementType type, const cuda::Job& job) {
-  with_form(static_cast<unsigned>(type), 0, Transform::kNone,
-            [&]<class F>() { survey<typename F::Source>(job); });
+  with_form(type, 0, Transform::kNone, [&]<class F>() { survey<typename F::Source>(job); });
 }
 
 bool emulate_in_place(const Kernel& kernel, const cuda::Job& job, unsigned blocks,
                       const std::function<unsigned(unsigned)>& pick, InPlaceTurns* turns) {
   bool done = false;
-  with_form(static_cast<unsigned>(kernel.type), kernel.bits, kernel.transform, [&]<class F>() {
+  with_form(kernel.type, kernel.bits, kernel.transform, [&]<class F>() {
     if constexpr (F::kBits != 0 && !F::kTransformed)
       done = encode_in_place<F>(job, blocks, pick, turns);
   });
