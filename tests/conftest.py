@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pytest
 
+from forked import ForkServer
+
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 SUPPORT = REPOSITORY / "tests" / "whole_process"
 
@@ -152,6 +154,7 @@ class Runner:
     def __init__(self, python, library_of, folder):
         self.python, self.library_of, self.folder = python, library_of, folder
         self.cached_stock = {}
+        self.fork_server, self.starting = None, threading.Lock()
 
     def _path(self, source):
         if isinstance(source, pathlib.Path):
@@ -189,14 +192,35 @@ class Runner:
         args=(),
         launcher=(),
         limits=None,
+        fresh=False,
     ):
-        """Runs a script (source text or path) in a fresh interpreter."""
+        """Runs a script (source text or path) in a process of its own. Without Pleat, and where nothing else
+        is asked for, it is a fork of one that has imported torch, unless `fresh`."""
         if preload and not STOCK_ONLY:
             self.library_of()
-        environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env)
+        forked = not (preload or fresh or env or launcher or limits) and threads == 1
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
-        environment["PLEAT_TEST_RESULTS"] = str(results)
-        command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
+        variables = {"PLEAT_TEST_RESULTS": str(results)}
+        if forked:
+            stdout, stderr, code = self._fork_server().run(self._path(source), args, variables, timeout)
+        else:
+            environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env) | variables
+            command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
+            stdout, stderr, code = self._run_fresh(command, environment, limits, timeout)
+        if code is None:
+            code = -signal.SIGKILL
+            stderr += f"\n*** killed after {timeout} s ***".encode()
+        return Result(
+            stdout.decode(errors="replace"),
+            stderr.decode(errors="replace"),
+            code,
+            preload,
+            conf,
+            results,
+        )
+
+    def _run_fresh(self, command, environment, limits, timeout):
+        """As ForkServer.run."""
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -208,19 +232,21 @@ class Runner:
             preexec_fn=limits,
         )
         try:
-            stdout, stderr = process.communicate(timeout=timeout)
+            return *process.communicate(timeout=timeout), process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            stdout, stderr = process.communicate()
-            stderr += f"\n*** killed after {timeout} s ***".encode()
-        return Result(
-            stdout.decode(errors="replace"),
-            stderr.decode(errors="replace"),
-            process.returncode,
-            preload,
-            conf,
-            results,
-        )
+            return *process.communicate(), None
+
+    def _fork_server(self):
+        with self.starting:
+            if self.fork_server is None:
+                environment = self.environment(conf=None, preload=False)
+                self.fork_server = ForkServer(self.python, environment, self.folder)
+        return self.fork_server
+
+    def close(self):
+        if self.fork_server:
+            self.fork_server.close()
 
     def pair(self, source, *, conf=LOSSY, **options):
         """The same script, stock and under Pleat (in parallel; stock once per script and options)."""
@@ -242,7 +268,9 @@ def runner(test_python, request, tmp_path_factory):
     def library():
         return request.getfixturevalue("preload_library")
 
-    return Runner(test_python, library, tmp_path_factory.mktemp("scripts"))
+    runner = Runner(test_python, library, tmp_path_factory.mktemp("scripts"))
+    yield runner
+    runner.close()
 
 
 @pytest.fixture

@@ -16,22 +16,10 @@ TINY = """
     t.emit(finite=bool(a.grad.isfinite().all()))
 """
 
-BAD = {
+BAD = {  # tests/tools/options_test.cpp has all kinds
     "unknown key": ("bitz:4", ["bitz"], 1),
-    "bits too large": ("bits:99", ["bits", "99"], 1),
-    "bits too small": ("bits:0", ["bits", "0"], 1),
-    "bits negative": ("bits:-4", ["bits", "-4"], 1),
-    "bits not finite": ("bits:nan", ["bits", "nan"], 1),
     "bits no number": ("bits:banana", ["bits", "banana", "lossless"], 1),
-    "bits with tail": ("bits:4x", ["bits", "4x"], 1),
-    "bits empty": ("bits:", ["bits"], 1),
     "no colon": ("bits", ["bits"], 1),
-    "negative size": ("min_bytes:-5", ["min_bytes", "-5"], 1),
-    "size too large": ("min_bytes:99999999999999999999999", ["min_bytes"], 1),
-    "when": ("when:never", ["when", "never", "release", "forward_end"], 1),
-    "place": ("place:mars", ["place", "mars", "arena", "inplace"], 1),
-    "seed": ("seed:abc", ["seed", "abc"], 1),
-    "verbose": ("verbose:77", ["verbose", "77"], 1),
     "two problems": ("bits:99,when:never", ["bits", "when"], 2),
     "a good one among them": ("min_bytes:0,bitz:4", ["bitz"], 1),
     "64 kB key": ("x" * 65536, [], 1),
@@ -40,7 +28,6 @@ BAD = {
 }
 
 
-@pytest.mark.smoke
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_option_is_one_line_and_the_job_runs(run_script, case):
@@ -64,6 +51,7 @@ def test_good_options_say_nothing(run_script, conf):
     assert result.stderr == ""
 
 
+@pytest.mark.smoke
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_a_bad_value_leaves_the_default_and_the_other_options_in_force(run_script):
     options = run_script(TINY, conf="min_bytes:0,bits:99,seed:7").check().stats["options"]
@@ -119,7 +107,7 @@ def test_torch_is_imported_without_a_thread_or_a_file_of_ours(run_pair):
         links = sorted(l.split("[")[0] if l.startswith(("pipe", "socket")) else l for l in links if "/proc/" not in l)
         t.emit(threads=t.status_kib("Threads"), links=links)
     """
-    pair = run_pair(source, conf=LOSSY)
+    pair = run_pair(source, conf=LOSSY, fresh=True)
     assert pair.pleat.json["threads"] == pair.stock.json["threads"]
     assert pair.pleat.json["links"] == pair.stock.json["links"]
 

@@ -168,7 +168,7 @@ ENDS = """
     "how", ["end", "code", "hard", "raise", "abort", "atexit", "late", "thread", "cycle"]
 )
 def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
-    pair = run_pair(ENDS, conf=LOSSY, args=(how,))
+    pair = run_pair(ENDS, conf=LOSSY, args=(how,), fresh=True)
     assert pair.pleat.returncode == pair.stock.returncode
     assert without_addresses(pair.pleat.stderr) == without_addresses(pair.stock.stderr)
     assert pair.stock.json["ok"]
@@ -210,7 +210,7 @@ INTERRUPT = """
 @pytest.mark.smoke
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_keyboard_interrupt_ends_with_stocks_traceback_and_exit_code(run_pair, where):
-    pair = run_pair(INTERRUPT, conf=LOSSY, args=(where,))
+    pair = run_pair(INTERRUPT, conf=LOSSY, args=(where,), fresh=True)
     assert "KeyboardInterrupt" in pair.stock.stderr
     assert pair.pleat.returncode == pair.stock.returncode == -2
     assert pair.pleat.stderr == pair.stock.stderr
@@ -237,7 +237,7 @@ TERMINATED = """
 
 
 def test_sigterm_in_mid_training_ends_the_process_by_the_signal(run_pair):
-    pair = run_pair(TERMINATED, conf=LOSSY, timeout=60)
+    pair = run_pair(TERMINATED, conf=LOSSY, timeout=60, fresh=True)
     assert pair.pleat.returncode == pair.stock.returncode == -15
     assert pair.pleat.stderr == pair.stock.stderr
 
@@ -279,20 +279,25 @@ LIMITED = """
 """
 
 
+@pytest.fixture(scope="module")
+def free(runner):
+    """Stock without a limit."""
+    return runner.run(LIMITED, preload=False, args=(0, ""), fresh=True).check()
+
+
 @pytest.mark.parametrize("set_by", ["the shell", "the script"])
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_address_space_limits_are_respected(run_script, conf, set_by):
+def test_address_space_limits_are_respected(free, run_pair, conf, set_by):
     """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
-    free = run_script(LIMITED, preload=False, args=(0, "")).check()
     limit = free.json["peak"] + (160 << 10)
-    options = {"args": (limit, "own" if set_by == "the script" else "")}
+    options = {"args": (limit, "own" if set_by == "the script" else ""), "fresh": True}
     if set_by == "the shell":
         options["limits"] = functools.partial(
             resource.setrlimit, resource.RLIMIT_AS, (limit << 10, limit << 10)
         )
-    stock = run_script(LIMITED, preload=False, **options).check()
+    pair = run_pair(LIMITED, conf=conf, **options)
+    stock, pleat = pair.stock.check(), pair.pleat.active(encoded=20)
     assert stock.json["refused"] == ["memory", "memory"]
-    pleat = run_script(LIMITED, conf=conf, **options).active(encoded=20)
     assert pleat.json["loss"] == stock.json["loss"]
     assert pleat.json["refused"] == stock.json["refused"]
     if conf == LOSSLESS:
