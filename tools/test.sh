@@ -20,29 +20,30 @@ run_pytest() {
   (cd "$root" && "$build/venv/bin/python" -m pytest "$@")
 }
 
-# By themselves: the operator table has a process per core, start-up is a matter of microseconds.
-printf '\n== operators and interposing (pytest)\n'
+# By itself: start-up is a matter of microseconds.
+printf '\n== interposing (pytest)\n'
 start=$SECONDS
-run_pytest tests/operators tests/interpose "$@"
-operators=$?
-operators_seconds=$((SECONDS - start))
+run_pytest tests/interpose "$@"
+interposing=$?
+interposing_seconds=$((SECONDS - start))
 
-# Two files at a time: what they start, torch's import above all, has one thread each.
-printf '\n== tools and whole processes (pytest)\n'
+# Three files at a time keep two cores busy: what they start, torch's import above all, has one thread each.
+# The operator table, which takes longest, begins.
+printf '\n== operators, tools and whole processes (pytest)\n'
 start=$SECONDS
-run_pytest tests --ignore=tests/operators --ignore=tests/interpose -n 2 --dist loadfile "$@"
+run_pytest tests/operators tests --ignore=tests/interpose -n 3 --dist loadfile --no-loadscope-reorder "$@"
 processes=$?
 processes_seconds=$((SECONDS - start))
 
 # Arguments may leave one of the two without a test (exit code 5), not both.
 none=5
-[ $# -gt 0 ] && [ $operators = $none ] && [ $processes != $none ] && operators=0
-[ $# -gt 0 ] && [ $processes = $none ] && [ $operators != $none ] && processes=0
+[ $# -gt 0 ] && [ $interposing = $none ] && [ $processes != $none ] && interposing=0
+[ $# -gt 0 ] && [ $processes = $none ] && [ $interposing != $none ] && processes=0
 
 verdict() { if [ "$1" = 0 ]; then echo "passed in $2 s"; else echo "FAILED (exit code $1) after $2 s"; fi; }
 printf '\n== summary\n'
-printf '%-27s  %s\n' set-up "$(verdict 0 $set_up_seconds)" \
+printf '%-38s  %s\n' set-up "$(verdict 0 $set_up_seconds)" \
   'units' "$(verdict $units $units_seconds)" \
-  'operators and interposing' "$(verdict $operators $operators_seconds)" \
-  'tools and whole processes' "$(verdict $processes $processes_seconds)"
-[ $units = 0 ] && [ $operators = 0 ] && [ $processes = 0 ]
+  'interposing' "$(verdict $interposing $interposing_seconds)" \
+  'operators, tools and whole processes' "$(verdict $processes $processes_seconds)"
+[ $units = 0 ] && [ $interposing = 0 ] && [ $processes = 0 ]

@@ -15,7 +15,7 @@ LOSSY = "bits:4,min_bytes:0,copy_raw:1"  # copy_raw: the table's tiny tensors ar
 SWEEP = pathlib.Path(__file__).with_name("sweep.py")
 
 
-def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", only="", timeout=1200):
+def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", only="", timeout=2400):
     report, progress = tmp_path / "report.json", tmp_path / "progress"
     result = runner.run(
         SWEEP,
