@@ -1,4 +1,4 @@
-"""Runs scripts in fresh interpreters, stock and under libpleat.so, and holds their results together.
+"""Runs scripts in processes of their own, stock and under libpleat.so, and holds their results together.
 
     PLEAT_BUILD_DIR      build folder (default: build/ of the repository)
     PLEAT_TEST_PYTHON    interpreter with torch (default: venv/bin/python of the build folder)
@@ -128,6 +128,7 @@ class Result:
         """The script ended well and printed its result."""
         assert self.returncode == 0, f"exit code {self.returncode}\n{self.stderr[-6000:]}"
         assert self.json is not None, f"no result reported\n{self.stdout[-2000:]}\n{self.stderr[-2000:]}"
+        assert self.stats or not self.preload, f"Pleat did not start\n{self.stderr[-2000:]}"
         return self
 
     def active(self, *, released=1, encoded=1):
@@ -154,7 +155,7 @@ class Runner:
     def __init__(self, python, library_of, folder):
         self.python, self.library_of, self.folder = python, library_of, folder
         self.cached_stock = {}
-        self.fork_server, self.starting = None, threading.Lock()
+        self.fork_servers, self.starting = {}, threading.Lock()
 
     def _path(self, source):
         if isinstance(source, pathlib.Path):
@@ -194,15 +195,17 @@ class Runner:
         limits=None,
         fresh=False,
     ):
-        """Runs a script (source text or path) in a process of its own. Without Pleat, and where nothing else
-        is asked for, it is a fork of one that has imported torch, unless `fresh`."""
-        if preload and not STOCK_ONLY:
-            self.library_of()
-        forked = not (preload or fresh or env or launcher or limits) and threads == 1
+        """Runs a script (source text or path) in a process of its own. Where it asks for no more than that, it
+        is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`."""
+        preload = preload and not STOCK_ONLY
+        forked = not (fresh or env or launcher or limits) and threads == 1
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
         variables = {"PLEAT_TEST_RESULTS": str(results)}
         if forked:
-            stdout, stderr, code = self._fork_server().run(self._path(source), args, variables, timeout)
+            if preload and conf is not None:
+                variables["PLEAT_CONF"] = conf
+            server = self._fork_server(preload)
+            stdout, stderr, code = server.run(self._path(source), args, variables, timeout)
         else:
             environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env) | variables
             command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
@@ -237,16 +240,23 @@ class Runner:
             os.killpg(process.pid, signal.SIGKILL)
             return *process.communicate(), None
 
-    def _fork_server(self):
+    def _fork_server(self, preload):
         with self.starting:
-            if self.fork_server is None:
+            server = self.fork_servers.get(preload)
+            if server is None or server.ended:
+                options = {}
+                if preload:
+                    library = self.library_of()
+                    options = {"library": library, "late_start": library.with_name("libtest_late_start.so")}
+                    if not options["late_start"].exists():
+                        _missing(f"{options['late_start']} is not built")
                 environment = self.environment(conf=None, preload=False)
-                self.fork_server = ForkServer(self.python, environment, self.folder)
-        return self.fork_server
+                server = self.fork_servers[preload] = ForkServer(self.python, environment, self.folder, **options)
+        return server
 
     def close(self):
-        if self.fork_server:
-            self.fork_server.close()
+        for server in self.fork_servers.values():
+            server.close()
 
     def pair(self, source, *, conf=LOSSY, **options):
         """The same script, stock and under Pleat (in parallel; stock once per script and options)."""
@@ -281,6 +291,13 @@ def run_script(runner):
 @pytest.fixture
 def run_pair(runner):
     return runner.pair
+
+
+def pytest_collection_modifyitems(config, items):
+    """The operator table takes longest: where several files are tested at a time (and --no-loadscope-reorder
+    keeps their order), it begins."""
+    if hasattr(config, "workerinput"):  # one of pytest-xdist's workers
+        items.sort(key=lambda item: item.path.parent.name != "operators")
 
 
 # Comparisons of two scripts' results.

@@ -1,9 +1,15 @@
 """Runs scripts in forks of one interpreter that has imported torch: importing it is most of what a small
-script's process costs. For stock legs only; what runs under Pleat gets an interpreter of its own.
+script's process costs.
+
+Under libpleat.so that interpreter imports torch with PLEAT_DISABLE=1. A fork takes that away and has
+libpleat.so told of torch's engine once more (whole_process/late_start.c), which is where it starts in any
+process: there it reads its options, opens the bridge and installs it.
 
 Imported by the tests: ForkServer. Run by it, in the interpreter of the scripts: the server itself.
 """
 
+import contextlib
+import ctypes
 import json
 import os
 import select
@@ -15,12 +21,17 @@ import tempfile
 import time
 
 LONGEST_REQUEST = 1 << 16
+START_SECONDS = 300  # torch's import, on a busy machine
 
 
 class ForkServer:
-    """Requests may come from several threads; their scripts run at the same time."""
+    """Requests may come from several threads; their scripts run at the same time.
 
-    def __init__(self, python, environment, folder):
+    library, late_start: paths of libpleat.so and of what starts it in a fork; None: stock."""
+
+    def __init__(self, python, environment, folder, library=None, late_start=None):
+        if library:
+            environment = environment | {"PLEAT_DISABLE": "1", "LD_PRELOAD": f"{late_start}:{library}"}
         self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
@@ -32,34 +43,48 @@ class ForkServer:
         """Runs `script` as __main__ with `variables` added to the environment: its output, its errors and its
         exit code as subprocess gives them, None if it was ended after `timeout` seconds."""
         request = json.dumps({"argv": [str(script), *map(str, args)], "variables": variables}).encode()
+        assert len(request) <= LONGEST_REQUEST, "a script like this one needs an interpreter of its own"
         reading, writing = os.pipe()
         with open(reading, "rb", buffering=0) as status, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 socket.send_fds(self.requests, [request], [out.fileno(), err.fileno(), writing])
             finally:
                 os.close(writing)
-            group = int(self._line(status, None))  # comes when torch is imported
-            code = self._line(status, time.monotonic() + timeout)
+            group = self._number(status, START_SECONDS)  # comes when torch is imported
+            if group is None:
+                raise RuntimeError(f"no script forked within {START_SECONDS} s")
+            code = self._number(status, timeout)
             if code is None:
-                os.killpg(group, signal.SIGKILL)
-            out.seek(0), err.seek(0)
-            return out.read(), err.read(), None if code is None else int(code)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            out.seek(0)
+            err.seek(0)
+            return out.read(), err.read(), code
 
-    def _line(self, status, deadline):
-        line = b""
+    @staticmethod
+    def _number(status, seconds):
+        """The next line; None if it does not come within `seconds`."""
+        line, deadline = b"", time.monotonic() + seconds
         while not line.endswith(b"\n"):
-            left = None if deadline is None else max(0, deadline - time.monotonic())
-            if not select.select([status], [], [], left)[0]:
+            if not select.select([status], [], [], max(0, deadline - time.monotonic()))[0]:
                 return None
-            more = status.read(64)
-            if not more:
-                raise RuntimeError(f"the server of forked scripts ended: exit code {self.process.poll()}")
-            line += more
-        return line
+            byte = status.read(1)  # the next line may be there already
+            if not byte:
+                raise RuntimeError("the server of forked scripts, or a script's parent, ended")
+            line += byte
+        return int(line)
+
+    @property
+    def ended(self):
+        return self.process.poll() is not None
 
     def close(self):
         self.requests.close()
-        self.process.wait()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 # The server: a fork for each request becomes the script's parent, tells how it ended and is gone.
@@ -92,7 +117,13 @@ def become_script(request, stdout, stderr, status):
         os.dup2(descriptor, place)
         os.close(descriptor)
     os.close(status)
+    late_start, colon, library = os.environ.get("LD_PRELOAD", "").partition(":")
+    if colon:
+        os.environ["LD_PRELOAD"] = library
+        del os.environ["PLEAT_DISABLE"]
     os.environ.update(request["variables"])
+    if colon and not ctypes.PyDLL(late_start).pleat_test_start():
+        raise RuntimeError("torch has not told its engine")
     return request["argv"]
 
 
@@ -106,4 +137,6 @@ if __name__ == "__main__":
         __file__ = argv[0]
         with open(__file__) as source:
             program = compile(source.read(), __file__, "exec", dont_inherit=True)
+        for name in [name for name in globals() if not name.startswith("__") and name != "program"]:
+            del globals()[name]  # a script has what it imports
         exec(program)

@@ -28,10 +28,10 @@ interposing=$?
 interposing_seconds=$((SECONDS - start))
 
 # Three files at a time keep two cores busy: what they start, torch's import above all, has one thread each.
-# The operator table, which takes longest, begins.
+# In the order of collection: the operator table, which takes longest, begins.
 printf '\n== operators, tools and whole processes (pytest)\n'
 start=$SECONDS
-run_pytest tests/operators tests --ignore=tests/interpose -n 3 --dist loadfile --no-loadscope-reorder "$@"
+run_pytest tests --ignore=tests/interpose -n 3 --dist loadfile --no-loadscope-reorder "$@"
 processes=$?
 processes_seconds=$((SECONDS - start))
 

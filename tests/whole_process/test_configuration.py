@@ -32,7 +32,7 @@ BAD = {  # tests/tools/options_test.cpp has all kinds
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_option_is_one_line_and_the_job_runs(run_script, case):
     conf, words, lines = BAD[case]
-    result = run_script(TINY, conf=conf).check()
+    result = run_script(TINY, conf=conf, fresh=True).check()
     assert result.json["finite"]
     printed = result.stderr.splitlines()
     assert len(printed) == lines, result.stderr[:3000]
@@ -60,7 +60,7 @@ def test_a_bad_value_leaves_the_default_and_the_other_options_in_force(run_scrip
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_verbose_prints_one_report_at_exit(run_script):
-    result = run_script(TINY, conf="bits:4,min_bytes:0,verbose:1").active()
+    result = run_script(TINY, conf="bits:4,min_bytes:0,verbose:1", fresh=True).active()
     assert "payload" in result.stderr and result.stderr.count("\n") > 3
     assert result.stdout == "", "standard output is the script's own"
 

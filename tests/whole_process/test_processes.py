@@ -44,7 +44,7 @@ LOADER = """
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_data_loader_workers_by_fork(run_pair, close, identical, conf):
-    pair = run_pair(LOADER, conf=conf)
+    pair = run_pair(LOADER, conf=conf, fresh=True)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=20).json
     assert pleat["tagged_by_workers"] == 0, "a forked child must not tag"
     if conf == LOSSLESS:
@@ -88,7 +88,7 @@ FORK = """
 @pytest.mark.parametrize("end", ["hard", "soft"])
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_a_forked_child_finishes_the_inherited_graph_and_runs_its_own(run_pair, conf, end):
-    pair = run_pair(FORK, conf=conf, args=(end,))
+    pair = run_pair(FORK, conf=conf, args=(end,), fresh=True)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
     assert pleat["status"] == stock["status"] == 7
     assert pleat["inherited_as_parent"]
@@ -112,7 +112,7 @@ SPAWN = """
             queue = context.Queue()
             children = [context.Process(target=work, args=(queue, n)) for n in range(2)]
             for child in children: child.start()
-            results = sorted(queue.get(timeout=60) for _ in children)
+            results = sorted(queue.get(timeout=150) for _ in children)
             for child in children: child.join()
             out[method] = [[c.exitcode for c in children], [r[1] for r in results], [r[2] for r in results]]
         plain = subprocess.run([sys.executable, "-c", "print('hello')"], capture_output=True, text=True)
@@ -124,7 +124,7 @@ SPAWN = """
 
 @pytest.mark.slow
 def test_spawned_children_are_pleated_and_other_programs_run_untouched(run_pair):
-    pair = run_pair(SPAWN, conf=LOSSLESS)
+    pair = run_pair(SPAWN, conf=LOSSLESS, fresh=True)
     stock, pleat = pair.stock.check().json["out"], pair.pleat.check().json["out"]
     assert pleat["plain"] == stock["plain"]
     for method in ("spawn", "forkserver"):
@@ -237,7 +237,7 @@ TERMINATED = """
 
 
 def test_sigterm_in_mid_training_ends_the_process_by_the_signal(run_pair):
-    pair = run_pair(TERMINATED, conf=LOSSY, timeout=60, fresh=True)
+    pair = run_pair(TERMINATED, conf=LOSSY, fresh=True)
     assert pair.pleat.returncode == pair.stock.returncode == -15
     assert pair.pleat.stderr == pair.stock.stderr
 
@@ -279,25 +279,25 @@ LIMITED = """
 """
 
 
-@pytest.fixture(scope="module")
-def free(runner):
-    """Stock without a limit."""
-    return runner.run(LIMITED, preload=False, args=(0, ""), fresh=True).check()
-
-
-@pytest.mark.parametrize("set_by", ["the shell", "the script"])
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_address_space_limits_are_respected(free, run_pair, conf, set_by):
-    """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
+@pytest.fixture(scope="module", params=["the shell", "the script"])
+def limited(request, runner):
+    """How a script is run under a limit, and stock's result."""
+    free = runner.run(LIMITED, preload=False, args=(0, ""), fresh=True).check()
     limit = free.json["peak"] + (160 << 10)
-    options = {"args": (limit, "own" if set_by == "the script" else ""), "fresh": True}
-    if set_by == "the shell":
+    options = {"args": (limit, "own" if request.param == "the script" else ""), "fresh": True}
+    if request.param == "the shell":
         options["limits"] = functools.partial(
             resource.setrlimit, resource.RLIMIT_AS, (limit << 10, limit << 10)
         )
-    pair = run_pair(LIMITED, conf=conf, **options)
-    stock, pleat = pair.stock.check(), pair.pleat.active(encoded=20)
+    return options, runner.run(LIMITED, preload=False, **options).check()
+
+
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+def test_address_space_limits_are_respected(limited, run_script, conf):
+    """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
+    options, stock = limited
     assert stock.json["refused"] == ["memory", "memory"]
+    pleat = run_script(LIMITED, conf=conf, **options).active(encoded=20)
     assert pleat.json["loss"] == stock.json["loss"]
     assert pleat.json["refused"] == stock.json["refused"]
     if conf == LOSSLESS:
@@ -328,7 +328,7 @@ IDLE = """
 
 
 def test_memory_that_torch_has_freed_is_others_soon(run_pair):
-    pair = run_pair(IDLE, conf=LOSSY)
+    pair = run_pair(IDLE, conf=LOSSY, fresh=True)
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
     assert pleat["used"] > 290 << 10
     assert pleat["left"] < 10 << 10, "KiB stay resident though nobody uses torch"

@@ -39,7 +39,7 @@ STEPS = """
     pytest.param(LOSSY, marks=pytest.mark.smoke), LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"
 ])
 def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
-    result = run_script(STEPS.format(steps=1000), conf=conf).active(released=1000, encoded=1000)
+    result = run_script(STEPS.format(steps=1000), conf=conf, fresh=True).active(released=1000, encoded=1000)
     got = result.json
     growth = {name: got[name]["999"] - got[name]["20"] for name in ("resident", "huge")}
     # The pool has two huge pages. One resident in part is filled up when the kernel (khugepaged) comes by.
@@ -52,7 +52,7 @@ def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
 @pytest.mark.smoke
 def test_one_seed_repeats_and_another_does_not(run_script):
     runs = {
-        name: run_script(STEPS.format(steps=60), conf=conf).active(encoded=100).json["losses"]
+        name: run_script(STEPS.format(steps=60), conf=conf, fresh=True).active(encoded=100).json["losses"]
         for name, conf in {
             "first": LOSSY,
             "again": LOSSY,

@@ -195,7 +195,7 @@ FIRST = """
 
 def test_two_threads_whose_first_saves_meet_do_not_wait_for_each_other(run_script):
     for _ in range(3):
-        run_script(FIRST, timeout=60).check()
+        run_script(FIRST).check()
 
 
 FREEING = """
