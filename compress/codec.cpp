@@ -385,7 +385,7 @@ bool may_be_result(const void* payload, std::size_t payload_bytes, Function func
   return read_header(payload, payload_bytes, &header) == Status::kOk &&
          static_cast<PayloadKind>(header.kind) == PayloadKind::kGrouped && header.bits != 0 &&
          (header.flags & kFlagTransformed) == 0 &&
-         may_be_result(header, static_cast<const std::uint8_t*>(payload), function, results);
+         groups_may_be_result(header, static_cast<const std::uint8_t*>(payload), function, results);
 }
 
 Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info) noexcept {

@@ -22,8 +22,8 @@ void extremes(const typename T::Word* words, float* low, float* high) noexcept {
 }
 
 template <class T>
-bool may_be_result_groups(const Header& header, const std::uint8_t* payload, Function function,
-                          const void* results, float tolerance) noexcept {
+bool looks_like_result(const Header& header, const std::uint8_t* payload, Function function,
+                       const void* results, float tolerance) noexcept {
   constexpr std::size_t kLooks = 16;
   constexpr float kWidestStep = 2.0f;  // beyond, the function bends within a step
   constexpr float kMostNoise = 9.0f;   // steps may be three times as wide as the results' own
@@ -63,15 +63,15 @@ ApplyFunction application(Function function) noexcept {
   return job;
 }
 
-bool may_be_result(const Header& header, const std::uint8_t* payload, Function function,
-                   const void* results) noexcept {
+bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
+                          const void* results) noexcept {
   switch (static_cast<ElementType>(header.type)) {  // a step of the others is rounded up to 8 bits
     case ElementType::kFloat32:
-      return may_be_result_groups<Float32>(header, payload, function, results, 1e-3f);
+      return looks_like_result<Float32>(header, payload, function, results, 1e-3f);
     case ElementType::kBFloat16:
-      return may_be_result_groups<BFloat16>(header, payload, function, results, 3e-2f);
+      return looks_like_result<BFloat16>(header, payload, function, results, 3e-2f);
     case ElementType::kFloat16:
-      return may_be_result_groups<Float16>(header, payload, function, results, 3e-2f);
+      return looks_like_result<Float16>(header, payload, function, results, 3e-2f);
     default:
       return false;
   }

@@ -13,7 +13,7 @@ namespace pleat::compress {
 ApplyFunction application(Function function) noexcept;
 
 // may_be_result() of a payload of lossy groups that are not transformed.
-bool may_be_result(const Header& header, const std::uint8_t* payload, Function function,
-                   const void* results) noexcept;
+bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
+                          const void* results) noexcept;
 
 }  // namespace pleat::compress

@@ -59,7 +59,7 @@ class KnownSites {
   std::array<std::atomic<const void*>, 8> sites_{};
 };
 std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
-thread_local PleatGradient learned_formula = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
+thread_local PleatGradient formula_being_learned = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
 
 // What torch makes of it would have its strides, to the last: those of dimensions of size 1 are
 // anything in a view, but not in a result.
@@ -192,7 +192,7 @@ struct Formula {
 
   static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
     const void* const call_site = __builtin_return_address(0);
-    if (learned_formula == kFormula) [[unlikely]] {
+    if (formula_being_learned == kFormula) [[unlikely]] {
       known_sites[kFormula].add(call_site);
       return real(grad, rest...);
     }
@@ -252,17 +252,17 @@ constexpr auto kInstallers = [] {
 
 // Runs the formula of the node that `op` makes, outside of any pass.
 template <class Operator>
-void learn_sites_of(Operator&& op) {
+void learn_formula_sites_of(Operator&& op) {
   try {
     const at::Tensor result = op();
     if (const auto node = result.grad_fn()) {
       const at::NoGradGuard no_grad;
-      learned_formula = class_of(*node).gradient;
+      formula_being_learned = class_of(*node).gradient;
       (void)(*node)({at::ones_like(result)});
     }
   } catch (...) {  // an operator this build lacks: its gradients stay apart
   }
-  learned_formula = PLEAT_GRADIENTS;
+  formula_being_learned = PLEAT_GRADIENTS;
 }
 
 }  // namespace
@@ -270,27 +270,27 @@ void learn_sites_of(Operator&& op) {
 void learn_gradient_call_sites() {
   const at::Tensor x = at::full({2, 2}, 0.5, at::kFloat).requires_grad_(true);
   const at::Tensor number = at::full({}, 0.5, at::kFloat);
-  learn_sites_of([&] { return at::gelu(x); });
-  learn_sites_of([&] { return at::silu(x); });
-  learn_sites_of([&] { return at::relu(x); });
-  learn_sites_of([&] { return at::threshold(x, 0, 0); });
-  learn_sites_of([&] { return at::sigmoid(x); });
-  learn_sites_of([&] { return at::tanh(x); });
-  learn_sites_of([&] { return at::leaky_relu(x); });
-  learn_sites_of([&] { return at::hardtanh(x); });
-  learn_sites_of([&] { return at::elu(x); });
-  learn_sites_of([&] { return at::celu(x); });
-  learn_sites_of([&] { return at::_softmax(x, 1, false); });
-  learn_sites_of([&] { return at::_log_softmax(x, 1, false); });
-  learn_sites_of([&] { return at::mul(x, number); });
-  learn_sites_of([&] { return at::mul(number, x); });
-  learn_sites_of([&] { return at::div(x, number); });
+  learn_formula_sites_of([&] { return at::gelu(x); });
+  learn_formula_sites_of([&] { return at::silu(x); });
+  learn_formula_sites_of([&] { return at::relu(x); });
+  learn_formula_sites_of([&] { return at::threshold(x, 0, 0); });
+  learn_formula_sites_of([&] { return at::sigmoid(x); });
+  learn_formula_sites_of([&] { return at::tanh(x); });
+  learn_formula_sites_of([&] { return at::leaky_relu(x); });
+  learn_formula_sites_of([&] { return at::hardtanh(x); });
+  learn_formula_sites_of([&] { return at::elu(x); });
+  learn_formula_sites_of([&] { return at::celu(x); });
+  learn_formula_sites_of([&] { return at::_softmax(x, 1, false); });
+  learn_formula_sites_of([&] { return at::_log_softmax(x, 1, false); });
+  learn_formula_sites_of([&] { return at::mul(x, number); });
+  learn_formula_sites_of([&] { return at::mul(number, x); });
+  learn_formula_sites_of([&] { return at::div(x, number); });
   using InPlace = void (*)(at::Tensor&);
   for (const InPlace op : std::initializer_list<InPlace>{
            [](at::Tensor& t) { at::threshold_(t, 0, 0); },
            [](at::Tensor& t) { at::leaky_relu_(t); }, [](at::Tensor& t) { at::hardtanh_(t); },
            [](at::Tensor& t) { at::elu_(t); }, [](at::Tensor& t) { at::celu_(t); }}) {
-    learn_sites_of([&] {
+    learn_formula_sites_of([&] {
       at::Tensor copy = x.clone();
       op(copy);
       return copy;

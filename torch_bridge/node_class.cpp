@@ -242,11 +242,11 @@ constexpr Normalisation kNormalisations[] = {
     {"CudnnBatchNorm"sv, Rows::kPlanes},         {"MiopenBatchNorm"sv, Rows::kPlanes},
 };
 
-struct Formula {
+struct NamedFormula {
   std::string_view name;
   PleatGradient gradient;
 };
-constexpr Formula kFormulas[] = {
+constexpr NamedFormula kFormulas[] = {
     {"GeluBackward0"sv, PLEAT_GELU_BACKWARD},
     {"SiluBackward0"sv, PLEAT_SILU_BACKWARD},
     {"ReluBackward0"sv, PLEAT_THRESHOLD_BACKWARD},
@@ -333,7 +333,7 @@ NodeClass classify(const std::string& name) {
       c.statistics = true;
     }
   }
-  for (const Formula& known : kFormulas) {
+  for (const NamedFormula& known : kFormulas) {
     if (name == known.name) {
       c.gradient = known.gradient;
     }

@@ -109,7 +109,7 @@ void emulate_encode(const Kernel& kernel, const cuda::Job& job) {
 }
 
 void emulate_survey(ElementType type, const cuda::Job& job) {
-  with_form(type, 0, Transform::kNone, [&]<class F>() { survey<typename F::Source>(job); });
+  with_float_type(type, [&]<class T>() { survey<T>(job); });
 }
 
 bool emulate_in_place(const Kernel& kernel, const cuda::Job& job, unsigned blocks,
