@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <string>
 
 namespace pleat::bridge {
 namespace {
@@ -143,9 +145,23 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       "copy_raw:2",
       "copy_raw:true",
   };
-  for (const char* item : bad) {
-    const Parsed parsed = parse(std::string(item) + ",verbose:1");
+  const std::map<std::string, std::string> allowed = {
+      {"bits", "off, lossless or 1..8"},
+      {"when", "release or forward_end"},
+      {"place", "arena or inplace"},
+      {"min_bytes", "bytes, or a number with K, M, G, KiB, MiB, GiB"},
+      {"seed", "0..18446744073709551615"},
+      {"reuse_gradients", "0 or 1"},
+      {"verbose", "0..1"},
+      {"copy_raw", "0 or 1"},
+  };
+  for (const std::string item : bad) {
+    const Parsed parsed = parse(item + ",verbose:1");
     ASSERT_EQ(parsed.problems.size(), 1u) << item;
+    EXPECT_TRUE(parsed.problems[0].starts_with("pleat: PLEAT_CONF: " + item + ": allowed are " +
+                                               allowed.at(item.substr(0, item.find(':'))) +
+                                               "; using "))
+        << parsed.problems[0];
     EXPECT_EQ(parsed.problems[0].find('\n'), std::string::npos) << item;
     EXPECT_EQ(parsed.options.verbose, 1) << item;
     EXPECT_EQ(all_values(parsed.options), all_values(parse("verbose:1").options)) << item;
