@@ -103,10 +103,11 @@ install_python_packages() {
   done
   [ ${#new[@]} -gt 0 ] || return 0
   # Always with torch among them, so that no other package moves it to another version.
-  # Byte code comes with the first import, for what is imported: a sixth of what pip would compile.
+  # Byte code is made for what is imported only, a sixth of what pip would compile; torch's below.
   say "installing into $environment: ${new[*]}"
   "$environment/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
     "torch==$torch.*" "${new[@]}"
+  "$environment/bin/python" -c 'import torch'
   for group in "${changed[@]}"; do
     requirements "$group" "$torch" >"$environment/.pleat-$group"
   done
@@ -140,22 +141,23 @@ choose_arguments() {
   arguments+=("$@" ${PLEAT_CMAKE_ARGS:-})
 }
 
-# The first time, what needs no PyTorch compiles while pip fetches it: half a set-up is waiting for
-# one of the two otherwise. Whatever fails here fails again below, where it is seen.
+# The first time, the libraries that need no PyTorch and the CUDA image compile while pip fetches it:
+# half a set-up is waiting for one of the two otherwise. Whatever fails here fails again below, where it is seen.
 early_build=
 start_early_build() {
   [ ! -e "$build/.pleat-configured" ] && [ ! -e "$build/venv/.pleat-core" ] || return 0
   choose_arguments -DPLEAT_BUILD_BRIDGE=OFF -DPLEAT_BUILD_TESTS=OFF -DPLEAT_BUILD_BENCHMARKS=OFF
   cmake -S "$root" -B "$build" "${arguments[@]}" >"$build/early.log" 2>&1 || return 0
-  say "compiling what needs no PyTorch meanwhile (build/early.log)"
+  say "compiling libraries and CUDA kernels meanwhile ($build/early.log)"
   set -m  # a process group of its own, to end it with all its children
   nice cmake --build "$build" --parallel "$(nproc)" >>"$build/early.log" 2>&1 </dev/null &
   early_build=$!
   set +m
-  trap 'kill -- "-$early_build" 2>/dev/null || true' EXIT
+  trap 'kill -- "-$early_build" 2>/dev/null && wait "$early_build" || true' EXIT
 }
 await_early_build() {
   [ -n "$early_build" ] || return 0
+  kill -0 "$early_build" 2>/dev/null && say "waiting for what compiles ($build/early.log)"
   wait "$early_build" || true
   trap - EXIT
 }
