@@ -174,7 +174,7 @@ class Runner:
         env["OMP_NUM_THREADS"] = str(threads)
         env["OMP_WAIT_POLICY"] = "passive"  # two scripts share two cores
         env["PYTHONHASHSEED"] = "0"
-        if preload and not STOCK_ONLY:
+        if preload:
             env["LD_PRELOAD"] = str(self.library_of())
             if conf is not None:
                 env["PLEAT_CONF"] = conf

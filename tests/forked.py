@@ -3,7 +3,7 @@ script's process costs.
 
 Under libpleat.so that interpreter imports torch with PLEAT_DISABLE=1. A fork takes that away and has
 libpleat.so told of torch's engine once more (whole_process/late_start.c), which is where it starts in any
-process: there it reads its options, opens the bridge and installs it.
+Python process: there it reads its options, opens the bridge and installs it.
 
 Imported by the tests: ForkServer. Run by it, in the interpreter of the scripts: the server itself.
 """

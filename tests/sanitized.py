@@ -1,7 +1,6 @@
 """Builds unit-test programs under a compiler's sanitizers, beside the tests' own build."""
 
 import os
-import shutil
 import subprocess
 
 from conftest import REPOSITORY
@@ -15,11 +14,8 @@ def run(command, **variables):
     return done.stdout
 
 
-def build(folder, sanitizers, *targets):
-    """The folder with the programs of `targets`, built in `folder`; `sanitizers` as -fsanitize= takes them."""
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    run(["cmake", "-S", REPOSITORY, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-         "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",  # as the presets: half of what -O2 -g takes to compile
-         f"-DPLEAT_SANITIZE={sanitizers}", "-DPLEAT_BUILD_BRIDGE=OFF", "-DPLEAT_BUILD_BENCHMARKS=OFF"])
+def build(folder, preset, *targets):
+    """The folder with the programs of `targets`, configured in `folder` as a preset of CMakePresets.json says."""
+    run(["cmake", "--preset", preset, "-S", REPOSITORY, "-B", folder])
     run(["cmake", "--build", folder, "--target", *targets, "--parallel", os.cpu_count()])
     return folder / "bin"

@@ -8,7 +8,7 @@ from sanitized import build, run
 
 
 def test_no_data_race(build_dir):
-    programs = build(build_dir / "tsan", "thread", "allocator_test")
+    programs = build(build_dir / "tsan", "tsan", "allocator_test")
     # Without address randomisation: the sanitizer of GCC 12 does not know where newer kernels map things.
     fixed = ["setarch", platform.machine(), "--addr-no-randomize"] if shutil.which("setarch") else []
     if fixed and subprocess.run([*fixed, "true"], stderr=subprocess.DEVNULL).returncode != 0:

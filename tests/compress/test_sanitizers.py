@@ -16,7 +16,7 @@ STRICT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS":
 
 @pytest.fixture(scope="module")
 def programs(build_dir):
-    return build(build_dir / "asan", "address,undefined", "fuzzers", "allocator_test")
+    return build(build_dir / "asan", "asan", "fuzzers", "allocator_test")
 
 
 @pytest.mark.parametrize("device", ["", "device_"])
