@@ -35,15 +35,13 @@ class KernelLauncher {
   // does so by itself; but not while a stream is being captured, when the driver may refuse.
   [[nodiscard]] virtual LaunchStatus prepare(const DeviceImage& image) noexcept = 0;
 
-  // Queues one kernel on `stream` of the current context and returns at once. `parameter` is the
-  // kernel's only one; it is copied before this returns. Thread-safe.
+  // Queues one kernel on `stream` of the current context and returns at once: as many blocks as its
+  // device runs at a time, at most `most_blocks`, of `threads` each. `parameter` is the kernel's
+  // only one; it is copied before this returns. Thread-safe.
   [[nodiscard]] virtual LaunchStatus launch(const DeviceImage& image, const char* kernel,
-                                            unsigned blocks, unsigned threads,
+                                            unsigned most_blocks, unsigned threads,
                                             const void* parameter,
                                             StreamHandle stream) noexcept = 0;
-
-  // Multiprocessors of the current context's device; 0 if there is none.
-  [[nodiscard]] virtual unsigned multiprocessors() noexcept = 0;
 
   // The driver's number for the last kFailed, kNoImage or kNoContext of this thread; 0: none.
   [[nodiscard]] virtual int driver_error() const noexcept = 0;

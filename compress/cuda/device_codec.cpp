@@ -63,22 +63,6 @@ bool has_kernel(ElementType type) noexcept { return type != ElementType::kBytes;
 
 unsigned grouped_bits(const DeviceTask& task) noexcept { return supported_bits(task.bits); }
 
-// A block strides over tiles. Several tiles to a block save most of the fence and the count at its
-// end; not more than a few, so that the last blocks of a launch end together. Small launches get a
-// block per tile.
-unsigned blocks_for(unsigned tiles, unsigned multiprocessors) noexcept {
-  constexpr unsigned kTilesPerBlock = 4;
-  const unsigned busy = multiprocessors * 4 * kBlocksPerMultiprocessor;
-  const unsigned shared = tiles / kTilesPerBlock + (tiles % kTilesPerBlock != 0 ? 1 : 0);
-  const unsigned blocks = shared > busy ? shared : busy;
-  return blocks < tiles ? blocks : tiles;
-}
-// Where blocks draw tickets, those that run at once do all there is; further ones would find none.
-unsigned blocks_at_once(unsigned tiles, unsigned multiprocessors) noexcept {
-  const unsigned busy = multiprocessors * kBlocksPerMultiprocessor;
-  return busy < tiles ? busy : tiles;
-}
-
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
   return a.type == b.type && coding_of(a) == coding_of(b) &&
          (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
@@ -135,11 +119,8 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
-    const unsigned blocks = is_framed(first)
-                                ? blocks_at_once(batch.tiles, launcher.multiprocessors())
-                                : blocks_for(batch.tiles, launcher.multiprocessors());
-    const LaunchStatus status = launcher.launch(device_image(), kernel_name(kernel, first), blocks,
-                                                kThreads, &batch, stream);
+    const LaunchStatus status = launcher.launch(device_image(), kernel_name(kernel, first),
+                                                batch.tiles, kThreads, &batch, stream);
     if (status != LaunchStatus::kOk) return status;
     *queued += batch.jobs;
   }
@@ -225,14 +206,12 @@ LaunchStatus encode_in_place_on_device(KernelLauncher& launcher, const DeviceTas
   job = job_of(task, 0);
   job.scratch = task.scratch;
   job.width = grouped_bits(task);
-  const unsigned blocks = blocks_for(batch.tiles, launcher.multiprocessors());
   const LaunchStatus surveyed = launcher.launch(device_image(), kernel_name(Kernel::kSurvey, task),
-                                                blocks, kThreads, &batch, stream);
+                                                batch.tiles, kThreads, &batch, stream);
   if (surveyed != LaunchStatus::kOk) return surveyed;
   // If only this one fails to be queued, the source is untouched and the verdict stays pending.
-  return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task),
-                         blocks_at_once(batch.tiles, launcher.multiprocessors()), kThreads, &batch,
-                         stream);
+  return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task), batch.tiles,
+                         kThreads, &batch, stream);
 }
 
 }  // namespace pleat::compress::cuda

@@ -51,6 +51,7 @@ bool DriverFunctions::find(const char* library) noexcept {
          find_symbol(driver, "cuDeviceGetAttribute", &device_attribute) &&
          find_symbol(driver, "cuModuleLoadData", &module_load) &&
          find_symbol(driver, "cuModuleGetFunction", &module_function) &&
+         find_symbol(driver, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &active_blocks) &&
          find_symbol(driver, "cuLaunchKernel", &launch);
 }
 
@@ -106,21 +107,26 @@ DriverLauncher::Module* DriverLauncher::find_module(const DeviceImage& image,
   return &modules_.back();
 }
 
-void* DriverLauncher::find_function(Module& module, const char* name,
-                                    LaunchStatus* status) noexcept {
+DriverLauncher::Function DriverLauncher::find_function(Module& module, const char* name,
+                                                       unsigned threads,
+                                                       LaunchStatus* status) noexcept {
   for (const Function& function : module.functions)
-    if (std::strcmp(function.name, name) == 0) return function.handle;
-  Function function{name, nullptr};
-  const int code = driver_.module_function(&function.handle, module.handle, name);
+    if (function.threads == threads && std::strcmp(function.name, name) == 0) return function;
+  Function function{name, threads, nullptr, 0};
+  int blocks = 0;
+  int code = driver_.module_function(&function.handle, module.handle, name);
+  if (code == kSuccess)
+    code = driver_.active_blocks(&blocks, function.handle, static_cast<int>(threads), 0);
   if (code != kSuccess) {
     *status = failed(code);
-    return nullptr;
+    return function;
   }
+  function.blocks_at_once = static_cast<unsigned>(blocks) * module.multiprocessors;
   try {
     module.functions.push_back(function);
   } catch (const std::bad_alloc&) {  // looked up again the next time
   }
-  return function.handle;
+  return function;
 }
 
 LaunchStatus DriverLauncher::prepare(const DeviceImage& image) noexcept {
@@ -130,36 +136,24 @@ LaunchStatus DriverLauncher::prepare(const DeviceImage& image) noexcept {
   return status;
 }
 
-LaunchStatus DriverLauncher::launch(const DeviceImage& image, const char* kernel, unsigned blocks,
-                                    unsigned threads, const void* parameter,
+LaunchStatus DriverLauncher::launch(const DeviceImage& image, const char* kernel,
+                                    unsigned most_blocks, unsigned threads, const void* parameter,
                                     StreamHandle stream) noexcept {
-  void* function = nullptr;
+  Function function{};
   {
     const std::lock_guard lock(mutex_);
     LaunchStatus status = LaunchStatus::kOk;
     Module* const module = find_module(image, &status);
     if (module == nullptr) return status;
-    function = find_function(*module, kernel, &status);
-    if (function == nullptr) return status;
+    function = find_function(*module, kernel, threads, &status);
+    if (status != LaunchStatus::kOk) return status;
   }
+  const unsigned blocks =
+      function.blocks_at_once < most_blocks ? function.blocks_at_once : most_blocks;
   void* parameters[] = {const_cast<void*>(parameter)};
-  const int code = driver_.launch(function, blocks, 1, 1, threads, 1, 1, 0,
+  const int code = driver_.launch(function.handle, blocks, 1, 1, threads, 1, 1, 0,
                                   reinterpret_cast<void*>(stream.value), parameters, nullptr);
   return code == kSuccess ? LaunchStatus::kOk : failed(code);
-}
-
-unsigned DriverLauncher::multiprocessors() noexcept {
-  const std::lock_guard lock(mutex_);
-  void* context = nullptr;
-  unsigned long long id = 0;
-  if (current(&context, &id) != LaunchStatus::kOk) return 0;
-  for (const Module& module : modules_)
-    if (module.context == context && module.context_id == id) return module.multiprocessors;
-  int device = 0, count = 0;
-  if (driver_.context_device(&device) != kSuccess ||
-      driver_.device_attribute(&count, kAttributeMultiprocessors, device) != kSuccess)
-    return 0;
-  return static_cast<unsigned>(count);
 }
 
 int DriverLauncher::driver_error() const noexcept { return last_error; }

@@ -19,6 +19,8 @@ struct DriverFunctions {
   int (*device_attribute)(int* value, int attribute, int device) = nullptr;  // cuDeviceGetAttribute
   int (*module_load)(void** module, const void* image) = nullptr;            // cuModuleLoadData
   int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  // cuOccupancyMaxActiveBlocksPerMultiprocessor
+  int (*active_blocks)(int* blocks, void* function, int threads, std::size_t shared) = nullptr;
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** parameters, void** extra) = nullptr;  // cuLaunchKernel
@@ -36,16 +38,17 @@ class DriverLauncher final : public KernelLauncher {
   explicit DriverLauncher(const DriverFunctions& functions) noexcept;
 
   [[nodiscard]] LaunchStatus prepare(const DeviceImage& image) noexcept override;
-  [[nodiscard]] LaunchStatus launch(const DeviceImage& image, const char* kernel, unsigned blocks,
-                                    unsigned threads, const void* parameter,
+  [[nodiscard]] LaunchStatus launch(const DeviceImage& image, const char* kernel,
+                                    unsigned most_blocks, unsigned threads, const void* parameter,
                                     StreamHandle stream) noexcept override;
-  [[nodiscard]] unsigned multiprocessors() noexcept override;
   [[nodiscard]] int driver_error() const noexcept override;
 
  private:
   struct Function {
     const char* name;
+    unsigned threads;
     void* handle;
+    unsigned blocks_at_once;
   };
   struct Module {
     void* context;
@@ -59,7 +62,8 @@ class DriverLauncher final : public KernelLauncher {
   LaunchStatus current(void** context, unsigned long long* id) noexcept;
   // With mutex_ held. nullptr: *status says why.
   Module* find_module(const DeviceImage& image, LaunchStatus* status) noexcept;
-  void* find_function(Module& module, const char* name, LaunchStatus* status) noexcept;
+  Function find_function(Module& module, const char* name, unsigned threads,
+                         LaunchStatus* status) noexcept;
 
   DriverFunctions driver_;
   bool usable_ = false;

@@ -14,8 +14,10 @@
 namespace pleat::compress {
 namespace {
 
-// Both directions: a block strides over the launch's tiles. What does not change within a job is
-// read once per job, so that the turns of the loop have little but their elements to deal with.
+// Both directions: a block strides over the launch's tiles. There are as many blocks as run
+// at a time: a further one would wait for the fence and the count at another's end. What does not
+// change within a job is read once per job, so that the turns of the loop have little but their
+// elements to deal with.
 template <class F>
 __device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;

@@ -22,10 +22,12 @@ class CudaLaunch : public testing::Test {
     fake_->context = &context_;
     fake_->context_id = 7;
     fake_->multiprocessors = 132;
+    fake_->active_blocks = 3;
     fake_->parameter_bytes = 8;
     fake_->failing.clear();
     fake_->images.clear();
     fake_->functions.clear();
+    fake_->block_sizes.clear();
     fake_->launches.clear();
   }
   void fail(const char* function, int code) {
@@ -44,7 +46,6 @@ TEST_F(CudaLaunch, WithoutADriverEveryCallSaysSo) {
     DriverLauncher launcher(library);
     EXPECT_EQ(launcher.prepare(kSomeImage), LaunchStatus::kNoDriver);
     EXPECT_EQ(launcher.launch(kSomeImage, "k", 1, 1, &parameter_, {}), LaunchStatus::kNoDriver);
-    EXPECT_EQ(launcher.multiprocessors(), 0u);
   }
 }
 
@@ -63,6 +64,21 @@ TEST_F(CudaLaunch, ArgumentsReachTheDriver) {
   EXPECT_FALSE(launch.has_extra);
   EXPECT_EQ(std::memcmp(launch.parameter.data(), &parameter_, sizeof parameter_), 0);
   EXPECT_EQ(fake_->images, std::vector<const void*>{kImage});
+}
+
+TEST_F(CudaLaunch, BlocksAreAsManyAsRunAtATime) {
+  const auto blocks_of = [&](const char* kernel, unsigned most, unsigned threads = 256) {
+    EXPECT_EQ(launcher_.launch(kSomeImage, kernel, most, threads, &parameter_, {}),
+              LaunchStatus::kOk);
+    return fake_->launches.back().grid[0];
+  };
+  EXPECT_EQ(blocks_of("three", 395), 395u);
+  EXPECT_EQ(blocks_of("three", 397), 132u * 3);
+  fake_->active_blocks = 4;
+  EXPECT_EQ(blocks_of("three", 100000), 132u * 3);  // asked once
+  EXPECT_EQ(blocks_of("four", 100000), 132u * 4);
+  EXPECT_EQ(blocks_of("three", 100000, 128), 132u * 4);  // another size of block
+  EXPECT_EQ(fake_->block_sizes, (std::vector<int>{256, 256, 128}));
 }
 
 TEST_F(CudaLaunch, AModuleIsLoadedOncePerContext) {
@@ -110,6 +126,7 @@ TEST_F(CudaLaunch, FailuresAreNamedAndNotRemembered) {
                    {"cuModuleLoadData", 222, LaunchStatus::kNoImage},
                    {"cuModuleLoadData", 2, LaunchStatus::kFailed},
                    {"cuModuleGetFunction", 500, LaunchStatus::kFailed},
+                   {"cuOccupancyMaxActiveBlocksPerMultiprocessor", 1, LaunchStatus::kFailed},
                    {"cuLaunchKernel", 700, LaunchStatus::kFailed}};
   for (const auto& failure : kFailures) {
     fail(failure.function, failure.code);
@@ -121,7 +138,6 @@ TEST_F(CudaLaunch, FailuresAreNamedAndNotRemembered) {
   EXPECT_EQ(launch(), LaunchStatus::kOk);
   fake_->context = nullptr;
   EXPECT_EQ(launch(), LaunchStatus::kNoContext);
-  EXPECT_EQ(launcher_.multiprocessors(), 0u);
   fake_->context = &context_;
   EXPECT_EQ(launcher_.prepare({}), LaunchStatus::kNoImage);
   EXPECT_EQ(fake_->launches.size(), 1u);
@@ -134,7 +150,6 @@ TEST_F(CudaLaunch, ThreadsShareOneModule) {
       for (int n = 0; n < 50; ++n) {
         EXPECT_EQ(launcher_.launch(kSomeImage, n % 2 == 0 ? "even" : "odd", 1, 1, &parameter_, {}),
                   LaunchStatus::kOk);
-        EXPECT_EQ(launcher_.multiprocessors(), 132u);
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -55,6 +55,15 @@ FAKE_EXPORT int cuModuleGetFunction(void** function, void* module, const char* n
   *function = reinterpret_cast<void*>(0x2000 + state().functions.size());
   return 0;
 }
+FAKE_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function,
+                                                            int threads, std::size_t shared) {
+  const std::lock_guard lock(state().mutex);
+  const std::uintptr_t number = reinterpret_cast<std::uintptr_t>(function) - 0x2001;
+  if (number >= state().functions.size() || threads < 1 || shared != 0) return 1;
+  state().block_sizes.push_back(threads);
+  *blocks = state().active_blocks;
+  return answer("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+}
 FAKE_EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                unsigned block_x, unsigned block_y, unsigned block_z,
                                unsigned shared_bytes, void* stream, void** parameters,

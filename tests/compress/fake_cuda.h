@@ -26,12 +26,14 @@ struct FakeCuda {
   void* context = nullptr;  // current in every thread
   unsigned long long context_id = 1;
   int multiprocessors = 0;
+  int active_blocks = 1;            // of any kernel, per multiprocessor
   std::size_t parameter_bytes = 0;  // of the kernels
   std::string failing;              // function that fails,
   int failure = 0;                  // with this
   // What it was asked.
   std::vector<const void*> images;  // loaded, one entry per load
   std::vector<std::string> functions;
+  std::vector<int> block_sizes;  // whose active blocks
   std::vector<FakeLaunch> launches;
 };
 
