@@ -122,39 +122,31 @@ PLEAT_HD inline void restore_regular(L& lane, const Dequantiser& how, uint64_t n
     restore_lane<T, kBits, false, false>(lane, how, nonce, group, slot);
 }
 
-// Restores a group. False: the payload is damaged, the target is untouched.
+// Restores a group; all tiles of a warp together. False: the payload is damaged, the target is
+// untouched.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const uint8_t* slot,
                                   const EscapeTable& escapes, uint64_t group, uint64_t nonce,
                                   typename T::Word* target, unsigned elements, bool aligned) {
   using Word = typename T::Word;
   const GroupKind kind = kind_of<T>(metadata);
+  bool intact = true;
   if (kind == GroupKind::kRegular) {
     if constexpr (kBits == 0) {
-      return false;
+      intact = false;
     } else {
       const Dequantiser how = read_group<T>(metadata, kBits);
-      tile.each([&](auto& lane) {
-        restore_regular<T, kBits>(lane, how, nonce, group, slot);
-        store_lane<T>(lane, target, elements, aligned);
-      });
-      return true;
+      tile.each([&](auto& lane) { restore_regular<T, kBits>(lane, how, nonce, group, slot); });
     }
-  }
-  if (kind == GroupKind::kEscaped) {
+  } else if (kind == GroupKind::kEscaped) {
     const Word* const kept = escapes.find<Word>(slot);
-    if (kept == nullptr) return false;
-    tile.each([&](auto& lane) {
-      load_lane<T>(kept, kGroupSize, true, lane);
-      store_lane<T>(lane, target, elements, aligned);
-    });
-    return true;
+    intact = kept != nullptr;
+    if (intact) tile.each([&](auto& lane) { load_lane<T>(kept, kGroupSize, true, lane); });
+  } else {
+    tile.each([&](auto& lane) { restore_patterns<T>(lane, metadata, slot); });
   }
-  tile.each([&](auto& lane) {
-    restore_patterns<T>(lane, metadata, slot);
-    store_lane<T>(lane, target, elements, aligned);
-  });
-  return true;
+  store_tile<T>(tile, target, elements, aligned, intact);
+  return intact;
 }
 
 }  // namespace

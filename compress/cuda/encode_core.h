@@ -13,6 +13,7 @@
 //   together. ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)) is the order.
 // - tile.across(step, give, take): take(lane, word) with the word that give() has for lane ^ step;
 //   together.
+// - tile.all_of_warp(mine): true if `mine` is in every tile of the warp; together. On a CPU: mine.
 //
 // Everything outside each() is the same in all lanes. docs/payload_format.md says what is computed.
 #pragma once

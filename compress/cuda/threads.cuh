@@ -77,6 +77,7 @@ class ThreadTile {
   __device__ void across(unsigned step, Give give, Take take) {
     take(lane_, __shfl_xor_sync(kWarp, give(lane_), step));
   }
+  __device__ bool all_of_warp(bool mine) { return __all_sync(kWarp, mine) != 0; }
   template <class F, class G>
   __device__ uint32_t combine(F f, G g) {
     uint32_t word = f(lane_);

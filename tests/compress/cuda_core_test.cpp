@@ -150,6 +150,28 @@ TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
   }
 }
 
+TEST(CudaCore, ADamagedGroupIsNotWrittenItsNeighboursAre) {
+  const std::size_t elements = 5000;
+  for (const ElementType type : kFloatTypes)
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      const std::size_t group_bytes = 256 * element_size(type);
+      Bytes source = ordinary(type, elements);
+      set_value(type, source.data(), 300, NAN);  // group 1 escapes
+      auto payload = reference_payload(type, bits, elements, source.data());
+      const std::vector<unsigned char> intact = decode_span(payload, source.size());
+      const GroupedLayout layout(type, bits, elements, false);
+      const std::uint64_t beyond = 1;  // the escape table has group 0 alone
+      std::memcpy(payload.data() + layout.codes_offset + layout.slot_bytes, &beyond, sizeof beyond);
+      Bytes target(source.size());
+      std::memset(target.data(), 0xA5, target.size());
+      EXPECT_EQ(emulated_decode(type, bits, elements, payload, target.data()),
+                cuda::Outcome::kCorrupt);
+      for (std::size_t at = 0; at < target.size(); ++at)
+        ASSERT_EQ(target.data()[at], at / group_bytes == 1 ? 0xA5 : intact[at])
+            << name_of(type) << " " << bits << " bits, byte " << at;
+    }
+}
+
 // A header whose sizes agree, but with more than the caller has.
 TEST(CudaCore, APayloadIsNotReadBeyondItsMemory) {
   const std::size_t elements = 5000;

@@ -71,6 +71,7 @@ class EmulatedTile {
     for (Lane<T>& lane : lanes_) words[lane.index] = give(lane);
     for (Lane<T>& lane : lanes_) take(lane, words[lane.index ^ step]);
   }
+  bool all_of_warp(bool mine) { return mine; }
   template <class F, class G>
   std::uint32_t combine(F f, G g) {
     std::uint32_t word = f(lanes_[0]);
@@ -93,7 +94,7 @@ class EmulatedTile {
   static float of_halves(std::uint32_t word, float (*choose)(float, float)) {
     return choose(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
   }
-  L lanes_[kTileLanes];
+  L lanes_[kTileLanes]{};
   bool backwards_ = false;
 };
 
