@@ -129,6 +129,7 @@ def become_script(request, stdout, stderr, status):
 
 if __name__ == "__main__":
     import pleat_test_support  # noqa: F401, and torch with it
+    import torch._dynamo  # noqa: F401, which the first step of an optimizer does: most of a small training's time
 
     argv = serve(socket.socket(fileno=int(sys.argv[1])))
     if argv:
