@@ -42,8 +42,7 @@ from exclusions import EXCLUSIONS  # noqa: E402
 
 GROUP = 256  # elements of a quantisation group, in storage order
 
-# All is on the CPU. Of every accelerator that is not in use yet torch notes who seeds it, with a formatted stack:
-# as long as the samples take themselves.
+# All is on the CPU. Of every accelerator that is not in use yet torch notes who seeds it, with a formatted stack.
 torch.manual_seed = torch.random.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
 
 # Saved tensors whose backward is fragile: the bits they must keep at least (None: exact).
@@ -475,8 +474,8 @@ def enlarged_samples(op, dtype):
 
 
 def table_samples(op, dtype):
-    """What op.sample_inputs() gives, seeds included, but that it does not walk the stack for a unittest to tell
-    about, which takes longer than the samples do."""
+    """What op.sample_inputs() gives, seeds included, without its walk of the stack for a unittest to tell. Together
+    with the formatted stacks of seeding (above) that takes as long as the samples do."""
     from torch.testing._internal.common_utils import set_rng_seed
 
     samples = iter(op.sample_inputs_func(op, "cpu", dtype, True))
