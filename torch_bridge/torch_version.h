@@ -1,9 +1,10 @@
-// The one place where versions of torch differ: what CMake's probes found, and what follows.
-//   PLEAT_NODE_IS_INTRUSIVE    Node is held by c10::intrusive_ptr (2.15) instead of std::shared_ptr
+// The one place where versions of torch differ: what CMake found in torch's headers, and what
+// follows.
 //   PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS   Engine::get_node_creation_hooks() (2.15)
 //   PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK  SavedVariableHooks::retrieve_unpack_hook() (2.15)
 #pragma once
 
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -12,10 +13,20 @@
 
 namespace pleat::bridge {
 
-#if PLEAT_NODE_IS_INTRUSIVE
-using NodePtr = c10::intrusive_ptr<torch::autograd::Node>;
-#else
-using NodePtr = std::shared_ptr<torch::autograd::Node>;
-#endif
+// std::shared_ptr, or from 2.15 on c10::intrusive_ptr.
+using NodePtr = decltype(torch::autograd::Edge::function);
+
+template <class Engine>
+constexpr bool kHasNodeCreationHooks = requires(Engine& e) {
+  e.get_node_creation_hooks();
+};
+static_assert(kHasNodeCreationHooks<torch::autograd::Engine> ==
+              PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS);
+template <class Hooks>
+constexpr bool kHasRetrieveUnpackHook = requires(const Hooks& h) {
+  h.retrieve_unpack_hook();
+};
+static_assert(kHasRetrieveUnpackHook<torch::autograd::SavedVariableHooks> ==
+              PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK);
 
 }  // namespace pleat::bridge
