@@ -112,30 +112,29 @@ std::size_t check(ElementType type, unsigned bits, const Bytes& source, const st
 TEST(Compacted, BlocksThatSaveAnEighthTakeWhatTheirGroupsNeed) {
   std::mt19937_64 random(seed());
   std::size_t all = 0, none = 0, some = 0;
-  for (const Path& path : paths()) {
-    const UsePath use(path);
-    for (const ElementType type : kFloatTypes) {
-      for (const unsigned bits : kSomeWidths) {
-        for (unsigned mixture = 0; mixture < 12; ++mixture) {
+  for (const ElementType type : kFloatTypes) {
+    for (const unsigned bits : kSomeWidths) {
+      for (unsigned mixture = 0; mixture < 12; ++mixture) {
+        // Blocks of their own density of zeros and of other groups; the last block and group
+        // short.
+        const std::size_t groups = 64 * 5 + 7, elements = 256 * groups - 101;
+        Bytes source(elements * element_size(type));
+        for (std::size_t g = 0; g < groups; ++g) {
+          const std::size_t block = g / 64, count = std::min<std::size_t>(256, elements - 256 * g);
+          // Lossless regular groups would be too many to escape.
+          const Group other = bits == 0 ? Group::kTwoValued : Group::kRegular;
+          Group group = other;
+          if (mixture == 0 || random() % 12 < mixture)
+            group = bits == 0 || random() % 4 == 0
+                        ? (random() % 2 == 0 ? Group::kConstant : Group::kTwoValued)
+                        : Group::kZeroKept;
+          const std::size_t zeros = 1 + (mixture == 0 ? 250 : random() % 60 + 40 * block);
+          fill_group(type, source.data() + 256 * g * element_size(type), count, group,
+                     std::min<std::size_t>(zeros, 250), random);
+        }
+        for (const Path& path : paths()) {
           if (path.name == "avx512 emulated" && mixture % 5 != 0) continue;  // slow
-          // Blocks of their own density of zeros and of other groups; the last block and group
-          // short.
-          const std::size_t groups = 64 * 5 + 7, elements = 256 * groups - 101;
-          Bytes source(elements * element_size(type));
-          for (std::size_t g = 0; g < groups; ++g) {
-            const std::size_t block = g / 64,
-                              count = std::min<std::size_t>(256, elements - 256 * g);
-            // Lossless regular groups would be too many to escape.
-            const Group other = bits == 0 ? Group::kTwoValued : Group::kRegular;
-            Group group = other;
-            if (mixture == 0 || random() % 12 < mixture)
-              group = bits == 0 || random() % 4 == 0
-                          ? (random() % 2 == 0 ? Group::kConstant : Group::kTwoValued)
-                          : Group::kZeroKept;
-            const std::size_t zeros = 1 + (mixture == 0 ? 250 : random() % 60 + 40 * block);
-            fill_group(type, source.data() + 256 * g * element_size(type), count, group,
-                       std::min<std::size_t>(zeros, 250), random);
-          }
+          const UsePath use(path);
           const std::size_t compacted =
               check(type, bits, source,
                     path.name + " " + name_of(type) + " " + std::to_string(bits) +
