@@ -21,12 +21,14 @@ constexpr bool kHasNodeCreationHooks = requires(Engine& e) {
   e.get_node_creation_hooks();
 };
 static_assert(kHasNodeCreationHooks<torch::autograd::Engine> ==
-              PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS);
+                  PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS,
+              "torch_bridge/CMakeLists.txt looks for it in engine.h");
 template <class Hooks>
 constexpr bool kHasRetrieveUnpackHook = requires(const Hooks& h) {
   h.retrieve_unpack_hook();
 };
 static_assert(kHasRetrieveUnpackHook<torch::autograd::SavedVariableHooks> ==
-              PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK);
+                  PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK,
+              "torch_bridge/CMakeLists.txt looks for it in saved_variable_hooks.h");
 
 }  // namespace pleat::bridge

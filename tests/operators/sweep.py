@@ -4,9 +4,9 @@ under Pleat in one process, and compares.
     LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0,copy_raw:1" \
         build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
 
-Every sample runs with tagging off (the reference), then with tagging on. Where the two differ it runs
-with tagging off once more: a sample that stock itself does not repeat bit for bit is dropped and
-counted. Inputs are fresh results of a product that die right after the forward pass, so that what the
+Every sample runs with tagging off (the reference), then with tagging on. Where the check finds something
+it runs with tagging off twice more: a sample that stock itself does not repeat bit for bit is dropped
+and counted. Inputs are fresh results of a product that die right after the forward pass, so that what the
 graph saves is really released; the report counts the operators with a saved tensor that came back
 changed.
 
@@ -193,6 +193,7 @@ def run_case(case, inspect=None):
         if scalar is None or not leaves:
             return outcome
         if inspect:
+            stage = "inspection"
             inspect(scalar)
         stage = "backward"
         first = torch.autograd.grad(
@@ -581,6 +582,8 @@ def judge(case, check, subject, bits, totals, dropped, census):
     inspect = (lambda scalar: originals.extend(saved_tensors(scalar))) if check == "lossy" else None
     with subject.off():
         stock = run_case(case, inspect)
+    if stock.error and stock.error[0] == "inspection":
+        return [f"what stock has saved cannot be read: {stock.error}"]
     if stock.error and stock.error[0] == "forward":
         totals["dropped: stock raises in forward"] += 1
         return []
@@ -596,7 +599,7 @@ def judge(case, check, subject, bits, totals, dropped, census):
         failures = [f"{stage}: not bit-equal ({describe(stock, other, stage)})"] if stage else []
     else:
         failures = gone_astray(stock, other) + compare_saved(case, subject, originals, bits, census)
-    if failures and not repeats(case, subject, stock):
+    if failures and not repeats_itself(case, subject):
         dropped[case.name].append(case.index)
         totals["dropped: stock does not repeat itself"] += 1
         return []
@@ -621,11 +624,12 @@ def gone_astray(stock, other):
     return failures
 
 
-def repeats(case, subject, stock):
-    """Whether stock gives bit for bit what it gave before."""
+def repeats_itself(case, subject):
+    """Whether stock gives the same twice, bit for bit: not whether what it gave before, which the subject may
+    have damaged for good."""
     with subject.off():
-        again = run_case(case)
-    return again.error == stock.error and again.key() == stock.key()
+        first, second = run_case(case), run_case(case)
+    return first.error == second.error and first.key() == second.key()
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def in_words(name, report):
            f"({totals['double backwards compared']} twice backward), "
            f"{report['stats']['records']['encoded'] if report.get('stats') else 0} payloads, "
            f"{totals.get('operators and modules with changed tensors', 'no')} operators with changed tensors, "
-           f"{len(report['failures'])} failures, {dropped} samples that stock does not repeat, "
+           f"{len(report['failures'])} failures, {dropped} findings dropped as stock does not repeat itself, "
            f"{report['seconds']:.0f} s")  # fmt: skip
     for operator, count in sorted(excluded.items()):
         yield f"  excluded: {operator}, {count} findings (tests/operators/exclusions.py says why)"

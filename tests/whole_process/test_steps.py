@@ -57,11 +57,12 @@ def test_one_seed_repeats_and_another_does_not(run_script):
         for name, (conf, fresh) in {
             "first": (LOSSY, True),
             "again": (LOSSY, True),
+            "forked": (LOSSY, False),  # what the two with a seed of their own are held against
             "seed 1": (LOSSY + ",seed:1", False),
             "seed 1 again": (LOSSY + ",seed:1", False),
         }.items()
     }
-    assert runs["first"] == runs["again"]
+    assert runs["first"] == runs["again"] == runs["forked"]
     assert runs["seed 1"] == runs["seed 1 again"]
     if not STOCK_ONLY:
         assert runs["first"] != runs["seed 1"]
