@@ -35,15 +35,14 @@ STEPS = """
 """
 
 
-@pytest.mark.parametrize("conf, steps", [
-    pytest.param(LOSSY, 1000, marks=pytest.mark.smoke), ("bits:4", 1000),
-    (LOSSLESS, 400), (LOSSY + ",place:inplace", 400), (LOSSY + ",when:forward_end", 400),
-])  # fmt: skip
-def test_many_steps_leave_nothing_behind(run_script, conf, steps):
-    result = run_script(STEPS.format(steps=steps), conf=conf, fresh=True).active(released=steps, encoded=steps)
+@pytest.mark.parametrize("conf", [
+    pytest.param(LOSSY, marks=pytest.mark.smoke), LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"
+])
+def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
+    result = run_script(STEPS.format(steps=1000), conf=conf, fresh=True).active(released=1000, encoded=1000)
     got = result.json
     growth = {
-        "resident": got["resident"][str(steps - 1)] - got["resident"]["20"],
+        "resident": got["resident"]["999"] - got["resident"]["20"],
         "huge": max(got["huge"].values()) - got["huge"]["20"],
     }
     # The pool has two huge pages. One resident in part is filled up when the kernel (khugepaged) comes by,
