@@ -16,15 +16,20 @@ namespace {
 // ---- words, as they lie in registers: one, or two halves ----
 
 // `turn`: the sign becomes the lowest bit. `below`: a word less one, the largest where it is zero.
+// `with_below`, `with_word`: the least of what is given and a register's words less one, and the
+// most of it and the words, in the bits from kLowest. (Halves are compared as whole registers, with
+// whatever is beside them: instructions for two halves at a time are in sm_90 and later only.)
 // Zeros collects which of a lane's elements are zero: bit run * 8 + j.
+PLEAT_HD inline uint32_t lesser_word(uint32_t a, uint32_t b) { return a < b ? a : b; }
+PLEAT_HD inline uint32_t greater_word(uint32_t a, uint32_t b) { return a > b ? a : b; }
 struct WholeWords {
   PLEAT_HD static uint32_t turn(uint32_t x) { return x << 1 | x >> 31; }
   PLEAT_HD static uint32_t turn_back(uint32_t r) { return r >> 1 | r << 31; }
-  PLEAT_HD static uint32_t below(uint32_t r) { return r - 1; }
-  PLEAT_HD static uint32_t lesser(uint32_t a, uint32_t b) { return a < b ? a : b; }
-  PLEAT_HD static uint32_t greater(uint32_t a, uint32_t b) { return a > b ? a : b; }
-  PLEAT_HD static uint32_t lesser_half(uint32_t a) { return a; }
-  PLEAT_HD static uint32_t greater_half(uint32_t a) { return a; }
+  static constexpr unsigned kLowest = 0;
+  PLEAT_HD static uint32_t with_below(uint32_t least, uint32_t r) {
+    return lesser_word(least, r - 1);
+  }
+  PLEAT_HD static uint32_t with_word(uint32_t most, uint32_t r) { return greater_word(most, r); }
   PLEAT_HD static uint32_t add(uint32_t a, uint32_t b) { return a + b; }
   struct Zeros {
     uint32_t bits = 0;
@@ -41,20 +46,13 @@ struct HalfWords {
     return (r >> 1 & 0x7FFF'7FFFu) | (r << 15 & kTops);
   }
   PLEAT_HD static uint32_t below(uint32_t r) { return ((r | kTops) - 0x0001'0001u) ^ (~r & kTops); }
-  PLEAT_HD static uint32_t lesser(uint32_t a, uint32_t b) {
-#if defined(__CUDA_ARCH__)
-    return __vminu2(a, b);
-#else
-    const uint32_t low = (a & 0xFFFFu) < (b & 0xFFFFu) ? a : b;
-    return (low & 0xFFFFu) | ((a >> 16 < b >> 16 ? a : b) & 0xFFFF'0000u);
-#endif
+  static constexpr unsigned kLowest = 16;
+  PLEAT_HD static uint32_t with_below(uint32_t least, uint32_t r) {
+    constexpr uint32_t kOne = 1u << kLowest;
+    return lesser_word(lesser_word(least, r - kOne), (r << kLowest) - kOne);
   }
-  PLEAT_HD static uint32_t greater(uint32_t a, uint32_t b) { return ~lesser(~a, ~b); }
-  PLEAT_HD static uint32_t lesser_half(uint32_t a) {
-    return WholeWords::lesser(a & 0xFFFFu, a >> 16);
-  }
-  PLEAT_HD static uint32_t greater_half(uint32_t a) {
-    return WholeWords::greater(a & 0xFFFFu, a >> 16);
+  PLEAT_HD static uint32_t with_word(uint32_t most, uint32_t r) {
+    return greater_word(greater_word(most, r), r << kLowest);
   }
   PLEAT_HD static uint32_t add(uint32_t a, uint32_t b) {
     return ((a & ~kTops) + (b & ~kTops)) ^ ((a ^ b) & kTops);

@@ -147,18 +147,24 @@ PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* sourc
   });
   const uint32_t below = tile.combine(
       [](auto& lane) {
-        uint32_t least = Words::below(lane.words[0]);
+        uint32_t least = ~uint32_t{0};
         PLEAT_UNROLL
-        for (unsigned r = 1; r < kRegisters; ++r)
-          least = Words::lesser(least, Words::below(lane.words[r]));
+        for (unsigned r = 0; r < kRegisters; ++r) least = Words::with_below(least, lane.words[r]);
         return least;
       },
-      Words::lesser);
-  const uint32_t most =
-      tile.combine([](auto& lane) { return fold_words<T>(lane, Words::greater); }, Words::greater);
+      lesser_word);
+  const uint32_t most = tile.combine(
+      [](auto& lane) {
+        uint32_t most_here = 0;
+        PLEAT_UNROLL
+        for (unsigned r = 0; r < kRegisters; ++r)
+          most_here = Words::with_word(most_here, lane.words[r]);
+        return most_here;
+      },
+      greater_word);
   const unsigned kept = rank_kept(tile);
-  const uint32_t least = static_cast<typename T::Word>(Words::lesser_half(below) + 1);
-  return choose_frame<T>(least, Words::greater_half(most), elements, kept);
+  const uint32_t least = static_cast<typename T::Word>((below >> Words::kLowest) + 1);
+  return choose_frame<T>(least, most >> Words::kLowest, elements, kept);
 }
 
 // ---- a frame's slot ----
