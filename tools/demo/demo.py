@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -26,6 +27,9 @@ ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR") or ROOT / "build")
 SCRIPT = HERE / "train_chargpt.py"
 SAMPLE_SECONDS = 0.05
+# What the stock run may take where nobody says otherwise: then both, their starts and the picture take less
+# than five minutes on a slow machine too.
+STEPS, SECONDS = 120, 100
 
 
 class Problem(Exception):
@@ -112,13 +116,15 @@ def bar(part: float, width: int = 24) -> str:
     return "━" * filled + "╌" * (width - filled)
 
 
-def train(name: str, prefix: list[str], environment: dict[str, str], options: list[str], steps: int, screen: Screen) -> Run:
-    """Runs the script and watches it. `prefix` goes before the command; `pleat run` replaces itself by the
-    script, so the process started here is the one to watch in both cases."""
+def train(name: str, prefix: list[str], environment: dict[str, str], options: list[str], steps: int, screen: Screen,
+          seconds: float = math.inf) -> Run:
+    """Runs the script and watches it, for `steps` steps or until `seconds` have passed. `prefix` goes before the
+    command; `pleat run` replaces itself by the script, so the process started here is the one to watch in both cases."""
     run = Run(name)
     with tempfile.TemporaryDirectory() as folder:
         log, errors = pathlib.Path(folder) / "log.jsonl", pathlib.Path(folder) / "stderr"
-        command = [*prefix, sys.executable, str(SCRIPT), *options, "--steps", str(steps), "--print-every", "1"]
+        command = [*prefix, sys.executable, str(SCRIPT), *options, "--steps", str(steps), "--seconds", str(seconds),
+                   "--print-every", "1"]
         run.started = time.time()
         with open(errors, "wb") as sink:
             process = subprocess.Popen(
@@ -130,7 +136,7 @@ def train(name: str, prefix: list[str], environment: dict[str, str], options: li
                 start_new_session=True,
             )
             try:
-                _watch(process, run, steps, screen)
+                _watch(process, run, steps, seconds, screen)
             except BaseException:
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -147,13 +153,14 @@ def train(name: str, prefix: list[str], environment: dict[str, str], options: li
     if not run.steps:
         raise Problem(f"the {name} run logged no step")
     screen.show(
-        f"  {name:6s} {bar(1)} {steps} steps in {time.time() - run.started:.0f} s, peak {size_words(run.peak_bytes)}", end=True
+        f"  {name:6s} {bar(1)} {len(run.steps)} steps in {time.time() - run.started:.0f} s, peak {size_words(run.peak_bytes)}", end=True
     )
     return run
 
 
-def _watch(process: subprocess.Popen, run: Run, steps: int, screen: Screen) -> None:
+def _watch(process: subprocess.Popen, run: Run, steps: int, seconds: float, screen: Screen) -> None:
     latest = {"step": 0, "loss": "", "ms": ""}
+    begun = 0.0  # when the first step was seen
 
     def read_lines() -> None:
         for line in process.stdout:
@@ -173,8 +180,13 @@ def _watch(process: subprocess.Popen, run: Run, steps: int, screen: Screen) -> N
             run.memory.append((time.time(), resident, highest))
         if time.monotonic() - shown > 0.2:
             shown = time.monotonic()
-            words = f"step {latest['step']}/{steps}, loss {latest['loss']}, {latest['ms']} ms" if latest["step"] else "starting"
-            screen.show(f"  {run.name:6s} {bar(latest['step'] / steps)} {words}, {size_words(resident)} now")
+            if latest["step"]:
+                begun = begun or shown
+                words = f"step {latest['step']}/{steps}, loss {latest['loss']}, {latest['ms']} ms"
+            else:
+                words = "starting"
+            done = max(latest["step"] / steps, (shown - begun) / seconds if begun else 0)
+            screen.show(f"  {run.name:6s} {bar(done)} {words}, {size_words(resident)} now")
         time.sleep(SAMPLE_SECONDS)
     reader.join(timeout=5)
 
@@ -226,12 +238,15 @@ def parse_arguments() -> argparse.Namespace:
         epilog="examples:\n  build/venv/bin/python tools/demo/demo.py\n  build/venv/bin/python tools/demo/demo.py --steps 40 --bits 2",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--steps", type=int, default=120, help="of each of the two runs (default 120, about 2 minutes)")
+    parser.add_argument("--steps", type=int,
+                        help=f"of each of the two runs (default {STEPS}, or what stock does in {SECONDS} seconds if that is less)")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--bits", default="4", help="for PLEAT_CONF (default 4)")
     parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
     parser.add_argument("--out", default=str(BUILD / "demo"), metavar="FOLDER", help="default: build/demo")
     arguments = parser.parse_args()
+    arguments.seconds = SECONDS if arguments.steps is None else math.inf
+    arguments.steps = STEPS if arguments.steps is None else arguments.steps
     for name in ("steps", "batch", "threads"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be at least 1")
@@ -255,12 +270,13 @@ def main() -> int:
     conf = f"bits:{arguments.bits},verbose:1"
     options = ["--batch", str(arguments.batch)]
     screen = Screen()
-    print(f"Training a small GPT twice, {arguments.steps} steps each, with the same unchanged script:")
+    limit = "" if arguments.seconds == math.inf else f" or as many as stock does in {arguments.seconds} seconds,"
+    print(f"Training a small GPT twice, {arguments.steps} steps each,{limit} with the same unchanged script:")
     print("  stock  python tools/demo/train_chargpt.py")
     print(f"  pleat  PLEAT_CONF={conf} pleat run -- python tools/demo/train_chargpt.py\n", flush=True)
-    stock = train("stock", [], environment, options, arguments.steps, screen)
+    stock = train("stock", [], environment, options, arguments.steps, screen, arguments.seconds)
     pleat = train(
-        "pleat", [str(pleat_command), "run", "--"], environment | {"PLEAT_CONF": conf}, options, arguments.steps, screen
+        "pleat", [str(pleat_command), "run", "--"], environment | {"PLEAT_CONF": conf}, options, len(stock.steps), screen
     )
     check_active(pleat, pleat_command)
 

@@ -114,6 +114,7 @@ def parse_arguments():
         epilog="example: python train_chargpt.py --steps 300 --layers 6 --width 128",
     )
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="begin no step later than this (default: no limit)")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--length", type=int, default=128, help="characters per sequence")
     parser.add_argument("--layers", type=int, default=6)
@@ -127,6 +128,8 @@ def parse_arguments():
     for name in ("steps", "batch", "length", "layers", "width", "heads", "print_every"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if not arguments.seconds > 0:
+        parser.error("--seconds must be above 0")
     if arguments.width % arguments.heads:
         parser.error("--width must be a multiple of --heads")
     return arguments
@@ -144,6 +147,7 @@ def main():
     log = open(arguments.log_jsonl, "w") if arguments.log_jsonl else None
     if log:
         print(json.dumps({"step": 0, "time": time.time(), "rss": resident_bytes()}), file=log, flush=True)
+    end = time.perf_counter() + arguments.seconds
     for step in range(1, arguments.steps + 1):
         start = time.perf_counter()
         loss = model.loss(*batches(step))
@@ -151,11 +155,14 @@ def main():
         loss.backward()
         optimizer.step()
         seconds = time.perf_counter() - start
-        if step == 1 or step % arguments.print_every == 0 or step == arguments.steps:
+        last = step == arguments.steps or time.perf_counter() >= end
+        if step == 1 or step % arguments.print_every == 0 or last:
             print(f"step {step:5d}  loss {loss.item():.4f}  {seconds * 1000:6.0f} ms", flush=True)
         if log:
             entry = {"step": step, "loss": loss.item(), "time": time.time(), "seconds": seconds, "rss": resident_bytes()}
             print(json.dumps(entry), file=log, flush=True)
+        if last:
+            break
 
 
 if __name__ == "__main__":
