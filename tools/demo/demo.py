@@ -239,14 +239,19 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--steps", type=int,
-                        help=f"of each of the two runs (default {STEPS}, or what stock does in {SECONDS} seconds if that is less)")
+                        help=f"of each of the two runs (default {STEPS}, or as many as stock does in --seconds)")
+    parser.add_argument("--seconds", type=float, help=f"limit of the stock run (default {SECONDS}; none if --steps is given)")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--bits", default="4", help="for PLEAT_CONF (default 4)")
     parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
     parser.add_argument("--out", default=str(BUILD / "demo"), metavar="FOLDER", help="default: build/demo")
     arguments = parser.parse_args()
-    arguments.seconds = SECONDS if arguments.steps is None else math.inf
-    arguments.steps = STEPS if arguments.steps is None else arguments.steps
+    if arguments.seconds is None:
+        arguments.seconds = SECONDS if arguments.steps is None else math.inf
+    if arguments.steps is None:
+        arguments.steps = STEPS
+    if not arguments.seconds > 0:
+        parser.error("--seconds must be above 0")
     for name in ("steps", "batch", "threads"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be at least 1")
@@ -261,7 +266,7 @@ def main() -> int:
     try:
         import picture
     except ImportError as error:
-        raise Problem(f"the picture needs {error.name}; run: bash tools/setup.sh") from None
+        raise Problem(f"the picture needs {error.name}; run: bash tools/setup.sh demo") from None
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
 
@@ -270,7 +275,7 @@ def main() -> int:
     conf = f"bits:{arguments.bits},verbose:1"
     options = ["--batch", str(arguments.batch)]
     screen = Screen()
-    limit = "" if arguments.seconds == math.inf else f" or as many as stock does in {arguments.seconds} seconds,"
+    limit = "" if arguments.seconds == math.inf else f" or as many as stock does in {arguments.seconds:g} seconds,"
     print(f"Training a small GPT twice, {arguments.steps} steps each,{limit} with the same unchanged script:")
     print("  stock  python tools/demo/train_chargpt.py")
     print(f"  pleat  PLEAT_CONF={conf} pleat run -- python tools/demo/train_chargpt.py\n", flush=True)
