@@ -147,19 +147,18 @@ PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* sourc
   });
   const uint32_t below = tile.combine(
       [](auto& lane) {
-        uint32_t least = ~uint32_t{0};
+        uint32_t so_far = ~uint32_t{0};
         PLEAT_UNROLL
-        for (unsigned r = 0; r < kRegisters; ++r) least = Words::with_below(least, lane.words[r]);
-        return least;
+        for (unsigned r = 0; r < kRegisters; ++r) so_far = Words::with_below(so_far, lane.words[r]);
+        return so_far;
       },
       lesser_word);
   const uint32_t most = tile.combine(
       [](auto& lane) {
-        uint32_t most_here = 0;
+        uint32_t so_far = 0;
         PLEAT_UNROLL
-        for (unsigned r = 0; r < kRegisters; ++r)
-          most_here = Words::with_word(most_here, lane.words[r]);
-        return most_here;
+        for (unsigned r = 0; r < kRegisters; ++r) so_far = Words::with_word(so_far, lane.words[r]);
+        return so_far;
       },
       greater_word);
   const unsigned kept = rank_kept(tile);
