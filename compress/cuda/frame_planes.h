@@ -15,13 +15,14 @@ namespace {
 
 // ---- words, as they lie in registers: one, or two halves ----
 
+PLEAT_HD inline uint32_t lesser_word(uint32_t a, uint32_t b) { return a < b ? a : b; }
+PLEAT_HD inline uint32_t greater_word(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 // `turn`: the sign becomes the lowest bit. A word less one is the largest where it is zero.
 // `with_below`, `with_word`: the least of what is given and a register's words less one, and the
 // most of it and the words, in the bits from kLowest. (Halves are compared as whole registers, with
 // whatever is beside them: minima of two 16-bit integers at a time are in sm_90 and later only.)
 // Zeros collects which of a lane's elements are zero: bit run * 8 + j.
-PLEAT_HD inline uint32_t lesser_word(uint32_t a, uint32_t b) { return a < b ? a : b; }
-PLEAT_HD inline uint32_t greater_word(uint32_t a, uint32_t b) { return a > b ? a : b; }
 struct WholeWords {
   PLEAT_HD static uint32_t turn(uint32_t x) { return x << 1 | x >> 31; }
   PLEAT_HD static uint32_t turn_back(uint32_t r) { return r >> 1 | r << 31; }

@@ -146,21 +146,9 @@ PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* sourc
       lane.kept &= ~((0xFFu << elements_of_run(lane, run, elements) & 0xFFu) << (8 * run));
   });
   const uint32_t below = tile.combine(
-      [](auto& lane) {
-        uint32_t so_far = ~uint32_t{0};
-        PLEAT_UNROLL
-        for (unsigned r = 0; r < kRegisters; ++r) so_far = Words::with_below(so_far, lane.words[r]);
-        return so_far;
-      },
-      lesser_word);
+      [](auto& lane) { return fold_words<T>(lane, ~uint32_t{0}, Words::with_below); }, lesser_word);
   const uint32_t most = tile.combine(
-      [](auto& lane) {
-        uint32_t so_far = 0;
-        PLEAT_UNROLL
-        for (unsigned r = 0; r < kRegisters; ++r) so_far = Words::with_word(so_far, lane.words[r]);
-        return so_far;
-      },
-      greater_word);
+      [](auto& lane) { return fold_words<T>(lane, 0, Words::with_word); }, greater_word);
   const unsigned kept = rank_kept(tile);
   const uint32_t least = static_cast<typename T::Word>((below >> Words::kLowest) + 1);
   return choose_frame<T>(least, most >> Words::kLowest, elements, kept);

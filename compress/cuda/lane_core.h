@@ -239,13 +239,17 @@ PLEAT_HD inline void clear_padding(uint8_t* slot, unsigned elements, const L& la
   }
 }
 
-// A lane's registers, one after the other through `op`.
+// A lane's registers, one after the other through `op`: to `all` those from `first` on, or all to
+// the first one.
+template <class T, class L, class Op>
+PLEAT_HD inline uint32_t fold_words(const L& lane, uint32_t all, Op op, unsigned first = 0) {
+  PLEAT_UNROLL
+  for (unsigned r = first; r < Lane<T>::kRegisters; ++r) all = op(all, lane.words[r]);
+  return all;
+}
 template <class T, class L, class Op>
 PLEAT_HD inline uint32_t fold_words(const L& lane, Op op) {
-  uint32_t all = lane.words[0];
-  PLEAT_UNROLL
-  for (unsigned r = 1; r < Lane<T>::kRegisters; ++r) all = op(all, lane.words[r]);
-  return all;
+  return fold_words<T>(lane, lane.words[0], op, 1);
 }
 
 }  // namespace

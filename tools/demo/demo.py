@@ -28,7 +28,7 @@ BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR") or ROOT / "build")
 SCRIPT = HERE / "train_chargpt.py"
 SAMPLE_SECONDS = 0.05
 # What the stock run may take where nobody says otherwise: then both, their starts and the picture take less
-# than five minutes on a slow machine, and on one that gets slower by a half meanwhile.
+# than five minutes on a slow machine, and on one whose speed halves after it.
 STEPS, SECONDS = 120, 80
 
 
@@ -275,8 +275,10 @@ def main() -> int:
     conf = f"bits:{arguments.bits},verbose:1"
     options = ["--batch", str(arguments.batch)]
     screen = Screen()
-    limit = "" if arguments.seconds == math.inf else f" at most, as many as stock does in {arguments.seconds:g} seconds,"
-    print(f"Training a small GPT twice, {arguments.steps} steps each{limit or ','} with the same unchanged script:")
+    length = f"{arguments.steps} steps each"
+    if arguments.seconds < math.inf:
+        length += f" at most, as many as stock does in {arguments.seconds:g} seconds"
+    print(f"Training a small GPT twice, {length}, with the same unchanged script:")
     print("  stock  python tools/demo/train_chargpt.py")
     print(f"  pleat  PLEAT_CONF={conf} pleat run -- python tools/demo/train_chargpt.py\n", flush=True)
     stock = train("stock", [], environment, options, arguments.steps, screen, arguments.seconds)
