@@ -2,14 +2,14 @@
 // environment variables or files.
 #pragma once
 
-#include "allocator/block_codec.h"
-#include "allocator/device.h"
 #include "allocator/event_sink.h"
-#include "allocator/host_device.h"
-#include "allocator/idle_trimmer.h"
+#include "allocator/host/device.h"
+#include "allocator/host/host_device.h"
+#include "allocator/host/idle_trimmer.h"
+#include "allocator/host/pool.h"
 #include "allocator/ids.h"
-#include "allocator/payload_arena.h"
-#include "allocator/pool.h"
-#include "allocator/record.h"
-#include "allocator/residency.h"
+#include "allocator/residency/block_codec.h"
+#include "allocator/residency/payload_arena.h"
+#include "allocator/residency/record.h"
+#include "allocator/residency/residency.h"
 #include "allocator/statistics.h"

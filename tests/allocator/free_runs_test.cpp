@@ -1,4 +1,4 @@
-#include "allocator/free_runs.h"
+#include "allocator/blocks/free_runs.h"
 
 #include <gtest/gtest.h>
 

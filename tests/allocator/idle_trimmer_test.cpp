@@ -1,4 +1,4 @@
-#include "allocator/idle_trimmer.h"
+#include "allocator/host/idle_trimmer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "allocator/live_window.h"
+#include "allocator/host/live_window.h"
 
 #include <gtest/gtest.h>
 
-#include "allocator/touched_pages.h"
+#include "allocator/host/touched_pages.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

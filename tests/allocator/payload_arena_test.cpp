@@ -1,4 +1,4 @@
-#include "allocator/payload_arena.h"
+#include "allocator/residency/payload_arena.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/host_device.h"
+#include "allocator/host/host_device.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "allocator/payload_arena.h"
-#include "allocator/pool.h"
+#include "allocator/host/pool.h"
+#include "allocator/residency/payload_arena.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

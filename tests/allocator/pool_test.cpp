@@ -1,4 +1,4 @@
-#include "allocator/pool.h"
+#include "allocator/host/pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Residency and records against a codec that keeps every second byte's complement: the tests know
 // what must come back without asking the code under test.
-#include "allocator/residency.h"
+#include "allocator/residency/residency.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/host_device.h"
+#include "allocator/host/host_device.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

@@ -11,9 +11,9 @@
 #include <random>
 #include <string>
 
-#include "allocator/device.h"
 #include "allocator/event_sink.h"
-#include "allocator/pool.h"
+#include "allocator/host/device.h"
+#include "allocator/host/pool.h"
 #include "allocator/statistics.h"
 
 namespace pleat::allocator::testing {

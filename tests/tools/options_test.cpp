@@ -1,5 +1,5 @@
 // The option table and the parser of PLEAT_CONF.
-#include "torch_bridge/options.h"
+#include "torch_bridge/core/options.h"
 
 #include <gtest/gtest.h>
 

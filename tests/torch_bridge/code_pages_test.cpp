@@ -1,4 +1,4 @@
-#include "torch_bridge/code_pages.h"
+#include "torch_bridge/core/code_pages.h"
 
 #include <gtest/gtest.h>
 #include <math.h>

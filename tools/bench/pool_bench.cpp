@@ -11,9 +11,9 @@
 #include <random>
 #include <vector>
 
-#include "allocator/host_device.h"
-#include "allocator/payload_arena.h"
-#include "allocator/pool.h"
+#include "allocator/host/host_device.h"
+#include "allocator/host/pool.h"
+#include "allocator/residency/payload_arena.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "installation.h"
 #include "python_torch.h"
-#include "torch_bridge/options.h"
+#include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
 namespace fs = std::filesystem;

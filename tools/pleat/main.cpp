@@ -12,7 +12,7 @@
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
-#include "torch_bridge/options.h"
+#include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
 namespace {

@@ -1,0 +1,46 @@
+// The host as a device: segments are anonymous private mappings, pages come on first touch and go
+// with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
+// is page faults. Nothing here is asynchronous: events are always complete.
+#pragma once
+
+#include "allocator/host/device.h"
+
+namespace pleat::allocator {
+
+class HostDevice final : public Device {
+ public:
+  // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
+  explicit HostDevice(DeviceIndex index = {-1}) noexcept;
+  ~HostDevice() override;
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+
+  [[nodiscard]] DeviceIndex index() const noexcept override { return index_; }
+  [[nodiscard]] const DeviceCapabilities& capabilities() const noexcept override {
+    return capabilities_;
+  }
+
+  // Aligned to 2 MiB whatever page_bytes is.
+  [[nodiscard]] void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override;
+  bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
+  void release_segment(void* base, std::size_t bytes) noexcept override;
+  bool release_pages(void* begin, std::size_t bytes) noexcept override;
+  bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
+
+  [[nodiscard]] EventHandle record_event(StreamId /*stream*/) noexcept override { return {}; }
+  [[nodiscard]] bool event_complete(EventHandle /*event*/) noexcept override { return true; }
+  void stream_wait_event(StreamId /*stream*/, EventHandle /*event*/) noexcept override {}
+  void synchronize_event(EventHandle /*event*/) noexcept override {}
+  void release_event(EventHandle /*event*/) noexcept override {}
+
+ private:
+  [[nodiscard]] bool may_move_pages() const noexcept;
+
+  DeviceIndex index_;
+  int process_;                   // that has called the constructor
+  std::byte* between_ = nullptr;  // see move_pages()
+  int failures_ = 0;              // of it
+  DeviceCapabilities capabilities_;
+};
+
+}  // namespace pleat::allocator

@@ -1,0 +1,332 @@
+#include "allocator/host/pool.h"
+
+#include "allocator/host/pool_impl.h"
+
+namespace pleat::allocator {
+namespace {
+
+constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
+constexpr std::size_t kLongRun = 4;  // huge pages
+
+// Of room and steps for packed blocks: payloads take about an eighth of what they are made from,
+// and addresses mapped ahead count against a limit that the job sets itself later.
+std::size_t share(std::size_t bytes, bool packed) noexcept { return packed ? bytes / 8 : bytes; }
+
+}  // namespace
+
+// ---- Blocks ----
+
+// Takes the place of a block of that size that was freed a moment ago.
+Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept {
+  const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
+  Place place;
+  recent.take(need, [&](Segment& segment, std::size_t granule) {
+    if ((granule & mask) != 0 || !segment.runs.is_free(granule, need) || segment.packed ||
+        !segment.touched.all_touched(first_page(granule), end_page(granule, need))) {
+      return false;
+    }
+    segment.runs.take(granule, need);
+    place = {&segment, granule};
+    return true;
+  });
+  return place;
+}
+
+// Takes granules where `need` of them lie on touched pages, as far as the runs know, and the best
+// stretch of those is shorter than `below`.
+Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, bool packed, std::size_t alignment,
+                                           std::size_t below) noexcept {
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    Segment& segment = segments[rank];
+    if (segment.packed != packed) continue;
+    const std::size_t granule = segment.runs.take_best_touched(need, alignment, below);
+    if (granule != FreeRuns::kNone) return {&segment, granule};
+  }
+  return {};
+}
+
+// The lowest run that has `need` granules.
+Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, bool packed) noexcept {
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    Segment& segment = segments[rank];
+    if (segment.packed != packed) continue;
+    const std::size_t granule = segment.runs.first_fit(need);
+    if (granule == FreeRuns::kNone) continue;
+    const std::size_t end = (granule + need) << granule_shift;
+    if (end <= segment.bytes || reach(rank, end)) [[likely]]
+      return {&segment, granule};
+    segment.runs.resize(segment.bytes >> granule_shift);
+    ++met;
+  }
+  return {};
+}
+
+Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream,
+                            Fit fit) noexcept {
+  if (bytes == 0 || bytes > (FreeRuns::kMaxGranules << granule_shift)) return nullptr;
+  const std::size_t need = (bytes + granule_bytes - 1) >> granule_shift;
+  const std::size_t rounded = need << granule_shift;
+
+  const std::lock_guard<std::mutex> lock(mutex);
+  tick();
+  Block* block = blocks.get();
+  if (block == nullptr) [[unlikely]] {
+    publish_all();
+    return nullptr;
+  }
+  const bool align = fit == Fit::kAligned && rounded >= aligned_from;
+  const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
+  const std::size_t huge = huge_page_bytes >> granule_shift;
+  Place place;
+  if (fit != Fit::kPacked && is_remembered(rounded)) place = take_recent(need, align);
+  if (place.segment == nullptr) place = take_touched(need, packed, align ? huge : 1);
+  if (packed && place.segment == nullptr) {  // rather than fresh pages; longer ones suit others
+    place = take_touched(need, false, 1, kLongRun * huge);
+  }
+  const bool touched = place.segment != nullptr;
+  if (!touched) [[unlikely]] {
+    if (align) place = take_aligned(need);
+    if (place.segment == nullptr) place = take_most_touched(need, packed);
+    // No more addresses to be had: wherever there is room, else in place of idle segments.
+    if (place.segment == nullptr && aligned_from != SIZE_MAX) {
+      place = take_most_touched(need, !packed);
+    }
+    if (place.segment == nullptr && release_free_segments() > 0) {
+      place = take_most_touched(need, packed);
+    }
+    if (place.segment == nullptr) {
+      blocks.put(block);
+      publish_all();
+      emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);
+      return nullptr;
+    }
+  }
+
+  const auto [segment, granule] = place;
+  const std::size_t offset = granule << granule_shift;
+  block->begin = segment->base + offset;
+  block->bytes = rounded;
+  block->requested = counted;
+  block->id = BlockId{++last_id};
+  block->stream = stream;
+  block->record.store(nullptr, std::memory_order_relaxed);
+  segment->in_use[granule].store(block, std::memory_order_release);
+
+  ++blocks_in_use;
+  requested += counted;
+  reserved += rounded;
+  window.raise(reserved);
+  if (!touched) [[unlikely]]
+    want_pages(*segment, first_page(granule), end_page(granule, need));
+
+  count_live(static_cast<std::int64_t>(counted));
+  publish_all();
+  emit(EventKind::kAllocate, block->begin, bytes, block->id, stream);
+  return block;
+}
+
+void Pool::Impl::free(Block* block) noexcept {
+  const SegmentTable::Location found = segments.locate(block->begin);
+  assert(found.slot != SegmentTable::kNone);
+  Segment& segment = segments.at_slot(found.slot);
+  const std::size_t granule = found.offset >> granule_shift;
+  __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
+  const std::lock_guard<std::mutex> lock(mutex);
+  assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
+  emit(EventKind::kFree, block->begin, block->requested, block->id, block->stream);
+
+  segment.in_use[granule].store(nullptr, std::memory_order_release);
+  segment.runs.give(granule, block->bytes >> granule_shift);
+  if (!segment.packed && is_remembered(block->bytes)) {
+    recent.add(segment, granule, block->bytes >> granule_shift);
+  }
+  --blocks_in_use;
+  requested -= block->requested;
+  reserved -= block->bytes;
+  count_live(-static_cast<std::int64_t>(block->requested));
+  blocks.put(block);
+  tick();
+  publish_all();
+}
+
+void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
+  assert(bytes > 0 && bytes <= block->requested);
+  const std::size_t keep = (bytes + granule_bytes - 1) >> granule_shift;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::size_t had = block->bytes >> granule_shift;
+  const std::size_t less = block->requested - bytes;
+  requested -= less;
+  block->requested = bytes;
+  count_live(-static_cast<std::int64_t>(less));
+  if (keep < had) {
+    const SegmentTable::Location found = segments.locate(block->begin);
+    assert(found.slot != SegmentTable::kNone);
+    segments.at_slot(found.slot).runs.give((found.offset >> granule_shift) + keep, had - keep);
+    block->bytes = keep << granule_shift;
+    reserved -= (had - keep) << granule_shift;
+  }
+  tick();
+  publish_all();
+}
+
+// ---- Segments ----
+
+// Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free a segment
+// that grows in place as far as it can; else pieces, larger as there are more of them, down to just
+// what is asked for.
+[[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, bool packed) noexcept {
+  const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
+  const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
+  if (bytes > most) return false;
+  const std::size_t need = round_up(bytes, unit);
+  const auto size = [&](std::size_t wanted) {
+    return std::clamp(round_up(std::min(wanted, most), unit), need, most);
+  };
+  const std::size_t growth = size(options.growth_bytes);
+  const DeviceCapabilities& capabilities = device.capabilities();
+
+  // Where the kernel fills gaps from below (ulimit -s unlimited), what is mapped next lies behind
+  // us.
+  constexpr std::size_t kTries = 3;
+  if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
+    const std::size_t first =
+        share(options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom, packed);
+    const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
+    std::size_t room = std::min(first << std::min<std::size_t>(rooms[packed], 20), enough);
+    for (; room > 0; room = room / 2 > share(growth, packed) ? room / 2 : 0) {
+      const std::size_t step = std::min(size(share(options.extend_bytes, packed)), size(room));
+      if (add_segment(step, size(room), packed)) {
+        ++rooms[packed];
+        return true;
+      }
+    }
+  }
+  if (packed) return false;  // pieces are for all blocks: see allocate()
+  const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
+  if ((larger > growth && add_segment(larger, larger, false)) ||
+      add_segment(growth, growth, false) || (need < growth && add_segment(need, need, false))) {
+    ++grown;
+    return true;
+  }
+  return false;
+}
+
+// Lengthens a segment so that offset `end` lies in it.
+[[gnu::noinline]] bool Pool::Impl::reach(std::size_t rank, std::size_t end) noexcept {
+  const Segment& segment = segments[rank];
+  const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
+  const std::size_t least = round_up(end, unit);
+  const std::size_t more = share(options.extend_bytes, segment.packed);
+  const std::size_t wanted =
+      std::min(std::max(least, segment.bytes + round_up(more, unit)), segment.room);
+  const std::size_t before = segment.bytes;
+  if (!segments.extend(device, rank, wanted) && !segments.extend(device, rank, least)) {
+    return false;
+  }
+  emit(EventKind::kSegmentReserve, segment.base + before, segment.bytes - before);
+  return true;
+}
+
+bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept {
+  Segment* segment = segments.add(device, bytes, room, granule_bytes);
+  if (segment == nullptr) return false;
+  segment->packed = packed;
+  if (!returns_pages) {  // memory came with the range
+    segment->touched.touch(0, bytes >> page_shift);
+    update_runs(*segment, 0, bytes >> page_shift);
+    resident += bytes;
+  }
+  emit(EventKind::kSegmentReserve, segment->base, bytes);
+  return true;
+}
+
+// Gives segments without a block back to the device. Returns their bytes.
+std::size_t Pool::Impl::release_free_segments() noexcept {
+  std::size_t released = 0;
+  for (std::size_t rank = segments.count(); rank-- > 0;) {
+    const Segment& segment = segments[rank];
+    if (!segment.runs.all_free()) continue;
+    released += segment.bytes;
+    forget_segment(rank);
+  }
+  return released;
+}
+
+void Pool::Impl::forget_segment(std::size_t rank) noexcept {
+  Segment& segment = segments[rank];
+  resident -= segment.touched.count() << page_shift;
+  segment.touched.reset();
+  update_runs(segment, 0, segment.touched.pages());
+  emit(EventKind::kSegmentRelease, segment.base, segment.bytes);
+  segments.remove(device, rank);
+}
+
+// ---- The interface ----
+
+Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics, EventSink* sink)
+    : impl_(std::make_unique<Impl>(device, options, statistics, sink)) {}
+
+Pool::~Pool() {
+  Impl& p = *impl_;
+  p.count_live(-static_cast<std::int64_t>(p.requested));
+  p.reserved = 0;
+  while (p.segments.count() > 0) p.forget_segment(p.segments.count() - 1);
+  p.publish_all();
+}
+
+Block* Pool::allocate(std::size_t bytes, StreamId stream) noexcept {
+  return impl_->allocate(bytes, bytes, stream, Impl::Fit::kAligned);
+}
+
+Block* Pool::allocate_packed(std::size_t bytes) noexcept {
+  return impl_->allocate(bytes, bytes, {}, Impl::Fit::kPacked);
+}
+
+Block* Pool::allocate_container(std::size_t bytes) noexcept {
+  return impl_->allocate(bytes, 0, {}, Impl::Fit::kPacked);
+}
+
+void Pool::count_live(std::int64_t bytes) noexcept {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->count_live(bytes);
+}
+
+void Pool::free(Block* block) noexcept { impl_->free(block); }
+
+void Pool::shrink(Block* block, std::size_t bytes) noexcept { impl_->shrink(block, bytes); }
+
+bool Pool::owns(const void* address) const noexcept {
+  return impl_->segments.locate(address).slot != SegmentTable::kNone;
+}
+
+Block* Pool::find(const void* address) const noexcept {
+  const Impl& p = *impl_;
+  const SegmentTable::Location found = p.segments.locate(address);
+  if (found.slot == SegmentTable::kNone || (found.offset & (p.granule_bytes - 1)) != 0)
+    return nullptr;
+  return p.segments.at_slot(found.slot)
+      .in_use[found.offset >> p.granule_shift]
+      .load(std::memory_order_acquire);
+}
+
+std::size_t Pool::trim() noexcept {
+  Impl& p = *impl_;
+  const std::lock_guard<std::mutex> lock(p.mutex);
+  const std::size_t before = p.resident;
+  if (!p.device.capabilities().reserves_freely) p.release_free_segments();
+  p.purge(0, Impl::Purge::kAllPages);
+  p.window.restart(p.reserved);
+  p.aged_out = 0;
+  p.publish_all();
+  return before - p.resident;
+}
+
+void Pool::lock_for_fork() noexcept { impl_->mutex.lock(); }
+
+void Pool::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
+
+Device& Pool::device() const noexcept { return impl_->device; }
+
+Statistics& Pool::statistics() const noexcept { return impl_->statistics; }
+
+}  // namespace pleat::allocator

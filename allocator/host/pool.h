@@ -1,0 +1,114 @@
+// Blocks cut from segments: where one of the size was just freed, else best fit on resident pages,
+// with coalescing, metadata out of band, and a bound on the free pages kept resident. Knows of
+// blocks and pages only; what a block holds is the business of residency.h.
+//
+// Threads: every function may be called from any thread. One mutex guards the structure; owns() and
+// find() take none.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "allocator/event_sink.h"
+#include "allocator/host/device.h"
+#include "allocator/ids.h"
+#include "allocator/statistics.h"
+
+namespace pleat::allocator {
+
+class Record;
+
+struct PoolOptions {
+  std::size_t granule_bytes = 4096;  // blocks are multiples of this; a power of two
+  // Where addresses are free: the first segment may grow in place to this size, in steps of
+  // extend_bytes, the next to twice as much and so on, up to four times physical memory. 0: 4 GiB.
+  std::size_t reserve_bytes = 0;
+  std::size_t extend_bytes = 64u << 20;
+  std::size_t growth_bytes = 256u << 20;  // size of segments where addresses are limited
+  // Resident bytes may exceed the recent high-water mark of live bytes by this share plus this many
+  // bytes before free pages are given back. See docs/design.md for the measurement behind it.
+  double resident_slack_fraction = 0.01;
+  std::size_t resident_slack_bytes = 1u << 20;
+  // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
+  // given back because of age are soon wanted again, so that steps of many seconds do not refault.
+  std::uint64_t epoch_ns = 1'000'000'000;
+};
+
+// A range of a segment in use. Lives from allocate() to free(); the address of a Block is stable.
+struct Block {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;      // rounded up to the granule
+  std::size_t requested = 0;  // what the caller asked for
+  BlockId id{};
+  StreamId stream{};
+  // The record of the storage that lies in this block, if it is a saved block. Written under the
+  // record's own protocol (residency.h); a null read lets free() take the fast path.
+  std::atomic<Record*> record{nullptr};
+};
+
+class Pool {
+ public:
+  Pool(Device& device, const PoolOptions& options, Statistics& statistics,
+       EventSink* sink = nullptr);
+  ~Pool();  // gives every segment back; blocks still in use become invalid
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // A block of at least `bytes` (> 0), aligned to the granule, or nullptr if no segment can grow.
+  [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept;
+
+  // Returns a block. The pointer is dangling afterwards. Never fails.
+  void free(Block* block) noexcept;
+
+  // Shortens a block in use to `bytes` (> 0, <= its requested size), the tail becomes free at once.
+  void shrink(Block* block, std::size_t bytes) noexcept;
+
+  // True if the address lies in one of our segments. Lock-free, a handful of instructions.
+  [[nodiscard]] bool owns(const void* address) const noexcept;
+
+  // The block in use that begins at `address`, nullptr if none does. Lock-free; the caller must
+  // know that the block cannot be freed meanwhile.
+  [[nodiscard]] Block* find(const void* address) const noexcept;
+
+  // Gives back every whole free page. Returns the bytes given back.
+  std::size_t trim() noexcept;
+
+  // For fork: hold the lock over fork(), release on both sides.
+  void lock_for_fork() noexcept;
+  void unlock_after_fork() noexcept;
+
+  // Walks the whole structure and checks: blocks tile segments, no two free neighbours, free index
+  // equals the set of free blocks, statistics equal recomputed sums. For tests. Empty string if
+  // well.
+  [[nodiscard]] const char* check_invariants() const;
+
+  [[nodiscard]] Device& device() const noexcept;
+  [[nodiscard]] Statistics& statistics() const noexcept;
+
+  // Every block, in address order; for reports and snapshots. Called with the lock held.
+  struct BlockView {
+    const void* begin;
+    std::size_t bytes;
+    std::size_t requested;
+    bool in_use;
+    bool saved;
+  };
+  using Visitor = void (*)(void* context, const BlockView& view);
+  void visit_blocks(Visitor visitor, void* context) const;
+
+ private:
+  friend class PayloadArena;
+  // A block that lies close to others whatever its size, for what is kept and not worked on.
+  [[nodiscard]] Block* allocate_packed(std::size_t bytes) noexcept;
+  // Such a block whose contents its owner counts into kLive piece by piece: requested == 0.
+  [[nodiscard]] Block* allocate_container(std::size_t bytes) noexcept;
+  // Changes kLive by what came and went inside containers.
+  void count_live(std::int64_t bytes) noexcept;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pleat::allocator

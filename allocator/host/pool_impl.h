@@ -1,0 +1,183 @@
+// The inside of Pool, shared by pool.cpp (blocks, segments), pool_pages.cpp (what stays resident)
+// and pool_check.cpp (walks over everything).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <mutex>
+
+#include "allocator/blocks/block_store.h"
+#include "allocator/host/live_window.h"
+#include "allocator/host/pool.h"
+#include "allocator/host/recent_places.h"
+#include "allocator/host/segment_table.h"
+
+namespace pleat::allocator {
+
+// `unit`: a power of two.
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) & ~(unit - 1);
+}
+
+struct Pool::Impl {
+  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics,
+       EventSink* the_sink) noexcept
+      : device(the_device),
+        options(the_options),
+        statistics(the_statistics),
+        sink(the_sink),
+        returns_pages(the_device.capabilities().returns_pages),
+        granule_bytes(std::bit_ceil(std::max<std::size_t>(the_options.granule_bytes, 64))),
+        granule_shift(std::countr_zero(granule_bytes)),
+        page_bytes(the_device.capabilities().page_bytes),
+        page_shift(std::countr_zero(page_bytes)),
+        huge_page_bytes(std::max(the_device.capabilities().huge_page_bytes, page_bytes)),
+        aligned_from(the_device.capabilities().move_bytes != 0 ? huge_page_bytes : SIZE_MAX),
+        window(std::max<std::uint64_t>(the_options.epoch_ns, 1)) {
+    assert(std::has_single_bit(page_bytes));
+  }
+
+  SegmentTable segments;  // locate() without the lock; all else below under it
+  mutable std::mutex mutex;
+  Device& device;
+  const PoolOptions options;
+  Statistics& statistics;
+  EventSink* const sink;
+  const bool returns_pages;
+  const std::size_t granule_bytes;
+  const int granule_shift;
+  const std::size_t page_bytes;
+  const int page_shift;
+  const std::size_t huge_page_bytes;  // page_bytes where there are none
+  const std::size_t aligned_from;     // the size of blocks to align; SIZE_MAX: none
+  // Of blocks whose places are remembered: smaller ones are not worth the search, larger ones no
+  // cache holds.
+  [[nodiscard]] static bool is_remembered(std::size_t bytes) noexcept {
+    return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
+  }
+
+  std::size_t grown = 0;      // segments taken where addresses are limited
+  std::size_t rooms[2] = {};  // segments that may grow in place, the second: packed ones
+  std::size_t met = 0;        // of them, those that found the addresses behind them taken
+  BlockStore blocks;
+  std::uint64_t last_id = 0;
+  std::size_t blocks_in_use = 0;
+
+  // What the statistics were last told; cached is resident - reserved, because a block in use lies
+  // on touched pages only.
+  std::size_t requested = 0;
+  std::size_t reserved = 0;
+  std::size_t resident = 0;
+  std::int64_t published_reserved = 0;
+  std::int64_t published_resident = 0;
+  std::int64_t published_cached = 0;
+
+  RecentPlaces recent;
+  LiveWindow window;
+  std::uint64_t operations = 0;
+  // Pages given back only because of age, and how many were wanted again since (see want_pages).
+  std::size_t aged_out = 0;
+  std::size_t wanted_again = 0;
+  std::uint64_t aged_out_ns = 0;
+
+  void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
+            StreamId stream = {}) noexcept {
+    if (sink == nullptr) [[likely]]
+      return;
+    Event event;
+    event.device = device.index();
+    event.kind = kind;
+    event.block = id;
+    event.stream = stream;
+    event.address = reinterpret_cast<std::uint64_t>(address);
+    event.bytes = bytes;
+    sink->on_event(event);
+  }
+
+  void publish(StatKind kind, std::int64_t& published, std::size_t value) noexcept {
+    const auto now = static_cast<std::int64_t>(value);
+    if (now == published) return;
+    statistics.add_exclusive(kind, now - published);
+    published = now;
+  }
+  void publish_all() noexcept {
+    publish(StatKind::kReserved, published_reserved, reserved);
+    publish(StatKind::kResident, published_resident, resident);
+    publish(StatKind::kCached, published_cached, resident - reserved);
+  }
+
+  void count_live(std::int64_t bytes) noexcept {
+    if (bytes != 0) statistics.add_exclusive(StatKind::kLive, bytes);
+  }
+
+  [[nodiscard]] std::size_t resident_limit() const noexcept {
+    const std::size_t high = window.high();
+    return high +
+           static_cast<std::size_t>(static_cast<double>(high) * options.resident_slack_fraction) +
+           options.resident_slack_bytes;
+  }
+
+  // The pages of granules [granule, granule + need).
+  [[nodiscard]] std::size_t first_page(std::size_t granule) const noexcept {
+    return (granule << granule_shift) >> page_shift;
+  }
+  [[nodiscard]] std::size_t end_page(std::size_t granule, std::size_t need) const noexcept {
+    return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
+  }
+
+  // Where pages can be moved, kAligned: large blocks begin where a huge page does, so the huge
+  // pages of one that is free are free altogether. kPacked: wherever there is room, but on fresh
+  // pages only in segments for such blocks, as among large ones they would break huge pages up;
+  // unless no segment can be added.
+  enum class Fit { kAligned, kPacked };
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
+  void free(Block* block) noexcept;
+  void shrink(Block* block, std::size_t bytes) noexcept;
+
+  void tick() noexcept {
+    constexpr std::uint64_t kOperationsPerClockCheck = 64;
+    if (++operations % kOperationsPerClockCheck == 0) [[unlikely]]
+      check_age();
+  }
+  void check_age() noexcept;
+  void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+
+  std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
+                         std::size_t bytes) noexcept;
+  std::size_t move_run(Segment& from, std::size_t begin, std::size_t length, Segment& to,
+                       std::size_t* next, std::size_t end, std::size_t most) noexcept;
+
+  // What purge() may give back: huge pages that were split and are free altogether, to come whole
+  // the next time; any whole huge pages; also parts of split ones; or any free page. Without huge
+  // pages all are the same.
+  enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
+  std::size_t purge(std::size_t target, Purge most) noexcept;
+  bool purge_run(Segment& segment, std::size_t begin, std::size_t length, std::size_t target,
+                 Purge kind) noexcept;
+
+  // Granules of a segment. Without a segment: none.
+  struct Place {
+    Segment* segment = nullptr;
+    std::size_t granule = 0;
+  };
+  [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
+  // `packed`: in which of the segments.
+  [[nodiscard]] Place take_touched(std::size_t need, bool packed, std::size_t alignment = 1,
+                                   std::size_t below = FreeRuns::kNone) noexcept;
+  [[nodiscard]] Place find_lowest(std::size_t need, bool packed) noexcept;
+  [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
+  [[nodiscard]] Place take_most_touched(std::size_t need, bool packed) noexcept;
+  void update_runs(Segment& segment, std::size_t begin, std::size_t end,
+                   std::size_t least = 1) noexcept;
+  bool grow(std::size_t bytes, bool packed) noexcept;
+  bool add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept;
+  bool reach(std::size_t rank, std::size_t end) noexcept;
+  std::size_t release_free_segments() noexcept;
+  void forget_segment(std::size_t rank) noexcept;
+
+  const char* check(const Segment& segment, std::size_t* in_use, std::size_t* requested_bytes,
+                    std::size_t* reserved_bytes) const;
+};
+
+}  // namespace pleat::allocator

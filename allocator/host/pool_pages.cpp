@@ -1,0 +1,303 @@
+#include <time.h>
+
+#include <utility>
+
+#include "allocator/host/pool_impl.h"
+
+namespace pleat::allocator {
+namespace {
+
+std::uint64_t coarse_now_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+// Takes granules on touched pages if there are any that the runs had lost sight of; else those with
+// as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
+// Looks at every run that is large enough, which takes less time than the fault that it may save.
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need,
+                                                                  bool packed) noexcept {
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    if (segments[rank].packed != packed) continue;
+    update_runs(segments[rank], 0, segments[rank].touched.pages(), need);
+  }
+  if (const Place place = take_touched(need, packed); place.segment != nullptr) return place;
+  Place best = find_lowest(need, packed);
+  if (best.segment == nullptr && grow(need << granule_shift, packed)) {
+    best = find_lowest(need, packed);
+  }
+  if (best.segment == nullptr) return best;
+  const int shift = std::max(page_shift - granule_shift, 0);
+  const std::size_t whole = std::size_t{1} << shift;  // granules of a page
+  const std::size_t pages = round_up(need, whole) >> shift;
+  std::size_t fewest = SIZE_MAX;
+  const auto consider = [&](Segment& segment, std::size_t granule, std::size_t untouched) {
+    if (untouched > fewest) return;
+    fewest = untouched;
+    best = {&segment, granule};
+  };
+  for (std::size_t rank = segments.count(); rank-- > 0;) {
+    Segment& segment = segments[rank];
+    if (segment.packed != packed) continue;
+    const std::size_t usable = segment.bytes >> granule_shift;
+    segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
+      const std::size_t end = std::min(begin + length, usable);
+      if (begin >= end || end - begin < need) return true;
+      consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
+      // Within the run only what is better still is worth a search.
+      const std::size_t low = round_up(begin, whole) >> shift;
+      const std::size_t high = end >> shift;
+      if (granule_bytes <= page_bytes && low + pages <= high &&
+          segment.touched.touched(low, high) + fewest > pages) {
+        const auto window = segment.touched.best_window(low, high, pages);
+        if (window.untouched < fewest) consider(segment, window.begin << shift, window.untouched);
+      }
+      return true;
+    });
+  }
+  best.segment->runs.take(best.granule, need);
+  return best;
+}
+
+// Takes granules that begin where a huge page does, with as few untouched pages as can be had, of
+// equals the lowest. None where no run has room for that.
+Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
+  const std::size_t huge = huge_page_bytes >> granule_shift;
+  const std::size_t pages = end_page(0, need);
+  Place best;
+  std::size_t fewest = SIZE_MAX;
+  for (std::size_t rank = segments.count(); rank-- > 0;) {
+    Segment& segment = segments[rank];
+    if (segment.packed) continue;
+    const std::size_t usable = segment.bytes >> granule_shift;
+    segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
+      const std::size_t end = std::min(begin + length, usable);
+      std::size_t fewest_here = SIZE_MAX;
+      Place here;
+      for (std::size_t at = round_up(begin, huge); at + need <= end; at += huge) {
+        const std::size_t page = first_page(at);
+        const std::size_t untouched = segment.touched.untouched(page, page + pages);
+        if (untouched < fewest_here) {
+          fewest_here = untouched;
+          here = {&segment, at};
+        }
+        if (untouched == 0 || page >= segment.touched.high()) break;  // none further on is better
+      }
+      if (here.segment != nullptr && fewest_here <= fewest) {
+        fewest = fewest_here;
+        best = here;
+      }
+      return true;
+    });
+  }
+  if (best.segment != nullptr) best.segment->runs.take(best.granule, need);
+  return best;
+}
+
+// Tells the free runs on pages [begin, end), of at least `least` granules, what of them is touched.
+void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end,
+                             std::size_t least) noexcept {
+  const auto granules_below = [&](std::size_t page) {
+    return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
+  };
+  segment.runs.update_touched(
+      (begin << page_shift) >> granule_shift, granules_below(end), least,
+      [&](std::size_t from, std::size_t length) {
+        const auto found =
+            segment.touched.longest_touched(first_page(from), end_page(from, length));
+        const std::size_t low = std::max(granules_below(found.begin), from);
+        const std::size_t high =
+            std::min(((found.begin + found.length) << page_shift) >> granule_shift, from + length);
+        return std::pair(low, high > low ? high - low : 0);
+      });
+}
+
+// Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them.
+// As far as the limit asks for it, free pages elsewhere are moved here or go back before that.
+[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin,
+                                              std::size_t end) noexcept {
+  std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
+  segment.touched.widen(&first, &last);
+  std::size_t more = segment.touched.untouched(first, last) << page_shift;
+  if (more == 0) return;
+  const std::size_t limit = resident_limit();
+  if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages);
+  if (resident + more > limit) {
+    more -= move_pages(segment, first, last, resident + more - limit);
+  }
+  if (resident + more > limit) {
+    purge(limit > more ? limit - more : 0, Purge::kAllPages);
+    first = begin, last = end;  // what was moved to beside the block may be gone again
+    segment.touched.widen(&first, &last);
+  }
+  segment.touched.touch(first, last);
+  update_runs(segment, first, last);
+  resident += more;
+
+  // Half of what went because of age is back: the window is shorter than the job's rhythm.
+  if (aged_out > 0) {
+    wanted_again += more;
+    if (2 * wanted_again >= aged_out) {
+      if (coarse_now_ns() - aged_out_ns < window.longest_ns()) window.lengthen();
+      aged_out = 0;
+    }
+  }
+}
+
+// Moves huge pages that lie in free runs, highest first, to untouched ones of [begin, end), until
+// `bytes` have come or nothing is left. Returns the bytes that have come.
+std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t end,
+                                   std::size_t bytes) noexcept {
+  if (device.capabilities().move_bytes == 0) return 0;
+  // The kernel keeps what was moved apart from its neighbours; a process may have 65530 such parts.
+  constexpr std::size_t kMostApart = 8192;
+  std::size_t apart = 0;
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    apart += segments[rank].touched.moved();
+  }
+  if (apart >= kMostApart) return 0;
+  const std::size_t huge = to.touched.pages_per_huge_page();
+  const std::size_t huge_shift = static_cast<std::size_t>(std::countr_zero(huge_page_bytes));
+  const std::size_t most =
+      std::min(round_up(bytes, huge_page_bytes) >> huge_shift, kMostApart - apart);
+  const std::size_t least = std::max<std::size_t>(huge_page_bytes >> granule_shift, 1);
+  std::size_t next = round_up(begin, huge);
+  end &= ~(huge - 1);
+  std::size_t moved = 0;
+  for (std::size_t rank = segments.count(); rank-- > 0 && moved < most && next < end;) {
+    Segment& from = segments[rank];
+    const std::size_t before = moved;
+    from.runs.visit_down(least, [&](std::size_t granule, std::size_t length) {
+      moved += move_run(from, granule, length, to, &next, end, most - moved);
+      return moved < most && next < end;
+    });
+    if (moved != before) update_runs(from, 0, from.touched.pages());
+  }
+  return moved << huge_shift;
+}
+
+// Moves up to `most` huge pages of a free run to pages [*next, end) of `to`, and *next behind them.
+// Returns their number.
+std::size_t Pool::Impl::move_run(Segment& from, std::size_t begin, std::size_t length, Segment& to,
+                                 std::size_t* next, std::size_t end, std::size_t most) noexcept {
+  const std::size_t huge = to.touched.pages_per_huge_page();
+  const std::size_t at_once = device.capabilities().move_bytes >> page_shift;
+  const std::size_t first = round_up(begin << granule_shift, huge_page_bytes) >> page_shift;
+  std::size_t stop = (((begin + length) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
+  const auto is_source = [&](std::size_t page) {
+    return from.touched.all_touched(page, page + huge) && !from.touched.is_split(page);
+  };
+  const auto is_target = [&](std::size_t page) {
+    return to.touched.touched(page, page + huge) == 0;
+  };
+  std::size_t moved = 0;
+  while (moved < most) {
+    while (*next < end && !is_target(*next)) *next += huge;
+    while (stop > first && !is_source(stop - huge)) stop -= huge;
+    if (*next >= end || stop <= first) break;
+    // As many at once as lie in a row on both sides, and not apart.
+    std::size_t pages = huge;
+    while (moved + pages / huge < most && pages < at_once && stop - pages > first &&
+           *next + pages < end && is_source(stop - pages - huge) && is_target(*next + pages) &&
+           !from.touched.is_moved(stop - pages) && !from.touched.is_moved(stop - pages - huge)) {
+      pages += huge;
+    }
+    const std::size_t source = stop - pages;
+    if (!device.move_pages(from.base + (source << page_shift), to.base + (*next << page_shift),
+                           pages << page_shift)) {
+      *next = end;  // nor would it the next time
+      break;
+    }
+    for (std::size_t page = 0; page < pages; page += huge) {
+      to.touched.move(from.touched, source + page, *next + page);
+    }
+    moved += pages / huge;
+    stop = source;
+    *next += pages;
+  }
+  return moved;
+}
+
+[[gnu::noinline]] void Pool::Impl::check_age() noexcept {
+  const std::uint64_t now = coarse_now_ns();
+  if (!window.advance(now, reserved)) return;
+  const std::size_t limit = resident_limit();
+  if (resident > limit) {
+    const std::size_t gone = purge(limit, Purge::kWholeHugePages);
+    if (gone > 0) {
+      aged_out = gone;
+      wanted_again = 0;
+      aged_out_ns = now;
+    }
+  }
+  // Where address space is short, others want it back too.
+  if (returns_pages && !device.capabilities().reserves_freely) release_free_segments();
+}
+
+// Gives free pages back until `target` bytes are resident or nothing is left that `most` allows.
+// Highest first, so that what stays is dense at the low end. Returns the bytes given back.
+[[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most) noexcept {
+  if (!returns_pages) return 0;
+  const std::size_t before = resident;
+  for (const Purge kind : {Purge::kBrokenHugePages, Purge::kWholeHugePages, Purge::kSplitHugePages,
+                           Purge::kAllPages}) {
+    if (kind > most) break;
+    if (kind != Purge::kWholeHugePages && huge_page_bytes == page_bytes) continue;
+    // Smaller runs hold no whole unit.
+    const std::size_t unit = kind <= Purge::kWholeHugePages ? huge_page_bytes : page_bytes;
+    const std::size_t least = std::max<std::size_t>(unit >> granule_shift, 1);
+    for (std::size_t rank = segments.count(); rank-- > 0 && resident > target;) {
+      Segment& segment = segments[rank];
+      const std::size_t touched = segment.touched.count();
+      segment.runs.visit_down(least, [&](std::size_t begin, std::size_t length) {
+        return purge_run(segment, begin, length, target, kind) && resident > target;
+      });
+      if (segment.touched.count() != touched) update_runs(segment, 0, segment.touched.pages());
+    }
+  }
+  return before - resident;
+}
+
+// False if the device gave nothing back: further attempts are useless.
+bool Pool::Impl::purge_run(Segment& segment, std::size_t begin, std::size_t length,
+                           std::size_t target, Purge kind) noexcept {
+  TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  const std::size_t unit = kind <= Purge::kWholeHugePages ? huge : 1;  // pages
+  const bool split_only = kind == Purge::kBrokenHugePages || kind == Purge::kSplitHugePages;
+  const std::size_t unit_bytes = unit << page_shift;
+  const std::size_t first = round_up(begin << granule_shift, unit_bytes) >> page_shift;
+  std::size_t end = (((begin + length) << granule_shift) & ~(unit_bytes - 1)) >> page_shift;
+  while (resident > target) {
+    const std::size_t last = touched.last_touched(first, end);
+    if (last == TouchedPages::kNone) return true;
+    std::size_t low = last & ~(unit - 1);
+    const std::size_t high = low + unit;
+    if (split_only && !touched.is_split(last)) {
+      const std::size_t huge_begin = last & ~(huge - 1);
+      if (huge_begin <= first) return true;
+      end = huge_begin;
+      continue;
+    }
+    const std::size_t excess = (resident - target + page_bytes - 1) >> page_shift;
+    while (low > first && high - low < excess && touched.untouched(low - unit, low) < unit &&
+           (!split_only || touched.is_split(low - 1))) {
+      low -= unit;
+    }
+    std::byte* const address = segment.base + (low << page_shift);
+    const std::size_t bytes = (high - low) << page_shift;
+    if (!device.release_pages(address, bytes)) return false;
+    const std::size_t gone = touched.touched(low, high) << page_shift;
+    touched.clear(low, high);
+    resident -= gone;
+    emit(EventKind::kPagesRelease, address, gone);
+    end = low;
+  }
+  return true;
+}
+
+}  // namespace pleat::allocator

@@ -1,0 +1,160 @@
+// Address ranges of a pool and what is known of their parts: free runs, blocks in use, touched
+// pages. All of it out of band. The pool's lock guards everything but SegmentTable::locate and
+// Segment::in_use, which owns() and find() read without it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "allocator/blocks/free_runs.h"
+#include "allocator/blocks/zeroed_mapping.h"
+#include "allocator/host/device.h"
+#include "allocator/host/pool.h"
+#include "allocator/host/touched_pages.h"
+
+namespace pleat::allocator {
+
+struct Segment {
+  std::byte* base =
+      nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
+  std::size_t bytes = 0;  // usable; grows up to room
+  std::size_t room = 0;   // what the metadata are for
+  bool packed = false;    // for blocks that are packed (Pool::Impl::Fit)
+  FreeRuns runs;          // of the room, until the segment cannot grow any further
+  TouchedPages touched;
+  std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block begins here
+  ZeroedMapping metadata;
+
+  // Gets the metadata of a segment that has no memory yet. False if there is none to be had.
+  [[nodiscard]] bool prepare(std::size_t room_bytes, std::size_t granule_bytes,
+                             const DeviceCapabilities& capabilities) noexcept {
+    const std::size_t granules = room_bytes / granule_bytes;
+    const std::size_t pages = room_bytes / capabilities.page_bytes;
+    const std::size_t runs_bytes = FreeRuns::metadata_bytes(granules);
+    const std::size_t map_bytes = granules * sizeof(std::atomic<Block*>);
+    if (!metadata.map(runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages))) return false;
+    room = room_bytes;
+    runs.attach(metadata.data(), granules);
+    // Zero pages are null pointers already; constructing millions of them would touch every page.
+    static_assert(std::atomic<Block*>::is_always_lock_free);
+    in_use = reinterpret_cast<std::atomic<Block*>*>(metadata.data() + runs_bytes);
+    touched.attach(metadata.data() + runs_bytes + map_bytes, pages,
+                   std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1),
+                   capabilities.huge_pages_rejoin);
+    return true;
+  }
+};
+
+class SegmentTable {
+ public:
+  static constexpr std::size_t kMaxSegments = 512;
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  SegmentTable() noexcept = default;
+  SegmentTable(const SegmentTable&) = delete;
+  SegmentTable& operator=(const SegmentTable&) = delete;
+  ~SegmentTable() {
+    for (Segment* segment : segments_) delete segment;
+  }
+
+  struct Location {
+    std::size_t slot;  // kNone: not ours
+    std::size_t offset;
+  };
+  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back
+  // and a later one with as much room takes the slot; its size changes before that, or grows.
+  // Whoever asks for a block of ours therefore sees a base and a size that hold it.
+  [[nodiscard]] Location locate(const void* address) const noexcept {
+    const auto a = reinterpret_cast<std::uintptr_t>(address);
+    const std::size_t count = slots_.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uintptr_t base = ranges_[i].base.load(std::memory_order_acquire);
+      if (a - base < ranges_[i].bytes.load(std::memory_order_acquire) &&
+          ranges_[i].base.load(std::memory_order_relaxed) == base)  // and not another's size
+        return {i, a - base};
+    }
+    return {kNone, 0};
+  }
+  [[nodiscard]] Segment& at_slot(std::size_t slot) const noexcept { return *segments_[slot]; }
+
+  // Segments that hold memory, lowest address first.
+  [[nodiscard]] std::size_t count() const noexcept { return active_; }
+  [[nodiscard]] Segment& operator[](std::size_t rank) const noexcept {
+    return *segments_[by_address_[rank]];
+  }
+
+  // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device or metadata memory
+  // will not have it, or there are too many.
+  [[nodiscard]] Segment* add(Device& device, std::size_t bytes, std::size_t room,
+                             std::size_t granule_bytes) noexcept {
+    const std::size_t count = slots_.load(std::memory_order_relaxed);
+    std::size_t slot = 0;
+    while (slot < count && (segments_[slot]->base != nullptr || segments_[slot]->room != room)) {
+      ++slot;
+    }
+    if (slot == kMaxSegments) return nullptr;
+    const bool fresh = slot == count;
+    if (fresh) {
+      if (segments_[slot] == nullptr) segments_[slot] = new (std::nothrow) Segment;
+      if (segments_[slot] == nullptr) return nullptr;
+      if (!segments_[slot]->prepare(room, granule_bytes, device.capabilities())) return nullptr;
+    }
+    Segment& segment = *segments_[slot];
+    segment.base = static_cast<std::byte*>(device.reserve_segment(bytes, room));
+    if (segment.base == nullptr) {
+      if (fresh) segment.metadata.reset();
+      return nullptr;
+    }
+    segment.bytes = bytes;
+    segment.runs.resize(room / granule_bytes);
+    std::size_t rank = active_++;
+    for (; rank > 0 && (*this)[rank - 1].base > segment.base; --rank) {
+      by_address_[rank] = by_address_[rank - 1];
+    }
+    by_address_[rank] = slot;
+    ranges_[slot].bytes.store(bytes, std::memory_order_relaxed);
+    ranges_[slot].base.store(reinterpret_cast<std::uintptr_t>(segment.base),
+                             std::memory_order_release);
+    if (fresh) slots_.store(count + 1, std::memory_order_release);
+    return &segment;
+  }
+
+  // Lengthens a segment in place, to at most its room. False, and nothing has changed, if the
+  // device cannot.
+  bool extend(Device& device, std::size_t rank, std::size_t bytes) noexcept {
+    Segment& segment = (*this)[rank];
+    if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
+    segment.bytes = bytes;
+    ranges_[by_address_[rank]].bytes.store(bytes, std::memory_order_release);
+    return true;
+  }
+
+  // Gives a segment without blocks, whose pages count as untouched, back to the device.
+  void remove(Device& device, std::size_t rank) noexcept {
+    const std::size_t slot = by_address_[rank];
+    ranges_[slot].base.store(kNowhere, std::memory_order_release);
+    std::copy(by_address_ + rank + 1, by_address_ + active_, by_address_ + rank);
+    --active_;
+    device.release_segment(segments_[slot]->base, segments_[slot]->bytes);
+    segments_[slot]->base = nullptr;
+  }
+
+ private:
+  // No address minus this is less than the size of a segment: not a canonical address.
+  static constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 63;
+
+  struct Range {
+    std::atomic<std::uintptr_t> base{kNowhere};
+    std::atomic<std::size_t> bytes{0};
+  };
+  std::atomic<std::size_t> slots_{0};
+  Range ranges_[kMaxSegments];
+  Segment* segments_[kMaxSegments] = {};       // by slot
+  std::size_t by_address_[kMaxSegments] = {};  // slots
+  std::size_t active_ = 0;
+};
+
+}  // namespace pleat::allocator

@@ -1,0 +1,269 @@
+#include "allocator/residency/payload_arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "allocator/blocks/free_runs.h"
+#include "allocator/blocks/zeroed_mapping.h"
+
+namespace pleat::allocator {
+namespace {
+
+struct Chunk {
+  Block* block = nullptr;
+  FreeRuns runs;
+  std::size_t payload_granules = 0;
+  std::size_t rank = 0;  // place among the chunks
+  ZeroedMapping metadata;
+};
+
+// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set if the payload is a block of its
+// own.
+constexpr std::uintptr_t kOwnBlock = 1;
+
+void* own_block_tag(Block* block) noexcept {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(block) | kOwnBlock);
+}
+Block* own_block(void* tag) noexcept {
+  const auto bits = reinterpret_cast<std::uintptr_t>(tag);
+  return (bits & kOwnBlock) != 0 ? reinterpret_cast<Block*>(bits & ~kOwnBlock) : nullptr;
+}
+
+}  // namespace
+
+struct PayloadArena::Impl {
+  Impl(Pool& the_pool, const Options& options) noexcept
+      : pool(the_pool),
+        chunk_bytes(std::max<std::size_t>(options.chunk_bytes, 4096)),
+        granule_bytes(std::bit_ceil(std::max<std::size_t>(options.granule_bytes, 64))) {}
+
+  mutable std::mutex mutex;
+  Pool& pool;
+  const std::size_t chunk_bytes;
+  const std::size_t granule_bytes;
+  std::size_t payload_bytes = 0;  // requested, in chunks
+
+  // In address order; largest[i] is chunks[i]->runs.largest(), apart so that the search for a chunk
+  // reads one array.
+  std::vector<Chunk*> chunks;
+  std::vector<std::int32_t> largest;
+
+  [[nodiscard]] std::size_t granules(std::size_t bytes) const noexcept {
+    return (bytes + granule_bytes - 1) / granule_bytes;
+  }
+
+  void count(std::size_t before, std::size_t after) noexcept {
+    const auto change = static_cast<std::int64_t>(after) - static_cast<std::int64_t>(before);
+    payload_bytes += after - before;
+    if (change != 0) pool.count_live(change);
+  }
+
+  [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes) noexcept {
+    Block* block = pool.allocate_packed(bytes);
+    if (block == nullptr) return {};
+    return {block->begin, bytes, own_block_tag(block)};
+  }
+
+  // Metadata of chunks that are gone, all granules free: a few are kept, as chunks come and go
+  // within every step while a mapping costs microseconds.
+  static constexpr std::size_t kMaxSpare = 64;
+  Chunk* spare[kMaxSpare] = {};
+  std::size_t spare_count = 0;
+
+  [[nodiscard]] Chunk* get_metadata() noexcept {
+    if (spare_count > 0) return spare[--spare_count];
+    auto* chunk = new (std::nothrow) Chunk;
+    if (chunk == nullptr) return nullptr;
+    const std::size_t count = chunk_bytes / granule_bytes;
+    if (!chunk->metadata.map(FreeRuns::metadata_bytes(count))) {
+      delete chunk;
+      return nullptr;
+    }
+    chunk->runs.attach(chunk->metadata.data(), count);
+    return chunk;
+  }
+  void put_metadata(Chunk* chunk) noexcept {
+    if (spare_count < kMaxSpare) {
+      spare[spare_count++] = chunk;
+    } else {
+      delete chunk;
+    }
+  }
+
+  // nullptr if the pool cannot grow or there is no memory for metadata.
+  [[nodiscard]] Chunk* add_chunk() noexcept {
+    if (!make_room()) return nullptr;
+    Chunk* chunk = get_metadata();
+    if (chunk == nullptr) return nullptr;
+    chunk->block = pool.allocate_container(chunk_bytes);
+    if (chunk->block == nullptr) {
+      put_metadata(chunk);
+      return nullptr;
+    }
+    const auto place = std::upper_bound(
+        chunks.begin(), chunks.end(), chunk,
+        [](const Chunk* a, const Chunk* b) { return a->block->begin < b->block->begin; });
+    const std::size_t rank = static_cast<std::size_t>(place - chunks.begin());
+    chunks.insert(place, chunk);  // there is room: does not throw
+    largest.insert(largest.begin() + static_cast<std::ptrdiff_t>(rank),
+                   static_cast<std::int32_t>(chunk->runs.largest()));
+    renumber(rank);
+    return chunk;
+  }
+
+  [[nodiscard]] bool make_room() noexcept {
+    if (chunks.size() < chunks.capacity() && largest.size() < largest.capacity()) return true;
+    try {
+      const std::size_t room = std::max<std::size_t>(64, 2 * chunks.size());
+      chunks.reserve(room);
+      largest.reserve(room);
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  void renumber(std::size_t from) noexcept {
+    for (std::size_t i = from; i < chunks.size(); ++i) chunks[i]->rank = i;
+  }
+
+  // No empty chunk is kept: taking a new one costs about a hundred nanoseconds, keeping one holds
+  // chunk_bytes away from blocks.
+  void drop_chunk(Chunk* chunk) noexcept {
+    const auto rank = static_cast<std::ptrdiff_t>(chunk->rank);
+    chunks.erase(chunks.begin() + rank);
+    largest.erase(largest.begin() + rank);
+    renumber(static_cast<std::size_t>(rank));
+    pool.free(chunk->block);
+    put_metadata(chunk);
+  }
+
+  void note_largest(const Chunk& chunk) noexcept {
+    largest[chunk.rank] = static_cast<std::int32_t>(chunk.runs.largest());
+  }
+};
+
+PayloadArena::PayloadArena(Pool& pool, const Options& options)
+    : impl_(std::make_unique<Impl>(pool, options)) {}
+
+PayloadArena::PayloadArena(Pool& pool) : PayloadArena(pool, Options{}) {}
+
+PayloadArena::~PayloadArena() {
+  Impl& a = *impl_;
+  a.count(a.payload_bytes, 0);
+  while (!a.chunks.empty()) {
+    a.pool.free(a.chunks.back()->block);
+    delete a.chunks.back();
+    a.chunks.pop_back();
+  }
+  while (a.spare_count > 0) delete a.spare[--a.spare_count];
+}
+
+PayloadSlot PayloadArena::allocate(std::size_t bytes) noexcept {
+  Impl& a = *impl_;
+  if (bytes == 0) return {};
+  if (bytes > a.chunk_bytes / 2) return a.allocate_block(bytes);
+  const std::size_t need = a.granules(bytes);
+
+  const std::lock_guard<std::mutex> lock(a.mutex);
+  Chunk* chunk = nullptr;
+  const auto fits = std::find_if(
+      a.largest.begin(), a.largest.end(),
+      [need = static_cast<std::int32_t>(need)](std::int32_t length) { return length >= need; });
+  if (fits != a.largest.end()) {
+    chunk = a.chunks[static_cast<std::size_t>(fits - a.largest.begin())];
+  } else if ((chunk = a.add_chunk()) == nullptr) {
+    return a.allocate_block(bytes);  // a smaller hole may still do
+  }
+  const std::size_t granule = chunk->runs.take_first_fit(need);
+  chunk->payload_granules += need;
+  a.note_largest(*chunk);
+  a.count(0, bytes);
+  return {chunk->block->begin + granule * a.granule_bytes, bytes, chunk};
+}
+
+void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
+  assert(slot && bytes > 0 && bytes <= slot.bytes);
+  Impl& a = *impl_;
+  if (Block* block = own_block(slot.chunk)) {
+    a.pool.shrink(block, bytes);
+    slot.bytes = bytes;
+    return;
+  }
+  auto* chunk = static_cast<Chunk*>(slot.chunk);
+  const std::lock_guard<std::mutex> lock(a.mutex);
+  const std::size_t had = a.granules(slot.bytes);
+  const std::size_t keep = a.granules(bytes);
+  if (keep < had) {
+    const auto granule =
+        static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
+    chunk->runs.give(granule + keep, had - keep);
+    chunk->payload_granules -= had - keep;
+    a.note_largest(*chunk);
+  }
+  a.count(slot.bytes, bytes);
+  slot.bytes = bytes;
+}
+
+void PayloadArena::free(PayloadSlot& slot) noexcept {
+  assert(slot);
+  Impl& a = *impl_;
+  if (Block* block = own_block(slot.chunk)) {
+    a.pool.free(block);
+    slot = {};
+    return;
+  }
+  auto* chunk = static_cast<Chunk*>(slot.chunk);
+  const std::lock_guard<std::mutex> lock(a.mutex);
+  const std::size_t length = a.granules(slot.bytes);
+  const auto granule = static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
+  chunk->runs.give(granule, length);
+  chunk->payload_granules -= length;
+  a.count(slot.bytes, 0);
+  if (chunk->payload_granules == 0) {
+    a.drop_chunk(chunk);
+  } else {
+    a.note_largest(*chunk);
+  }
+  slot = {};
+}
+
+void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }
+
+void PayloadArena::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
+
+const char* PayloadArena::check_invariants() const {
+  const Impl& a = *impl_;
+  const std::lock_guard<std::mutex> lock(a.mutex);
+  if (a.chunks.size() != a.largest.size()) return "arena: index and chunks differ in number";
+  const std::byte* previous_end = nullptr;
+  std::size_t payload_granules = 0;
+  for (std::size_t i = 0; i < a.chunks.size(); ++i) {
+    const Chunk& chunk = *a.chunks[i];
+    if (chunk.rank != i) return "arena: wrong rank of a chunk";
+    if (chunk.block->begin < previous_end) return "arena: chunks out of order";
+    previous_end = chunk.block->begin + chunk.block->bytes;
+    if (a.pool.find(chunk.block->begin) != chunk.block) return "arena: chunk is not a block in use";
+    if (a.largest[i] != static_cast<std::int32_t>(chunk.runs.largest()))
+      return "arena: wrong largest run";
+    if (const char* error = chunk.runs.check()) return error;
+    std::size_t free = 0;
+    chunk.runs.visit_down(1, [&free](std::size_t, std::size_t length) {
+      free += length;
+      return true;
+    });
+    if (free + chunk.payload_granules != chunk.runs.granules()) return "arena: granules lost";
+    if (chunk.payload_granules == 0) return "arena: an empty chunk is kept";
+    payload_granules += chunk.payload_granules;
+  }
+  if (a.payload_bytes > payload_granules * a.granule_bytes) return "arena: wrong sum of payloads";
+  return "";
+}
+
+}  // namespace pleat::allocator

@@ -1,0 +1,87 @@
+#include "allocator/residency/record.h"
+
+#include <algorithm>
+
+namespace pleat::allocator {
+
+const char* record_state_name(RecordState state) noexcept {
+  switch (state) {
+    case RecordState::kTagged:
+      return "tagged";
+    case RecordState::kReleasing:
+      return "releasing";
+    case RecordState::kEncoding:
+      return "encoding";
+    case RecordState::kHeld:
+      return "held";
+    case RecordState::kPacked:
+      return "packed";
+    case RecordState::kRestored:
+      return "restored";
+    case RecordState::kKept:
+      return "kept";
+    case RecordState::kDead:
+      return "dead";
+  }
+  return "?";
+}
+
+bool apply(RecordState& state, RecordAction action) noexcept {
+  using S = RecordState;
+  using A = RecordAction;
+  struct Row {
+    S from;
+    A action;
+    S to;
+  };
+  static constexpr Row kTable[] = {
+      {S::kTagged, A::kRelease, S::kReleasing},
+      {S::kTagged, A::kKeep, S::kKept},
+      // The storage is gone but its block never came through our free (its data pointer was moved):
+      // the bytes were copied out at unpack, the block itself may still be released later.
+      {S::kTagged, A::kRestore, S::kRestored},
+      {S::kReleasing, A::kEncode, S::kEncoding},
+      {S::kReleasing, A::kHold, S::kHeld},
+      {S::kEncoding, A::kEncoded, S::kPacked},
+      {S::kEncoding, A::kHold, S::kHeld},
+      {S::kHeld, A::kEncode, S::kEncoding},
+      {S::kHeld, A::kRestore, S::kRestored},
+      {S::kPacked, A::kRestore, S::kRestored},
+      {S::kRestored, A::kRestoredFreed, S::kPacked},
+      {S::kRestored, A::kAdoptedFreed, S::kHeld},
+  };
+  if (action == A::kDrop) {
+    const bool was_dead = state == S::kDead;
+    state = S::kDead;
+    return !was_dead;
+  }
+  for (const Row& row : kTable) {
+    if (row.from == state && row.action == action) {
+      state = row.to;
+      return true;
+    }
+  }
+  return false;
+}
+
+void add_range(std::vector<ByteRange>& ranges, ByteRange range) {
+  if (range.begin >= range.end) {
+    return;
+  }
+  auto first = std::lower_bound(ranges.begin(), ranges.end(), range.begin,
+                                [](const ByteRange& r, std::size_t b) { return r.end < b; });
+  auto last = first;
+  while (last != ranges.end() && last->begin <= range.end) {
+    range.begin = std::min(range.begin, last->begin);
+    range.end = std::max(range.end, last->end);
+    ++last;
+  }
+  if (first == last) {
+    ranges.insert(first, range);
+  } else {
+    *first = range;
+    ranges.erase(first + 1, last);
+  }
+}
+
+}  // namespace pleat::allocator

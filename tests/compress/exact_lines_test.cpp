@@ -1,0 +1,208 @@
+#include "compress/block/exact_lines.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "compress/block/line_patch.h"
+#include "compress/group_math.h"
+#include "line_support.h"
+
+namespace pleat::compress::block {
+namespace {
+
+using compress::ElementType;
+using testing::noise;
+
+void scale(std::vector<float>& values, std::size_t begin, std::size_t end, float factor) {
+  for (std::size_t i = begin; i < end; ++i) {
+    values[i] *= factor;
+  }
+}
+
+LinePlan plan(const std::vector<float>& values, Look look, std::uint32_t length,
+              std::uint8_t bits = 4) {
+  return plan_lines(values.data(), values.size(), ElementType::kFloat32, {look, length}, bits);
+}
+
+using Runs = std::vector<LineRun>;
+
+TEST(FlatRows, RowsAlikeKeepTheWidth) {
+  for (const std::uint32_t row : {2, 3, 9, 16, 49, 64, 96, 100, 192, 255, 257, 384, 1000}) {
+    const LinePlan p = plan(noise(100 * row), Look::kRows, row);
+    EXPECT_EQ(p.bits, 4) << row;
+    EXPECT_TRUE(p.exact.empty()) << row;
+  }
+}
+
+TEST(FlatRows, AFewAmongOthersAreExact) {
+  for (const std::uint32_t row : {16u, 64u, 96u, 384u}) {
+    for (const std::uint32_t flat : {0u, 7u, 99u}) {
+      auto values = noise(100 * row);
+      scale(values, flat * row, (flat + 1) * row,
+            0.05f);  // a step of 1/15 is more than half its range
+      const LinePlan p = plan(values, Look::kRows, row);
+      EXPECT_EQ(p.bits, 4) << row << " " << flat;
+      EXPECT_EQ(p.exact, (Runs{{flat, 1, 0}})) << row << " " << flat;
+      EXPECT_TRUE(plan(values, Look::kRows, row, 8).exact.empty());
+      EXPECT_TRUE(plan(values, Look::kZeroRows, row).exact.empty());
+      scale(values, flat * row, (flat + 1) * row, 0.05f);
+      EXPECT_EQ(plan(values, Look::kRows, row, 8).exact, (Runs{{flat, 1, 0}}));
+      scale(values, flat * row, (flat + 1) * row, 0);
+      EXPECT_EQ(plan(values, Look::kRows, row, 8).exact, (Runs{{flat, 1, 1}}));
+    }
+  }
+}
+
+TEST(FlatRows, OfManyEightBitsTakeLess) {
+  auto values = noise(100 * 64);
+  for (std::size_t r = 0; r < 100; r += 4) {
+    scale(values, r * 64, (r + 1) * 64, 0.05f);
+  }
+  scale(values, 50 * 64, 52 * 64, 1e-4f);
+  const LinePlan p = plan(values, Look::kRows, 64);
+  EXPECT_EQ(p.bits, 8);
+  EXPECT_EQ(p.exact, (Runs{{50, 2, 0}}));
+}
+
+TEST(FlatRows, RowsThatFillGroupsOfTheirOwnDisturbNobody) {
+  auto values = noise(20 * 512);
+  scale(values, 512, 1024, 0);
+  EXPECT_TRUE(plan(values, Look::kRows, 512).exact.empty());
+  EXPECT_TRUE(plan(values, Look::kRows, 256).exact.empty());
+}
+
+TEST(FlatRows, AnElementFarOutIsInEveryRowsRange) {
+  auto values = noise(64 * 128);
+  for (std::size_t r = 0; r < 64; ++r) {
+    values[r * 128 + 100] = 1000;
+  }
+  EXPECT_TRUE(plan(values, Look::kRows, 128).exact.empty());
+}
+
+TEST(FlatRows, WhatIsNotFiniteIsTheCodecsToKeep) {
+  auto values = noise(4 * 64);
+  values[70] = std::numeric_limits<float>::infinity();
+  scale(values, 0, 64, 0.001f);
+  EXPECT_TRUE(plan(values, Look::kRows, 64).exact.empty());
+  EXPECT_EQ(plan(values, Look::kRows, 64).bits, 4);
+}
+
+TEST(FlatRows, SixteenBitTypesAreReadAsWhatTheyAre) {
+  auto values = noise(100 * 64);
+  scale(values, 640, 704, 0.02f);
+  std::vector<std::uint16_t> half, bfloat;
+  for (const float value : values) {
+    half.push_back(compress::half_of(value));
+    bfloat.push_back(compress::bfloat_of(value));
+  }
+  const auto at = [](const auto& words, ElementType type) {
+    return plan_lines(words.data(), words.size(), type, {Look::kRows, 64}, 4).exact;
+  };
+  EXPECT_EQ(at(half, ElementType::kFloat16), (Runs{{10, 1, 0}}));
+  EXPECT_EQ(at(bfloat, ElementType::kBFloat16), (Runs{{10, 1, 0}}));
+  EXPECT_TRUE(at(half, ElementType::kBytes).empty());
+}
+
+TEST(ZeroRows, AreFoundOfBothSigns) {
+  auto values = noise(100 * 64);  // scaled by 0: zeros of both signs
+  scale(values, 0, 64, 0);
+  scale(values, 50 * 64, 60 * 64, 0);
+  scale(values, 99 * 64, 100 * 64, 0);
+  for (const Look look : {Look::kZeroRows, Look::kRows}) {
+    const LinePlan p = plan(values, look, 64);
+    EXPECT_EQ(p.exact, (Runs{{0, 1, 1}, {50, 10, 1}, {99, 1, 1}}));
+    EXPECT_EQ(patch_bytes(p, {look, 64}, values.size(), ElementType::kFloat32), 56u);
+  }
+}
+
+TEST(ZeroRows, OfManyRowsARunOfEightIsFoundAndTheLast) {
+  auto values = noise(5000 * 64);
+  scale(values, 4999 * 64, 5000 * 64, 0);
+  EXPECT_EQ(plan(values, Look::kZeroRows, 64).exact, (Runs{{4999, 1, 1}}));
+  auto middle = noise(5000 * 64);
+  scale(middle, 1003 * 64, 1011 * 64, 0);
+  EXPECT_EQ(plan(middle, Look::kZeroRows, 64).exact, (Runs{{1003, 8, 1}}));
+  auto one = noise(5000 * 64);
+  scale(one, 7 * 64, 8 * 64, 0);
+  EXPECT_TRUE(plan(one, Look::kZeroRows, 64).exact.empty());
+  EXPECT_EQ(plan(one, Look::kRows, 64).exact, (Runs{{7, 1, 1}}));  // it shares a group with others
+}
+
+TEST(ZeroRows, NoneOrNotRows) {
+  EXPECT_TRUE(plan(noise(64 * 64), Look::kZeroRows, 64).exact.empty());
+  EXPECT_TRUE(plan(noise(64 * 64), Look::kZeroRows, 63).exact.empty());
+  EXPECT_TRUE(plan(std::vector<float>(64 * 64), Look::kNone, 64).exact.empty());
+}
+
+TEST(ZeroRows, HalfOfAMillionTakeLinearTime) {
+  std::vector<float> values(1'000'000 * 34, 1.0f);
+  for (std::size_t i = 0; i < values.size(); i += 2 * 34) {
+    scale(values, i, i + 34, 0);
+  }
+  EXPECT_EQ(plan(values, Look::kZeroRows, 34).exact.size(), 500'000u);  // hours if quadratic
+}
+
+TEST(FlatColumns, AreExact) {
+  for (const std::uint32_t columns : {16u, 100u, 256u, 300u, 1000u}) {
+    auto values = noise(200 * columns);
+    EXPECT_TRUE(plan(values, Look::kColumns, columns).exact.empty()) << columns;
+    for (std::size_t r = 0; r < 200; ++r) {
+      values[r * columns + 3] = 5;
+      values[r * columns + 7] = 0;
+      values[r * columns + 8] = -0.0f;
+    }
+    const LinePlan p = plan(values, Look::kColumns, columns);
+    EXPECT_EQ(p.bits, 4);
+    EXPECT_EQ(p.exact, (Runs{{3, 1, 0}, {7, 2, 1}})) << columns;
+    values[55 * columns + 3] = 100;  // not flat after all
+    EXPECT_EQ(plan(values, Look::kColumns, columns).exact, (Runs{{7, 2, 1}})) << columns;
+  }
+}
+
+TEST(FlatColumns, AreHeldAgainstTheGroupsTheyAreIn) {
+  for (const std::uint32_t columns : {512u, 1024u, 700u}) {
+    auto values = noise(256 * columns);
+    for (std::size_t r = 0; r < 256; ++r) {
+      values[r * columns + 5] *= 1000;
+    }
+    const LinePlan p = plan(values, Look::kColumns, columns);
+    std::size_t exact = 0;
+    for (const LineRun& run : p.exact) {
+      exact += run.count;
+    }
+    if (columns % 256 == 0) {  // else groups shift from row to row
+      EXPECT_EQ(p.exact, (Runs{{0, 5, 0}, {6, 250, 0}})) << columns;
+    } else {
+      EXPECT_GE(exact, 255u) << columns;
+    }
+    EXPECT_LT(exact, columns);
+    for (std::size_t r = 0; r < 256; ++r) {
+      values[r * columns + 5] /= 1000;
+      values[r * columns + columns - 3] *= 1000;
+    }
+    EXPECT_FALSE(plan(values, Look::kColumns, columns).exact.empty()) << columns;
+  }
+}
+
+TEST(FlatLines, OfZerosWithANotANumberAreNotZero) {
+  auto values = noise(100 * 64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    values[7 * 64 + i] = 0;
+  }
+  values[7 * 64 + 9] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(plan(values, Look::kRows, 64).exact, (Runs{{7, 1, 0}}));
+  auto other = noise(100 * 64);
+  for (std::size_t r = 0; r < 100; ++r) {
+    other[r * 64 + 7] = 0;
+  }
+  other[9 * 64 + 7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(plan(other, Look::kColumns, 64).exact, (Runs{{7, 1, 0}}));
+}
+
+}  // namespace
+}  // namespace pleat::compress::block

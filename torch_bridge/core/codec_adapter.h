@@ -1,0 +1,109 @@
+// Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
+// choice of codec is packed into 64 bits, a payload of several spans gets a small table in front,
+// and one of which some lines are kept exact has them in front (line_patch.h). Torch-free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "allocator/residency/block_codec.h"
+#include "compress/block/exact_lines.h"
+#include "compress/compress.h"
+
+namespace pleat::bridge {
+
+// What a record carries as its opaque `choice`.
+struct CodecChoice {
+  compress::ElementType type = compress::ElementType::kBytes;
+  std::uint8_t bits = 0;  // 0: lossless
+  // The values enter an exponential again: their error counts in absolute terms, and a payload
+  // whose step is not small against 1 is given up for the raw bytes.
+  bool exponent = false;
+  // Which of its lines may have to come back exact: plan_lines() has the last word when it is
+  // encoded.
+  compress::block::Lines lines{};
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(lines.length) << 32 |
+           static_cast<std::uint64_t>(lines.look) << 17 |
+           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 |
+           bits;
+  }
+  [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
+    return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
+            static_cast<std::uint8_t>(packed & 0xff),
+            (packed >> 16 & 1) != 0,
+            {static_cast<compress::block::Look>(packed >> 17 & 3),
+             static_cast<std::uint32_t>(packed >> 32)}};
+  }
+  [[nodiscard]] bool operator==(const CodecChoice&) const = default;
+};
+
+// What a record carries as its opaque `function`.
+struct Recipe {
+  compress::Function function = compress::Function::kNone;
+  compress::ElementType type = compress::ElementType::kBytes;
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(type) << 8 | static_cast<std::uint64_t>(function);
+  }
+  [[nodiscard]] static constexpr Recipe unpack(std::uint64_t packed) noexcept {
+    return {static_cast<compress::Function>(packed & 0xff),
+            static_cast<compress::ElementType>(packed >> 8 & 0xff)};
+  }
+};
+
+// Two saves of one storage: the more careful of the two; different types on one storage: exact
+// bytes.
+[[nodiscard]] CodecChoice merge(CodecChoice a, CodecChoice b) noexcept;
+
+// What went through the codec, by class, for the report. Relaxed atomics.
+struct CodecTotals {
+  struct Class {
+    std::atomic<std::uint64_t> payloads{0}, source_bytes{0}, payload_bytes{0}, elements{0};
+  };
+  Class lossy_fp32, lossy_16bit, lossless_float, boolean, integer, raw;
+  std::atomic<std::uint64_t> two_valued_groups{0}, escaped_groups{0}, groups{0};
+  std::atomic<std::uint64_t> kept_raw{0}, kept_raw_bytes{0};
+  std::atomic<std::uint64_t> bits_weighted_elements{0};  // sum of width * elements over lossy spans
+};
+
+class CodecAdapter final : public allocator::BlockCodec {
+ public:
+  // copy_raw: what has no shorter form is stored as a raw payload instead of being held.
+  CodecAdapter(compress::Executor executor, bool copy_raw)
+      : executor_(std::move(executor)), copy_raw_(copy_raw) {}
+
+  std::size_t payload_bytes(const allocator::EncodeRequest& request) noexcept override;
+  allocator::CodecStatus encode(const allocator::EncodeRequest& request, void* payload,
+                                std::size_t capacity, std::size_t* payload_bytes,
+                                allocator::CodecStatistics* statistics) noexcept override;
+  allocator::CodecStatus encode_in_place(const allocator::EncodeRequest& request,
+                                         std::size_t* payload_bytes,
+                                         allocator::CodecStatistics* statistics) noexcept override;
+  allocator::CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
+                                std::size_t target_bytes,
+                                allocator::StreamId stream) noexcept override;
+
+  allocator::CodecStatus decode_function(const void* payload, std::size_t payload_bytes,
+                                         void* target, std::size_t target_bytes,
+                                         allocator::StreamId stream,
+                                         std::uint64_t function) noexcept override;
+  bool may_be_result(const void* payload, std::size_t payload_bytes, std::uint64_t function,
+                     const void* result, std::size_t result_bytes) noexcept override;
+
+  void set_copy_raw(bool copy_raw) noexcept { copy_raw_ = copy_raw; }
+  [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
+
+ private:
+  void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
+  void account(const allocator::EncodeRequest& request, CodecChoice choice,
+               std::size_t payload_bytes, const compress::SpanStatistics& statistics) noexcept;
+
+  compress::Executor executor_;
+  std::atomic<bool> copy_raw_;
+  CodecTotals totals_;
+};
+
+}  // namespace pleat::bridge

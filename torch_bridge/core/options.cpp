@@ -1,0 +1,273 @@
+#include "torch_bridge/core/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace pleat::bridge {
+namespace {
+
+// --- values: text to option and back ---------------------------------------------------------
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n\f\v";
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+}
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& value) {
+  Number parsed{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
+  if (error != std::errc{} || stop != end) return false;
+  value = parsed;
+  return true;
+}
+
+template <typename Number>
+std::string number_text(Number value) {
+  std::array<char, 32> text;
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), result.ptr};
+}
+
+bool parse_bits(std::string_view text, Options& options) {
+  if (text == "off") {
+    options.mode = Mode::kOff;
+  } else if (text == "lossless") {
+    options.mode = Mode::kLossless;
+  } else {
+    double bits = 0;
+    // Written so that a NaN fails.
+    if (!parse_number(text, bits) || !(bits >= 1.0 && bits <= 8.0)) return false;
+    options.mode = Mode::kLossy;
+    options.bits = bits;
+  }
+  return true;
+}
+
+std::string bits_text(const Options& options) {
+  if (options.mode == Mode::kOff) return "off";
+  if (options.mode == Mode::kLossless) return "lossless";
+  return number_text(options.bits);
+}
+
+template <typename Enum>
+using Names = std::array<std::pair<std::string_view, Enum>, 2>;
+constexpr Names<When> kWhenNames{{{"release", When::kRelease}, {"forward_end", When::kForwardEnd}}};
+constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place::kInPlace}}};
+
+template <typename Enum>
+bool parse_name(const Names<Enum>& names, std::string_view text, Enum& value) {
+  for (const auto& [name, meaning] : names) {
+    if (text != name) continue;
+    value = meaning;
+    return true;
+  }
+  return false;
+}
+
+template <typename Enum>
+std::string name_text(const Names<Enum>& names, Enum value) {
+  for (const auto& [name, meaning] : names)
+    if (value == meaning) return std::string(name);
+  return {};
+}
+
+bool parse_switch(std::string_view text, bool& value) {
+  if (text != "0" && text != "1") return false;
+  value = text == "1";
+  return true;
+}
+
+constexpr std::array<std::pair<char, unsigned>, 3> kByteUnits{{{'G', 30}, {'M', 20}, {'K', 10}}};
+
+// "65536", "64K", "64KiB", "64 kib": all powers of two.
+bool parse_bytes(std::string_view text, std::size_t& bytes) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  std::uint64_t count = 0;
+  if (!parse_number(text.substr(0, digits), count)) return false;
+  std::string_view unit = trimmed(text.substr(digits));
+  unsigned shift = 0;
+  if (!unit.empty()) {
+    const char letter = static_cast<char>(unit[0] >= 'a' ? unit[0] - ('a' - 'A') : unit[0]);
+    const auto* const found = std::find_if(kByteUnits.begin(), kByteUnits.end(),
+                                           [=](const auto& row) { return row.first == letter; });
+    const std::string_view rest = unit.substr(1);
+    if (found == kByteUnits.end() || !(rest.empty() || rest == "iB" || rest == "ib")) return false;
+    shift = found->second;
+  }
+  if (count > std::numeric_limits<std::size_t>::max() >> shift) return false;
+  bytes = static_cast<std::size_t>(count) << shift;
+  return true;
+}
+
+std::string bytes_text(std::size_t bytes) {
+  for (const auto& [letter, shift] : kByteUnits) {
+    if (bytes == 0 || bytes % (std::size_t{1} << shift) != 0) continue;
+    return number_text(bytes >> shift) + letter + "iB";
+  }
+  return number_text(bytes);
+}
+
+// --- the table -------------------------------------------------------------------------------
+
+struct Entry {
+  OptionRow row;
+  bool (*parse)(std::string_view text, Options& options);
+  std::string (*text)(const Options& options);
+};
+
+constexpr std::array kEntries{
+    Entry{{"bits", "4", "off | lossless | 1..8",
+           "bits per element of lossy payloads: 1, 2, 3, 4 or 8, a fraction takes the next lower "
+           "one; "
+           "off: hooks and pool active, nothing compressed; lossless: exact forms only"},
+          parse_bits,
+          bits_text},
+    Entry{{"when", "release", "release | forward_end",
+           "compress each saved tensor when the forward pass drops it, or all of them at the start "
+           "of backward"},
+          [](std::string_view text, Options& options) {
+            return parse_name(kWhenNames, text, options.when);
+          },
+          [](const Options& options) { return name_text(kWhenNames, options.when); }},
+    Entry{
+        {"place", "arena", "arena | inplace",
+         "payloads go to dense chunks of their own, or into the head of the block they come from"},
+        [](std::string_view text, Options& options) {
+          return parse_name(kPlaceNames, text, options.place);
+        },
+        [](const Options& options) { return name_text(kPlaceNames, options.place); }},
+    Entry{{"min_bytes", "64KiB", "bytes, or a number with K, M, G, KiB, MiB, GiB",
+           "smaller tensors keep the stock path; 0 sends everything through"},
+          [](std::string_view text, Options& options) {
+            return parse_bytes(text, options.min_bytes);
+          },
+          [](const Options& options) { return bytes_text(options.min_bytes); }},
+    Entry{{"seed", "0", "0..18446744073709551615",
+           "seed of the dither; the same seed gives the same bytes in every run"},
+          [](std::string_view text, Options& options) { return parse_number(text, options.seed); },
+          [](const Options& options) { return number_text(options.seed); }},
+    Entry{{"reuse_gradients", "1", "0 | 1",
+           "1: the gradient of an activation is written over the one it is made of where nobody "
+           "else refers to that; the same values, less memory"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.reuse_gradients);
+          },
+          [](const Options& options) { return number_text(options.reuse_gradients ? 1 : 0); }},
+    Entry{{"recompute", "1", "0 | 1",
+           "1: the result of GELU or SiLU is not stored, but worked out again from the compressed "
+           "argument"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.recompute);
+          },
+          [](const Options& options) { return number_text(options.recompute ? 1 : 0); }},
+    Entry{{"verbose", "0", "0..1", "1: a report on stderr at exit"},
+          [](std::string_view text, Options& options) {
+            int verbose = 0;
+            if (!parse_number(text, verbose) || verbose < 0 || verbose > 1) return false;
+            options.verbose = verbose;
+            return true;
+          },
+          [](const Options& options) { return number_text(options.verbose); }},
+    Entry{{"copy_raw", "0", "0 | 1",
+           "for debugging: what would be held raw goes through a payload, tiny tensors are "
+           "quantised too"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.copy_raw);
+          },
+          [](const Options& options) { return number_text(options.copy_raw ? 1 : 0); }},
+};
+
+constexpr auto kRows = [] {
+  std::array<OptionRow, kEntries.size()> rows{};
+  std::transform(kEntries.begin(), kEntries.end(), rows.begin(),
+                 [](const Entry& entry) { return entry.row; });
+  return rows;
+}();
+
+const Entry* find_entry(std::string_view key) {
+  const auto* const found = std::find_if(kEntries.begin(), kEntries.end(),
+                                         [=](const Entry& entry) { return entry.row.key == key; });
+  return found == kEntries.end() ? nullptr : found;
+}
+
+// --- problem lines ---------------------------------------------------------------------------
+
+// Enough to see every mistake a person makes, few enough to survive a file given by accident.
+constexpr std::size_t kMostProblems = 16;
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t kMostCharacters = 64;
+  std::string shown(text.substr(0, kMostCharacters));
+  std::replace_if(
+      shown.begin(), shown.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  if (text.size() > kMostCharacters) shown += "...";
+  return shown;
+}
+
+// "off | lossless | 1..8" as "off, lossless or 1..8".
+std::string as_prose(std::string_view allowed) {
+  constexpr std::string_view kBar = " | ";
+  std::string prose;
+  for (std::size_t bar; (bar = allowed.find(kBar)) != std::string_view::npos;) {
+    prose += allowed.substr(0, bar);
+    allowed.remove_prefix(bar + kBar.size());
+    prose += allowed.find(kBar) == std::string_view::npos ? " or " : ", ";
+  }
+  return prose += allowed;
+}
+
+std::string known_keys() {
+  std::string keys;
+  for (const OptionRow& row : kRows) keys.append(keys.empty() ? "" : ", ").append(row.key);
+  return keys;
+}
+
+// What is wrong with "key:value" (trimmed), or nothing once it is applied.
+std::string apply_item(std::string_view item, Options& options) {
+  const std::size_t colon = item.find(':');
+  const std::string_view key = trimmed(item.substr(0, colon));
+  const Entry* const entry = find_entry(key);
+  if (entry == nullptr) return printable(item) + ": no such key; known are " + known_keys();
+  const std::string in_force = "; using " + entry->text(options);
+  if (colon == std::string_view::npos)
+    return printable(item) + ": no value; write " + std::string(key) + ":VALUE" + in_force;
+  const std::string_view value = trimmed(item.substr(colon + 1));
+  if (entry->parse(value, options)) return {};
+  return std::string(key) + ":" + printable(value) + ": allowed are " +
+         as_prose(entry->row.allowed) + in_force;
+}
+
+}  // namespace
+
+std::span<const OptionRow> option_table() noexcept { return kRows; }
+
+std::string option_value(const Options& options, std::string_view key) {
+  const Entry* const entry = find_entry(key);
+  return entry == nullptr ? std::string() : entry->text(options);
+}
+
+void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems) {
+  std::size_t found = 0;
+  for (std::size_t begin = 0; begin <= conf.size();) {
+    const std::size_t end = std::min(conf.find(',', begin), conf.size());
+    const std::string_view item = trimmed(conf.substr(begin, end - begin));
+    begin = end + 1;
+    if (item.empty()) continue;
+    std::string problem = apply_item(item, options);
+    if (!problem.empty() && ++found <= kMostProblems)
+      problems.push_back("pleat: PLEAT_CONF: " + problem);
+  }
+  if (found > kMostProblems)
+    problems.push_back("pleat: PLEAT_CONF: and " + number_text(found - kMostProblems) +
+                       " more problems");
+}
+
+}  // namespace pleat::bridge

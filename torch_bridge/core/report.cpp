@@ -1,0 +1,266 @@
+// Counters as JSON and as text. Torch-free.
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include "torch_bridge/core/runtime.h"
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::StatKind;
+
+template <class T>
+std::uint64_t load(const std::atomic<T>& value) {
+  return static_cast<std::uint64_t>(value.load(std::memory_order_relaxed));
+}
+
+// Numbers and fixed names only, so that no escaping is ever needed.
+class Json {
+ public:
+  Json& open(const char* name = nullptr) {
+    key(name);
+    text_ += '{';
+    first_ = true;
+    return *this;
+  }
+  Json& close() {
+    text_ += '}';
+    first_ = false;
+    return *this;
+  }
+  Json& field(const char* name, std::int64_t value) {
+    key(name);
+    text_ += std::to_string(value);
+    return *this;
+  }
+  Json& field(const char* name, const std::atomic<std::uint64_t>& value) {
+    return field(name, static_cast<std::int64_t>(load(value)));
+  }
+  Json& text(const char* name, const std::string& value) {
+    key(name);
+    text_ += '"';
+    text_ += value;
+    text_ += '"';
+    return *this;
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  void key(const char* name) {
+    if (!first_) {
+      text_ += ',';
+    }
+    first_ = false;
+    if (name != nullptr) {
+      text_ += '"';
+      text_ += name;
+      text_ += "\":";
+    }
+  }
+  std::string text_;
+  bool first_ = true;
+};
+
+std::string megabytes(double bytes) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, bytes >= 9.95e6 ? "%.0f MB" : "%.1f MB", bytes / 1e6);
+  return buffer;
+}
+
+void class_json(Json& json, const char* name, const CodecTotals::Class& c) {
+  json.open(name)
+      .field("payloads", c.payloads)
+      .field("source_bytes", c.source_bytes)
+      .field("payload_bytes", c.payload_bytes)
+      .field("elements", c.elements)
+      .close();
+}
+
+struct NamedClass {
+  const char* name;
+  const CodecTotals::Class& value;
+};
+
+std::array<NamedClass, 6> classes(const CodecTotals& t) {
+  return {{{"lossy_fp32", t.lossy_fp32},
+           {"lossy_16bit", t.lossy_16bit},
+           {"lossless_float", t.lossless_float},
+           {"boolean", t.boolean},
+           {"integer", t.integer},
+           {"raw", t.raw}}};
+}
+
+}  // namespace
+
+std::string stats_json(Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const CodecTotals& t = runtime.codec.totals();
+  const Options options = runtime.options();
+  Json json;
+  json.open();
+  json.open("options");
+  for (const OptionRow& row : option_table()) {
+    json.text(std::string(row.key).c_str(), option_value(options, row.key));
+  }
+  json.close();
+  json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
+  json.field("lossy_width", runtime.lossy_width.load());
+  json.open("bytes");
+  for (std::size_t i = 0; i < static_cast<std::size_t>(StatKind::kCount); ++i) {
+    const auto kind = static_cast<StatKind>(i);
+    const allocator::StatValues v = runtime.statistics.read(kind);
+    json.open(allocator::stat_name(kind))
+        .field("current", v.current)
+        .field("peak", v.peak)
+        .field("allocated", v.allocated)
+        .field("freed", v.freed)
+        .close();
+  }
+  json.close();
+  const auto tagged = load(r.tagged);
+  json.open("records")
+      .field("tagged", r.tagged)
+      .field("alive",
+             static_cast<std::int64_t>(tagged) - static_cast<std::int64_t>(load(r.dropped)))
+      .field("released", r.released)
+      .field("encoded", r.encoded)
+      .field("encoded_in_place", r.encoded_in_place)
+      .field("worked_out", r.worked_out)
+      .field("worked_out_bytes", r.worked_out_bytes)
+      .field("double_encodes", r.double_encodes)
+      .field("held", r.held)
+      .field("kept", r.kept)
+      .field("restored", r.restored)
+      .field("adopted", r.adopted)
+      .field("copied", r.copied)
+      .field("dropped", r.dropped)
+      .field("dropped_unreleased", r.dropped_unreleased)
+      .field("source_bytes", r.source_bytes)
+      .field("payload_bytes", r.payload_bytes)
+      .field("decoded_bytes", r.decoded_bytes)
+      .field("packs", runtime.packs)
+      .field("unpacks", runtime.unpacks)
+      .field("reused", runtime.reused)
+      .field("swapped", runtime.swapped)
+      .field("live_at_unpack", runtime.live_at_unpack)
+      .field("backward_passes", runtime.backward_passes)
+      .close();
+  json.open("eligibility");
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
+    const auto reason = static_cast<Reason>(i);
+    if (load(runtime.reason(reason).tensors) != 0) {
+      json.open(reason_name(reason))
+          .field("tensors", runtime.reason(reason).tensors)
+          .field("bytes", runtime.reason(reason).bytes)
+          .close();
+    }
+  }
+  json.close();
+  json.open("codec");
+  for (const NamedClass& c : classes(t)) {
+    class_json(json, c.name, c.value);
+  }
+  json.field("kept_raw", t.kept_raw)
+      .field("kept_raw_bytes", t.kept_raw_bytes)
+      .field("groups", t.groups)
+      .field("two_valued_groups", t.two_valued_groups)
+      .field("escaped_groups", t.escaped_groups)
+      .close();
+  json.open("gradients")
+      .field("reused", runtime.gradients_reused)
+      .field("reused_bytes", runtime.gradient_bytes_reused)
+      .close();
+  json.open("time")
+      .field("encode_ns", r.encode_ns)
+      .field("decode_ns", r.decode_ns)
+      .field("hook_ns_sampled", runtime.hook_ns_sampled)
+      .field("hook_samples", runtime.hook_samples)
+      .close();
+  json.close();
+  return json.take();
+}
+
+std::string report_text(Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const CodecTotals& t = runtime.codec.totals();
+  const Options options = runtime.options();
+  std::string out;
+  char line[512];
+  const auto add = [&](auto... args) {
+    std::snprintf(line, sizeof line, args...);
+    out += line;
+  };
+  const unsigned width = runtime.lossy_width.load();
+  add("pleat: report\n");
+  add("  bits:%s when:%s place:%s min_bytes:%s seed:%s\n", option_value(options, "bits").c_str(),
+      option_value(options, "when").c_str(), option_value(options, "place").c_str(),
+      option_value(options, "min_bytes").c_str(), option_value(options, "seed").c_str());
+  if (options.mode == Mode::kLossy && width != options.bits) {
+    add("  without a profile bits:%s means a uniform width of %u bits\n",
+        option_value(options, "bits").c_str(), width);
+  }
+  const double source = static_cast<double>(load(r.source_bytes));
+  const double payload = static_cast<double>(load(r.payload_bytes));
+  add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
+  if (payload > 0) {
+    add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
+        load(r.encoded) + load(r.worked_out), load(runtime.backward_passes));
+  }
+  out += '\n';
+  for (const NamedClass& c : classes(t)) {
+    const auto from = static_cast<double>(load(c.value.source_bytes));
+    const auto to = static_cast<double>(load(c.value.payload_bytes));
+    if (from > 0) {
+      add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(), megabytes(to).c_str(),
+          to > 0 ? from / to : 0.0);
+    }
+  }
+  if (const auto bytes = static_cast<double>(load(r.worked_out_bytes)); bytes > 0) {
+    add("    %-15s %s -> nothing: results of GELU and SiLU, worked out of their arguments\n",
+        "recomputed", megabytes(bytes).c_str());
+  }
+  const auto peak = [&](StatKind kind) {
+    return megabytes(static_cast<double>(runtime.statistics.read(kind).peak));
+  };
+  add("  peak          %s requested, %s resident in our segments\n", peak(StatKind::kLive).c_str(),
+      peak(StatKind::kResident).c_str());
+  add("  peak by kind  saved raw %s, payload %s, restored %s\n", peak(StatKind::kSavedRaw).c_str(),
+      peak(StatKind::kPayload).c_str(), peak(StatKind::kRestored).c_str());
+  const auto passes = static_cast<double>(load(runtime.backward_passes));
+  if (passes > 0) {
+    const double more = (source - payload) / passes;
+    const auto live = static_cast<double>(runtime.statistics.read(StatKind::kLive).peak);
+    add("  estimate      without compression the peak would be about %s: a step would hold %s "
+        "more\n",
+        megabytes(live + more).c_str(), megabytes(more).c_str());
+  }
+  if (const auto reused = load(runtime.gradients_reused); reused > 0) {
+    add("  gradients     %" PRIu64 " written over the ones they come from (%s)\n", reused,
+        megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
+  }
+  add("  time          encode %.2f s, decode %.2f s", static_cast<double>(load(r.encode_ns)) / 1e9,
+      static_cast<double>(load(r.decode_ns)) / 1e9);
+  if (const auto samples = load(runtime.hook_samples); samples > 0) {
+    add(", %.0f ns per hook call",
+        static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
+  }
+  out += '\n';
+  add("  left alone   ");
+  bool any = false;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
+    const auto reason = static_cast<Reason>(i);
+    const auto tensors = load(runtime.reason(reason).tensors);
+    if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
+      continue;
+    }
+    add("%s %s %" PRIu64, any ? "," : "", reason_name(reason), tensors);
+    any = true;
+  }
+  add("%s alive at unpack %" PRIu64 ", held raw %" PRIu64 " (%s)\n", any ? "," : "",
+      load(runtime.live_at_unpack), load(r.held),
+      megabytes(static_cast<double>(load(t.kept_raw_bytes))).c_str());
+  return out;
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,190 @@
+#include "torch_bridge/core/runtime.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "sensitivity/sensitivity.h"
+
+namespace pleat::bridge {
+namespace {
+
+thread_local int exempt_depth = 0;
+thread_local bool computes = false;
+
+allocator::ResidencyOptions residency_options(const Options& o) {
+  return {o.mode != Mode::kOff, o.when == When::kForwardEnd, o.place == Place::kInPlace};
+}
+
+std::uint64_t rank_from_environment() noexcept {
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
+      return std::strtoull(value, nullptr, 10);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::atomic<Runtime*> Runtime::instance_{nullptr};
+
+const char* reason_name(Reason reason) noexcept {
+  switch (reason) {
+    case Reason::kEligibleLossy:
+      return "eligible_lossy";
+    case Reason::kEligibleLossless:
+      return "eligible_lossless";
+    case Reason::kDisabled:
+      return "disabled";
+    case Reason::kUndefined:
+      return "undefined";
+    case Reason::kLeaf:
+      return "leaf";
+    case Reason::kViewOfLeaf:
+      return "view_of_leaf";
+    case Reason::kCastOfParameter:
+      return "cast_of_parameter";
+    case Reason::kNotPlainStrided:
+      return "not_plain_strided";
+    case Reason::kOtherDevice:
+      return "other_device";
+    case Reason::kTooSmall:
+      return "too_small";
+    case Reason::kForeignStorage:
+      return "foreign_storage";
+    case Reason::kStorageInUse:
+      return "storage_in_use";
+    case Reason::kTracing:
+      return "tracing";
+    case Reason::kCompiledFunction:
+      return "compiled_function";
+    case Reason::kCount:
+      break;
+  }
+  return "?";
+}
+
+Runtime::Runtime(const Options& options, compress::Executor executor)
+    : pool(device, allocator::PoolOptions{}, statistics),
+      arena(pool),
+      codec(std::move(executor), options.copy_raw),
+      residency(pool, arena, codec, residency_options(options)),
+      rank_(rank_from_environment()) {
+  set_options(options);
+}
+
+Options Runtime::options() const {
+  const std::lock_guard<std::mutex> guard(options_mutex_);
+  return options_;
+}
+
+void Runtime::set_options(const Options& options) {
+  const std::lock_guard<std::mutex> guard(options_mutex_);
+  options_ = options;
+  min_bytes.store(options.min_bytes, std::memory_order_relaxed);
+  lossy_width.store(options.mode == Mode::kLossless
+                        ? std::uint8_t{0}
+                        : static_cast<std::uint8_t>(sensitivity::uniform_width(options.bits)),
+                    std::memory_order_relaxed);
+  seed_.store(options.seed, std::memory_order_relaxed);
+  copy_raw.store(options.copy_raw, std::memory_order_relaxed);
+  reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
+  recompute.store(options.recompute, std::memory_order_relaxed);
+  codec.set_copy_raw(options.copy_raw);
+  residency.set_options(residency_options(options));
+}
+
+bool Runtime::tagging() const noexcept {
+  return enabled_.load(std::memory_order_relaxed) && exempt_depth == 0 && !residency.stopped();
+}
+
+void Runtime::retire() noexcept {
+  set_enabled(false);
+  residency.stop_encoding();
+}
+
+void Runtime::lock_for_fork() noexcept {
+  idle_trimmer.lock_for_fork();
+  options_mutex_.lock();  // held while the residency is told of new options
+  residency.lock_for_fork();
+  keys_mutex_.lock();
+}
+void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
+  keys_mutex_.unlock();
+  residency.unlock_after_fork(side);
+  options_mutex_.unlock();
+  idle_trimmer.unlock_after_fork();
+}
+
+void Runtime::exempt_enter() noexcept { ++exempt_depth; }
+void Runtime::exempt_exit() noexcept {
+  if (exempt_depth > 0) {
+    --exempt_depth;
+  }
+}
+
+void Runtime::note_thread_computes() noexcept { computes = true; }
+bool Runtime::thread_computes() noexcept { return computes; }
+
+std::uint64_t Runtime::next_nonce() noexcept {
+  return sensitivity::payload_nonce(seed_.load(std::memory_order_relaxed), rank_,
+                                    saves_.fetch_add(1, std::memory_order_relaxed));
+}
+
+std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
+  const std::lock_guard<std::mutex> guard(keys_mutex_);
+  return ordinals_[family]++;
+}
+
+void Runtime::learn(std::uint64_t lesson, std::uint8_t needs) {
+  const std::lock_guard<std::mutex> guard(keys_mutex_);
+  constexpr std::size_t kMostLessons = 1 << 16;  // shapes that change make new ones without end
+  if (learned_.size() >= kMostLessons && !learned_.contains(lesson)) {
+    return;
+  }
+  std::uint8_t& known = learned_[lesson];
+  const auto raised = static_cast<std::uint8_t>(std::max(known & 0xf0, needs & 0xf0) |
+                                                std::max(known & 0x0f, needs & 0x0f));
+  if (raised != known) {
+    known = raised;
+    lessons.fetch_add(1, std::memory_order_release);
+  }
+}
+
+std::uint8_t Runtime::learned(std::uint64_t lesson) {
+  const std::lock_guard<std::mutex> guard(keys_mutex_);
+  const auto found = learned_.find(lesson);
+  return found == learned_.end() ? 0 : found->second;
+}
+
+bool Runtime::is_new(std::uint64_t lesson) {
+  constexpr std::uint64_t kNewPasses = 4;
+  constexpr std::size_t kMostKnown = 4096;  // shapes that change make new ones without end
+  const std::uint64_t pass = backward_passes.load(std::memory_order_relaxed);
+  const std::lock_guard<std::mutex> guard(keys_mutex_);
+  if (first_asked_.size() >= kMostKnown && !first_asked_.contains(lesson)) {
+    return false;
+  }
+  return pass - first_asked_.try_emplace(lesson, pass).first->second < kNewPasses;
+}
+
+void Runtime::begin_backward() noexcept {
+  backward_passes.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard<std::mutex> guard(keys_mutex_);
+    constexpr std::size_t kFewFamilies = 4096;  // shapes that change make new ones without end
+    if (ordinals_.size() > kFewFamilies) {
+      ordinals_.clear();
+    }
+    for (auto& [family, ordinal] : ordinals_) {
+      ordinal = 0;
+    }
+  }
+  if (residency.any_pending()) {
+    note_thread_computes();
+    residency.forward_end();
+  }
+}
+
+}  // namespace pleat::bridge

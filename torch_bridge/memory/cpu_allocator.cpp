@@ -1,0 +1,88 @@
+#include "torch_bridge/memory/cpu_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+namespace pleat::bridge {
+namespace {
+
+c10::Allocator* previous = nullptr;
+c10::DeleterFnPtr previous_deleter = nullptr;
+
+class CpuAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    Runtime& runtime = *Runtime::get();
+    if (bytes < runtime.min_bytes.load(std::memory_order_relaxed) || bytes == 0) [[likely]] {
+      return from_previous(bytes);
+    }
+    runtime.idle_trimmer.note_use();
+    allocator::Block* const block = runtime.pool.allocate(bytes);
+    if (block == nullptr) {
+      return from_previous(bytes);  // which raises stock's own error if it has none either
+    }
+    c10::profiledCPUMemoryReporter().New(block->begin, bytes);
+    return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &cpu_deleter; }
+
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    std::memcpy(destination, source, count);
+  }
+
+ private:
+  // The previous allocator's memory under our deleter, so that raw_deallocate() finds one deleter
+  // whatever the size was.
+  static c10::DataPtr from_previous(std::size_t bytes) {
+    c10::DataPtr data = previous->allocate(bytes);
+    (void)data.compare_exchange_deleter(previous_deleter,
+                                        &cpu_deleter);  // keeps its own if special
+    return data;
+  }
+};
+
+CpuAllocator& the_allocator() {
+  static auto* const a = new CpuAllocator;  // leaked: storages point to it until the process ends
+  return *a;
+}
+
+}  // namespace
+
+void cpu_deleter(void* pointer) {
+  Runtime* const runtime = Runtime::get();
+  if (pointer != nullptr && runtime->pool.owns(pointer)) {
+    if (allocator::Block* const block = runtime->pool.find(pointer)) {
+      c10::profiledCPUMemoryReporter().Delete(pointer);
+      runtime->residency.release(block);
+      return;
+    }
+  }
+  previous_deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
+}
+
+c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes) {
+  c10::profiledCPUMemoryReporter().New(block->begin, bytes);
+  return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
+}
+
+allocator::Block* block_of(Runtime& runtime, const c10::StorageImpl& storage) noexcept {
+  const at::DataPtr& data = storage.data_ptr();
+  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
+      !runtime.pool.owns(data.get())) {
+    return nullptr;
+  }
+  allocator::Block* const block = runtime.pool.find(data.get());
+  return block != nullptr && storage.nbytes() <= block->requested ? block : nullptr;
+}
+
+c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }
+
+void install_cpu_allocator(Runtime&) {
+  previous = c10::GetAllocator(c10::DeviceType::CPU);
+  previous_deleter = previous->raw_deleter();
+  c10::SetCPUAllocator(&the_allocator(), 255);
+}
+
+}  // namespace pleat::bridge

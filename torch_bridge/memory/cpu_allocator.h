@@ -1,0 +1,30 @@
+// The c10::Allocator for CPU tensors: small requests go to the allocator that was there before, the
+// rest are blocks of our pool. One deleter for all of them.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstddef>
+
+#include "torch_bridge/core/runtime.h"
+
+namespace pleat::bridge {
+
+// The uniform deleter: a block of ours is released through residency, any other pointer goes to the
+// previous allocator's deleter unchanged. Any thread, never throws.
+void cpu_deleter(void* pointer);
+
+// A DataPtr over a block that residency restored; its free is cpu_deleter.
+[[nodiscard]] c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes);
+
+// The block that a storage of ours lies in; null for one that is foreign, or has another's bytes.
+[[nodiscard]] allocator::Block* block_of(Runtime& runtime,
+                                         const c10::StorageImpl& storage) noexcept;
+
+[[nodiscard]] c10::Allocator* cpu_allocator() noexcept;
+
+// Puts the allocator in force with the highest priority. Once per process.
+void install_cpu_allocator(Runtime& runtime);
+
+}  // namespace pleat::bridge

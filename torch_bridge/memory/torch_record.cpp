@@ -1,0 +1,263 @@
+#include "torch_bridge/memory/torch_record.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/SmallVector.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/policy/node_class.h"
+
+namespace pleat::bridge {
+namespace {
+
+// A restored storage is kept here while other hooks of its record remain and the next restore has
+// not come. One slot: it bounds the extra memory by one tensor.
+struct RecentSlot {
+  std::mutex mutex;
+  c10::Storage storage;
+  std::atomic<const TorchRecord*> record{nullptr};  // compare only
+};
+RecentSlot& recent_slot() {
+  static auto* const slot = new RecentSlot;  // leaked: used until the process ends
+  return *slot;
+}
+
+void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
+  RecentSlot& slot = recent_slot();
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  std::swap(slot.storage, storage);
+  slot.record = record;
+  // The previous storage dies after the lock is gone: `storage` was declared before `guard`.
+}
+
+void forget_recent(const TorchRecord* record) noexcept {
+  c10::Storage old;
+  RecentSlot& slot = recent_slot();
+  if (slot.record.load(std::memory_order_relaxed) == nullptr) {
+    return;  // who put something there for us has returned before we were called
+  }
+  const std::lock_guard<std::mutex> guard(slot.mutex);
+  if (record == nullptr || slot.record == record) {
+    std::swap(slot.storage, old);
+    slot.record = nullptr;
+  }
+}
+
+}  // namespace
+
+TorchRecord::TorchRecord(c10::StorageImpl* storage)
+    : identity(storage), weak(StoragePtr::reclaim_copy(storage)) {
+  bytes = storage->nbytes();
+}
+
+// What was kept for further hooks of the record has no user left.
+TorchRecord::~TorchRecord() { forget_recent(this); }
+
+// To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
+// block: neither under the link lock.
+std::uint32_t TorchRecord::keep_storage(std::unique_lock<std::mutex>& link) noexcept {
+  struct Living {
+    const SavedVariableSlot* slot;  // compare only
+    c10::weak_intrusive_ptr<c10::TensorImpl> weak;
+    c10::intrusive_ptr<c10::TensorImpl> strong;
+  };
+  c10::SmallVector<Living, 2> living;
+  for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+    if (!slot->weak.expired()) {
+      living.push_back({slot, slot->weak, {}});
+    }
+  }
+  if (living.empty() && weak.expired()) {
+    return 0;  // nearly always
+  }
+  link.unlock();
+  kept_ = weak.lock();
+  for (Living& variable : living) {
+    variable.strong = variable.weak.lock();
+  }
+  link.lock();
+  std::uint32_t kept = 0;
+  for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+    for (Living& variable : living) {
+      if (variable.slot == slot && variable.strong && !slot->kept) {
+        slot->kept = std::move(variable.strong);
+      }
+    }
+    kept += slot->kept ? 1 : 0;
+  }
+  link.unlock();
+  living.clear();
+  link.lock();
+  return kept_ ? kEveryHook : kept;
+}
+
+void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
+  slot.next = variables_;
+  slot.link = &variables_;
+  if (slot.next != nullptr) {
+    slot.next->link = &slot.next;
+  }
+  variables_ = &slot;
+}
+
+void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
+  if (slot.link != nullptr) {
+    *slot.link = slot.next;
+    if (slot.next != nullptr) {
+      slot.next->link = slot.link;
+    }
+    slot.link = nullptr;
+  }
+}
+
+bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept {
+  const bool was_output = std::exchange(saved_as_output_, is_output);
+  if (std::exchange(saved_after_, edges) != edges) {
+    return false;
+  }
+  several_of_one_node_.store(true, std::memory_order_relaxed);
+  return !is_output && !was_output;
+}
+
+void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
+  const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
+  if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
+    *free = lesson;
+  }
+}
+
+void TorchRecord::before_encode() noexcept {
+  CodecChoice careful = CodecChoice::unpack(choice);
+  if (careful.bits == 0) {
+    return;
+  }
+  Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
+  for (const std::uint64_t lesson : lessons_) {
+    const Needs taught =
+        runtime != nullptr && lesson != 0 ? Needs::unpack(runtime->learned(lesson)) : Needs();
+    if (taught.care >= Care::kExact) {
+      careful.bits = 0;
+    }
+    if (taught.rows != Rows::kNone && careful.lines.look == compress::block::Look::kZeroRows) {
+      careful.lines.look = compress::block::Look::kRows;
+    }
+  }
+  choice = careful.pack();
+}
+
+bool TorchRecord::follows_from_origin() noexcept {
+  const CodecChoice own = CodecChoice::unpack(choice);
+  const CodecChoice argument = CodecChoice::unpack(origin->choice);
+  return !written_ && own.bits != 0 && !own.exponent &&
+         own.lines.look <= compress::block::Look::kZeroRows && own.type == argument.type &&
+         (argument.bits == 0 || argument.bits >= own.bits) && ranges.is_all_of(bytes) &&
+         origin->ranges.is_all_of(origin->bytes);
+}
+
+TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
+  Restored restored;
+  Runtime::note_thread_computes();
+  while (!restored.storage) {
+    std::optional<WeakStorage> present;
+    {
+      const allocator::Residency::RecordGuard guard(runtime.residency,
+                                                    *this);  // waits for an encode
+      if (restored_may_live()) {
+        present = *restored_storage_;
+      } else {
+        restored.storage = restore_locked(runtime);
+      }
+      restored.version = *restored_version_;
+    }
+    // To lock it may take the interpreter's lock, whose owner may wait for the record's.
+    if (present) {
+      restored.storage = c10::Storage(present->lock());  // null if it died just now
+    }
+  }
+  if (runtime.residency.shared(*this)) {
+    keep_recent(this, restored.storage);
+  } else {
+    forget_recent(nullptr);
+  }
+  return restored;
+}
+
+TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
+  Restored restored;
+  Runtime::note_thread_computes();
+  const allocator::Residency::RecordGuard guard(runtime.residency, *this);
+  check_not_lost();
+  if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
+    restored.storage = restore_locked(runtime);  // the raw block itself
+    restored.version = *restored_version_;
+  } else {
+    allocator::Residency::RestoreStatus status{};
+    allocator::Block* const block =
+        runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
+    restored.storage = c10::Storage(storage_of(block, status));
+    restored.version = c10::VariableVersion(0);
+  }
+  return restored;
+}
+
+bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {
+  return restored_storage_ && !restored_storage_->expired() &&
+         restored_storage_->_unsafe_get_target() == storage && restored_version_ &&
+         restored_version_->current_version() == 0;
+}
+
+// The bytes exist nowhere but in a restored storage, and somebody has written to that.
+void TorchRecord::check_not_lost() const {
+  TORCH_CHECK(packed() || !restored_version_ || restored_version_->current_version() == 0,
+              "one of the variables needed for gradient computation has been modified by an "
+              "inplace operation: a saved tensor was written to after an earlier backward pass "
+              "had unpacked it, and is needed again");
+}
+
+// There is a restored storage, it has not died so far, and nobody wrote to it.
+bool TorchRecord::restored_may_live() const {
+  if (!restored_storage_) {
+    return false;
+  }
+  check_not_lost();
+  return restored_version_->current_version() == 0 && !restored_storage_->expired();
+}
+
+c10::Storage TorchRecord::restore_locked(Runtime& runtime) {
+  allocator::Residency::RestoreStatus status{};
+  allocator::Block* const block =
+      runtime.residency.restore_locked(*this, allocator::StreamId{}, &status);
+  StoragePtr impl = storage_of(block, status);
+  restored_storage_ = WeakStorage(impl);
+  restored_version_ = c10::VariableVersion(0);
+  return c10::Storage(std::move(impl));
+}
+
+StoragePtr TorchRecord::storage_of(allocator::Block* block,
+                                   allocator::Residency::RestoreStatus status) const {
+  if (block == nullptr) {
+    if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
+      c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+      TORCH_CHECK_WITH(OutOfMemoryError, false,
+                       "Pleat: out of memory while restoring a saved tensor of ", bytes, " bytes");
+    }
+    TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
+                allocator::record_state_name(state), ", status ", static_cast<int>(status),
+                "); please report this as a bug of Pleat");
+  }
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                               adopt_block(block, bytes), cpu_allocator(),
+                                               /*resizable=*/true);
+}
+
+void drop_recent_storage() noexcept { forget_recent(nullptr); }
+
+void lock_recent_storage_for_fork() noexcept { recent_slot().mutex.lock(); }
+void unlock_recent_storage_after_fork() noexcept { recent_slot().mutex.unlock(); }
+
+}  // namespace pleat::bridge

@@ -1,0 +1,111 @@
+// The record of a storage of torch's: whether it lives, what it was last restored into.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "allocator/residency/record.h"
+#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/runtime.h"
+
+namespace pleat::bridge {
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+// A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly:
+// stock holds the variable and reads the new data in backward. `weak` is constant while a record
+// knows of it, the rest is guarded by Residency's link lock.
+struct SavedVariableSlot {
+  c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
+  c10::intrusive_ptr<c10::TensorImpl> kept;
+  SavedVariableSlot* next = nullptr;
+  SavedVariableSlot** link = nullptr;  // what points to it; null: no record knows of it
+};
+
+class TorchRecord final : public allocator::Record {
+ public:
+  explicit TorchRecord(c10::StorageImpl* storage);
+  ~TorchRecord() override;
+
+  bool storage_alive() const noexcept override { return !weak.expired(); }
+  std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override;
+
+  // Of a hook that saved the variable itself and not an output of its own node. Under the link
+  // lock.
+  void add_variable(SavedVariableSlot& slot) noexcept;
+  static void remove_variable(SavedVariableSlot& slot) noexcept;
+
+  // The storage with the bytes that were saved, and the version counter of all tensors on it: one
+  // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
+  // waits for a running encode. Throws torch's errors: out of memory, or written to and not to be
+  // had again.
+  struct Restored {
+    c10::Storage storage;
+    c10::VariableVersion version;
+  };
+  [[nodiscard]] Restored restore(Runtime& runtime);
+  // The same bytes in a storage that nobody else is given, for who may keep it or write to it
+  // unseen. `last`: the graph is not kept, so that nobody will ask again if no other hook has the
+  // record.
+  [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
+
+  // The last storage restored is this one, untouched since.
+  [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
+
+  // A hook has saved a tensor on it, after so many gradient edges of its thread. Under the link
+  // lock. A function sets the edges of its outputs and then saves, so that between two of them
+  // there is one. True if the same node has saved it twice as its argument, as that of h * h does.
+  bool note_saved_after(std::uint64_t edges, bool is_output) noexcept;
+  // One node may have saved several tensors of this storage. Any thread.
+  [[nodiscard]] bool several_of_one_node() const noexcept {
+    return several_of_one_node_.load(std::memory_order_relaxed);
+  }
+
+  // A hook has saved it after somebody had written to it: it is nobody's result any more. Under the
+  // link lock.
+  void note_written() noexcept { written_ = true; }
+
+  // What may be taught of it after it was saved: before_pole.h. Under the link lock.
+  void add_lesson(std::uint64_t lesson) noexcept;
+  void before_encode() noexcept override;
+  bool follows_from_origin() noexcept override;
+
+  const c10::StorageImpl* const
+      identity;  // compare only; `weak` keeps the address from being reused
+  WeakStorage weak;
+
+ private:
+  void check_not_lost() const;
+  bool restored_may_live() const;
+  c10::Storage restore_locked(Runtime& runtime);
+  // Wraps a block; throws what `status` says if there is none.
+  StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
+
+  std::uint64_t saved_after_ = UINT64_MAX;
+  bool saved_as_output_ = false;
+  bool written_ = false;
+  std::array<std::uint64_t, 2> lessons_{};  // 0: none
+  std::atomic<bool> several_of_one_node_{false};
+  StoragePtr kept_;
+  SavedVariableSlot* variables_ = nullptr;
+  // The restored storage while it lives, and the version counter all tensors on it share: a
+  // consumer that writes to it is seen there. Guarded by mutex.
+  std::optional<WeakStorage> restored_storage_;
+  std::optional<c10::VariableVersion> restored_version_;
+};
+
+// Lets go of the restored storage kept for further hooks of its record.
+void drop_recent_storage() noexcept;
+void lock_recent_storage_for_fork() noexcept;
+void unlock_recent_storage_after_fork() noexcept;
+
+}  // namespace pleat::bridge

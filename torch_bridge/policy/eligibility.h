@@ -1,0 +1,48 @@
+// The one place that decides whether a saved tensor gets a record, with which codec choice and key.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/policy/before_pole.h"
+#include "torch_bridge/policy/node_class.h"
+
+namespace pleat::bridge {
+
+// What the constructor of SavedVariable was called with; absent without the preload library.
+struct SaveContext {
+  bool known = false;  // the others mean something
+  bool is_output = false;
+  bool is_inplace_on_view = false;
+  const void* call_site = nullptr;
+  Care care = Care::kNone;  // at least; what is known of the node beside its call site
+};
+
+struct Decision {
+  Reason reason = Reason::kDisabled;
+  CodecChoice choice{};
+  std::uint64_t family = 0;           // key without ordinal; 0 until eligible
+  std::uint64_t lesson = 0;           // under which name the first unpack teaches the consumer
+  std::uint64_t saver = 0;            // as Product::saver
+  bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
+  allocator::Block* block = nullptr;  // where the storage lies
+  const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
+  std::uint32_t output_number = 0;
+
+  [[nodiscard]] bool eligible() const noexcept {
+    return reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless;
+  }
+};
+
+// A plain strided tensor of whatever device: nothing in its key set but what every such tensor has,
+// plus lazy conjugation and negation.
+[[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
+
+// Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
+[[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
+                             const SaveContext& context) noexcept;
+
+}  // namespace pleat::bridge

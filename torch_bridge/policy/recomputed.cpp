@@ -1,0 +1,60 @@
+#include "torch_bridge/policy/recomputed.h"
+
+#include <torch/csrc/autograd/generated/Functions.h>
+
+#include "torch_bridge/entry/engine.h"
+#include "torch_bridge/policy/node_class.h"
+
+namespace pleat::bridge {
+namespace {
+
+using compress::Function;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::generated::GeluBackward0;
+using torch::autograd::generated::SiluBackward0;
+
+// Locked while a node runs or gives up what it has saved.
+struct NodeMutex : Node {
+  static std::mutex& of(Node& node) noexcept { return node.*(&NodeMutex::mutex_); }
+};
+
+}  // namespace
+
+MadeBy made_by(const Node& node) noexcept {
+  constexpr int kMostViews = 4;
+  const Node* maker = &node;
+  for (int i = 0; i < kMostViews && class_of(*maker).aliases_input; ++i) {
+    const Node* const input =
+        maker->num_outputs() == 1 ? maker->next_edge(0).function.get() : nullptr;
+    if (input == nullptr) {
+      return {};
+    }
+    maker = input;
+  }
+  if (!class_of(*maker).saves_argument) {
+    return {};
+  }
+  MadeBy made;
+  const SavedVariable* argument = nullptr;
+  if (const auto* const gelu = dynamic_cast<const GeluBackward0*>(maker)) {
+    made.function = gelu->approximate == "none"   ? Function::kGelu
+                    : gelu->approximate == "tanh" ? Function::kGeluTanh
+                                                  : Function::kNone;
+    argument = &gelu->self_;
+  } else if (const auto* const silu = dynamic_cast<const SiluBackward0*>(maker)) {
+    made.function = Function::kSilu;
+    argument = &silu->self_;
+  }
+  if (made.function == Function::kNone) {
+    return {};
+  }
+  // This thread may be in that node, and save what a hook has made: the lock fails then, too.
+  made.held = std::unique_lock(NodeMutex::of(const_cast<Node&>(*maker)), std::try_to_lock);
+  if (made.held) {
+    made.argument = saved_tensor_hooks_of(*argument);
+  }
+  return made.argument != nullptr ? std::move(made) : MadeBy{};
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,116 @@
+#include "torch_bridge/policy/saving_node.h"
+
+#include <torch/csrc/autograd/generated/Functions.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "torch_bridge/core/code_pages.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::Node;
+
+thread_local bool pow_with_pole = false;
+thread_local int pows = 0;
+thread_local std::uint64_t edges = 0;
+
+struct PythonFunction {
+  bool compiled = false;
+  Care care = Care::kNone;  // of what it saves
+};
+
+// The one that this thread recorded last.
+thread_local PythonFunction last_function;
+
+// Of torch's own functions in Python those that cannot bear the noise of any user's. Takes the
+// interpreter's lock, which a thread in code of a Python function has.
+PythonFunction python_function(const Node& node) noexcept {
+  try {
+    const std::string name = node.name();
+    if (name == "CompiledFunctionBackward") {
+      return {.compiled = true, .care = Care::kExact};
+    }
+    if (name == "FlexAttentionAutogradOpBackward") {
+      return {.care = Care::kEight};
+    }
+    // cond, map, scan and the like: their backward is a graph of the user's.
+    if (name.ends_with("AutogradOpBackward") || name == "_DirichletBackward" ||
+        name == "LOBPCGAutogradFunctionBackward" ||
+        name == "_ReversibleFunctionBackward") {  // rebuilds what it has not saved
+      return {.care = Care::kExact};
+    }
+  } catch (...) {
+  }
+  return {};
+}
+
+bool is_called_by_python_function(const void* call_site) noexcept {
+  // Known from here on: a function in Python has been seen, so its library is loaded.
+  static const CodeRange python = code_of("libtorch_python.so");
+  const auto address = reinterpret_cast<std::uintptr_t>(call_site);
+  return address >= python.begin && address < python.end;
+}
+
+}  // namespace
+
+bool is_polynomial(const at::Scalar& exponent) noexcept {
+  try {
+    if (exponent.isSymbolic() || exponent.isComplex()) {
+      return false;
+    }
+    const double value = exponent.toDouble();
+    return value >= 0 && std::floor(value) == value;
+  } catch (...) {
+    return false;
+  }
+}
+
+PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept : outer_(pow_with_pole) {
+  pow_with_pole = outer_ || !is_polynomial(exponent);
+  ++pows;
+}
+
+PowInProgress::~PowInProgress() {
+  pow_with_pole = outer_;
+  --pows;
+}
+
+bool pow_is_in_progress() noexcept { return pows != 0; }
+
+Care care_of_saves_in_progress(const void* call_site) noexcept {
+  if (last_function.care != Care::kNone && is_called_by_python_function(call_site)) [[unlikely]] {
+    return last_function.care;
+  }
+  return pow_with_pole ? Care::kPole : Care::kNone;
+}
+
+void note_gradient_edge(const Node* node) noexcept {
+  ++edges;
+  if (node != nullptr && class_of(*node).python) [[unlikely]] {
+    last_function = python_function(*node);
+  }
+}
+
+std::uint64_t gradient_edges() noexcept { return edges; }
+
+bool saved_by_compiled_function(const void* call_site) noexcept {
+  return last_function.compiled && is_called_by_python_function(call_site);
+}
+
+Needs needs_of_consumer(const Node& node) noexcept {
+  const NodeClass& c = class_of(node);
+  if (c.python) {
+    return python_function(node).care;
+  }
+  if (const auto* const pow =
+          dynamic_cast<const torch::autograd::generated::PowBackward0*>(&node)) {
+    return is_polynomial(pow->exponent) ? c.as_consumer : Needs(Care::kPole);
+  }
+  return c.as_consumer;
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,60 @@
+// How a saved tensor lay on its storage: which bytes it touched, and the same view made again on a
+// storage that was restored.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/DimVector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "allocator/residency/record.h"
+
+namespace pleat::bridge {
+
+class StridedView {
+ public:
+  StridedView() = default;
+  // Of a CPU tensor with storage. Its conjugate and negative bits are kept, its autograd keys are
+  // not.
+  explicit StridedView(const c10::TensorImpl& tensor);
+
+  // From the first to the last byte that it touches.
+  [[nodiscard]] allocator::ByteRange hull() const noexcept;
+
+  // Every byte of a storage of so many, in row-major order, as it stands there.
+  [[nodiscard]] bool is_whole_in_order(std::size_t storage_bytes) const noexcept;
+
+  // A tensor of its own, outside autograd and inference mode, whose writes `version` counts.
+  [[nodiscard]] at::Tensor on(c10::Storage storage, const c10::VariableVersion& version) const {
+    return on(std::move(storage), version, offset_);
+  }
+  // The same on a storage that holds but the hull.
+  [[nodiscard]] at::Tensor on_hull(c10::Storage storage,
+                                   const c10::VariableVersion& version) const {
+    return on(std::move(storage), version, 0);
+  }
+
+  [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return sizes_; }
+  [[nodiscard]] caffe2::TypeMeta dtype() const noexcept { return dtype_; }
+
+ private:
+  at::Tensor on(c10::Storage storage, const c10::VariableVersion& version,
+                std::int64_t offset) const;
+
+  c10::DimVector sizes_, strides_;
+  std::int64_t offset_ = 0;
+  caffe2::TypeMeta dtype_;
+  c10::DispatchKeySet keys_;
+};
+
+// Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
+// are few, else the one range from its first to its last byte.
+void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
+                allocator::ByteRanges& ranges);
+
+}  // namespace pleat::bridge
