@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <new>
 
-#include "allocator/host/pool.h"
+#include "allocator/blocks/block.h"
 
 namespace pleat::allocator {
 

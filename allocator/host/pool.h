@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "allocator/blocks/block.h"
 #include "allocator/event_sink.h"
 #include "allocator/host/device.h"
 #include "allocator/ids.h"
 #include "allocator/statistics.h"
 
 namespace pleat::allocator {
-
-class Record;
 
 struct PoolOptions {
   std::size_t granule_bytes = 4096;  // blocks are multiples of this; a power of two
@@ -34,18 +33,6 @@ struct PoolOptions {
   // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
   // given back because of age are soon wanted again, so that steps of many seconds do not refault.
   std::uint64_t epoch_ns = 1'000'000'000;
-};
-
-// A range of a segment in use. Lives from allocate() to free(); the address of a Block is stable.
-struct Block {
-  std::byte* begin = nullptr;
-  std::size_t bytes = 0;      // rounded up to the granule
-  std::size_t requested = 0;  // what the caller asked for
-  BlockId id{};
-  StreamId stream{};
-  // The record of the storage that lies in this block, if it is a saved block. Written under the
-  // record's own protocol (residency.h); a null read lets free() take the fast path.
-  std::atomic<Record*> record{nullptr};
 };
 
 class Pool {

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <new>
 
+#include "allocator/blocks/block.h"
 #include "allocator/blocks/free_runs.h"
 #include "allocator/blocks/zeroed_mapping.h"
 #include "allocator/host/device.h"
-#include "allocator/host/pool.h"
 #include "allocator/host/touched_pages.h"
 
 namespace pleat::allocator {

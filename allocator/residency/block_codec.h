@@ -7,14 +7,9 @@
 #include <cstdint>
 
 #include "allocator/ids.h"
+#include "allocator/residency/byte_ranges.h"
 
 namespace pleat::allocator {
-
-// Byte range of a block that some view covers.
-struct ByteRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
 
 struct EncodeRequest {
   void* source = nullptr;             // first byte of the block

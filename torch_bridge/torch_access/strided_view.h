@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "allocator/residency/record.h"
+#include "allocator/residency/byte_ranges.h"
 
 namespace pleat::bridge {
 
