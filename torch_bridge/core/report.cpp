@@ -149,10 +149,10 @@ std::string stats_json(Runtime& runtime) {
   json.open("eligibility");
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
     const auto reason = static_cast<Reason>(i);
-    if (load(runtime.reason(reason).tensors) != 0) {
+    if (load(runtime.reasons[reason].tensors) != 0) {
       json.open(reason_name(reason))
-          .field("tensors", runtime.reason(reason).tensors)
-          .field("bytes", runtime.reason(reason).bytes)
+          .field("tensors", runtime.reasons[reason].tensors)
+          .field("bytes", runtime.reasons[reason].bytes)
           .close();
     }
   }
@@ -250,7 +250,7 @@ std::string report_text(Runtime& runtime) {
   bool any = false;
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
     const auto reason = static_cast<Reason>(i);
-    const auto tensors = load(runtime.reason(reason).tensors);
+    const auto tensors = load(runtime.reasons[reason].tensors);
     if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
       continue;
     }

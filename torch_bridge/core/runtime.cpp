@@ -1,6 +1,5 @@
 #include "torch_bridge/core/runtime.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -28,42 +27,6 @@ std::uint64_t rank_from_environment() noexcept {
 }  // namespace
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
-
-const char* reason_name(Reason reason) noexcept {
-  switch (reason) {
-    case Reason::kEligibleLossy:
-      return "eligible_lossy";
-    case Reason::kEligibleLossless:
-      return "eligible_lossless";
-    case Reason::kDisabled:
-      return "disabled";
-    case Reason::kUndefined:
-      return "undefined";
-    case Reason::kLeaf:
-      return "leaf";
-    case Reason::kViewOfLeaf:
-      return "view_of_leaf";
-    case Reason::kCastOfParameter:
-      return "cast_of_parameter";
-    case Reason::kNotPlainStrided:
-      return "not_plain_strided";
-    case Reason::kOtherDevice:
-      return "other_device";
-    case Reason::kTooSmall:
-      return "too_small";
-    case Reason::kForeignStorage:
-      return "foreign_storage";
-    case Reason::kStorageInUse:
-      return "storage_in_use";
-    case Reason::kTracing:
-      return "tracing";
-    case Reason::kCompiledFunction:
-      return "compiled_function";
-    case Reason::kCount:
-      break;
-  }
-  return "?";
-}
 
 Runtime::Runtime(const Options& options, compress::Executor executor)
     : pool(device, allocator::PoolOptions{}, statistics),
@@ -109,8 +72,10 @@ void Runtime::lock_for_fork() noexcept {
   options_mutex_.lock();  // held while the residency is told of new options
   residency.lock_for_fork();
   keys_mutex_.lock();
+  lessons.lock_for_fork();
 }
 void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
+  lessons.unlock_after_fork();
   keys_mutex_.unlock();
   residency.unlock_after_fork(side);
   options_mutex_.unlock();
@@ -135,38 +100,6 @@ std::uint64_t Runtime::next_nonce() noexcept {
 std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
   const std::lock_guard<std::mutex> guard(keys_mutex_);
   return ordinals_[family]++;
-}
-
-void Runtime::learn(std::uint64_t lesson, std::uint8_t needs) {
-  const std::lock_guard<std::mutex> guard(keys_mutex_);
-  constexpr std::size_t kMostLessons = 1 << 16;  // shapes that change make new ones without end
-  if (learned_.size() >= kMostLessons && !learned_.contains(lesson)) {
-    return;
-  }
-  std::uint8_t& known = learned_[lesson];
-  const auto raised = static_cast<std::uint8_t>(std::max(known & 0xf0, needs & 0xf0) |
-                                                std::max(known & 0x0f, needs & 0x0f));
-  if (raised != known) {
-    known = raised;
-    lessons.fetch_add(1, std::memory_order_release);
-  }
-}
-
-std::uint8_t Runtime::learned(std::uint64_t lesson) {
-  const std::lock_guard<std::mutex> guard(keys_mutex_);
-  const auto found = learned_.find(lesson);
-  return found == learned_.end() ? 0 : found->second;
-}
-
-bool Runtime::is_new(std::uint64_t lesson) {
-  constexpr std::uint64_t kNewPasses = 4;
-  constexpr std::size_t kMostKnown = 4096;  // shapes that change make new ones without end
-  const std::uint64_t pass = backward_passes.load(std::memory_order_relaxed);
-  const std::lock_guard<std::mutex> guard(keys_mutex_);
-  if (first_asked_.size() >= kMostKnown && !first_asked_.contains(lesson)) {
-    return false;
-  }
-  return pass - first_asked_.try_emplace(lesson, pass).first->second < kNewPasses;
 }
 
 void Runtime::begin_backward() noexcept {

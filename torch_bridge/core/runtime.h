@@ -3,40 +3,20 @@
 // destructors have run).
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "allocator/allocator.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/lesson_book.h"
 #include "torch_bridge/core/options.h"
+#include "torch_bridge/core/reason.h"
 
 namespace pleat::bridge {
-
-// Why a saved tensor got a record, or did not. One list, counted, printed in the report.
-enum class Reason : std::uint8_t {
-  kEligibleLossy,
-  kEligibleLossless,
-  kDisabled,  // pleat_disable, exempt, a forked child, after exit
-  kUndefined,
-  kLeaf,  // parameters and other leaves that require grad
-  kViewOfLeaf,
-  kCastOfParameter,  // low-precision or transposed copies of a parameter
-  kNotPlainStrided,  // fake, functional, meta, sparse, quantised, nested, subclass
-  kOtherDevice,
-  kTooSmall,
-  kForeignStorage,  // numpy, shared memory, dlpack, older than us, a view into something else
-  kStorageInUse,    // the block belongs to another storage object by now
-  kTracing,
-  kCompiledFunction,  // what a function of torch.compile saves; it has chosen that itself
-  kCount,
-};
-[[nodiscard]] const char* reason_name(Reason reason) noexcept;
 
 class Runtime {
  public:
@@ -86,29 +66,12 @@ class Runtime {
   std::atomic<bool> recompute{true};
 
   // ---- bookkeeping ----
-  void count(Reason reason, std::size_t bytes) noexcept {
-    auto& c = reasons_[static_cast<std::size_t>(reason)];
-    c.tensors.fetch_add(1, std::memory_order_relaxed);
-    c.bytes.fetch_add(bytes, std::memory_order_relaxed);
-  }
-  struct ReasonCount {
-    std::atomic<std::uint64_t> tensors{0}, bytes{0};
-  };
-  [[nodiscard]] const ReasonCount& reason(Reason reason) const noexcept {
-    return reasons_[static_cast<std::size_t>(reason)];
-  }
+  ReasonCounts reasons;
   [[nodiscard]] std::uint64_t next_nonce() noexcept;
 
+  LessonBook lessons;
   // The ordinal of this key family in the present graph (reset by begin_backward).
   [[nodiscard]] std::uint32_t next_ordinal(std::uint64_t family);
-  // What has been taught of a family or a call site: Needs, packed (node_class.h); the highest
-  // wins.
-  void learn(std::uint64_t lesson, std::uint8_t needs);
-  std::atomic<std::uint64_t> lessons{1};  // rises whenever learned() may answer otherwise
-  [[nodiscard]] std::uint8_t learned(std::uint64_t lesson);
-  std::atomic<bool> knows_poles{false};  // one of the lessons is of before_pole.h
-  // Asked for the first time in this backward pass or one of the last few before it.
-  [[nodiscard]] bool is_new(std::uint64_t lesson);
 
   // Outermost backward passes of any thread.
   void begin_backward() noexcept;
@@ -125,11 +88,8 @@ class Runtime {
   std::atomic<bool> enabled_{true};
   std::atomic<std::uint64_t> saves_{0}, seed_{0};
   std::uint64_t rank_ = 0;
-  std::array<ReasonCount, static_cast<std::size_t>(Reason::kCount)> reasons_{};
   std::mutex keys_mutex_;
   std::unordered_map<std::uint64_t, std::uint32_t> ordinals_;
-  std::unordered_map<std::uint64_t, std::uint8_t> learned_;
-  std::unordered_map<std::uint64_t, std::uint64_t> first_asked_;  // in which backward pass
 };
 
 // Reports, torch-free.

@@ -2,8 +2,6 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
 #include <utility>
@@ -15,6 +13,8 @@
 #include "torch_bridge/policy/call_sites.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {
 namespace {
@@ -63,31 +63,24 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
     } const scope;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {
-      learn_call_sites();
+      learn_call_sites(learn_gradient_call_sites);
     } catch (...) {  // what is not known yet is learned at the first unpack
     }
     // Saves may have been judged before, where operators were watched.
-    runtime.lessons.fetch_add(1, std::memory_order_release);
+    runtime.lessons.forget_cached_answers();
     call_sites_learned.store(true, std::memory_order_release);
   }
 }
 
-thread_local bool creates_graph = false;
-thread_local const torch::autograd::Node* unpacking = nullptr;
-
-thread_local int depth = 0;
-std::atomic<int> threads_in_backward{0};
-
-// Nested ones (a backward within a backward, the wrapped engine within the wrapper) count as one.
 class BackwardScope {
  public:
   explicit BackwardScope(bool create_graph) noexcept
-      : outer_(std::exchange(creates_graph, create_graph)) {
+      : outer_(set_backward_creates_graph(create_graph)) {
     backward_enter();
   }
   ~BackwardScope() {
     backward_exit();
-    creates_graph = outer_;
+    set_backward_creates_graph(outer_);
   }
   BackwardScope(const BackwardScope&) = delete;
   BackwardScope& operator=(const BackwardScope&) = delete;
@@ -225,31 +218,13 @@ void* put_before(Function& real, void* host, Function ours) noexcept {
   return real != nullptr ? reinterpret_cast<void*>(ours) : nullptr;
 }
 
-// Reaches the two private members that decide whether a SavedVariable can take new hooks.
-template <auto Data, auto Hooks>
-struct PrivateMembers {
-  friend at::Tensor& saved_data(SavedVariable& saved) { return saved.*Data; }
-  friend std::unique_ptr<SavedVariableHooks>& saved_hooks(SavedVariable& saved) {
-    return saved.*Hooks;
-  }
-};
-at::Tensor& saved_data(SavedVariable& saved);
-std::unique_ptr<SavedVariableHooks>& saved_hooks(SavedVariable& saved);
-}  // namespace
-
-}  // namespace pleat::bridge
-
-namespace pleat::bridge {
-namespace {
-template struct PrivateMembers<&SavedVariable::data_, &SavedVariable::hooks_>;
-
 // A user's own hooks on a tensor of ours replace ours instead of raising.
 void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks>&& hooks) {
-  std::unique_ptr<SavedVariableHooks>& present = saved_hooks(*self);
+  std::unique_ptr<SavedVariableHooks>& present = hooks_of(*self);
   if (is_saved_tensor_hooks(present.get())) {
     at::Tensor value = value_of(*present);
     present.reset();
-    saved_data(*self) = std::move(value);  // what stock hands to a hook
+    data_of(*self) = std::move(value);  // what stock hands to a hook
   }
   real_register_hooks(self, std::move(hooks));
 }
@@ -258,15 +233,15 @@ void register_hooks_hook(SavedVariable* self, std::unique_ptr<SavedVariableHooks
 // makes a tensor that nobody else refers to, though its storage lives: an accumulator would take it
 // for .grad.
 at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
-  SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(*self)).get();
+  SavedVariableHooks* const hooks = hooks_of(*self);
   forget_given_to_others(saved_for.get());
   if (!is_saved_tensor_hooks(hooks)) {
     return real_unpack(self, std::move(saved_for));
   }
   struct Restore {
     const torch::autograd::Node* const outer;
-    ~Restore() { unpacking = outer; }
-  } const restore{std::exchange(unpacking, saved_for.get())};
+    ~Restore() { set_unpacking_node(outer); }
+  } const restore{set_unpacking_node(saved_for.get())};
   if (at::Tensor variable = present_variable(*hooks); variable.defined()) {
     return variable;
   }
@@ -278,38 +253,17 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 
 }  // namespace
 
-bool operators_are_watched() noexcept {
-  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
-         c10::impl::tls_is_dispatch_key_included(
-             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
-         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
-}
-
-SavedVariableHooks* saved_tensor_hooks_of(const SavedVariable& saved) noexcept {
-  SavedVariableHooks* const hooks = saved_hooks(const_cast<SavedVariable&>(saved)).get();
-  return is_saved_tensor_hooks(hooks) ? hooks : nullptr;
-}
-
-bool backward_creates_graph() noexcept { return creates_graph; }
-const torch::autograd::Node* unpacking_node() noexcept { return unpacking; }
-int backward_depth() noexcept { return depth; }
-bool backward_is_running() noexcept {
-  return threads_in_backward.load(std::memory_order_relaxed) != 0;
-}
-
 void backward_enter() noexcept {
-  if (depth++ == 0) {
-    threads_in_backward.fetch_add(1, std::memory_order_relaxed);
-    if (Runtime* const runtime = Runtime::get()) {
-      runtime->begin_backward();
-    }
+  enter_pass();
+  Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
+  if (runtime != nullptr) {
+    runtime->begin_backward();
   }
 }
 
 void backward_exit() noexcept {
-  forget_pass(depth);
-  if (--depth == 0) {
-    threads_in_backward.fetch_sub(1, std::memory_order_relaxed);
+  forget_pass(backward_depth());
+  if (leave_pass()) {
     drop_recent_storage();
   }
 }

@@ -25,10 +25,10 @@
 #include <type_traits>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/engine.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/policy/eligibility.h"
 #include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
 
 namespace pleat::bridge {

@@ -15,7 +15,7 @@ void install_in_place_gradients(void* const (&real)[PLEAT_GRADIENTS],
                                 void* (&ours)[PLEAT_GRADIENTS]) noexcept;
 
 // Finds out from where torch's formulas call those operators, by running each once on four numbers;
-// until then nothing is written over. Part of learn_call_sites(), under its terms.
+// until then nothing is written over. Called by learn_call_sites(), under its terms.
 void learn_gradient_call_sites();
 
 }  // namespace pleat::bridge

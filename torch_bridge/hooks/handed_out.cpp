@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/entry/engine.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/torch_access/pass_state.h"
 
 namespace pleat::bridge {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/core/sampled_timer.h"
-#include "torch_bridge/entry/engine.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/memory/torch_record.h"
@@ -18,6 +17,7 @@
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recomputed.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
 #include "torch_bridge/torch_access/version_error.h"
 
@@ -71,7 +71,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     const SampledTimer timer(runtime_);
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
-      runtime_.count(decision_->reason, storage_bytes(tensor));
+      runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
     }
     remember_layout(tensor);
     bool tagged = false;
@@ -318,7 +318,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return;
     }
     const MadeBy made = made_by(*decision_->producer);
-    if (made.function == compress::Function::kNone) {
+    if (made.function == compress::Function::kNone || !is_saved_tensor_hooks(made.argument)) {
       return;
     }
     const auto& argument = static_cast<const SavedTensorHooks&>(*made.argument);
@@ -343,7 +343,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
                            : twice || d.saves_input || pow_is_in_progress()) {
       const std::uint64_t lesson =
           lesson_before_pole({d.producer, d.output_number, d.saver}, impl.sizes());
-      if (runtime_.is_new(lesson)) {
+      if (runtime_.lessons.is_new(lesson,
+                                  runtime_.backward_passes.load(std::memory_order_relaxed))) {
         constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
         record.add_lesson(lesson);
         record.wait_until = runtime_.residency.clock() + kWait;
@@ -411,8 +412,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         // itself.
         const Needs needs =
             context_.call_site != nullptr ? class_of(*node).as_consumer : needs_of_consumer(*node);
-        if (needs.pack() != 0) {
-          runtime_.learn(decision_->lesson, needs.pack());
+        if (needs != Needs()) {
+          runtime_.lessons.learn(decision_->lesson, needs);
         }
       }
     } catch (...) {
@@ -454,7 +455,7 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   const at::Tensor& variable = *scope->variable;
   const Decision decision =
       runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
-  runtime.count(decision.reason, storage_bytes(variable));
+  runtime.reasons.add(decision.reason, storage_bytes(variable));
   if (!decision.eligible()) {
     return nullptr;
   }

@@ -10,7 +10,6 @@
 
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/memory/cpu_allocator.h"
-#include "torch_bridge/policy/node_class.h"
 
 namespace pleat::bridge {
 namespace {
@@ -139,7 +138,7 @@ void TorchRecord::before_encode() noexcept {
   Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
   for (const std::uint64_t lesson : lessons_) {
     const Needs taught =
-        runtime != nullptr && lesson != 0 ? Needs::unpack(runtime->learned(lesson)) : Needs();
+        runtime != nullptr && lesson != 0 ? runtime->lessons.learned(lesson) : Needs();
     if (taught.care >= Care::kExact) {
       careful.bits = 0;
     }

@@ -35,10 +35,10 @@ c10::DimVector sizes_of(const Node& producer, std::uint32_t output_number) {
 void teach(Runtime& runtime, const Product& product, Needs needs) {
   const c10::DimVector sizes = sizes_of(*product.producer, product.output_number);
   for (const std::uint64_t saver : {product.saver, std::uint64_t{0}}) {  // for who does not know it
-    runtime.learn(lesson_before_pole({product.producer, product.output_number, saver}, sizes),
-                  needs.pack());
+    runtime.lessons.learn(
+        lesson_before_pole({product.producer, product.output_number, saver}, sizes), needs);
   }
-  runtime.knows_poles.store(true, std::memory_order_release);
+  runtime.lessons.note_pole();
 }
 
 std::int64_t elements(const Node& producer, std::uint32_t output_number) {
@@ -260,10 +260,10 @@ void teach_before_pole(Runtime& runtime, const Node& producer, const at::TensorB
 }
 
 Needs needs_before_pole(Runtime& runtime, const Product& product, at::IntArrayRef sizes) noexcept {
-  if (!runtime.knows_poles.load(std::memory_order_acquire)) [[likely]] {
+  if (!runtime.lessons.knows_poles()) [[likely]] {
     return {};
   }
-  return Needs::unpack(runtime.learned(lesson_before_pole(product, sizes)));
+  return runtime.lessons.learned(lesson_before_pole(product, sizes));
 }
 
 }  // namespace pleat::bridge

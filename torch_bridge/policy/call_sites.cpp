@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "torch_bridge/core/code_pages.h"
-#include "torch_bridge/entry/in_place_gradient.h"
 
 namespace pleat::bridge {
 namespace {
@@ -114,7 +113,7 @@ at::Tensor leaf(const at::Tensor& value) { return value.detach().requires_grad_(
 
 }  // namespace
 
-void learn_call_sites() {
+void learn_call_sites(void (*also)()) {
   // Some operators warn once; the user's call is to warn, not ours.
   class Silent final : public c10::WarningHandler {
     void process(const c10::Warning&) override {}
@@ -344,7 +343,7 @@ void learn_call_sites() {
     return at::scaled_dot_product_attention(q, q, q);
   });
   const Learning unhooked;
-  learn_gradient_call_sites();
+  also();
 }
 
 }  // namespace pleat::bridge

@@ -19,8 +19,9 @@ struct CallSite {
 // Nothing for an unknown site. Thread-safe.
 [[nodiscard]] CallSite known_call_site(const void* return_address) noexcept;
 
-// Runs the operators, none of which draws a random number; once, outside of any lock.
-void learn_call_sites();
+// Runs the operators, none of which draws a random number; once, outside of any lock. Calls `also`
+// last, while this thread's saves get no hooks and nothing that its operators do is reported.
+void learn_call_sites(void (*also)());
 
 // Called by the constructor hook while learn_call_sites() runs in this thread.
 [[nodiscard]] bool learning_call_sites() noexcept;

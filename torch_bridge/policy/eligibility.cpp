@@ -84,10 +84,10 @@ CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
   thread_local std::array<Known, 64> cache{};
   const std::uint64_t lesson = lesson_of(call_site);
   Known& known = cache[lesson % cache.size()];
-  const std::uint64_t lessons = runtime.lessons.load(std::memory_order_acquire);
+  const std::uint64_t lessons = runtime.lessons.edition();
   if (known.call_site != call_site || known.lessons != lessons) {
     known = {call_site, lessons, known_call_site(call_site)};
-    known.site.needs.raise(Needs::unpack(runtime.learned(lesson)));
+    known.site.needs.raise(runtime.lessons.learned(lesson));
   }
   return known.site;
 }
@@ -259,7 +259,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     d.saver = context.is_output ? kSavedByProducer : site.saver;
     d.saves_input = site.saves_input;
   } else {
-    needs.raise(Needs::unpack(runtime.learned(d.lesson)));
+    needs.raise(runtime.lessons.learned(d.lesson));
   }
 
   if (producer != nullptr) {

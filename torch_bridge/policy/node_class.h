@@ -2,52 +2,14 @@
 // few families whose saved tensors need care. Looked up once per class, then a pointer compare.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "torch_bridge/c_abi.h"
+#include "torch_bridge/core/needs.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
-
-// How much noise a saved tensor may carry, judged by the node that reads it in backward.
-enum class Care : std::uint8_t {
-  kNone,   // any width
-  kEight,  // it enters an exponential, or is a logit of a loss: 8 bits at least
-  kExact,  // a factor of linear algebra, a comparison, a coordinate: no noise at all
-  kPole,   // a divisor, an argument of log or sqrt: nor may what it was made of (before_pole.h)
-};
-
-// Along what a normalisation takes its statistics: exact_lines.h.
-enum class Rows : std::uint8_t {
-  kNone,
-  kLastDimension,
-  kPlanes,   // of an image: all dimensions but the first two; of a matrix its columns
-  kSamples,  // all dimensions but the first, or a part of them
-};
-
-// What a tensor needs of those that save it.
-struct Needs {
-  Care care = Care::kNone;
-  Rows rows = Rows::kNone;
-
-  constexpr Needs() = default;
-  constexpr Needs(Care c, Rows r = Rows::kNone)
-      : care(c), rows(r) {}  // implicit: most need care only
-  constexpr void raise(Needs other) noexcept {
-    care = std::max(care, other.care);
-    rows = std::max(rows, other.rows);
-  }
-  // As Runtime::learn() takes it: the halves are raised apart.
-  [[nodiscard]] constexpr std::uint8_t pack() const noexcept {
-    return static_cast<std::uint8_t>(static_cast<unsigned>(rows) << 4 |
-                                     static_cast<unsigned>(care));
-  }
-  [[nodiscard]] static constexpr Needs unpack(std::uint8_t packed) noexcept {
-    return {static_cast<Care>(packed & 15), static_cast<Rows>(packed >> 4)};
-  }
-};
 
 // What a node is to a pole behind it.
 enum class BeforePole : std::uint8_t {

@@ -2,8 +2,8 @@
 
 #include <torch/csrc/autograd/generated/Functions.h>
 
-#include "torch_bridge/entry/engine.h"
 #include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {
 namespace {
@@ -52,7 +52,7 @@ MadeBy made_by(const Node& node) noexcept {
   // This thread may be in that node, and save what a hook has made: the lock fails then, too.
   made.held = std::unique_lock(NodeMutex::of(const_cast<Node&>(*maker)), std::try_to_lock);
   if (made.held) {
-    made.argument = saved_tensor_hooks_of(*argument);
+    made.argument = hooks_of(*argument);
   }
   return made.argument != nullptr ? std::move(made) : MadeBy{};
 }

@@ -13,7 +13,8 @@ namespace pleat::bridge {
 struct MadeBy {
   // kNone: not known, or its argument is given up.
   compress::Function function = compress::Function::kNone;
-  // Of the saved argument. Alive while `held`, which keeps other threads out of the node.
+  // Of the saved argument; anybody's. Alive while `held`, which keeps other threads out of the
+  // node.
   torch::autograd::SavedVariableHooks* argument = nullptr;
   std::unique_lock<std::mutex> held;
 };

@@ -1,0 +1,62 @@
+#include "torch_bridge/torch_access/pass_state.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include <atomic>
+#include <utility>
+
+namespace pleat::bridge {
+namespace {
+
+struct ThreadsPass {
+  int depth = 0;
+  bool creates_graph = false;
+  const torch::autograd::Node* unpacking = nullptr;
+};
+thread_local ThreadsPass pass;
+std::atomic<int> threads_in_backward{0};
+
+}  // namespace
+
+void enter_pass() noexcept {
+  if (pass.depth++ == 0) {
+    threads_in_backward.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+bool leave_pass() noexcept {
+  if (--pass.depth != 0) {
+    return false;
+  }
+  threads_in_backward.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+int backward_depth() noexcept { return pass.depth; }
+
+bool backward_is_running() noexcept {
+  return threads_in_backward.load(std::memory_order_relaxed) != 0;
+}
+
+bool backward_creates_graph() noexcept { return pass.creates_graph; }
+
+bool set_backward_creates_graph(bool creates_graph) noexcept {
+  return std::exchange(pass.creates_graph, creates_graph);
+}
+
+const torch::autograd::Node* unpacking_node() noexcept { return pass.unpacking; }
+
+const torch::autograd::Node* set_unpacking_node(const torch::autograd::Node* node) noexcept {
+  return std::exchange(pass.unpacking, node);
+}
+
+bool operators_are_watched() noexcept {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
+         c10::impl::tls_is_dispatch_key_included(
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);
+}
+
+}  // namespace pleat::bridge
