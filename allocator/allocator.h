@@ -12,4 +12,5 @@
 #include "allocator/residency/payload_arena.h"
 #include "allocator/residency/record.h"
 #include "allocator/residency/residency.h"
+#include "allocator/residency/stream_order.h"
 #include "allocator/statistics.h"

@@ -1,6 +1,6 @@
 // The host as a device: segments are anonymous private mappings, pages come on first touch and go
 // with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
-// is page faults. Nothing here is asynchronous: events are always complete.
+// is page faults.
 #pragma once
 
 #include "allocator/host/device.h"
@@ -26,12 +26,6 @@ class HostDevice final : public Device {
   void release_segment(void* base, std::size_t bytes) noexcept override;
   bool release_pages(void* begin, std::size_t bytes) noexcept override;
   bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
-
-  [[nodiscard]] EventHandle record_event(StreamId /*stream*/) noexcept override { return {}; }
-  [[nodiscard]] bool event_complete(EventHandle /*event*/) noexcept override { return true; }
-  void stream_wait_event(StreamId /*stream*/, EventHandle /*event*/) noexcept override {}
-  void synchronize_event(EventHandle /*event*/) noexcept override {}
-  void release_event(EventHandle /*event*/) noexcept override {}
 
  private:
   [[nodiscard]] bool may_move_pages() const noexcept;

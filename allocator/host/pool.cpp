@@ -1,5 +1,7 @@
 #include "allocator/host/pool.h"
 
+#include <cstring>
+
 #include "allocator/host/pool_impl.h"
 
 namespace pleat::allocator {
@@ -67,13 +69,11 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const std::size_t need = (bytes + granule_bytes - 1) >> granule_shift;
   const std::size_t rounded = need << granule_shift;
 
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   tick();
   Block* block = blocks.get();
-  if (block == nullptr) [[unlikely]] {
-    publish_all();
+  if (block == nullptr) [[unlikely]]
     return nullptr;
-  }
   const bool align = fit == Fit::kAligned && rounded >= aligned_from;
   const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
   const std::size_t huge = huge_page_bytes >> granule_shift;
@@ -96,7 +96,6 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     }
     if (place.segment == nullptr) {
       blocks.put(block);
-      publish_all();
       emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);
       return nullptr;
     }
@@ -120,8 +119,8 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     want_pages(*segment, first_page(granule), end_page(granule, need));
 
   count_live(static_cast<std::int64_t>(counted));
-  publish_all();
-  emit(EventKind::kAllocate, block->begin, bytes, block->id, stream);
+  emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
+       block->id, stream);
   return block;
 }
 
@@ -131,10 +130,8 @@ void Pool::Impl::free(Block* block) noexcept {
   Segment& segment = segments.at_slot(found.slot);
   const std::size_t granule = found.offset >> granule_shift;
   __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
-  emit(EventKind::kFree, block->begin, block->requested, block->id, block->stream);
-
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   segment.runs.give(granule, block->bytes >> granule_shift);
   if (!segment.packed && is_remembered(block->bytes)) {
@@ -144,15 +141,16 @@ void Pool::Impl::free(Block* block) noexcept {
   requested -= block->requested;
   reserved -= block->bytes;
   count_live(-static_cast<std::int64_t>(block->requested));
+  emit(block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, block->begin,
+       block->requested != 0 ? block->requested : block->bytes, block->id, block->stream);
   blocks.put(block);
   tick();
-  publish_all();
 }
 
 void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   assert(bytes > 0 && bytes <= block->requested);
   const std::size_t keep = (bytes + granule_bytes - 1) >> granule_shift;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   const std::size_t had = block->bytes >> granule_shift;
   const std::size_t less = block->requested - bytes;
   requested -= less;
@@ -165,8 +163,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
     block->bytes = keep << granule_shift;
     reserved -= (had - keep) << granule_shift;
   }
+  emit(EventKind::kShrink, block->begin, bytes, block->id, block->stream);
   tick();
-  publish_all();
 }
 
 // ---- Segments ----
@@ -263,32 +261,36 @@ void Pool::Impl::forget_segment(std::size_t rank) noexcept {
 
 // ---- The interface ----
 
-Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics, EventSink* sink)
-    : impl_(std::make_unique<Impl>(device, options, statistics, sink)) {}
+Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics)
+    : impl_(std::make_unique<Impl>(device, options, statistics)) {}
 
 Pool::~Pool() {
   Impl& p = *impl_;
+  const Impl::Section section(p);
   p.count_live(-static_cast<std::int64_t>(p.requested));
   p.reserved = 0;
   while (p.segments.count() > 0) p.forget_segment(p.segments.count() - 1);
-  p.publish_all();
 }
 
 Block* Pool::allocate(std::size_t bytes, StreamId stream) noexcept {
   return impl_->allocate(bytes, bytes, stream, Impl::Fit::kAligned);
 }
 
-Block* Pool::allocate_packed(std::size_t bytes) noexcept {
-  return impl_->allocate(bytes, bytes, {}, Impl::Fit::kPacked);
+Block* Pool::allocate_packed(std::size_t bytes, StreamId stream) noexcept {
+  return impl_->allocate(bytes, bytes, stream, Impl::Fit::kPacked);
 }
 
-Block* Pool::allocate_container(std::size_t bytes) noexcept {
-  return impl_->allocate(bytes, 0, {}, Impl::Fit::kPacked);
+Block* Pool::allocate_container(std::size_t bytes, StreamId stream) noexcept {
+  return impl_->allocate(bytes, 0, stream, Impl::Fit::kPacked);
 }
 
-void Pool::count_live(std::int64_t bytes) noexcept {
+void Pool::count_requested(EventScope& scope, std::int64_t bytes) noexcept {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->count_live(bytes);
+  scope.change_exclusive(StatKind::kLive, bytes);
+}
+
+void Pool::copy(void* to, const void* from, std::size_t bytes, StreamId /*stream*/) noexcept {
+  std::memcpy(to, from, bytes);
 }
 
 void Pool::free(Block* block) noexcept { impl_->free(block); }
@@ -311,13 +313,12 @@ Block* Pool::find(const void* address) const noexcept {
 
 std::size_t Pool::trim() noexcept {
   Impl& p = *impl_;
-  const std::lock_guard<std::mutex> lock(p.mutex);
+  const Impl::Section section(p);
   const std::size_t before = p.resident;
   if (!p.device.capabilities().reserves_freely) p.release_free_segments();
   p.purge(0, Impl::Purge::kAllPages);
   p.window.restart(p.reserved);
   p.aged_out = 0;
-  p.publish_all();
   return before - p.resident;
 }
 
@@ -328,5 +329,7 @@ void Pool::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
 Device& Pool::device() const noexcept { return impl_->device; }
 
 Statistics& Pool::statistics() const noexcept { return impl_->statistics; }
+
+EventSource& Pool::events() const noexcept { return impl_->events; }
 
 }  // namespace pleat::allocator

@@ -21,12 +21,11 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 }
 
 struct Pool::Impl {
-  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics,
-       EventSink* the_sink) noexcept
+  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics) noexcept
       : device(the_device),
         options(the_options),
         statistics(the_statistics),
-        sink(the_sink),
+        events(the_device.index()),
         returns_pages(the_device.capabilities().returns_pages),
         granule_bytes(std::bit_ceil(std::max<std::size_t>(the_options.granule_bytes, 64))),
         granule_shift(std::countr_zero(granule_bytes)),
@@ -43,7 +42,8 @@ struct Pool::Impl {
   Device& device;
   const PoolOptions options;
   Statistics& statistics;
-  EventSink* const sink;
+  EventSource events;
+  EventScope* scope = nullptr;  // of the section that has the lock
   const bool returns_pages;
   const std::size_t granule_bytes;
   const int granule_shift;
@@ -81,24 +81,47 @@ struct Pool::Impl {
   std::size_t wanted_again = 0;
   std::uint64_t aged_out_ns = 0;
 
+  // Holds the lock. What happens meanwhile is told once it is given back.
+  class Section {
+   public:
+    explicit Section(Impl& impl) noexcept
+        : impl_(impl),
+          scope_(impl.events, impl.statistics, EventScope::Begin::kIfWanted),
+          lock_(impl.mutex) {
+      impl.scope = &scope_;
+    }
+    ~Section() {
+      impl_.publish_all();
+      impl_.scope = nullptr;
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+
+   private:
+    Impl& impl_;
+    EventScope scope_;
+    std::lock_guard<std::mutex> lock_;
+  };
+
+  // The event carries what the statistics have changed by so far.
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
             StreamId stream = {}) noexcept {
-    if (sink == nullptr) [[likely]]
+    if (!scope->wanted()) [[likely]]
       return;
+    publish_all();
     Event event;
-    event.device = device.index();
     event.kind = kind;
     event.block = id;
     event.stream = stream;
     event.address = reinterpret_cast<std::uint64_t>(address);
     event.bytes = bytes;
-    sink->on_event(event);
+    scope->note(event);
   }
 
   void publish(StatKind kind, std::int64_t& published, std::size_t value) noexcept {
     const auto now = static_cast<std::int64_t>(value);
     if (now == published) return;
-    statistics.add_exclusive(kind, now - published);
+    scope->change_exclusive(kind, now - published);
     published = now;
   }
   void publish_all() noexcept {
@@ -108,7 +131,7 @@ struct Pool::Impl {
   }
 
   void count_live(std::int64_t bytes) noexcept {
-    if (bytes != 0) statistics.add_exclusive(StatKind::kLive, bytes);
+    if (bytes != 0) scope->change_exclusive(StatKind::kLive, bytes);
   }
 
   [[nodiscard]] std::size_t resident_limit() const noexcept {
