@@ -4,13 +4,14 @@
 #pragma once
 
 #include "allocator/host/device.h"
+#include "allocator/host/host_calls.h"
 
 namespace pleat::allocator {
 
 class HostDevice final : public Device {
  public:
   // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
-  explicit HostDevice(DeviceIndex index = {-1}) noexcept;
+  explicit HostDevice(DeviceIndex index = {-1}, const HostCalls& calls = {}) noexcept;
   ~HostDevice() override;
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
@@ -34,9 +35,16 @@ class HostDevice final : public Device {
   void release_event(EventHandle /*event*/) noexcept override {}
 
  private:
+  [[nodiscard]] std::byte* map_aligned(std::size_t bytes) const noexcept;
+  [[nodiscard]] bool huge_pages_rejoin() const noexcept;
   [[nodiscard]] bool may_move_pages() const noexcept;
+  bool remap(void* from, void* to, std::size_t bytes) const noexcept;
+  bool map_missing(void* begin, std::size_t bytes) const noexcept;
+  void map_anew(void* begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] std::byte* other_scratch() noexcept;
 
   DeviceIndex index_;
+  HostCalls calls_;
   int process_;                   // that has called the constructor
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // of it

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -172,6 +173,92 @@ TEST_F(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
     std::memset(mine, 9, 32_MiB);
     return 0;
   }));
+}
+
+// The kernel as it is, but for one call of those that map over something: it fails, either before
+// or after the kernel has unmapped what was there.
+struct FailingKernel {
+  static inline int countdown = 0;  // the call that fails; beyond it, `also` more
+  static inline int also = 0;
+  static inline bool unmaps = false;
+
+  static bool fails(void* target, std::size_t bytes) noexcept {
+    if (--countdown > 0) return false;
+    if (countdown < -also) return false;
+    if (unmaps) ::munmap(target, bytes);
+    errno = ENOMEM;
+    return true;
+  }
+  static HostCalls calls() {
+    HostCalls calls;
+    calls.mmap = [](void* at, std::size_t bytes, int protection, int flags, int file,
+                    ::off_t offset) noexcept {
+      const bool over = (flags & MAP_FIXED) != 0;
+      if (over && fails(at, bytes)) return MAP_FAILED;
+      return ::mmap(at, bytes, protection, flags, file, offset);
+    };
+    calls.mremap = [](void* from, std::size_t had, std::size_t wanted, int flags,
+                      void* to) noexcept {
+      if (fails(to, wanted)) return MAP_FAILED;
+      return ::mremap(from, had, wanted, flags, to);
+    };
+    return calls;
+  }
+};
+
+// A move takes three calls that map over something, its failure one more: the way back.
+TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
+  bool a_move_failed = false;
+  for (int call = 1; call <= 4; ++call) {
+    for (int also = 0; also <= 2; ++also) {
+      for (const bool unmaps : {false, true}) {
+        SCOPED_TRACE(std::to_string(call) + (unmaps ? " unmaps" : "") + ", " +
+                     std::to_string(also) + " more");
+        FailingKernel::countdown = INT_MAX;
+        HostDevice failing({-1}, FailingKernel::calls());
+        ASSERT_NE(failing.capabilities().move_bytes, 0u);
+        auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
+        ASSERT_NE(own, nullptr);
+        std::memset(own, 7, 4_MiB);
+        FailingKernel::countdown = call;
+        FailingKernel::also = also;
+        FailingKernel::unmaps = unmaps;
+        errno = 1234;
+        const bool moved = failing.move_pages(own, own + 16_MiB, 4_MiB);
+        EXPECT_EQ(errno, 1234);
+        FailingKernel::countdown = INT_MAX;
+        ASSERT_NE(resident_bytes(own, kBytes), SIZE_MAX) << "a hole";
+        const std::byte* const now = own + (moved ? 16_MiB : 0);
+        EXPECT_EQ(resident_bytes(own + (moved ? 0 : 16_MiB), 4_MiB), 0u);
+        if (moved || also == 0) {  // else the way back may have failed
+          for (std::size_t i = 0; i < 4_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
+        }
+        a_move_failed |= !moved;
+        failing.release_segment(own, kBytes);
+      }
+    }
+  }
+  EXPECT_TRUE(a_move_failed);
+}
+
+TEST_F(MovingTest, PagesThatFindNoWayBackAreNotKept) {
+  FailingKernel::countdown = INT_MAX;
+  HostDevice failing({-1}, FailingKernel::calls());
+  auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
+  ASSERT_NE(own, nullptr);
+  std::memset(own, 7, 16_MiB);
+  const std::size_t before = process_resident_bytes();
+  FailingKernel::countdown = 2;
+  FailingKernel::also = 2;
+  FailingKernel::unmaps = true;
+  EXPECT_FALSE(failing.move_pages(own, own + 32_MiB, 16_MiB));
+  FailingKernel::countdown = INT_MAX;
+  EXPECT_EQ(resident_bytes(own, kBytes), 0u);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(process_resident_bytes() + 12_MiB, before);
+#endif
+  (void)before;
+  failing.release_segment(own, kBytes);
 }
 
 TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
