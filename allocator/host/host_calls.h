@@ -13,7 +13,10 @@ namespace pleat::allocator {
 struct HostCalls {
   void* (*mmap)(void*, std::size_t, int, int, int, ::off_t) noexcept = ::mmap;
   int (*munmap)(void*, std::size_t) noexcept = ::munmap;
+  int (*mprotect)(void*, std::size_t, int) noexcept = ::mprotect;
   int (*madvise)(void*, std::size_t, int) noexcept = ::madvise;
+  int (*mlock2)(const void*, std::size_t, unsigned) noexcept = ::mlock2;
+  int (*munlock)(const void*, std::size_t) noexcept = ::munlock;
   void* (*mremap)(void* from, std::size_t, std::size_t, int, void* to) noexcept =
       [](void* from, std::size_t had, std::size_t wanted, int flags, void* to) noexcept {
         return ::mremap(from, had, wanted, flags, to);

@@ -12,6 +12,9 @@
 #ifndef MREMAP_DONTUNMAP  // glibc before 2.32
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_DONTNEED_LOCKED  // glibc before 2.36
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 namespace pleat::allocator {
 namespace {
@@ -91,11 +94,12 @@ HostDevice::~HostDevice() {
   if (between_ != nullptr) calls_.munmap(between_, kMostMoved);
 }
 
-// Addresses for `bytes`, aligned to huge pages, mapped without memory. nullptr if there are none.
+// Addresses for `bytes`, aligned to huge pages, mapped without memory or access. nullptr if there
+// are none.
 std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   const std::size_t mapped = bytes + kHugePageBytes;
-  void* raw = calls_.mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw =
+      calls_.mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t base = (start + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
@@ -108,7 +112,7 @@ std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
 // Whether a huge page that was split comes back whole after all of it was given back at once: the
 // kernel must free the page table as well (Linux 6.14 and later do, where built so). No file says
 // it, so one huge page is tried. False where in doubt.
-bool HostDevice::huge_pages_rejoin() const noexcept {
+bool HostDevice::huge_pages_rejoin() noexcept {
   std::byte* const page = map_aligned(kHugePageBytes);
   if (page == nullptr) return false;
   // The last bytes tell: a touch of the first ones brings them only with a huge page.
@@ -121,7 +125,7 @@ bool HostDevice::huge_pages_rejoin() const noexcept {
            (resident & 1) != 0;
   };
   const auto touch_first = [&] { *static_cast<volatile std::byte*>(page) = std::byte{1}; };
-  bool rejoins = calls_.madvise(page, kHugePageBytes, MADV_HUGEPAGE) == 0;
+  bool rejoins = open(page, kHugePageBytes);
   if (rejoins) {
     touch_first();
     rejoins = last_is_resident() && calls_.madvise(page, kAccountingBytes, MADV_DONTNEED) == 0 &&
@@ -144,7 +148,10 @@ void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept 
   std::byte* const segment = map_aligned(room);
   if (segment == nullptr) return nullptr;
   if (room > bytes) calls_.munmap(segment + bytes, room - bytes);
-  if (capabilities_.huge_page_bytes != 0) calls_.madvise(segment, bytes, MADV_HUGEPAGE);
+  if (!open(segment, bytes)) {
+    calls_.munmap(segment, bytes);
+    return nullptr;
+  }
   return segment;
 }
 
@@ -160,15 +167,43 @@ void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {
 
 bool HostDevice::release_pages(void* begin, std::size_t bytes) noexcept {
   const ErrnoGuard guard;
-  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) return false;
   const auto unaligned = reinterpret_cast<std::uintptr_t>(begin) | bytes;
+  if (unaligned % capabilities_.page_bytes != 0) return false;
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    if (!release_locked(begin, bytes)) return false;
+    locked_ = true;
+  }
   if (may_move_pages() && unaligned % kHugePageBytes == 0) map_anew(begin, bytes);
   return true;
 }
 
-// What a child of fork() maps anew does not join what it has got from its parent.
+// Locked pages do not go for MADV_DONTNEED. They stay locked where they are touched again.
+bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
+  if (calls_.munlock(begin, bytes) != 0) return false;  // before Linux 5.18
+  const bool gone = calls_.madvise(begin, bytes, MADV_DONTNEED) == 0;
+  calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
+  return gone;
+}
+
+// What a child of fork() maps anew does not join what it has got from its parent, nor what is
+// locked what is not.
 bool HostDevice::may_move_pages() const noexcept {
-  return capabilities_.move_bytes != 0 && between_ != nullptr && ::getpid() == process_;
+  return capabilities_.move_bytes != 0 && between_ != nullptr && !locked_ && ::getpid() == process_;
+}
+
+// Makes a range that was mapped without access ready for use, and leaves it without pages. If the
+// job has asked for all that it maps to be locked (MCL_FUTURE), a mapping that can be written is
+// filled at once. No flag tells; but a locked range refuses MADV_DONTNEED. It is then locked page
+// by page, as it is touched.
+bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
+    locked_ = true;
+  }
+  if (calls_.mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  if (capabilities_.huge_page_bytes != 0) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  return true;
 }
 
 // `from` stays mapped (Linux 5.7 and later), so another thread's mmap() cannot get it. A failure
@@ -180,27 +215,30 @@ bool HostDevice::remap(void* from, void* to, std::size_t bytes) const noexcept {
 
 // Maps a range of a segment that a failed call may have unmapped. Takes nothing from anybody: what
 // is mapped there stays.
-bool HostDevice::map_missing(void* begin, std::size_t bytes) const noexcept {
+bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
   void* const mapped =
-      calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
+      calls_.mmap(begin, bytes, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  if (mapped != begin) {  // a kernel before 4.17 takes the address as a hint
-    calls_.munmap(mapped, bytes);
-    return false;
-  }
-  if (capabilities_.huge_page_bytes != 0) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
-  return true;
+  // A kernel before 4.17 takes the address as a hint.
+  if (mapped == begin && open(begin, bytes)) return true;
+  calls_.munmap(mapped, bytes);
+  return false;
 }
 
 // Maps a range of a segment without pages anew. The kernel joins a new mapping with those beside
 // it; one that pages were moved to or from it keeps apart, and a process may have 65530 of them.
-void HostDevice::map_anew(void* begin, std::size_t bytes) const noexcept {
+void HostDevice::map_anew(void* begin, std::size_t bytes) noexcept {
   if (calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED) {
-    calls_.madvise(begin, bytes, MADV_HUGEPAGE);
-  } else {
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     map_missing(begin, bytes);
+    return;
+  }
+  calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  // Fails if the job has asked for new mappings to be locked: then this one has been filled.
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    release_locked(begin, bytes);
+    locked_ = true;
   }
 }
 

@@ -1,6 +1,7 @@
 // The host as a device: segments are anonymous private mappings, pages come on first touch and go
 // with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
-// is page faults. Nothing here is asynchronous: events are always complete.
+// is page faults. Memory that the job locks (mlockall) is locked page by page as it is touched, and
+// goes back all the same. Nothing here is asynchronous: events are always complete.
 #pragma once
 
 #include "allocator/host/device.h"
@@ -36,11 +37,13 @@ class HostDevice final : public Device {
 
  private:
   [[nodiscard]] std::byte* map_aligned(std::size_t bytes) const noexcept;
-  [[nodiscard]] bool huge_pages_rejoin() const noexcept;
+  [[nodiscard]] bool huge_pages_rejoin() noexcept;
   [[nodiscard]] bool may_move_pages() const noexcept;
   bool remap(void* from, void* to, std::size_t bytes) const noexcept;
-  bool map_missing(void* begin, std::size_t bytes) const noexcept;
-  void map_anew(void* begin, std::size_t bytes) const noexcept;
+  bool open(void* begin, std::size_t bytes) noexcept;
+  bool map_missing(void* begin, std::size_t bytes) noexcept;
+  void map_anew(void* begin, std::size_t bytes) noexcept;
+  bool release_locked(void* begin, std::size_t bytes) const noexcept;
   [[nodiscard]] std::byte* other_scratch() noexcept;
 
   DeviceIndex index_;
@@ -48,6 +51,7 @@ class HostDevice final : public Device {
   int process_;                   // that has called the constructor
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // of it
+  bool locked_ = false;           // mlock() or mlockall() was met
   DeviceCapabilities capabilities_;
 };
 
