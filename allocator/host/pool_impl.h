@@ -57,9 +57,9 @@ struct Pool::Impl {
     return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
   }
 
-  std::size_t grown = 0;      // segments taken where addresses are limited
-  std::size_t rooms[2] = {};  // segments that may grow in place, the second: packed ones
-  std::size_t met = 0;        // of them, those that found the addresses behind them taken
+  std::size_t grown = 0;           // segments taken where addresses are limited
+  std::size_t rooms[kLanes] = {};  // segments that may grow in place
+  std::size_t met = 0;             // of them, those that found the addresses behind them taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
@@ -149,12 +149,11 @@ struct Pool::Impl {
     return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
   }
 
-  // Where pages can be moved, kAligned: large blocks begin where a huge page does, so the huge
-  // pages of one that is free are free altogether. kPacked: wherever there is room, but on fresh
-  // pages only in segments for such blocks, as among large ones they would break huge pages up;
-  // unless no segment can be added.
-  enum class Fit { kAligned, kPacked };
-  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
+  // Where pages can be moved, blocks of Lane::kWork that are large begin where a huge page does, so
+  // the huge pages of one that is free are free altogether. Those of Lane::kPacked lie wherever
+  // there is room, but on fresh pages only in their own segments, as among large ones they would
+  // break huge pages up; unless no segment can be added.
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
 
@@ -185,16 +184,15 @@ struct Pool::Impl {
     std::size_t granule = 0;
   };
   [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
-  // `packed`: in which of the segments.
-  [[nodiscard]] Place take_touched(std::size_t need, bool packed, std::size_t alignment = 1,
+  [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
-  [[nodiscard]] Place find_lowest(std::size_t need, bool packed) noexcept;
+  [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
-  [[nodiscard]] Place take_most_touched(std::size_t need, bool packed) noexcept;
+  [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
   void update_runs(Segment& segment, std::size_t begin, std::size_t end,
                    std::size_t least = 1) noexcept;
-  bool grow(std::size_t bytes, bool packed) noexcept;
-  bool add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept;
+  bool grow(std::size_t bytes, Lane lane) noexcept;
+  bool add_segment(std::size_t bytes, std::size_t room, Lane lane) noexcept;
   bool reach(std::size_t rank, std::size_t end) noexcept;
   std::size_t release_free_segments() noexcept;
   void forget_segment(std::size_t rank) noexcept;
