@@ -68,7 +68,6 @@ HostDevice::HostDevice(DeviceIndex index, const HostCalls& calls) noexcept
   const ErrnoGuard guard;
   capabilities_.host_accessible = true;
   capabilities_.returns_pages = true;
-  capabilities_.asynchronous = false;
   capabilities_.reserves_freely = address_space_is_free();
   capabilities_.page_bytes = kAccountingBytes;
   if (huge_pages_on_request()) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 
+#include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -15,7 +16,7 @@ std::uint64_t load(const std::atomic<T>& value) {
   return static_cast<std::uint64_t>(value.load(std::memory_order_relaxed));
 }
 
-// Numbers and fixed names only, so that no escaping is ever needed.
+// Names are fixed and need no escaping; texts are escaped.
 class Json {
  public:
   Json& open(const char* name = nullptr) {
@@ -39,9 +40,7 @@ class Json {
   }
   Json& text(const char* name, const std::string& value) {
     key(name);
-    text_ += '"';
-    text_ += value;
-    text_ += '"';
+    text_ += json_string(value);
     return *this;
   }
   [[nodiscard]] std::string take() { return std::move(text_); }
