@@ -15,11 +15,6 @@ namespace pleat::compress {
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
 
-struct EncodeResult {
-  Status status = Status::kOk;
-  std::size_t payload_bytes = 0;  // bytes used, <= payload_bound() and <= capacity
-};
-
 // Compresses `source` into `payload`.
 //   source    any alignment of its element size; must not change during the call
 //   nonce     64-bit number no other payload of the run shares: the Philox key of the dither
@@ -69,9 +64,6 @@ struct EncodeResult {
 // Looks at sixteen groups, and is false where none can be compared.
 [[nodiscard]] bool may_be_result(const void* payload, std::size_t payload_bytes, Function function,
                                  const void* results) noexcept;
-// The function of values that are exact, in their place; `type` a floating one.
-void apply_function(void* data, std::size_t elements, ElementType type, Function function,
-                    const Executor& executor) noexcept;
 
 // What a payload's header says; kCorrupt if it is none.
 struct PayloadInfo {

@@ -2,4 +2,5 @@
 #pragma once
 
 #include "compress/codec.h"
+#include "compress/functions.h"
 #include "compress/types.h"

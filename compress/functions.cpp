@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/group_math.h"
+#include "compress/kernels.h"
 #include "compress/payload_writer.h"
 
 namespace pleat::compress {

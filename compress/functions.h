@@ -1,13 +1,22 @@
-// What codec.cpp and functions.cpp share of decode_function() and its kin (codec.h).
+// Activations that are worked out of an argument again. What a payload's noise does to them is in
+// function_kernels.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "compress/format.h"
-#include "compress/kernels.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
+
+// The function of values that are exact, in their place; `type` a floating one.
+void apply_function(void* data, std::size_t elements, ElementType type, Function function,
+                    const Executor& executor) noexcept;
+
+// ---- internal to compress/: what decode_function() and may_be_result() (codec.h) are made of ----
+
+struct ApplyFunction;  // kernels.h
+struct Header;         // format.h
 
 // A job of the function (not kNone) with nothing else in it yet.
 ApplyFunction application(Function function) noexcept;

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
+#include "compress/types.h"
 
 namespace pleat::compress {
 

@@ -91,6 +91,11 @@ enum class Status : std::uint8_t {
   kCorrupt,         // decode: the bytes are not a payload of this format, or lengths disagree
 };
 
+struct EncodeResult {
+  Status status = Status::kOk;
+  std::size_t payload_bytes = 0;  // bytes used, <= payload_bound() and <= capacity
+};
+
 // Runs `body(begin, end)` over [0, items), split as it likes, returns when all parts are done.
 // `grain` is the smallest part worth handing to another thread. The bridge passes ATen's intra-op
 // pool; tests pass serial or std::thread executors. Results never depend on the split.

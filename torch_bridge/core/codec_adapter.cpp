@@ -238,20 +238,6 @@ void report(const compress::SpanStatistics& from, allocator::CodecStatistics* to
 
 }  // namespace
 
-CodecChoice merge(CodecChoice a, CodecChoice b) noexcept {
-  if (a.type != b.type) {
-    return {ElementType::kBytes, 0, false};
-  }
-  if (a.bits == 0 || b.bits == 0) {
-    return {a.type, 0, false};
-  }
-  Lines lines = a.lines.look >= b.lines.look ? a.lines : b.lines;
-  if (a.lines.look == b.lines.look) {
-    lines.length = std::min(a.lines.length, b.lines.length);
-  }
-  return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent, lines};
-}
-
 void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
   totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
   totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);

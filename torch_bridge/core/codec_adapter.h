@@ -8,55 +8,14 @@
 #include <utility>
 
 #include "allocator/residency/block_codec.h"
-#include "compress/block/exact_lines.h"
+#include "compress/block/block_spec.h"
 #include "compress/compress.h"
 
 namespace pleat::bridge {
 
-// What a record carries as its opaque `choice`.
-struct CodecChoice {
-  compress::ElementType type = compress::ElementType::kBytes;
-  std::uint8_t bits = 0;  // 0: lossless
-  // The values enter an exponential again: their error counts in absolute terms, and a payload
-  // whose step is not small against 1 is given up for the raw bytes.
-  bool exponent = false;
-  // Which of its lines may have to come back exact: plan_lines() has the last word when it is
-  // encoded.
-  compress::block::Lines lines{};
-
-  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(lines.length) << 32 |
-           static_cast<std::uint64_t>(lines.look) << 17 |
-           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 |
-           bits;
-  }
-  [[nodiscard]] static constexpr CodecChoice unpack(std::uint64_t packed) noexcept {
-    return {static_cast<compress::ElementType>(packed >> 8 & 0xff),
-            static_cast<std::uint8_t>(packed & 0xff),
-            (packed >> 16 & 1) != 0,
-            {static_cast<compress::block::Look>(packed >> 17 & 3),
-             static_cast<std::uint32_t>(packed >> 32)}};
-  }
-  [[nodiscard]] bool operator==(const CodecChoice&) const = default;
-};
-
-// What a record carries as its opaque `function`.
-struct Recipe {
-  compress::Function function = compress::Function::kNone;
-  compress::ElementType type = compress::ElementType::kBytes;
-
-  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(type) << 8 | static_cast<std::uint64_t>(function);
-  }
-  [[nodiscard]] static constexpr Recipe unpack(std::uint64_t packed) noexcept {
-    return {static_cast<compress::Function>(packed & 0xff),
-            static_cast<compress::ElementType>(packed >> 8 & 0xff)};
-  }
-};
-
-// Two saves of one storage: the more careful of the two; different types on one storage: exact
-// bytes.
-[[nodiscard]] CodecChoice merge(CodecChoice a, CodecChoice b) noexcept;
+// What a record carries as its opaque `choice` and `function`.
+using CodecChoice = compress::block::BlockSpec;
+using Recipe = compress::block::Recipe;
 
 // What went through the codec, by class, for the report. Relaxed atomics.
 struct CodecTotals {
