@@ -148,7 +148,9 @@ std::size_t span_room(const Span& span, CodecChoice choice, bool copy_raw) noexc
 }
 
 // A request's choice once its values have been looked at.
-struct Plan {
+struct Plan final : allocator::EncodePlan::Details {
+  Plan(CodecChoice the_choice, LinePlan the_lines)
+      : choice(the_choice), lines(std::move(the_lines)) {}
   CodecChoice choice;
   LinePlan lines;  // of a single span; exact lines go in front of its payload
 
@@ -163,7 +165,7 @@ struct Plan {
 };
 
 Plan make_plan(const EncodeRequest& request, bool copy_raw) noexcept {
-  Plan plan{CodecChoice::unpack(request.choice), {}};
+  Plan plan(CodecChoice::unpack(request.choice), {});
   if (plan.choice.bits == 0 || plan.choice.lines.look == Look::kNone || request.range_count != 1 ||
       tiled(plan.span(request), plan.choice, copy_raw)) {
     return plan;
@@ -179,37 +181,8 @@ Plan make_plan(const EncodeRequest& request, bool copy_raw) noexcept {
   return plan;
 }
 
-// Whoever asks for the room of a payload encodes next, in the same thread: one look at the values
-// for both.
-struct LastPlan {
-  std::uint64_t nonce = 0;  // of the request, which no other has
-  bool valid = false;
-  Plan plan;
-  ~LastPlan() { gone = true; }
-  static thread_local bool gone;  // tensors die in threads that are ending, too
-};
-thread_local bool LastPlan::gone = false;
-
-LastPlan* last_plan() noexcept {
-  thread_local LastPlan last;
-  return LastPlan::gone ? nullptr : &last;
-}
-
-void keep_plan(const EncodeRequest& request, Plan plan) noexcept {
-  if (LastPlan* const last =
-          plan.lines.exact.empty() && plan.lines.bits == 0 ? nullptr : last_plan()) {
-    last->nonce = request.nonce;
-    last->plan = std::move(plan);
-    last->valid = true;
-  }
-}
-
-Plan take_plan(const EncodeRequest& request, bool copy_raw) noexcept {
-  LastPlan* const last = last_plan();
-  if (last != nullptr && std::exchange(last->valid, false) && last->nonce == request.nonce) {
-    return std::move(last->plan);
-  }
-  return make_plan(request, copy_raw);
+const Plan& details(const allocator::EncodePlan& plan) noexcept {
+  return static_cast<const Plan&>(*plan.details);
 }
 
 void add(compress::SpanStatistics& into, const compress::SpanStatistics& from) noexcept {
@@ -223,17 +196,34 @@ void add(compress::SpanStatistics& into, const compress::SpanStatistics& from) n
   into.energy += from.energy;
 }
 
-void report(const compress::SpanStatistics& from, allocator::CodecStatistics* to) noexcept {
-  if (to == nullptr) {
-    return;
+allocator::CodecStatistics report(const compress::SpanStatistics& from) noexcept {
+  return {from.elements,
+          from.groups,
+          from.two_valued_groups,
+          from.escaped_groups,
+          from.elements_at_minimum,
+          from.sum_squared_range,
+          from.energy};
+}
+
+// Whether the request's block looks like its function of what the origin's payload was made of, and
+// is as well restored that way.
+bool may_be_result(const EncodeRequest& request) noexcept {
+  const auto* codes = static_cast<const std::byte*>(request.origin.data);
+  std::size_t bytes = request.origin.bytes;
+  if (is_patch(codes, bytes)) {  // in front of the codes of all
+    const std::size_t patch = align_up(check_patch(codes, bytes, request.source_bytes));
+    if (patch == 0 || patch > bytes) {
+      return false;
+    }
+    codes += patch;
+    bytes -= patch;
   }
-  to->elements = from.elements;
-  to->groups = from.groups;
-  to->two_valued_groups = from.two_valued_groups;
-  to->escaped_groups = from.escaped_groups;
-  to->elements_at_minimum = from.elements_at_minimum;
-  to->sum_squared_range = from.sum_squared_range;
-  to->energy = from.energy;
+  compress::PayloadInfo info;
+  return compress::inspect(codes, bytes, &info) == Status::kOk &&
+         info.elements * compress::element_size(info.type) == request.source_bytes &&
+         compress::may_be_result(codes, bytes, Recipe::unpack(request.function).function,
+                                 request.source);
 }
 
 }  // namespace
@@ -243,42 +233,55 @@ void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
   totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
 }
 
-std::size_t CodecAdapter::payload_bytes(const EncodeRequest& request) noexcept {
+allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept {
+  allocator::EncodePlan result;
+  if (request.function != 0 && may_be_result(request)) {
+    result.recomputed = true;
+    return result;
+  }
   const bool copy_raw = copy_raw_.load(std::memory_order_relaxed);
   Plan plan = make_plan(request, copy_raw);
-  std::size_t total =
-      plan.patch_bytes(request) + (covers_all(request) ? 0 : table_bytes(request.range_count));
+  const bool single = covers_all(request);
+  std::size_t total = plan.patch_bytes(request) + (single ? 0 : table_bytes(request.range_count));
   for (std::size_t i = 0; i < request.range_count; ++i) {
     const std::size_t room =
         span_room(span_of(request, request.ranges[i], plan.choice.type), plan.choice, copy_raw);
     if (room == 0) {
       count_kept_raw(request);
-      return 0;
+      return result;
     }
     total += room;
   }
   if (total == 0 || (!copy_raw && total > request.source_bytes - request.source_bytes / 16)) {
     count_kept_raw(request);
-    return 0;
+    return result;
   }
-  keep_plan(request, std::move(plan));
-  return total;
+  // A table in front would overwrite what is still to be read, and a payload that turns out too
+  // coarse could not be taken back.
+  result.in_place = single && plan.lines.exact.empty() && !plan.choice.exponent;
+  try {
+    result.details = std::make_unique<Plan>(std::move(plan));
+    result.room = total;
+  } catch (...) {
+    count_kept_raw(request);
+  }
+  return result;
 }
 
-CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, std::size_t capacity,
-                                 std::size_t* payload_bytes,
-                                 allocator::CodecStatistics* statistics) noexcept {
+allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,
+                                             const allocator::EncodePlan& planned, void* payload,
+                                             std::size_t capacity) noexcept {
   const bool copy_raw = copy_raw_.load(std::memory_order_relaxed);
-  const Plan plan = take_plan(request, copy_raw);
+  const Plan& plan = details(planned);
   const CodecChoice choice = plan.choice;
-  const CodecSpec spec{choice.bits, false};
+  const CodecSpec spec = choice.codec();
   const bool single = covers_all(request);
   auto* const out = static_cast<std::byte*>(payload);
   std::size_t used = single ? 0 : table_bytes(request.range_count);
   const std::size_t patch = plan.patch_bytes(request);
   if (used + patch > capacity) {
     count_kept_raw(request);
-    return CodecStatus::kKeepRaw;
+    return {};
   }
   if (patch != 0) {
     const Span span = plan.span(request);
@@ -301,7 +304,7 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
         tiled(span, choice, copy_raw) ? encode_span(Tile(span).span()) : encode_span(span);
     if (result.status != Status::kOk || too_coarse(choice, seen)) {
       count_kept_raw(request);
-      return CodecStatus::kKeepRaw;
+      return {};
     }
     if (!single) {
       const TableEntry entry{range.begin, range.end, used, patch + result.payload_bytes};
@@ -311,40 +314,30 @@ CodecStatus CodecAdapter::encode(const EncodeRequest& request, void* payload, st
     const std::size_t took = patch + result.payload_bytes;
     used += i + 1 < request.range_count ? align_up(took) : took;
   }
-  *payload_bytes = used;
-  report(sum, statistics);
   account(request, choice, used, sum);
-  return CodecStatus::kOk;
+  return {CodecStatus::kOk, used, {}, report(sum), {}};
 }
 
-CodecStatus CodecAdapter::encode_in_place(const EncodeRequest& request, std::size_t* payload_bytes,
-                                          allocator::CodecStatistics* statistics) noexcept {
-  Plan plan = take_plan(request, copy_raw_.load(std::memory_order_relaxed));
-  const CodecChoice choice = plan.choice;
-  if (!covers_all(request) || !plan.lines.exact.empty() || choice.exponent) {
-    // A table in front would overwrite what is still to be read, and a payload that turns out too
-    // coarse could not be taken back.
-    keep_plan(request, std::move(plan));
-    return CodecStatus::kKeepRaw;
-  }
+allocator::EncodeResult CodecAdapter::encode_in_place(
+    const EncodeRequest& request, const allocator::EncodePlan& planned) noexcept {
+  const CodecChoice choice = details(planned).choice;
   compress::SpanStatistics seen;
-  const compress::EncodeResult result = compress::encode_in_place(
-      request.source, request.source_bytes,
-      request.source_bytes / compress::element_size(choice.type), choice.type,
-      CodecSpec{choice.bits, false}, request.nonce, executor_, &seen);
+  const compress::EncodeResult result =
+      compress::encode_in_place(request.source, request.source_bytes,
+                                request.source_bytes / compress::element_size(choice.type),
+                                choice.type, choice.codec(), request.nonce, executor_, &seen);
   if (result.status != Status::kOk) {
     count_kept_raw(request);
-    return CodecStatus::kKeepRaw;
+    return {};
   }
-  *payload_bytes = result.payload_bytes;
-  report(seen, statistics);
   account(request, choice, result.payload_bytes, seen);
-  return CodecStatus::kOk;
+  return {CodecStatus::kOk, result.payload_bytes, {}, report(seen), {}};
 }
 
-CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes, void* target,
+CodecStatus CodecAdapter::decode(const allocator::PayloadView& payload, void* target,
                                  std::size_t target_bytes, allocator::StreamId) noexcept {
-  const auto* const in = static_cast<const std::byte*>(payload);
+  const auto* const in = static_cast<const std::byte*>(payload.data);
+  const std::size_t payload_bytes = payload.bytes;
   auto* const out = static_cast<std::byte*>(target);
   std::uint64_t magic = 0;
   if (payload_bytes >= sizeof magic) {
@@ -410,45 +403,26 @@ CodecStatus CodecAdapter::decode(const void* payload, std::size_t payload_bytes,
   return CodecStatus::kOk;
 }
 
-CodecStatus CodecAdapter::decode_function(const void* payload, std::size_t payload_bytes,
-                                          void* target, std::size_t target_bytes,
-                                          allocator::StreamId stream,
+CodecStatus CodecAdapter::decode_function(const allocator::PayloadView& payload, void* target,
+                                          std::size_t target_bytes, allocator::StreamId stream,
                                           std::uint64_t function) noexcept {
   const Recipe recipe = Recipe::unpack(function);
   const std::size_t elements = target_bytes / compress::element_size(recipe.type);
   compress::PayloadInfo info;
-  if (compress::inspect(payload, payload_bytes, &info) == Status::kOk &&
+  if (compress::inspect(payload.data, payload.bytes, &info) == Status::kOk &&
       info.elements == elements && info.type == recipe.type) {
-    return compress::decode_function(payload, payload_bytes, target, target_bytes, recipe.function,
-                                     executor_) == Status::kOk
+    return compress::decode_function(payload.data, payload.bytes, target, target_bytes,
+                                     recipe.function, executor_) == Status::kOk
                ? CodecStatus::kOk
                : CodecStatus::kFailed;
   }
   // Lines kept exact, or elements repeated to fill a group: known when all is there.
   if (!compress::is_floating(recipe.type) ||
-      decode(payload, payload_bytes, target, target_bytes, stream) != CodecStatus::kOk) {
+      decode(payload, target, target_bytes, stream) != CodecStatus::kOk) {
     return CodecStatus::kFailed;
   }
   compress::apply_function(target, elements, recipe.type, recipe.function, executor_);
   return CodecStatus::kOk;
-}
-
-bool CodecAdapter::may_be_result(const void* payload, std::size_t payload_bytes,
-                                 std::uint64_t function, const void* result,
-                                 std::size_t result_bytes) noexcept {
-  const auto* codes = static_cast<const std::byte*>(payload);
-  if (is_patch(codes, payload_bytes)) {  // in front of the codes of all
-    const std::size_t patch = align_up(check_patch(codes, payload_bytes, result_bytes));
-    if (patch == 0 || patch > payload_bytes) {
-      return false;
-    }
-    codes += patch;
-    payload_bytes -= patch;
-  }
-  compress::PayloadInfo info;
-  return compress::inspect(codes, payload_bytes, &info) == Status::kOk &&
-         info.elements * compress::element_size(info.type) == result_bytes &&
-         compress::may_be_result(codes, payload_bytes, Recipe::unpack(function).function, result);
 }
 
 void CodecAdapter::account(const EncodeRequest& request, CodecChoice choice,

@@ -127,8 +127,8 @@ std::string stats_json(Runtime& runtime) {
       .field("released", r.released)
       .field("encoded", r.encoded)
       .field("encoded_in_place", r.encoded_in_place)
-      .field("worked_out", r.worked_out)
-      .field("worked_out_bytes", r.worked_out_bytes)
+      .field("worked_out", r.recomputed)
+      .field("worked_out_bytes", r.recomputed_bytes)
       .field("double_encodes", r.double_encodes)
       .field("held", r.held)
       .field("kept", r.kept)
@@ -223,7 +223,7 @@ std::string report_text(Runtime& runtime) {
   add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
   if (payload > 0) {
     add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
-        load(r.encoded) + load(r.worked_out), load(runtime.backward_passes));
+        load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
   }
   out += '\n';
   for (const NamedClass& c : classes(t)) {
@@ -234,7 +234,7 @@ std::string report_text(Runtime& runtime) {
           to > 0 ? from / to : 0.0);
     }
   }
-  if (const auto bytes = static_cast<double>(load(r.worked_out_bytes)); bytes > 0) {
+  if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
     add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
         "recomputed", megabytes(bytes).c_str());
   }
