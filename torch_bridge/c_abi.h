@@ -23,8 +23,8 @@ extern "C" {
  * All of a hook but its implementation in the bridge is made from its row:
  *
  *   FUNCTION(member, name)    member: where the two structs below hold the function
- *   OTHER_NAME(member, name)  the name of that function in other releases of torch; stands behind
- * it GRADIENT(formula, name)   makes PLEAT_formula of enum PleatGradient, in the order of the rows
+ *   OTHER_NAME(member, name)  its name in other releases of torch; stands behind the FUNCTION row
+ *   GRADIENT(formula, name)   makes PLEAT_formula of enum PleatGradient, in the order of the rows
  *
  * The other name of saved_variable_unpack is for nodes held by c10::intrusive_ptr (2.15). */
 /* clang-format off */
