@@ -385,6 +385,8 @@ bool may_be_result(const void* payload, std::size_t payload_bytes, Function func
   return read_header(payload, payload_bytes, &header) == Status::kOk &&
          static_cast<PayloadKind>(header.kind) == PayloadKind::kGrouped && header.bits != 0 &&
          (header.flags & kFlagTransformed) == 0 &&
+         GroupedLayout(static_cast<ElementType>(header.type), header.bits, header.elements, false)
+                 .codes_offset <= header.payload_bytes &&
          groups_may_be_result(header, static_cast<const std::uint8_t*>(payload), function, results);
 }
 
@@ -401,6 +403,7 @@ Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info
         (header.flags & kFlagScaled) != 0 ? Transform::kHadamardScaled : Transform::kHadamard;
   info->elements = header.elements;
   info->nonce = header.nonce;
+  info->payload_bytes = header.payload_bytes;
   info->lossy = (header.flags & kFlagLossy) != 0;
   return Status::kOk;
 }

@@ -88,6 +88,7 @@ enum class Status : std::uint8_t {
   kTooManyEscapes,  // more than 1/64 of the groups hold NaN or Inf, or overflow: keep the tensor
                     // raw
   kNoRoom,          // the payload buffer is too small: see encode()
+  kTooCoarse,       // the error would not be small in an exponential (block/block_spec.h)
   kCorrupt,         // decode: the bytes are not a payload of this format, or lengths disagree
 };
 

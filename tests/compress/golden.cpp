@@ -9,6 +9,7 @@
 #include "compress/format.h"
 #include "compress/group_math.h"
 #include "tests/compress/fixed_payload.h"
+#include "tests/compress/golden_blocks.h"
 
 namespace pleat::compress::golden {
 namespace {
@@ -72,6 +73,8 @@ float content(int kind, ElementType type, std::size_t e, Random& random) {
   }
 }
 
+}  // namespace
+
 std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elements,
                                   std::uint64_t seed) {
   Random random(seed);
@@ -98,8 +101,6 @@ std::string hash_of(const std::vector<unsigned char>& bytes) {
   std::snprintf(digits, sizeof digits, "%016" PRIx64, hash);
   return digits;
 }
-
-}  // namespace
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -206,6 +207,12 @@ std::vector<std::string> lines_of(const Backend& backend) {
                     " " + hash_of(restored) + " " +
                     (device.form == DeviceForm::kNone ? "-" : hash_of(device.bytes)));
   }
+  return lines;
+}
+
+std::vector<std::string> library_lines() {
+  std::vector<std::string> lines = lines_of(library_backend());
+  for (std::string& line : block_lines()) lines.push_back(std::move(line));
   return lines;
 }
 

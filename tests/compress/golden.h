@@ -22,6 +22,11 @@ inline constexpr std::uint64_t kNonce = 0x0123456789ABCDEF;
 
 [[nodiscard]] std::vector<Case> cases();
 
+// Float contents by number (bell, relu, cubed, offset, negative, mixture, extremes, special).
+[[nodiscard]] std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elements,
+                                                std::uint64_t seed);
+[[nodiscard]] std::string hash_of(const std::vector<unsigned char>& bytes);  // 64-bit FNV-1a
+
 // What encodes and decodes: a path of this library, or another implementation of the format.
 struct Backend {
   std::function<std::vector<unsigned char>(const Case& input)> encode;  // empty: refused
@@ -39,9 +44,11 @@ struct DevicePayload {
 };
 [[nodiscard]] DevicePayload device_payload(const Case& input);
 
-// "name payload-bytes payload-hash restored-hash device-hash", a line per case. Hashes are 64-bit
-// FNV-1a; device-hash is that of device_payload(), or "-".
+// "name payload-bytes payload-hash restored-hash device-hash", a line per case. Hashes are those of
+// hash_of(); device-hash is that of device_payload(), or "-".
 [[nodiscard]] std::vector<std::string> lines_of(const Backend& backend);
+// Of the library: of all cases, and of the blocks (golden_blocks.h). What is committed.
+[[nodiscard]] std::vector<std::string> library_lines();
 [[nodiscard]] std::vector<std::string> read_lines(const std::string& file);
 
 // What a device makes of the cases it has a form for, against committed lines. The first few that

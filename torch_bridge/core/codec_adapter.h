@@ -1,6 +1,5 @@
-// Makes compress/ look like the BlockCodec that residency wants: a block is one or more spans, the
-// choice of codec is packed into 64 bits, a payload of several spans gets a small table in front,
-// and one of which some lines are kept exact has them in front (line_patch.h). Torch-free.
+// Makes compress/block/ look like the BlockCodec that residency wants, and counts what went
+// through. Torch-free.
 #pragma once
 
 #include <atomic>
@@ -8,8 +7,7 @@
 #include <utility>
 
 #include "allocator/residency/block_codec.h"
-#include "compress/block/block_spec.h"
-#include "compress/compress.h"
+#include "compress/block/block_payload.h"
 
 namespace pleat::bridge {
 
@@ -51,9 +49,13 @@ class CodecAdapter final : public allocator::BlockCodec {
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
 
  private:
+  allocator::EncodeResult finish(const allocator::EncodeRequest& request,
+                                 const compress::block::BlockSpec& spec,
+                                 const compress::block::BlockEncodeResult& result) noexcept;
+  [[nodiscard]] bool copy_raw() const noexcept { return copy_raw_.load(std::memory_order_relaxed); }
   void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
-  void account(const allocator::EncodeRequest& request, CodecChoice choice,
-               std::size_t payload_bytes, const compress::SpanStatistics& statistics) noexcept;
+  void account(const compress::block::BlockSpec& spec,
+               const compress::block::BlockEncodeResult& result) noexcept;
 
   compress::Executor executor_;
   std::atomic<bool> copy_raw_;

@@ -1,0 +1,314 @@
+#include "compress/block/block_payload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "compress/block/block_layout.h"
+#include "compress/block/line_patch.h"
+#include "compress/codec.h"
+#include "compress/format.h"
+#include "compress/functions.h"
+
+namespace pleat::compress::block {
+namespace {
+
+// ---- encoding ----
+
+class Tile {
+ public:
+  explicit Tile(const Span& span) noexcept : type_(span.type) {
+    const std::size_t bytes = span.bytes();
+    const std::size_t whole = kTiledElements * element_size(type_);
+    for (std::size_t at = 0; at < whole; at += bytes) {
+      std::memcpy(data_ + at, span.data, std::min(bytes, whole - at));
+    }
+  }
+  [[nodiscard]] Span span() const noexcept { return {data_, kTiledElements, type_}; }
+
+ private:
+  ElementType type_;
+  alignas(kAlign) std::byte data_[kTiledElements * sizeof(float)];
+};
+
+// exp(x) with an error of a quarter in x is off by a quarter: no more than that, root mean square.
+bool too_coarse(const BlockSpec& spec, const SpanStatistics& s) noexcept {
+  constexpr double kLargestStep = 0.25;
+  if (!spec.exponent || s.elements == 0) {
+    return false;
+  }
+  const double levels = static_cast<double>((1u << spec.bits) - 1);
+  const double squared_step =
+      s.sum_squared_range / static_cast<double>(s.elements) / (levels * levels);
+  return squared_step > kLargestStep * kLargestStep;
+}
+
+void add(SpanStatistics& into, const SpanStatistics& from) noexcept {
+  into.elements += from.elements;
+  into.groups += from.groups;
+  into.constant_groups += from.constant_groups;
+  into.two_valued_groups += from.two_valued_groups;
+  into.escaped_groups += from.escaped_groups;
+  into.elements_at_minimum += from.elements_at_minimum;
+  into.sum_squared_range += from.sum_squared_range;
+  into.energy += from.energy;
+}
+
+// Padding, from `from` up to `to`.
+void pad(std::byte* payload, std::size_t from, std::size_t to) noexcept {
+  std::memset(payload + from, 0, to - from);
+}
+
+BlockForm form_of(const BlockSpec& spec, std::uint64_t nonce) noexcept {
+  BlockForm form;
+  form.type = spec.type;
+  form.nonce = nonce;
+  if (is_floating(spec.type) && spec.bits != 0) {
+    form.bits = static_cast<std::uint8_t>(supported_bits(spec.bits));
+    form.transform = spec.transform != Transform::kHadamardScaled || has_scaled_groups(form.bits)
+                         ? spec.transform
+                         : Transform::kHadamard;
+  }
+  return form;
+}
+
+BlockEncodeResult refused(Status status) noexcept {
+  BlockEncodeResult result;
+  result.status = status;
+  return result;
+}
+
+// ---- decoding ----
+
+// A span of the block, and where in the payload its part is.
+struct SpanPart {
+  const std::byte* from;
+  std::size_t from_bytes;
+  std::byte* to;
+  std::size_t to_bytes;
+  std::uint64_t nonce;
+};
+
+// Whether what is left of a part, its codes, is what the form says.
+bool has_form(const BlockForm& form, const SpanPart& part, std::size_t elements) noexcept {
+  PayloadInfo info;
+  return inspect(part.from, part.from_bytes, &info) == Status::kOk &&
+         info.payload_bytes == part.from_bytes && info.elements == elements &&
+         info.type == form.type && info.spec.bits == form.bits && info.nonce == part.nonce &&
+         (info.spec.transform == Transform::kNone || info.spec.transform == form.transform);
+}
+
+bool decode_codes(const BlockForm& form, const SpanPart& part, const Executor& executor) noexcept {
+  const std::size_t elements = part.to_bytes / element_size(form.type);
+  if (!is_tiled(form.tiles != 0, form.type, form.bits, elements)) {
+    return has_form(form, part, elements) &&
+           decode(part.from, part.from_bytes, part.to, part.to_bytes, executor) == Status::kOk;
+  }
+  alignas(kAlign) std::byte tile[kTiledElements * sizeof(float)];
+  if (!has_form(form, part, kTiledElements) ||
+      decode(part.from, part.from_bytes, tile, kTiledElements * element_size(form.type),
+             executor) != Status::kOk) {
+    return false;
+  }
+  std::memcpy(part.to, tile, part.to_bytes);
+  return true;
+}
+
+// Takes the patch off the front of a part. False: it is not there, or damaged.
+bool skip_patch(const BlockForm& form, SpanPart& part) noexcept {
+  if (form.patch_bytes == 0) {
+    return true;
+  }
+  const std::size_t patch = check_patch(part.from, part.from_bytes, part.to_bytes);
+  if (patch != form.patch_bytes || align_up(patch) > part.from_bytes) {
+    return false;
+  }
+  part.from += align_up(patch);
+  part.from_bytes -= align_up(patch);
+  return true;
+}
+
+bool decode_span(const BlockForm& form, const SpanPart& part, const Executor& executor) noexcept {
+  SpanPart codes = part;
+  if (!skip_patch(form, codes) || !decode_codes(form, codes, executor)) {
+    return false;
+  }
+  if (form.patch_bytes != 0) {
+    apply_patch(part.from, part.to, part.to_bytes);
+  }
+  return true;
+}
+
+bool decode_table(const BlockForm& form, const std::byte* in, std::size_t payload_bytes,
+                  std::byte* out, std::size_t target_bytes, const Executor& executor) noexcept {
+  TableHeader header{};
+  if (form.spans > kMostSpans || table_bytes(form.spans) > payload_bytes ||
+      (form.patch_bytes != 0 && form.spans != 1)) {
+    return false;
+  }
+  std::memcpy(&header, in, sizeof header);
+  if (header.magic != kTableMagic || header.count != form.spans) {
+    return false;
+  }
+  std::size_t filled = 0;                      // of the target
+  std::size_t read = table_bytes(form.spans);  // of the payload
+  std::uint64_t bytes = 0;                     // of the spans
+  for (std::size_t i = 0; i < form.spans; ++i) {
+    TableEntry e{};
+    std::memcpy(&e, in + sizeof header + i * sizeof e, sizeof e);
+    read = align_up(read);
+    if (e.begin < filled || e.end < e.begin || e.end > target_bytes || read > payload_bytes ||
+        (e.end - e.begin) % element_size(form.type) != 0 || e.offset != read ||
+        e.payload_bytes > payload_bytes - read) {
+      return false;
+    }
+    std::memset(out + filled, 0, e.begin - filled);
+    if (!decode_span(form,
+                     {in + read, e.payload_bytes, out + e.begin, e.end - e.begin, form.nonce + i},
+                     executor)) {
+      return false;
+    }
+    filled = e.end;
+    read += e.payload_bytes;
+    bytes += e.end - e.begin;
+  }
+  std::memset(out + filled, 0, target_bytes - filled);
+  return read == payload_bytes && bytes / element_size(form.type) == form.elements;
+}
+
+bool is_single(const BlockForm& form, std::size_t target_bytes) noexcept {
+  return form.shape == BlockShape::kSingle && form.spans == 1 &&
+         target_bytes % element_size(form.type) == 0 &&
+         target_bytes / element_size(form.type) == form.elements;
+}
+
+}  // namespace
+
+BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
+                               std::uint64_t nonce, void* payload, std::size_t capacity,
+                               const Executor& executor) noexcept {
+  const BlockSpec& spec = plan.spec;
+  const bool single = source.is_one_span();
+  auto* const out = static_cast<std::byte*>(payload);
+  std::size_t used = single ? 0 : table_bytes(source.range_count);
+  const std::size_t patch = align_up(plan.patch_bytes);
+  if (plan.room == 0 || used > capacity || patch > capacity - used) {
+    return refused(Status::kNoRoom);
+  }
+  BlockEncodeResult result;
+  result.form = form_of(spec, nonce);
+  result.form.shape = single ? BlockShape::kSingle : BlockShape::kTable;
+  result.form.spans = static_cast<std::uint32_t>(source.range_count);
+  result.form.tiles = plan.tiles ? 1 : 0;
+  result.form.patch_bytes = plan.patch_bytes;
+  if (!single) {
+    const TableHeader header{kTableMagic, source.range_count};
+    std::memcpy(out, &header, sizeof header);
+    pad(out, sizeof header + source.range_count * sizeof(TableEntry), used);
+  }
+  for (std::size_t i = 0; i < source.range_count; ++i) {
+    const ByteRange& range = source.ranges[i];
+    const Span span = source.span(i, spec.type);
+    const std::size_t begin = used;
+    if (plan.patch_bytes != 0) {  // the only span
+      write_patch(plan.lines, spec.lines, span.data, span.elements, span.type, out + begin);
+      pad(out, begin + plan.patch_bytes, begin + patch);
+    }
+    used = begin + patch;
+    SpanStatistics seen;
+    const auto encode_span = [&](const Span& from) {
+      return encode(from, spec.codec(), nonce + i, out + used, capacity - used, executor, &seen);
+    };
+    const EncodeResult coded = is_tiled(plan.tiles, span.type, spec.bits, span.elements)
+                                   ? encode_span(Tile(span).span())
+                                   : encode_span(span);
+    if (coded.status != Status::kOk) {
+      return refused(coded.status);
+    }
+    if (too_coarse(spec, seen)) {
+      return refused(Status::kTooCoarse);
+    }
+    used += coded.payload_bytes;
+    if (!single) {
+      const TableEntry entry{range.begin, range.end, begin, used - begin};
+      std::memcpy(out + sizeof(TableHeader) + i * sizeof entry, &entry, sizeof entry);
+    }
+    if (i + 1 < source.range_count) {
+      const std::size_t next = align_up(used);
+      if (next > capacity) {
+        return refused(Status::kNoRoom);
+      }
+      pad(out, used, next);
+      used = next;
+    }
+    result.form.elements += span.elements;
+    add(result.statistics, seen);
+  }
+  result.payload_bytes = used;
+  return result;
+}
+
+BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const BlockPlan& plan,
+                                        std::uint64_t nonce, const Executor& executor) noexcept {
+  if (!plan.in_place) {
+    return refused(Status::kNoRoom);
+  }
+  BlockEncodeResult result;
+  const std::size_t elements = bytes / element_size(plan.spec.type);
+  const EncodeResult coded =
+      encode_in_place(data, bytes, elements, plan.spec.type, plan.spec.codec(), nonce, executor,
+                      &result.statistics);
+  if (coded.status != Status::kOk) {
+    return refused(coded.status);
+  }
+  result.payload_bytes = coded.payload_bytes;
+  result.form = form_of(plan.spec, nonce);
+  result.form.shape = BlockShape::kSingle;
+  result.form.spans = 1;
+  result.form.elements = elements;
+  return result;
+}
+
+Status decode_block(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                    void* target, std::size_t target_bytes, const Executor& executor) noexcept {
+  const auto* const in = static_cast<const std::byte*>(payload);
+  auto* const out = static_cast<std::byte*>(target);
+  bool done = false;
+  if (form.shape == BlockShape::kTable) {
+    done = decode_table(form, in, payload_bytes, out, target_bytes, executor);
+  } else if (is_single(form, target_bytes)) {
+    done = decode_span(form, {in, payload_bytes, out, target_bytes, form.nonce}, executor);
+  }
+  return done ? Status::kOk : Status::kCorrupt;
+}
+
+Status decode_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                             void* target, std::size_t target_bytes, Recipe recipe,
+                             const Executor& executor) noexcept {
+  if (recipe.type != form.type || !is_floating(form.type) || recipe.function == Function::kNone) {
+    return Status::kCorrupt;
+  }
+  const std::size_t elements = target_bytes / element_size(form.type);
+  const SpanPart part{static_cast<const std::byte*>(payload), payload_bytes,
+                      static_cast<std::byte*>(target), target_bytes, form.nonce};
+  if (is_single(form, target_bytes) && form.patch_bytes == 0 && has_form(form, part, elements)) {
+    return decode_function(payload, payload_bytes, target, target_bytes, recipe.function, executor);
+  }
+  // Lines kept exact, or elements repeated: known when all is there.
+  const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
+  if (status == Status::kOk) {
+    apply_function(target, elements, form.type, recipe.function, executor);
+  }
+  return status;
+}
+
+bool may_be_result(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                   Recipe recipe, const void* result, std::size_t result_bytes) noexcept {
+  SpanPart part{static_cast<const std::byte*>(payload), payload_bytes, nullptr, result_bytes,
+                form.nonce};
+  return recipe.type == form.type && recipe.function != Function::kNone &&
+         is_single(form, result_bytes) && skip_patch(form, part) &&
+         has_form(form, part, form.elements) &&
+         compress::may_be_result(part.from, part.from_bytes, recipe.function, result);
+}
+
+}  // namespace pleat::compress::block

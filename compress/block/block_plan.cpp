@@ -1,0 +1,137 @@
+#include "compress/block/block_plan.h"
+
+#include <algorithm>
+
+#include "compress/block/block_layout.h"
+#include "compress/block/line_patch.h"
+#include "compress/codec.h"
+
+namespace pleat::compress::block {
+namespace {
+
+// Whole elements of the type, in order, and no more spans than a table holds.
+bool is_sound(const BlockSource& source, ElementType type) noexcept {
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < source.range_count; ++i) {
+    const ByteRange& range = source.ranges[i];
+    if (range.begin < from || range.end < range.begin || range.end > source.bytes ||
+        (range.end - range.begin) % element_size(type) != 0) {
+      return false;
+    }
+    from = range.end;
+  }
+  return source.range_count <= kMostSpans;
+}
+
+// True if a handful of groups spread over the span hold at most two bit patterns each: worth trying
+// the exact one-bit form. Wrong guesses cost time or memory, never exactness.
+template <class Word>
+bool looks_two_valued(const Word* data, std::size_t elements) noexcept {
+  constexpr std::size_t kProbes = 8;
+  constexpr std::size_t kProbeElements = 64;
+  for (std::size_t probe = 0; probe < kProbes; ++probe) {
+    const std::size_t begin = elements / kProbes * probe;
+    const std::size_t end = std::min(elements, begin + kProbeElements);
+    Word a = data[begin];
+    Word b = a;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (data[i] == a || data[i] == b) {
+        continue;
+      }
+      if (a != b) {
+        return false;
+      }
+      b = data[i];
+    }
+  }
+  return true;
+}
+
+bool looks_two_valued(const Span& span) noexcept {
+  if (span.elements == 0) {
+    return false;
+  }
+  if (span.type == ElementType::kFloat32) {
+    return looks_two_valued(static_cast<const std::uint32_t*>(span.data), span.elements);
+  }
+  return looks_two_valued(static_cast<const std::uint16_t*>(span.data), span.elements);
+}
+
+// Room for the exact form of a span if it has a short one; 0 if there is no hope.
+std::size_t exact_room(const Span& span) noexcept {
+  switch (span.type) {
+    case ElementType::kBool:
+      return align_up(span.elements / 8 + 2 * kAlign);
+    case ElementType::kInt64:
+    case ElementType::kInt32:
+      return align_up(span.bytes() / 2 + 2 * kAlign);
+    case ElementType::kFloat32:
+    case ElementType::kBFloat16:
+    case ElementType::kFloat16:
+      // 1 bit per element, 4 to 8 bytes per 256, and the offsets: 1.6 bits of 16 in the worst case.
+      return looks_two_valued(span) ? align_up(span.elements / 4 + 4 * kAlign) : 0;
+    case ElementType::kBytes:
+      return 0;
+  }
+  return 0;
+}
+
+std::size_t span_room(const Span& span, const BlockSpec& spec, bool copy_raw) noexcept {
+  if (spec.bits == 0 && !copy_raw) {
+    return exact_room(span);
+  }
+  const bool tiled = is_tiled(copy_raw, span.type, spec.bits, span.elements);
+  return align_up(payload_bound(spec.codec(), span.type, tiled ? kTiledElements : span.elements));
+}
+
+void plan_exact_lines(const BlockSource& source, BlockPlan& plan) noexcept {
+  BlockSpec& spec = plan.spec;
+  if (spec.bits == 0 || spec.lines.look == Look::kNone || source.range_count != 1) {
+    return;
+  }
+  const Span span = source.span(0, spec.type);
+  if (is_tiled(plan.tiles, span.type, spec.bits, span.elements)) {
+    return;
+  }
+  try {
+    plan.lines = plan_lines(span.data, span.elements, span.type, spec.lines, spec.bits);
+    spec.bits = plan.lines.bits;
+  } catch (...) {
+    spec.bits = 0;
+  }
+  if (!plan.lines.exact.empty()) {
+    plan.patch_bytes = patch_bytes(plan.lines, spec.lines, span.elements, span.type);
+  }
+}
+
+}  // namespace
+
+BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw) noexcept {
+  BlockPlan plan;
+  plan.spec = spec;
+  plan.tiles = copy_raw;
+  if (!is_sound(source, spec.type)) {
+    return plan;
+  }
+  plan_exact_lines(source, plan);
+  const bool single = source.is_one_span();
+  std::size_t room = align_up(plan.patch_bytes) + (single ? 0 : table_bytes(source.range_count));
+  for (std::size_t i = 0; i < source.range_count; ++i) {
+    const Span span = source.span(i, spec.type);
+    const std::size_t more = span_room(span, plan.spec, copy_raw);
+    if (more == 0) {
+      return plan;
+    }
+    room += more;
+  }
+  if (!copy_raw && room > source.bytes - source.bytes / 16) {
+    return plan;
+  }
+  plan.room = room;
+  // In place a table in front would overwrite what is still to be read, and a payload that turns
+  // out too coarse could not be taken back.
+  plan.in_place = single && plan.lines.exact.empty() && !spec.exponent;
+  return plan;
+}
+
+}  // namespace pleat::compress::block

@@ -1,0 +1,30 @@
+// A block of memory, and which of its bytes count. Torch-free.
+#pragma once
+
+#include <cstddef>
+
+#include "compress/types.h"
+
+namespace pleat::compress::block {
+
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+struct BlockSource {
+  const void* data = nullptr;         // aligned to its elements
+  std::size_t bytes = 0;              // of the block
+  const ByteRange* ranges = nullptr;  // disjoint, ascending; bytes outside are restored as zeros
+  std::size_t range_count = 0;
+
+  [[nodiscard]] bool is_one_span() const noexcept {
+    return range_count == 1 && ranges[0].begin == 0 && ranges[0].end == bytes;
+  }
+  [[nodiscard]] Span span(std::size_t i, ElementType type) const noexcept {
+    return {static_cast<const std::byte*>(data) + ranges[i].begin,
+            (ranges[i].end - ranges[i].begin) / element_size(type), type};
+  }
+};
+
+}  // namespace pleat::compress::block

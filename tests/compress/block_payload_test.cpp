@@ -1,0 +1,622 @@
+#include "compress/block/block_payload.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "compress/functions.h"
+#include "tests/compress/block_reference.h"
+#include "tests/compress/golden_blocks.h"
+#include "tests/compress/support.h"
+
+namespace pleat::compress::block {
+namespace {
+
+using namespace compress::test;
+using Buffer = std::vector<unsigned char>;
+using Ranges = std::vector<ByteRange>;
+
+constexpr std::uint64_t kNonce = 0xFEDCBA9876543210;
+
+struct Coded {
+  Status status = Status::kOk;
+  Buffer payload;
+  BlockForm form;
+  SpanStatistics statistics;
+};
+
+Coded encode_with(const BlockSource& source, const BlockPlan& plan, std::size_t capacity) {
+  Bytes out(capacity);
+  const BlockEncodeResult result =
+      encode_block(source, plan, kNonce, out.data(), capacity, serial_executor());
+  EXPECT_TRUE(out.guard_intact());
+  EXPECT_LE(result.payload_bytes, capacity);
+  return {result.status, Buffer(out.data(), out.data() + result.payload_bytes), result.form,
+          result.statistics};
+}
+
+Coded encoded(const Bytes& data, Ranges ranges, const BlockSpec& spec, bool copy_raw = false) {
+  if (ranges.empty()) ranges.push_back({0, data.size()});
+  const BlockSource source{data.data(), data.size(), ranges.data(), ranges.size()};
+  const BlockPlan plan = plan_block(source, spec, copy_raw);
+  if (plan.room == 0) {
+    Coded none;
+    none.status = Status::kNoRoom;
+    return none;
+  }
+  return encode_with(source, plan, plan.room);
+}
+
+// In a buffer of exactly the payload's bytes; the target's neighbours are watched.
+Status decode_into(const BlockForm& form, const Buffer& payload, Bytes& target) {
+  auto* const copy = static_cast<unsigned char*>(std::malloc(payload.size() + (payload.empty())));
+  std::copy(payload.begin(), payload.end(), copy);
+  const Status status =
+      decode_block(form, copy, payload.size(), target.data(), target.size(), serial_executor());
+  EXPECT_TRUE(target.guard_intact());
+  std::free(copy);
+  return status;
+}
+Status decode_status(const BlockForm& form, const Buffer& payload, std::size_t bytes) {
+  Bytes target(bytes);
+  return decode_into(form, payload, target);
+}
+
+Buffer restored(const Coded& coded, std::size_t bytes) {
+  EXPECT_EQ(coded.status, Status::kOk);
+  Bytes target(bytes);
+  EXPECT_EQ(decode_into(coded.form, coded.payload, target), Status::kOk);
+  return {target.data(), target.data() + bytes};
+}
+
+// What the header of an only span says.
+std::uint64_t number_of_elements(const Coded& coded) {
+  std::uint64_t elements = 0;
+  std::memcpy(&elements, &coded.payload[16], sizeof elements);
+  return elements;
+}
+
+Bytes gaussian(ElementType type, std::size_t elements, std::uint64_t stream = 0) {
+  std::mt19937_64 random(seed() + stream);
+  std::normal_distribution<double> normal;
+  Bytes data(elements * element_size(type));
+  for (std::size_t e = 0; e < elements; ++e) set_value(type, data.data(), e, normal(random));
+  return data;
+}
+
+void scale_line(ElementType type, Bytes& data, std::size_t length, bool columns, std::size_t line,
+                double factor) {
+  const std::size_t elements = data.size() / element_size(type);
+  for (std::size_t e = 0; e < elements; ++e)
+    if ((columns ? e % length : e / length) == line)
+      set_value(type, data.data(), e, factor * value_at(type, data.data(), e));
+}
+
+// The largest error there may be in a group: a step, and what rounding to the type adds.
+double step_of_group(ElementType type, const unsigned char* span, std::size_t elements,
+                     std::size_t group, unsigned bits) {
+  double low = value_at(type, span, group * 256), high = low;
+  for (std::size_t e = group * 256; e < std::min(elements, (group + 1) * 256); ++e) {
+    low = std::min(low, value_at(type, span, e));
+    high = std::max(high, value_at(type, span, e));
+  }
+  const double levels = (1u << bits) - 1 - (low == 0 && bits > 1 ? 1 : 0);
+  return (high - low) / levels * (type == ElementType::kFloat32 ? 1.00001 : 1.04);
+}
+
+TEST(BlockPayload, RestoresWhatTheDocumentSays) {
+  unsigned by_reference = 0, exact = 0;
+  for (const golden::BlockCase& input : golden::block_cases()) {
+    const golden::BlockRun run = golden::library_run(input);
+    if (run.payload.empty()) continue;
+    ASSERT_EQ(run.restored.size(), input.source.size()) << input.name;
+    if (input.spec.bits == 0) {  // what the ranges hold, and zeros elsewhere
+      Buffer expected(input.source.size());
+      for (const ByteRange& range : input.ranges)
+        std::copy(input.source.begin() + long(range.begin), input.source.begin() + long(range.end),
+                  expected.begin() + long(range.begin));
+      EXPECT_TRUE(run.restored == expected) << input.name;
+      ++exact;
+      if (is_floating(input.spec.type) && input.copy_raw) continue;  // in frames
+    }
+    EXPECT_TRUE(run.restored == reference_block(run.payload, input.source.size(), input.copy_raw))
+        << input.name;
+    ++by_reference;
+  }
+  EXPECT_GE(by_reference, 35u);
+  EXPECT_GE(exact, 9u);
+}
+
+TEST(BlockPayload, SeveralSpansAreRestoredWithinAStepAndGapsAsZeros) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t size = element_size(type), elements = 30000;
+    const Bytes data = gaussian(type, elements);
+    const Ranges ranges{{0, 300 * size}, {301 * size, 302 * size}, {9000 * size, 29998 * size}};
+    const Coded coded = encoded(data, ranges, {type, 4});
+    EXPECT_EQ(coded.form.shape, BlockShape::kTable);
+    EXPECT_EQ(coded.form.spans, 3u);
+    EXPECT_EQ(coded.form.elements, 300u + 1 + 20998);
+    const Buffer back = restored(coded, data.size());
+    EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+    std::size_t from = 0;
+    for (const ByteRange& range : ranges) {
+      for (; from < range.begin; ++from) ASSERT_EQ(back[from], 0);
+      const std::size_t count = (range.end - range.begin) / size;
+      const unsigned char* const span = data.data() + range.begin;
+      for (std::size_t e = 0; e < count; ++e)
+        ASSERT_LE(std::fabs(value_at(type, back.data() + range.begin, e) - value_at(type, span, e)),
+                  step_of_group(type, span, count, e / 256, 4) + 1e-6);
+      from = range.end;
+    }
+    for (; from < back.size(); ++from) ASSERT_EQ(back[from], 0);
+  }
+}
+
+TEST(BlockPayload, SpansOfEqualValuesHaveNoiseOfTheirOwn) {
+  const Bytes half = gaussian(ElementType::kFloat32, 8192);
+  Bytes data(2 * half.size() + 4);
+  std::memcpy(data.data(), half.data(), half.size());
+  std::memcpy(data.data() + half.size() + 4, half.data(), half.size());
+  const Coded coded =
+      encoded(data, {{0, half.size()}, {half.size() + 4, data.size()}}, {ElementType::kFloat32, 4});
+  const Buffer back = restored(coded, data.size());
+  std::size_t same = 0;
+  for (std::size_t e = 0; e < 8192; ++e)
+    same += std::memcmp(&back[4 * e], &back[half.size() + 4 + 4 * e], 4) == 0 ? 1 : 0;
+  EXPECT_LT(same, 200u);
+}
+
+TEST(BlockPayload, FlatAndZeroLinesComeBackBitForBit) {
+  for (const ElementType type : kFloatTypes) {
+    for (const bool columns : {false, true}) {
+      const std::size_t length = columns ? 48 : 300, rows = columns ? 500 : 60;
+      Bytes data = gaussian(type, rows * length);
+      for (const std::size_t line : {3, 4, 17}) scale_line(type, data, length, columns, line, 1e-3);
+      scale_line(type, data, length, columns, 30, 0);
+      const Coded coded = encoded(
+          data, {},
+          {type, 4, false, {columns ? Look::kColumns : Look::kRows, std::uint32_t(length)}});
+      EXPECT_EQ(coded.form.shape, BlockShape::kSingle);
+      EXPECT_NE(coded.form.patch_bytes, 0u);
+      const Buffer back = restored(coded, data.size());
+      EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+      std::size_t others = 0;
+      for (std::size_t e = 0; e < rows * length; ++e) {
+        const std::size_t line = columns ? e % length : e / length;
+        const double x = value_at(type, data.data(), e), y = value_at(type, back.data(), e);
+        if (line == 3 || line == 4 || line == 17 || line == 30) {
+          ASSERT_EQ(x, y) << name_of(type) << " " << columns << " " << e;
+        } else {
+          others += x != y ? 1 : 0;
+        }
+      }
+      EXPECT_GT(others, rows * length / 2);
+    }
+  }
+}
+
+TEST(BlockPayload, ALineIsExactInTheMiddleOfABlockToo) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 100 * 50);
+  scale_line(type, data, 50, false, 20, 1e-3);
+  const Coded coded = encoded(data, {{50 * 4, 99 * 50 * 4}}, {type, 3, false, {Look::kRows, 50}});
+  EXPECT_EQ(coded.form.shape, BlockShape::kTable);
+  const Buffer back = restored(coded, data.size());
+  EXPECT_EQ(std::memcmp(&back[20 * 200], data.data() + 20 * 200, 200), 0);
+  std::size_t others = 0;  // at 3 bits a row may be flat by chance
+  for (std::size_t row = 1; row < 99; ++row)
+    others += std::memcmp(&back[row * 200], data.data() + row * 200, 200) != 0 ? 1 : 0;
+  EXPECT_GT(others, 50u);
+  EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+}
+
+TEST(BlockPayload, TwoValuedFloatsTakeABitAndComeBackExact) {
+  for (const ElementType type : kFloatTypes) {
+    Bytes data(20000 * element_size(type));
+    for (std::size_t e = 0; e < 20000; ++e)
+      set_value(type, data.data(), e, e * e % 7 < 3 ? 0.0 : 1.25);
+    const Coded coded = encoded(data, {}, {type, 0});
+    EXPECT_LE(coded.payload.size(), 64 + 20000 / 8 + 79 * 8 + 128u);
+    EXPECT_TRUE(restored(coded, data.size()) == Buffer(data.data(), data.data() + data.size()));
+    EXPECT_EQ(coded.statistics.two_valued_groups, 79u);
+  }
+}
+
+// A group of numbers that alternate between 0 and r, with others between, has a step of r / 15 at 4
+// bits: a quarter is the most.
+TEST(BlockPayload, TooCoarseAStepForAnExponentialIsRefused) {
+  for (const double range : {3.7, 3.8}) {
+    Bytes data(256 * 20 * 4);
+    for (std::size_t e = 0; e < 256 * 20; ++e)
+      set_value(ElementType::kFloat32, data.data(), e,
+                1 + (e % 4 == 0   ? 0
+                     : e % 4 == 1 ? range
+                                  : range * double(e % 91) / 91));
+    const Buffer before(data.data(), data.data() + data.size());
+    EXPECT_EQ(encoded(data, {}, {ElementType::kFloat32, 4, true}).status,
+              range < 3.75 ? Status::kOk : Status::kTooCoarse);
+    EXPECT_EQ(encoded(data, {}, {ElementType::kFloat32, 4}).status, Status::kOk);
+    EXPECT_TRUE(before == Buffer(data.data(), data.data() + data.size()));
+  }
+}
+
+TEST(BlockPayload, InPlaceGivesTheSamePayloadAndForm) {
+  for (const ElementType type : kFloatTypes) {
+    for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+      const Bytes data = gaussian(type, 30001);
+      const BlockSpec spec{type, 4, false, {}, transform};
+      const Coded coded = encoded(data, {}, spec);
+      Bytes buffer(data.size());
+      std::memcpy(buffer.data(), data.data(), data.size());
+      const ByteRange all{0, data.size()};
+      const BlockPlan plan = plan_block({buffer.data(), buffer.size(), &all, 1}, spec, false);
+      EXPECT_TRUE(plan.in_place);
+      const BlockEncodeResult result =
+          encode_block_in_place(buffer.data(), buffer.size(), plan, kNonce, serial_executor());
+      ASSERT_EQ(result.status, Status::kOk);
+      EXPECT_TRUE(coded.payload == Buffer(buffer.data(), buffer.data() + result.payload_bytes));
+      EXPECT_EQ(result.form, coded.form);
+      EXPECT_EQ(result.statistics.sum_squared_range, coded.statistics.sum_squared_range);
+    }
+  }
+}
+
+TEST(BlockPayload, InPlaceIsNotTriedWhereItCouldNotBeTakenBack) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 300 * 40);
+  scale_line(type, data, 300, false, 7, 0);
+  const Ranges all{{0, data.size()}}, two{{0, 8000}, {8004, data.size()}};
+  const auto plan = [&](const Ranges& ranges, const BlockSpec& spec) {
+    return plan_block({data.data(), data.size(), ranges.data(), ranges.size()}, spec, false);
+  };
+  for (const BlockPlan& none :
+       {plan(two, {type, 4}), plan(all, {type, 8, true}),
+        plan(all, {type, 4, false, {Look::kRows, 300}}), plan(all, {type, 0})}) {
+    EXPECT_FALSE(none.in_place);
+    const Buffer before(data.data(), data.data() + data.size());
+    EXPECT_EQ(
+        encode_block_in_place(data.data(), data.size(), none, kNonce, serial_executor()).status,
+        Status::kNoRoom);
+    EXPECT_TRUE(before == Buffer(data.data(), data.data() + data.size()));
+  }
+}
+
+TEST(BlockPayload, FewElementsAreRepeatedAndCutAgain) {
+  for (const ElementType type : kFloatTypes) {
+    for (const std::size_t elements : {1u, 2u, 77u, 255u, 256u, 1000u, 1023u, 1024u}) {
+      const Bytes data = gaussian(type, elements, elements);
+      const Coded coded = encoded(data, {}, {type, 4}, true);
+      const Buffer back = restored(coded, data.size());
+      EXPECT_TRUE(back == reference_block(coded.payload, data.size(), true)) << elements;
+      EXPECT_EQ(coded.form.elements, elements);
+      EXPECT_EQ(number_of_elements(coded), elements < 1024 ? 2048u : elements);
+    }
+  }
+}
+
+TEST(BlockPayload, ATransformIsInTheForm) {
+  const Bytes data = gaussian(ElementType::kFloat32, 5000);
+  for (const auto& [asked, bits, got] :
+       {std::tuple{Transform::kHadamard, 4, Transform::kHadamard},
+        std::tuple{Transform::kHadamardScaled, 2, Transform::kHadamardScaled},
+        std::tuple{Transform::kHadamardScaled, 4, Transform::kHadamard}}) {
+    const BlockSpec spec{ElementType::kFloat32, std::uint8_t(bits), false, {}, asked};
+    const Coded coded = encoded(data, {}, spec);
+    EXPECT_EQ(coded.form.transform, got);
+    const auto span = encode_span(data.data(), 5000, ElementType::kFloat32, unsigned(bits), kNonce,
+                                  serial_executor(), false, asked);
+    EXPECT_TRUE(coded.payload == span.payload);
+    EXPECT_TRUE(restored(coded, data.size()) == decode_span(span.payload, data.size()));
+  }
+}
+
+TEST(BlockPayload, WhatIsNotWorthItIsKept) {
+  const ElementType type = ElementType::kFloat32;
+  const Bytes data = gaussian(type, 4000);
+  const auto room = [&](Ranges ranges, const BlockSpec& spec, bool copy_raw = false) {
+    return plan_block({data.data(), data.size(), ranges.data(), ranges.size()}, spec, copy_raw)
+        .room;
+  };
+  const Ranges all{{0, data.size()}};
+  EXPECT_NE(room(all, {type, 4}), 0u);
+  EXPECT_EQ(room(all, {type, 0}), 0u);
+  EXPECT_EQ(room(all, {ElementType::kBytes, 0}), 0u);
+  EXPECT_NE(room(all, {ElementType::kBytes, 0}, true), 0u);
+  // Ranges that are not whole elements, overlap, leave the block.
+  EXPECT_EQ(room({{0, 4001}}, {type, 4}), 0u);
+  EXPECT_EQ(room({{0, 4000}, {3996, 8000}}, {type, 4}), 0u);
+  EXPECT_EQ(room({{8000, 4000}}, {type, 4}), 0u);
+  EXPECT_EQ(room({{0, data.size() + 4}}, {type, 4}), 0u);
+  // A table larger than what it saves.
+  Ranges many;
+  for (std::size_t at = 0; at < data.size(); at += 64) many.push_back({at, at + 4});
+  EXPECT_EQ(room(many, {type, 4}), 0u);
+}
+
+TEST(BlockPayload, PaddingIsZeroWhateverWasThere) {
+  const ElementType type = ElementType::kBFloat16;
+  const Bytes data = gaussian(type, 10000);
+  const Ranges ranges{{0, 6002}, {6004, 6006}, {7000, 19998}};
+  const Coded coded = encoded(data, ranges, {type, 4});
+  std::vector<bool> told(coded.payload.size());
+  std::fill_n(told.begin(), 16 + 32 * 3, true);
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::uint64_t entry[4];
+    std::memcpy(entry, &coded.payload[16 + 32 * i], 32);
+    std::fill_n(told.begin() + long(entry[2]), entry[3], true);
+  }
+  std::size_t padding = 0;
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    if (told[i]) continue;
+    EXPECT_EQ(coded.payload[i], 0) << i;
+    ++padding;
+  }
+  EXPECT_GT(padding, 0u);
+}
+
+TEST(BlockPayload, NothingIsWrittenBeyondTheCapacity) {
+  const ElementType type = ElementType::kBool;
+  Bytes data(20000);
+  for (std::size_t e = 0; e < data.size(); ++e) data.data()[e] = e * e % 5 == 1;
+  const Ranges ranges{{0, 9001}, {9002, 9004}, {10000, 20000}};
+  const BlockSource source{data.data(), data.size(), ranges.data(), ranges.size()};
+  const BlockPlan plan = plan_block(source, {type, 0}, false);
+  const Coded whole = encode_with(source, plan, plan.room);
+  ASSERT_EQ(whole.status, Status::kOk);
+  for (std::size_t capacity = 0; capacity <= whole.payload.size(); ++capacity) {
+    const Coded coded = encode_with(source, plan, capacity);
+    EXPECT_EQ(coded.status, capacity < whole.payload.size() ? Status::kNoRoom : Status::kOk)
+        << capacity;
+    if (coded.status == Status::kOk) {
+      EXPECT_TRUE(coded.payload == whole.payload);
+    }
+  }
+}
+
+// ---- damage ----
+
+std::vector<std::pair<Coded, std::size_t>> samples() {
+  std::vector<std::pair<Coded, std::size_t>> all;
+  const auto add = [&](const Bytes& data, Ranges ranges, BlockSpec spec, bool copy_raw = false) {
+    all.emplace_back(encoded(data, std::move(ranges), spec, copy_raw), data.size());
+    EXPECT_EQ(all.back().first.status, Status::kOk);
+  };
+  const ElementType type = ElementType::kBFloat16;
+  const Bytes data = gaussian(type, 3000);
+  add(data, {}, {type, 4});
+  add(data, {{0, 2000}, {2002, 2004}, {2500, 5998}}, {type, 4});
+  Bytes lines = gaussian(type, 3000);
+  scale_line(type, lines, 30, false, 5, 0);
+  scale_line(type, lines, 30, false, 9, 1e-3);
+  add(lines, {}, {type, 4, false, {Look::kRows, 30}});
+  add(lines, {{60, 5940}}, {type, 4, false, {Look::kRows, 30}});
+  add(gaussian(type, 50), {}, {type, 4}, true);
+  Bytes flags(3000);
+  for (std::size_t e = 0; e < flags.size(); ++e) flags.data()[e] = e % 3 == 0;
+  add(flags, {{1, 2000}, {2100, 2999}}, {ElementType::kBool, 0});
+  return all;
+}
+
+TEST(BlockDamage, TruncatedAtEveryByteIsRefused) {
+  for (const auto& [coded, bytes] : samples())
+    for (std::size_t length = 0; length < coded.payload.size(); ++length)
+      ASSERT_EQ(decode_status(coded.form,
+                              {coded.payload.begin(), coded.payload.begin() + long(length)}, bytes),
+                Status::kCorrupt)
+          << length;
+}
+
+TEST(BlockDamage, EveryByteOfATableCounts) {
+  for (const auto& [coded, bytes] : samples()) {
+    if (coded.form.shape != BlockShape::kTable) continue;
+    for (std::size_t at = 0; at < 16 + 32u * coded.form.spans; ++at) {
+      for (const unsigned change : {0x01, 0x02, 0x40, 0x80, 0xFF}) {
+        Buffer damaged = coded.payload;
+        damaged[at] = static_cast<unsigned char>(damaged[at] ^ change);
+        EXPECT_EQ(decode_status(coded.form, damaged, bytes), Status::kCorrupt)
+            << at << " " << change;
+      }
+    }
+  }
+}
+
+TEST(BlockDamage, AnotherBlocksBytesOrFormAreRefused) {
+  for (const auto& [coded, bytes] : samples()) {
+    const auto status = [&, &coded = coded, &bytes = bytes](auto change) {
+      BlockForm form = coded.form;
+      change(form);
+      return form == coded.form ? Status::kCorrupt : decode_status(form, coded.payload, bytes);
+    };
+    const auto refused = [&](auto change) { EXPECT_EQ(status(change), Status::kCorrupt); };
+    refused([](BlockForm& f) { f.shape = BlockShape::kNone; });
+    refused([](BlockForm& f) {
+      f.shape = f.shape == BlockShape::kTable ? BlockShape::kSingle : BlockShape::kTable;
+    });
+    refused([](BlockForm& f) { f.shape = static_cast<BlockShape>(77); });
+    for (int type = 0; type < 256; ++type)
+      refused([&](BlockForm& f) { f.type = static_cast<ElementType>(type); });
+    for (int bits = 0; bits < 256; ++bits)
+      refused([&](BlockForm& f) { f.bits = static_cast<std::uint8_t>(bits); });
+    for (const std::uint32_t spans : {0u, 1u, 2u, 3u, 4u, 1u << 20, (1u << 20) + 1, ~0u >> 1})
+      refused([&](BlockForm& f) { f.spans = spans & 0x7FFFFFFF; });
+    for (const std::uint64_t n : {0ull, 1ull, 2047ull, 2048ull, ~0ull, 1ull << 63})
+      refused([&](BlockForm& f) { f.elements = n; });
+    refused([](BlockForm& f) { ++f.nonce; });
+    for (const std::uint64_t n : {0ull, 1ull, 32ull, 64ull, ~0ull, ~0ull - 63})
+      refused([&](BlockForm& f) { f.patch_bytes = n; });
+    // A table's block may end in a gap of any size.
+    for (const std::size_t other : {std::size_t{0}, bytes / 2, 2 * bytes}) {
+      if (coded.form.shape != BlockShape::kTable || other < bytes) {
+        EXPECT_EQ(decode_status(coded.form, coded.payload, other), Status::kCorrupt);
+      }
+    }
+  }
+}
+
+TEST(BlockDamage, MutatedPayloadsNeverReachOutside) {
+  std::mt19937_64 random(seed());
+  for (const auto& [coded, bytes] : samples()) {
+    for (int trial = 0; trial < 3000; ++trial) {
+      Buffer damaged = coded.payload;
+      for (int changes = 1 + int(random() % 4); changes-- > 0;)
+        damaged[random() % 2 ? random() % damaged.size()
+                             : random() % std::min<std::size_t>(damaged.size(), 256)] =
+            static_cast<unsigned char>(random());
+      (void)decode_status(coded.form, damaged, bytes);
+    }
+  }
+}
+
+// ---- functions ----
+
+TEST(BlockFunction, IsThatOfTheRestoredValues) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes lines = gaussian(type, 3000);
+  scale_line(type, lines, 30, false, 5, 0);
+  const Bytes few = gaussian(type, 100), data = gaussian(type, 5000);
+  for (const Function function : {Function::kGelu, Function::kGeluTanh, Function::kSilu}) {
+    // Exact lines, a tile, a table: the function of what decode_block() gives, as it is.
+    for (const auto& [coded, bytes] :
+         {std::pair{encoded(lines, {}, {type, 4, false, {Look::kRows, 30}}), lines.size()},
+          std::pair{encoded(few, {}, {type, 4}, true), few.size()},
+          std::pair{encoded(data, {{0, 4000}, {8000, 20000}}, {type, 4}), data.size()}}) {
+      const Buffer arguments = restored(coded, bytes);
+      Bytes results(bytes);
+      ASSERT_EQ(decode_block_function(coded.form, coded.payload.data(), coded.payload.size(),
+                                      results.data(), bytes, {function, type}, serial_executor()),
+                Status::kOk);
+      for (std::size_t e = 0; e < bytes / 4; ++e) {
+        const double x = value_at(type, arguments.data(), e);
+        const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+        const double expected = function == Function::kSilu ? x / (1 + std::exp(-x))
+                                : function == Function::kGelu
+                                    ? 0.5 * x * std::erfc(-x / std::sqrt(2.0))
+                                    : 0.5 * x * (1 + std::tanh(inner));
+        ASSERT_NEAR(value_at(type, results.data(), e), expected, 2e-6 * (1 + std::fabs(x)));
+      }
+    }
+    // One span: as compress::decode_function(), which knows of the noise.
+    const Coded coded = encoded(data, {}, {type, 4});
+    Bytes results(data.size()), expected(data.size());
+    ASSERT_EQ(
+        decode_block_function(coded.form, coded.payload.data(), coded.payload.size(),
+                              results.data(), data.size(), {function, type}, serial_executor()),
+        Status::kOk);
+    ASSERT_EQ(decode_function(coded.payload.data(), coded.payload.size(), expected.data(),
+                              data.size(), function, serial_executor()),
+              Status::kOk);
+    EXPECT_EQ(std::memcmp(results.data(), expected.data(), data.size()), 0);
+  }
+}
+
+TEST(BlockFunction, OfAnotherTypeOrNoneIsRefused) {
+  const Bytes data = gaussian(ElementType::kBFloat16, 3000);
+  const Coded coded = encoded(data, {}, {ElementType::kBFloat16, 4});
+  Bytes results(data.size());
+  for (const Recipe recipe : {Recipe{Function::kGelu, ElementType::kFloat16},
+                              Recipe{Function::kNone, ElementType::kBFloat16},
+                              Recipe{Function::kSilu, ElementType::kInt32}}) {
+    EXPECT_EQ(decode_block_function(coded.form, coded.payload.data(), coded.payload.size(),
+                                    results.data(), results.size(), recipe, serial_executor()),
+              Status::kCorrupt);
+    EXPECT_FALSE(may_be_result(coded.form, coded.payload.data(), coded.payload.size(), recipe,
+                               results.data(), results.size()));
+  }
+}
+
+TEST(BlockFunction, ResultsAreRecognisedBehindExactLinesToo) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 300 * 40);
+  scale_line(type, data, 300, false, 7, 0);
+  Bytes results(data.size());
+  std::memcpy(results.data(), data.data(), data.size());
+  apply_function(results.data(), 300 * 40, type, Function::kGelu, serial_executor());
+  const auto recognised = [&](const Coded& coded, const Bytes& of) {
+    return may_be_result(coded.form, coded.payload.data(), coded.payload.size(),
+                         {Function::kGelu, type}, of.data(), of.size());
+  };
+  const Coded plain = encoded(data, {}, {type, 4});
+  const Coded patched = encoded(data, {}, {type, 4, false, {Look::kRows, 300}});
+  EXPECT_NE(patched.form.patch_bytes, 0u);
+  for (const Coded* coded : {&plain, &patched}) {
+    EXPECT_TRUE(recognised(*coded, results));
+    EXPECT_FALSE(recognised(*coded, data));
+  }
+  const Coded table = encoded(data, {{0, 4000}, {4004, data.size()}}, {type, 4});
+  EXPECT_FALSE(recognised(table, results));
+}
+
+// A header that claims more groups than the payload has: their metadata would lie on the page
+// behind, which cannot be read.
+TEST(BlockFunction, ResultsAreNotComparedWithWhatLiesBeyondThePayload) {
+  const ElementType type = ElementType::kFloat32;
+  const Bytes data = gaussian(type, 5000);
+  Coded coded = encoded(data, {}, {type, 4});
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t pages = (coded.payload.size() + page - 1) / page * page;
+  auto* const block = static_cast<unsigned char*>(
+      mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(block, MAP_FAILED);
+  ASSERT_EQ(mprotect(block + pages, page, PROT_NONE), 0);
+  const std::uint64_t claimed = 256 * coded.payload.size();
+  std::memcpy(&coded.payload[16], &claimed, 8);
+  std::fill(coded.payload.begin() + 64, coded.payload.end(), 0);  // constant groups: nothing to see
+  unsigned char* const payload = block + pages - coded.payload.size();
+  std::memcpy(payload, coded.payload.data(), coded.payload.size());
+  coded.form.elements = claimed;
+  const std::vector<float> results(claimed, 1.0f);
+  EXPECT_FALSE(may_be_result(coded.form, payload, coded.payload.size(), {Function::kGelu, type},
+                             results.data(), claimed * 4));
+  munmap(block, pages + page);
+}
+
+// ---- words ----
+
+TEST(BlockWords, ComeBackFromTheirPacking) {
+  for (const Transform transform :
+       {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
+    for (const Look look : {Look::kNone, Look::kZeroRows, Look::kRows, Look::kColumns}) {
+      const BlockSpec spec{
+          ElementType::kFloat16, 8, look == Look::kRows, {look, 0xFFFFFFFF}, transform};
+      EXPECT_EQ(BlockSpec::unpack(spec.pack()), spec);
+    }
+  }
+  // Without a transform the words are those that records had before there was one.
+  EXPECT_EQ((BlockSpec{ElementType::kBFloat16, 4, true, {Look::kColumns, 96}}.pack()),
+            96ull << 32 | 3ull << 17 | 1ull << 16 | 1ull << 8 | 4ull);
+  const Recipe recipe{Function::kSilu, ElementType::kBFloat16};
+  EXPECT_EQ(Recipe::unpack(recipe.pack()), recipe);
+  BlockForm form;
+  form.shape = BlockShape::kTable;
+  form.type = ElementType::kInt64;
+  form.spans = 12345;
+  form.tiles = 1;
+  form.elements = 99;
+  form.nonce = ~0ull;
+  form.patch_bytes = 7;
+  EXPECT_EQ(BlockForm::unpack(form.pack()), form);
+}
+
+TEST(BlockWords, TwoSavesGetTheMoreCarefulOfTheTwo) {
+  const BlockSpec four{ElementType::kFloat32, 4}, eight{ElementType::kFloat32, 8, true};
+  EXPECT_EQ(merge(four, eight), eight);
+  EXPECT_EQ(merge(four, {ElementType::kFloat32, 0}), (BlockSpec{ElementType::kFloat32, 0}));
+  EXPECT_EQ(merge(four, {ElementType::kInt32, 0}), (BlockSpec{ElementType::kBytes, 0}));
+  const BlockSpec rows{ElementType::kFloat32, 4, false, {Look::kRows, 96}};
+  const BlockSpec shorter{ElementType::kFloat32, 2, false, {Look::kRows, 48}};
+  EXPECT_EQ(merge(rows, shorter).lines, shorter.lines);
+  EXPECT_EQ(merge(four, rows).lines, rows.lines);
+  for (const auto& [a, b, both] :
+       {std::tuple{Transform::kNone, Transform::kHadamard, Transform::kNone},
+        std::tuple{Transform::kHadamardScaled, Transform::kHadamard, Transform::kHadamard},
+        std::tuple{Transform::kHadamardScaled, Transform::kHadamardScaled,
+                   Transform::kHadamardScaled}}) {
+    BlockSpec x = four, y = four;
+    x.transform = a;
+    y.transform = b;
+    EXPECT_EQ(merge(x, y).transform, both);
+    EXPECT_EQ(merge(y, x).transform, both);
+  }
+}
+
+}  // namespace
+}  // namespace pleat::compress::block
