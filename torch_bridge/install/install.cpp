@@ -17,6 +17,8 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/engine.h"
+#include "torch_bridge/entry/entry_points.h"
+#include "torch_bridge/entry/passes.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/node_class.h"
@@ -163,7 +165,11 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
       refused = true;
       return 1;
     }
-    install_engine(*runtime, *host, installed);
+    installed.abi_version = PLEAT_ABI_VERSION;
+    installed.struct_size = sizeof installed;
+    installed.engine_stub = wrap_engine(host->engine_stub);
+    const bool sees_saves = install_entry_points(*host, installed);
+    runtime->interposed = host->interposed != 0 && sees_saves;
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
     pthread_atfork(

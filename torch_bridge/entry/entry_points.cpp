@@ -1,0 +1,141 @@
+#include "torch_bridge/entry/entry_points.h"
+
+#include <utility>
+
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/entry/in_place_gradient.h"
+#include "torch_bridge/entry/passes.h"
+#include "torch_bridge/hooks/handed_out.h"
+#include "torch_bridge/hooks/saved_tensor_hooks.h"
+#include "torch_bridge/policy/call_sites.h"
+#include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/torch_access/saved_variable_access.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::SavedVariable;
+using torch::autograd::SavedVariableHooks;
+using torch::autograd::variable_list;
+
+// The real functions, by their members in PleatHostFunctions. Written once, before any is called.
+struct RealFunctions {
+  variable_list (*engine_execute)(Engine*, const edge_list&, const variable_list&, bool, bool, bool,
+                                  const edge_list&);
+  void (*saved_variable_constructor)(SavedVariable*, const at::Tensor&, bool, bool);
+  void (*saved_variable_register_hooks)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
+  at::Tensor (*saved_variable_unpack)(const SavedVariable*, NodePtr);
+  void (*set_gradient_edge)(const at::Tensor&, torch::autograd::Edge);
+  at::Tensor (*pow)(const at::Tensor&, const at::Scalar&);
+  at::Tensor& (*pow_inplace)(at::Tensor&, const at::Scalar&);
+};
+RealFunctions real{};
+
+variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
+                                  bool keep_graph, bool create_graph, bool accumulate_grad,
+                                  const edge_list& outputs) {
+  const BackwardScope scope(create_graph);
+  return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
+                             outputs);
+}
+
+void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& variable,
+                                     bool is_output, bool is_inplace_on_view) {
+  const void* const call_site = __builtin_return_address(0);
+  if (learning_call_sites()) [[unlikely]] {
+    note_call_site(call_site);
+    real.saved_variable_constructor(self, variable, is_output, is_inplace_on_view);
+    return;
+  }
+  ConstructionScope scope{&variable,
+                          {.known = true,
+                           .is_output = is_output,
+                           .is_inplace_on_view = is_inplace_on_view,
+                           .call_site = call_site,
+                           .care = care_of_saves_in_progress(call_site)}};
+  ConstructionScope*& current = current_construction();
+  struct Restore {
+    ConstructionScope*& slot;
+    ConstructionScope* outer;
+    ~Restore() { slot = outer; }
+  } const restore{current, current};
+  current = &scope;
+  real.saved_variable_constructor(self, variable, is_output, is_inplace_on_view);
+}
+
+void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
+  note_gradient_edge(edge.function.get());
+  if (Runtime* const runtime = Runtime::get()) {
+    runtime->residency.advance();
+  }
+  real.set_gradient_edge(variable, std::move(edge));
+}
+
+at::Tensor ours_pow(const at::Tensor& self, const at::Scalar& exponent) {
+  const PowInProgress scope(exponent);
+  return real.pow(self, exponent);
+}
+
+at::Tensor& ours_pow_inplace(at::Tensor& self, const at::Scalar& exponent) {
+  const PowInProgress scope(exponent);
+  return real.pow_inplace(self, exponent);
+}
+
+// A user's own hooks on a tensor of ours replace ours instead of raising.
+void ours_saved_variable_register_hooks(SavedVariable* self,
+                                        std::unique_ptr<SavedVariableHooks>&& hooks) {
+  std::unique_ptr<SavedVariableHooks>& present = hooks_of(*self);
+  if (is_saved_tensor_hooks(present.get())) {
+    at::Tensor value = value_of(*present);
+    present.reset();
+    data_of(*self) = std::move(value);  // what stock hands to a hook
+  }
+  real.saved_variable_register_hooks(self, std::move(hooks));
+}
+
+// A saved variable that lives is handed out itself, as stock does. From what hooks return autograd
+// makes a tensor that nobody else refers to, though its storage lives: an accumulator would take it
+// for .grad.
+at::Tensor ours_saved_variable_unpack(const SavedVariable* self, NodePtr saved_for) {
+  SavedVariableHooks* const hooks = hooks_of(*self);
+  forget_given_to_others(saved_for.get());
+  if (!is_saved_tensor_hooks(hooks)) {
+    return real.saved_variable_unpack(self, std::move(saved_for));
+  }
+  struct Restore {
+    const torch::autograd::Node* const outer;
+    ~Restore() { set_unpacking_node(outer); }
+  } const restore{set_unpacking_node(saved_for.get())};
+  if (at::Tensor variable = present_variable(*hooks); variable.defined()) {
+    return variable;
+  }
+  const NodePtr node = saved_for;  // may be the last reference
+  at::Tensor unpacked = real.saved_variable_unpack(self, std::move(saved_for));
+  note_unpacked(*hooks, unpacked);
+  return unpacked;
+}
+
+// Takes the real function over and gives ours for it; null where torch has none.
+template <class Function>
+void* put_before(Function& real, void* host, Function ours) noexcept {
+  real = reinterpret_cast<Function>(host);
+  return real != nullptr ? reinterpret_cast<void*>(ours) : nullptr;
+}
+
+}  // namespace
+
+bool install_entry_points(const PleatHostFunctions& host,
+                          PleatBridgeFunctions& functions) noexcept {
+  // A FUNCTION row without a member of RealFunctions and a function of ours does not compile.
+#define PLEAT_INSTALL(member, name) \
+  functions.member = put_before(real.member, host.member, &ours_##member);
+  PLEAT_HOOKS(PLEAT_INSTALL, PLEAT_NO_HOOK, PLEAT_NO_HOOK)
+#undef PLEAT_INSTALL
+  install_in_place_gradients(host.gradients, functions.gradients);
+  return real.saved_variable_constructor != nullptr;
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,30 @@
+// Backward passes as they begin and end, by whichever way they are seen.
+#pragma once
+
+#include "torch_bridge/torch_access/pass_state.h"
+
+namespace pleat::bridge {
+
+// Start and end of a backward pass, for installations without the preload library.
+void backward_enter() noexcept;
+void backward_exit() noexcept;
+
+// A pass while it lives.
+class BackwardScope {
+ public:
+  explicit BackwardScope(bool create_graph) noexcept
+      : outer_(set_backward_creates_graph(create_graph)) {
+    backward_enter();
+  }
+  ~BackwardScope() {
+    backward_exit();
+    set_backward_creates_graph(outer_);
+  }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  const bool outer_;
+};
+
+}  // namespace pleat::bridge
