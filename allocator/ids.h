@@ -23,6 +23,12 @@ struct BlockId {
   auto operator<=>(const BlockId&) const = default;
 };
 
+// Unique over the life of the process, like BlockId; 0: of no record.
+struct RecordId {
+  std::uint64_t value = 0;
+  auto operator<=>(const RecordId&) const = default;
+};
+
 // Identity of a saved tensor across steps. Computed by sensitivity/, opaque here.
 struct TensorKey {
   std::uint64_t value = 0;

@@ -20,6 +20,8 @@ enum class StatKind : std::uint8_t {
   kCount,
 };
 
+inline constexpr std::size_t kStatKinds = static_cast<std::size_t>(StatKind::kCount);
+
 [[nodiscard]] const char* stat_name(StatKind kind) noexcept;
 
 struct StatValues {
@@ -79,7 +81,7 @@ class Statistics {
   struct Counter {
     std::atomic<std::int64_t> current{0}, peak{0}, allocated{0};
   };
-  std::array<Counter, static_cast<std::size_t>(StatKind::kCount)> counters_{};
+  std::array<Counter, kStatKinds> counters_{};
 };
 
 }  // namespace pleat::allocator

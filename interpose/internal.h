@@ -8,28 +8,19 @@
 
 #include "torch_bridge/c_abi.h"
 
-/* The only functions another object may see; the version script (exports.txt) is the second lock.
+/* The only functions another object may see; the version script (exports.map) is the second lock.
  */
 #define PLEAT_EXPORT __attribute__((visibility("default")))
 
-/* The jumps: each exported function jumps through its slot, which starts at a resolver. */
-enum pleat_slot {
-  PLEAT_SLOT_EXECUTE,
-  PLEAT_SLOT_SAVED_VARIABLE,
-  PLEAT_SLOT_REGISTER_HOOKS,
-  PLEAT_SLOT_UNPACK,
-  PLEAT_SLOT_UNPACK_INTRUSIVE,
-  PLEAT_SLOT_SET_GRADIENT_EDGE,
-  PLEAT_SLOT_POW,
-  PLEAT_SLOT_POW_INPLACE,
-  PLEAT_SLOT_GRADIENTS, /* of enum PleatGradient, in its order */
-  PLEAT_SLOTS = PLEAT_SLOT_GRADIENTS + PLEAT_GRADIENTS
-};
+/* The jumps: each exported function jumps through its slot, which starts at a resolver. A slot for
+ * each row of PLEAT_HOOKS, in its order. */
+#define PLEAT_SLOT(hook, name) PLEAT_SLOT_##hook,
+#define PLEAT_OTHER_SLOT(hook, name) PLEAT_SLOT_OTHER_##hook,
+enum pleat_slot { PLEAT_HOOKS(PLEAT_SLOT, PLEAT_OTHER_SLOT, PLEAT_SLOT) PLEAT_SLOTS };
+#undef PLEAT_SLOT
+#undef PLEAT_OTHER_SLOT
 
-/* The mangled name behind a slot. */
-const char* pleat_slot_symbol(enum pleat_slot slot);
-
-/* Points a slot at `target`, for this and every later call on any thread. */
+/* Points a slot at `target`, for this and every later call on any thread. NULL: leaves it. */
 void pleat_set_slot(enum pleat_slot slot, void* target);
 
 /* --- modules.c: what is loaded, and where --- */

@@ -11,15 +11,19 @@
 #define PLEAT_STRING_(x) #x
 #define PLEAT_STRING(x) PLEAT_STRING_(x)
 
-/* Naked functions hold nothing but their assembly. `symbol` is the mangled name a caller asks for.
- */
-#define PLEAT_JUMP(name, symbol, number)                                                 \
-  PLEAT_EXPORT __attribute__((naked)) void name(void) __asm__(symbol);                   \
-  PLEAT_EXPORT __attribute__((naked)) void name(void) {                                  \
-    __asm__("endbr64\n\tjmp *pleat_slots+8*" PLEAT_STRING(number) "(%rip)");             \
-  }                                                                                      \
-  static __attribute__((naked)) void resolve_##name(void) {                              \
-    __asm__("endbr64\n\tpushq $" PLEAT_STRING(number) "\n\tjmp pleat_resolve_and_jump"); \
+/* Naked functions hold nothing but their assembly, which can name no enumerator: the number of a
+ * slot is that of its row, counted while the list is expanded. `symbol` is the mangled name a
+ * caller asks for. */
+#define PLEAT_JUMP(hook, symbol) PLEAT_NUMBERED_JUMP(hook, symbol, __COUNTER__)
+#define PLEAT_OTHER_JUMP(hook, symbol) PLEAT_JUMP(OTHER_##hook, symbol)
+#define PLEAT_NUMBERED_JUMP(hook, symbol, number)                                         \
+  _Static_assert(number == PLEAT_SLOT_##hook, "a jump goes through the slot of its row"); \
+  PLEAT_EXPORT __attribute__((naked)) void jump_##hook(void) __asm__(symbol);             \
+  PLEAT_EXPORT __attribute__((naked)) void jump_##hook(void) {                            \
+    __asm__("endbr64\n\tjmp *pleat_slots+8*" PLEAT_STRING(number) "(%rip)");              \
+  }                                                                                       \
+  static __attribute__((naked)) void resolve_##hook(void) {                               \
+    __asm__("endbr64\n\tpushq $" PLEAT_STRING(number) "\n\tjmp pleat_resolve_and_jump");  \
   }
 
 /* Saves all that may carry an argument (rdi rsi rdx rcx r8 r9 rax r10 xmm0-7), asks
@@ -76,82 +80,20 @@ __attribute__((naked, used)) void pleat_resolve_and_jump(void) {
       "jmp *%r11");
 }
 
-/* The numbers are those of enum pleat_slot; the preprocessor cannot see an enum. */
-PLEAT_JUMP(engine_execute, PLEAT_SYMBOL_ENGINE_EXECUTE, 0)
-PLEAT_JUMP(saved_variable, PLEAT_SYMBOL_SAVED_VARIABLE, 1)
-PLEAT_JUMP(register_hooks, PLEAT_SYMBOL_REGISTER_HOOKS, 2)
-PLEAT_JUMP(unpack, PLEAT_SYMBOL_UNPACK, 3)
-PLEAT_JUMP(unpack_intrusive, PLEAT_SYMBOL_UNPACK_INTRUSIVE, 4)
-PLEAT_JUMP(set_gradient_edge, PLEAT_SYMBOL_SET_GRADIENT_EDGE, 5)
-PLEAT_JUMP(pow_of_tensor, PLEAT_SYMBOL_POW, 6)
-PLEAT_JUMP(pow_inplace, PLEAT_SYMBOL_POW_INPLACE, 7)
-PLEAT_JUMP(gelu_backward, PLEAT_SYMBOL_GELU_BACKWARD, 8)
-PLEAT_JUMP(silu_backward, PLEAT_SYMBOL_SILU_BACKWARD, 9)
-PLEAT_JUMP(threshold_backward, PLEAT_SYMBOL_THRESHOLD_BACKWARD, 10)
-PLEAT_JUMP(sigmoid_backward, PLEAT_SYMBOL_SIGMOID_BACKWARD, 11)
-PLEAT_JUMP(tanh_backward, PLEAT_SYMBOL_TANH_BACKWARD, 12)
-PLEAT_JUMP(leaky_relu_backward, PLEAT_SYMBOL_LEAKY_RELU_BACKWARD, 13)
-PLEAT_JUMP(hardtanh_backward, PLEAT_SYMBOL_HARDTANH_BACKWARD, 14)
-PLEAT_JUMP(elu_backward, PLEAT_SYMBOL_ELU_BACKWARD, 15)
-PLEAT_JUMP(softmax_backward, PLEAT_SYMBOL_SOFTMAX_BACKWARD, 16)
-PLEAT_JUMP(log_softmax_backward, PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD, 17)
-PLEAT_JUMP(mul_of_tensors, PLEAT_SYMBOL_MUL, 18)
-PLEAT_JUMP(div_of_tensors, PLEAT_SYMBOL_DIV, 19)
-_Static_assert(PLEAT_SLOT_EXECUTE == 0 && PLEAT_SLOT_SAVED_VARIABLE == 1 &&
-                   PLEAT_SLOT_REGISTER_HOOKS == 2 && PLEAT_SLOT_UNPACK == 3 &&
-                   PLEAT_SLOT_UNPACK_INTRUSIVE == 4 && PLEAT_SLOT_SET_GRADIENT_EDGE == 5 &&
-                   PLEAT_SLOT_POW == 6 && PLEAT_SLOT_POW_INPLACE == 7 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_GELU_BACKWARD == 8 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_SILU_BACKWARD == 9 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_THRESHOLD_BACKWARD == 10 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_SIGMOID_BACKWARD == 11 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_TANH_BACKWARD == 12 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_LEAKY_RELU_BACKWARD == 13 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_HARDTANH_BACKWARD == 14 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_ELU_BACKWARD == 15 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_SOFTMAX_BACKWARD == 16 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_LOG_SOFTMAX_BACKWARD == 17 &&
-                   PLEAT_SLOT_GRADIENTS + PLEAT_MUL == 18 && PLEAT_SLOT_GRADIENTS + PLEAT_DIV == 19,
-               "the jumps name their slots by number");
+PLEAT_HOOKS(PLEAT_JUMP, PLEAT_OTHER_JUMP, PLEAT_JUMP)
 
-static const char* const slot_symbols[PLEAT_SLOTS] = {PLEAT_SYMBOL_ENGINE_EXECUTE,
-                                                      PLEAT_SYMBOL_SAVED_VARIABLE,
-                                                      PLEAT_SYMBOL_REGISTER_HOOKS,
-                                                      PLEAT_SYMBOL_UNPACK,
-                                                      PLEAT_SYMBOL_UNPACK_INTRUSIVE,
-                                                      PLEAT_SYMBOL_SET_GRADIENT_EDGE,
-                                                      PLEAT_SYMBOL_POW,
-                                                      PLEAT_SYMBOL_POW_INPLACE,
-                                                      PLEAT_SYMBOL_GELU_BACKWARD,
-                                                      PLEAT_SYMBOL_SILU_BACKWARD,
-                                                      PLEAT_SYMBOL_THRESHOLD_BACKWARD,
-                                                      PLEAT_SYMBOL_SIGMOID_BACKWARD,
-                                                      PLEAT_SYMBOL_TANH_BACKWARD,
-                                                      PLEAT_SYMBOL_LEAKY_RELU_BACKWARD,
-                                                      PLEAT_SYMBOL_HARDTANH_BACKWARD,
-                                                      PLEAT_SYMBOL_ELU_BACKWARD,
-                                                      PLEAT_SYMBOL_SOFTMAX_BACKWARD,
-                                                      PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD,
-                                                      PLEAT_SYMBOL_MUL,
-                                                      PLEAT_SYMBOL_DIV};
+#define PLEAT_SYMBOL(hook, symbol) symbol,
+static const char* const slot_symbols[PLEAT_SLOTS] = {
+    PLEAT_HOOKS(PLEAT_SYMBOL, PLEAT_SYMBOL, PLEAT_SYMBOL)};
 
-#define PLEAT_RESOLVERS                                                                         \
-  (void*)resolve_engine_execute, (void*)resolve_saved_variable, (void*)resolve_register_hooks,  \
-      (void*)resolve_unpack, (void*)resolve_unpack_intrusive, (void*)resolve_set_gradient_edge, \
-      (void*)resolve_pow_of_tensor, (void*)resolve_pow_inplace, (void*)resolve_gelu_backward,   \
-      (void*)resolve_silu_backward, (void*)resolve_threshold_backward,                          \
-      (void*)resolve_sigmoid_backward, (void*)resolve_tanh_backward,                            \
-      (void*)resolve_leaky_relu_backward, (void*)resolve_hardtanh_backward,                     \
-      (void*)resolve_elu_backward, (void*)resolve_softmax_backward,                             \
-      (void*)resolve_log_softmax_backward, (void*)resolve_mul_of_tensors,                       \
-      (void*)resolve_div_of_tensors
+#define PLEAT_RESOLVER(hook, symbol) (void*)resolve_##hook,
+#define PLEAT_OTHER_RESOLVER(hook, symbol) (void*)resolve_OTHER_##hook,
+#define PLEAT_RESOLVERS PLEAT_HOOKS(PLEAT_RESOLVER, PLEAT_OTHER_RESOLVER, PLEAT_RESOLVER)
 static void* const slot_resolvers[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 __attribute__((used)) void* pleat_slots[PLEAT_SLOTS] = {PLEAT_RESOLVERS};
 
-const char* pleat_slot_symbol(enum pleat_slot slot) { return slot_symbols[slot]; }
-
 void pleat_set_slot(enum pleat_slot slot, void* target) {
-  __atomic_store_n(&pleat_slots[slot], target, __ATOMIC_RELEASE);
+  if (target != NULL) __atomic_store_n(&pleat_slots[slot], target, __ATOMIC_RELEASE);
 }
 
 /* Called by pleat_resolve_and_jump, at most once per slot and thread. */

@@ -132,24 +132,17 @@ static const char* const set_stub_symbol = PLEAT_SYMBOL_SET_ENGINE_STUB;
 /* Lets the bridge take `stub` over. False: go on with `stub`. */
 static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void* stub,
                     void** engine_stub) {
-  void* const unpack = pleat_find_function(PLEAT_SYMBOL_UNPACK);
   PleatHostFunctions host = {
       .abi_version = PLEAT_ABI_VERSION,
       .struct_size = sizeof host,
       .engine_stub = stub,
       .set_default_engine_stub = set_stub,
-      .engine_execute = pleat_find_function(PLEAT_SYMBOL_ENGINE_EXECUTE),
-      .saved_variable_constructor = pleat_find_function(PLEAT_SYMBOL_SAVED_VARIABLE),
-      .saved_variable_register_hooks = pleat_find_function(PLEAT_SYMBOL_REGISTER_HOOKS),
-      .saved_variable_unpack =
-          unpack != NULL ? unpack : pleat_find_function(PLEAT_SYMBOL_UNPACK_INTRUSIVE),
-      .set_gradient_edge = pleat_find_function(PLEAT_SYMBOL_SET_GRADIENT_EDGE),
-      .pow = pleat_find_function(PLEAT_SYMBOL_POW),
-      .pow_inplace = pleat_find_function(PLEAT_SYMBOL_POW_INPLACE),
       .interposed = 1,
   };
-  for (int i = 0; i < PLEAT_GRADIENTS; ++i)
-    host.gradients[i] = pleat_find_function(pleat_slot_symbol(PLEAT_SLOT_GRADIENTS + i));
+#define PLEAT_FIND(member, symbol) \
+  if (host.member == NULL) host.member = pleat_find_function(symbol);
+#define PLEAT_FIND_GRADIENT(formula, symbol) PLEAT_FIND(gradients[PLEAT_##formula], symbol)
+  PLEAT_HOOKS(PLEAT_FIND, PLEAT_FIND, PLEAT_FIND_GRADIENT)
   PleatBridgeFunctions functions = {.abi_version = PLEAT_ABI_VERSION,
                                     .struct_size = sizeof functions};
   if (bridge_install(&host, &functions) != 0) return false; /* the bridge has said why */
@@ -158,21 +151,13 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
               functions.abi_version, PLEAT_ABI_VERSION);
     return false;
   }
-  void* const targets[PLEAT_SLOT_GRADIENTS] = {
-      functions.engine_execute,
-      functions.saved_variable_constructor,
-      functions.saved_variable_register_hooks,
-      functions.saved_variable_unpack, /* by the one name that this torch calls */
-      functions.saved_variable_unpack,
-      functions.set_gradient_edge,
-      functions.pow,
-      functions.pow_inplace};
-  for (enum pleat_slot slot = PLEAT_SLOT_EXECUTE; slot < PLEAT_SLOTS; ++slot) {
-    void* const target = slot < PLEAT_SLOT_GRADIENTS
-                             ? targets[slot]
-                             : functions.gradients[slot - PLEAT_SLOT_GRADIENTS];
-    if (target != NULL) pleat_set_slot(slot, target);
-  }
+/* Of two names for one function, this torch calls one; both reach what the bridge gives for it. */
+#define PLEAT_POINT(member, symbol) pleat_set_slot(PLEAT_SLOT_##member, functions.member);
+#define PLEAT_POINT_OTHER(member, symbol) \
+  pleat_set_slot(PLEAT_SLOT_OTHER_##member, functions.member);
+#define PLEAT_POINT_GRADIENT(formula, symbol) \
+  pleat_set_slot(PLEAT_SLOT_##formula, functions.gradients[PLEAT_##formula]);
+  PLEAT_HOOKS(PLEAT_POINT, PLEAT_POINT_OTHER, PLEAT_POINT_GRADIENT)
   if (functions.engine_stub != NULL) *engine_stub = functions.engine_stub;
   return true;
 }

@@ -19,70 +19,61 @@ extern "C" {
 /* File name of the bridge for torch MAJOR.MINOR, in the directory of libpleat.so. */
 #define PLEAT_BRIDGE_FILE_FORMAT "libpleat_bridge_torch%u.%u.so"
 
-/* The mangled names libpleat.so interposes (torch 2.11 .. 2.15, Itanium ABI). */
-#define PLEAT_SYMBOL_SET_ENGINE_STUB "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
-#define PLEAT_SYMBOL_ENGINE_EXECUTE                                                               \
-  "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbb" \
-  "S7_"
-#define PLEAT_SYMBOL_SAVED_VARIABLE "_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb"
-#define PLEAT_SYMBOL_REGISTER_HOOKS                                        \
-  "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_" \
-  "18SavedVariableHooksESt14"                                              \
-  "default_deleteIS3_EE"
-#define PLEAT_SYMBOL_UNPACK "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE"
-#define PLEAT_SYMBOL_UNPACK_INTRUSIVE /* where a node is held by c10::intrusive_ptr (2.15) */ \
-  "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_"             \
-  "6detail34intrusive"                                                                        \
-  "_target_default_null_typeIS4_EEEE"
-#define PLEAT_SYMBOL_SET_GRADIENT_EDGE \
-  "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE"
-#define PLEAT_SYMBOL_POW "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE"
-#define PLEAT_SYMBOL_POW_INPLACE "_ZN2at4_ops11pow__Scalar4callERNS_6TensorERKN3c106ScalarE"
+/* The functions of torch that libpleat.so interposes as jumps (torch 2.11 .. 2.15, Itanium ABI).
+ * All of a hook but its implementation in the bridge is made from its row:
+ *
+ *   FUNCTION(member, name)    member: where the two structs below hold the function
+ *   OTHER_NAME(member, name)  its name in other releases of torch; stands behind the FUNCTION row
+ *   GRADIENT(formula, name)   makes PLEAT_formula of enum PleatGradient, in the order of the rows
+ *
+ * The other name of saved_variable_unpack is for nodes held by c10::intrusive_ptr (2.15). */
+/* clang-format off */
+#define PLEAT_HOOKS(FUNCTION, OTHER_NAME, GRADIENT) \
+  FUNCTION(engine_execute, \
+           "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_") \
+  FUNCTION(saved_variable_constructor, "_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb") \
+  FUNCTION(saved_variable_register_hooks, \
+           "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_18SavedVariableHooksESt14default_deleteIS3_EE") \
+  FUNCTION(saved_variable_unpack, \
+           "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE") \
+  OTHER_NAME(saved_variable_unpack, \
+             "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_null_typeIS4_EEEE") \
+  FUNCTION(set_gradient_edge, \
+           "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE") \
+  FUNCTION(pow, "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE") \
+  FUNCTION(pow_inplace, "_ZN2at4_ops11pow__Scalar4callERNS_6TensorERKN3c106ScalarE") \
+  GRADIENT(GELU_BACKWARD, \
+           "_ZN2at4_ops13gelu_backward4callERKNS_6TensorES4_St17basic_string_viewIcSt11char_traitsIcEE") \
+  GRADIENT(SILU_BACKWARD, "_ZN2at4_ops13silu_backward4callERKNS_6TensorES4_") \
+  GRADIENT(THRESHOLD_BACKWARD, \
+           "_ZN2at4_ops18threshold_backward4callERKNS_6TensorES4_RKN3c106ScalarE") \
+  GRADIENT(SIGMOID_BACKWARD, "_ZN2at4_ops16sigmoid_backward4callERKNS_6TensorES4_") \
+  GRADIENT(TANH_BACKWARD, "_ZN2at4_ops13tanh_backward4callERKNS_6TensorES4_") \
+  GRADIENT(LEAKY_RELU_BACKWARD, \
+           "_ZN2at4_ops19leaky_relu_backward4callERKNS_6TensorES4_RKN3c106ScalarEb") \
+  GRADIENT(HARDTANH_BACKWARD, \
+           "_ZN2at4_ops17hardtanh_backward4callERKNS_6TensorES4_RKN3c106ScalarES8_") \
+  GRADIENT(ELU_BACKWARD, "_ZN2at4_ops12elu_backward4callERKNS_6TensorERKN3c106ScalarES8_S8_bS4_") \
+  GRADIENT(SOFTMAX_BACKWARD, \
+           "_ZN2at4_ops22_softmax_backward_data4callERKNS_6TensorES4_lN3c1010ScalarTypeE") \
+  GRADIENT(LOG_SOFTMAX_BACKWARD, \
+           "_ZN2at4_ops26_log_softmax_backward_data4callERKNS_6TensorES4_lN3c1010ScalarTypeE") \
+  GRADIENT(MUL, "_ZN2at4_ops10mul_Tensor4callERKNS_6TensorES4_") \
+  GRADIENT(DIV, "_ZN2at4_ops10div_Tensor4callERKNS_6TensorES4_")
+/* clang-format on */
+#define PLEAT_NO_HOOK(member, name) /* of the rows that a use of the list passes over */
 
-/* Of the operators of enum PleatGradient, in its order. */
-#define PLEAT_SYMBOL_GELU_BACKWARD   \
-  "_ZN2at4_ops13gelu_backward4callE" \
-  "RKNS_6TensorES4_St17basic_string_viewIcSt11char_traitsIcEE"
-#define PLEAT_SYMBOL_SILU_BACKWARD "_ZN2at4_ops13silu_backward4callERKNS_6TensorES4_"
-#define PLEAT_SYMBOL_THRESHOLD_BACKWARD   \
-  "_ZN2at4_ops18threshold_backward4callE" \
-  "RKNS_6TensorES4_RKN3c106ScalarE"
-#define PLEAT_SYMBOL_SIGMOID_BACKWARD "_ZN2at4_ops16sigmoid_backward4callERKNS_6TensorES4_"
-#define PLEAT_SYMBOL_TANH_BACKWARD "_ZN2at4_ops13tanh_backward4callERKNS_6TensorES4_"
-#define PLEAT_SYMBOL_LEAKY_RELU_BACKWARD   \
-  "_ZN2at4_ops19leaky_relu_backward4callE" \
-  "RKNS_6TensorES4_RKN3c106ScalarEb"
-#define PLEAT_SYMBOL_HARDTANH_BACKWARD   \
-  "_ZN2at4_ops17hardtanh_backward4callE" \
-  "RKNS_6TensorES4_RKN3c106ScalarES8_"
-#define PLEAT_SYMBOL_ELU_BACKWARD   \
-  "_ZN2at4_ops12elu_backward4callE" \
-  "RKNS_6TensorERKN3c106ScalarES8_S8_bS4_"
-#define PLEAT_SYMBOL_SOFTMAX_BACKWARD         \
-  "_ZN2at4_ops22_softmax_backward_data4callE" \
-  "RKNS_6TensorES4_lN3c1010ScalarTypeE"
-#define PLEAT_SYMBOL_LOG_SOFTMAX_BACKWARD         \
-  "_ZN2at4_ops26_log_softmax_backward_data4callE" \
-  "RKNS_6TensorES4_lN3c1010ScalarTypeE"
-#define PLEAT_SYMBOL_MUL "_ZN2at4_ops10mul_Tensor4callERKNS_6TensorES4_"
-#define PLEAT_SYMBOL_DIV "_ZN2at4_ops10div_Tensor4callERKNS_6TensorES4_"
+/* What libpleat.so replaces by a function of its own; through it the bridge gets in. */
+#define PLEAT_SYMBOL_SET_ENGINE_STUB "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
 
 /* Operators with which autograd works out a gradient from another (in_place_gradient.h). */
+#define PLEAT_GRADIENT(formula, name) PLEAT_##formula,
 typedef enum PleatGradient {
-  PLEAT_GELU_BACKWARD,
-  PLEAT_SILU_BACKWARD,
-  PLEAT_THRESHOLD_BACKWARD,
-  PLEAT_SIGMOID_BACKWARD,
-  PLEAT_TANH_BACKWARD,
-  PLEAT_LEAKY_RELU_BACKWARD,
-  PLEAT_HARDTANH_BACKWARD,
-  PLEAT_ELU_BACKWARD,
-  PLEAT_SOFTMAX_BACKWARD,
-  PLEAT_LOG_SOFTMAX_BACKWARD,
-  PLEAT_MUL,
-  PLEAT_DIV,
-  PLEAT_GRADIENTS
+  PLEAT_HOOKS(PLEAT_NO_HOOK, PLEAT_NO_HOOK, PLEAT_GRADIENT) PLEAT_GRADIENTS
 } PleatGradient;
+#undef PLEAT_GRADIENT
+
+#define PLEAT_MEMBER(member, name) void* member;
 
 /* What the caller of pleat_bridge_install has found. All pointers are the real functions of the
  * loaded libtorch_cpu.so; NULL where there is none. */
@@ -93,16 +84,10 @@ typedef struct PleatHostFunctions {
    * (LibTorch programs, late installation from Python). */
   void* engine_stub;
   void* set_default_engine_stub;
-  void* engine_execute;
-  void* saved_variable_constructor;
-  void* saved_variable_register_hooks;
-  void* saved_variable_unpack; /* by whichever of its two names */
-  void* set_gradient_edge;
-  void* pow; /* at::pow(Tensor, Scalar), and in place */
-  void* pow_inplace;
+  PLEAT_HOOKS(PLEAT_MEMBER, PLEAT_NO_HOOK, PLEAT_NO_HOOK)
   void* gradients[PLEAT_GRADIENTS];
-  /* 1: calls of the functions from engine_execute on reach the bridge through the preload library;
-   * 0: they do not (installed without LD_PRELOAD). */
+  /* 1: calls of the hooked functions reach the bridge through the preload library; 0: they do not
+   * (installed without LD_PRELOAD). */
   uint32_t interposed;
   uint32_t reserved;
 } PleatHostFunctions;
@@ -113,15 +98,10 @@ typedef struct PleatBridgeFunctions {
   uint32_t abi_version;
   uint32_t struct_size;
   void* engine_stub;
-  void* engine_execute;
-  void* saved_variable_constructor;
-  void* saved_variable_register_hooks;
-  void* saved_variable_unpack;
-  void* set_gradient_edge;
-  void* pow;
-  void* pow_inplace;
+  PLEAT_HOOKS(PLEAT_MEMBER, PLEAT_NO_HOOK, PLEAT_NO_HOOK)
   void* gradients[PLEAT_GRADIENTS];
 } PleatBridgeFunctions;
+#undef PLEAT_MEMBER
 
 /* Exported by the bridge. 0: installed, `functions` filled (a second call fills it again and
  * changes nothing else). Not 0: the bridge stays out, said why in one line on stderr if that is

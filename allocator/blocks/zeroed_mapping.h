@@ -20,15 +20,16 @@ class ZeroedMapping {
   [[nodiscard]] bool map(std::size_t bytes) noexcept {
     reset();
     const int saved = errno;
-    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-      errno = saved;
-      return false;
+    void* p = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) {
+      data_ = p;
+      bytes_ = bytes;
+      // Fails where mlockall(MCL_FUTURE) has the kernel fill what can be written: lock as touched.
+      if (::madvise(p, bytes, MADV_DONTNEED) != 0) ::mlock2(p, bytes, MLOCK_ONFAULT);
+      if (::mprotect(p, bytes, PROT_READ | PROT_WRITE) != 0) reset();
     }
-    data_ = p;
-    bytes_ = bytes;
-    return true;
+    errno = saved;
+    return data_ != nullptr;
   }
   void reset() noexcept {
     if (data_ != nullptr) {

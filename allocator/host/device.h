@@ -1,7 +1,6 @@
-// What the pool needs of a device: address ranges, pages, and ordered work. The host device lives
-// in host_device.h; the CUDA device will fill the same interface from a table of driver functions.
-// Every call here is on a slow path (segments, pages, cross-stream reuse), hence plain virtuals;
-// the pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use
+// What the pool needs of a device: address ranges and pages. The host device lives in
+// host_device.h. Every call here is on a slow path (segments, pages), hence plain virtuals; the
+// pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use
 // sites.
 #pragma once
 
@@ -15,7 +14,6 @@ namespace pleat::allocator {
 struct DeviceCapabilities {
   bool host_accessible = false;  // the CPU may read and write blocks
   bool returns_pages = false;    // release_pages() really gives memory back inside a segment
-  bool asynchronous = false;     // work on streams completes later; events mean something
   // A range far larger than memory costs nothing until touched. False where address space or commit
   // charge is limited (ulimit -v, vm.overcommit_memory=2): free segments are then given back, too.
   bool reserves_freely = false;
@@ -28,11 +26,6 @@ struct DeviceCapabilities {
   bool huge_pages_rejoin = false;
   std::size_t move_bytes = 0;    // what move_pages() can move at once; 0: it cannot
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
-};
-
-// A point in a stream's order. 0 is "already complete".
-struct EventHandle {
-  std::uint64_t value = 0;
 };
 
 class Device {
@@ -63,13 +56,6 @@ class Device {
   // if it cannot be done. Cheaper than giving pages back and touching new ones: nothing is zeroed,
   // nothing faults. Calls must not overlap.
   virtual bool move_pages(void* from, void* to, std::size_t bytes) noexcept = 0;
-
-  // Ordered work. On a synchronous device all of these return at once with nothing to wait for.
-  [[nodiscard]] virtual EventHandle record_event(StreamId stream) noexcept = 0;
-  [[nodiscard]] virtual bool event_complete(EventHandle event) noexcept = 0;
-  virtual void stream_wait_event(StreamId stream, EventHandle event) noexcept = 0;
-  virtual void synchronize_event(EventHandle event) noexcept = 0;  // blocks the calling thread
-  virtual void release_event(EventHandle event) noexcept = 0;
 };
 
 }  // namespace pleat::allocator

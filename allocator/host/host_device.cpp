@@ -12,6 +12,9 @@
 #ifndef MREMAP_DONTUNMAP  // glibc before 2.32
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_DONTNEED_LOCKED  // glibc before 2.36
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 namespace pleat::allocator {
 namespace {
@@ -50,39 +53,65 @@ bool huge_pages_on_request() noexcept {
   return std::strstr(text, "[always]") != nullptr || std::strstr(text, "[madvise]") != nullptr;
 }
 
-// Maps a range of a segment without pages anew. The kernel joins a new mapping with those beside
-// it; one that pages were moved to or from it keeps apart, and a process may have 65530 of them.
-void map_anew(void* begin, std::size_t bytes) noexcept {
-  if (::mmap(begin, bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED) {
-    ::madvise(begin, bytes, MADV_HUGEPAGE);
+bool address_space_is_free() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return false;
+  char text[16];
+  read_small_file("/proc/sys/vm/overcommit_memory", text, sizeof text);
+  return text[0] != '2';  // strict accounting charges reservations even with MAP_NORESERVE
+}
+
+}  // namespace
+
+HostDevice::HostDevice(DeviceIndex index, const HostCalls& calls) noexcept
+    : index_(index), calls_(calls), process_(::getpid()) {
+  const ErrnoGuard guard;
+  capabilities_.host_accessible = true;
+  capabilities_.returns_pages = true;
+  capabilities_.reserves_freely = address_space_is_free();
+  capabilities_.page_bytes = kAccountingBytes;
+  if (huge_pages_on_request()) {
+    capabilities_.huge_page_bytes = kHugePageBytes;
+    if (capabilities_.reserves_freely) between_ = map_aligned(kMostMoved);
+    if (between_ != nullptr) {
+      if (remap(between_, between_ + kHugePageBytes, kHugePageBytes)) {
+        capabilities_.move_bytes = kMostMoved;
+      } else {
+        between_ = nullptr;  // a part of it may be another's by now
+      }
+    }
+    capabilities_.huge_pages_rejoin = capabilities_.move_bytes != 0 || huge_pages_rejoin();
+  }
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page = ::sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page > 0) {
+    capabilities_.memory_bytes = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
   }
 }
 
-// `from` stays mapped (Linux 5.7 and later), so another thread's mmap() cannot get it.
-bool remap(void* from, void* to, std::size_t bytes) noexcept {
-  return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
-         MAP_FAILED;
+HostDevice::~HostDevice() {
+  if (between_ != nullptr) calls_.munmap(between_, kMostMoved);
 }
 
-// Addresses for `bytes`, aligned to huge pages, mapped without memory. nullptr if there are none.
-std::byte* map_aligned(std::size_t bytes) noexcept {
+// Addresses for `bytes`, aligned to huge pages, mapped without memory or access. nullptr if there
+// are none.
+std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   const std::size_t mapped = bytes + kHugePageBytes;
-  void* raw = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw =
+      calls_.mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t base = (start + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
-  if (base > start) ::munmap(raw, base - start);
+  if (base > start) calls_.munmap(raw, base - start);
   const std::size_t tail = start + mapped - (base + bytes);
-  if (tail > 0) ::munmap(reinterpret_cast<void*>(base + bytes), tail);
+  if (tail > 0) calls_.munmap(reinterpret_cast<void*>(base + bytes), tail);
   return reinterpret_cast<std::byte*>(base);
 }
 
 // Whether a huge page that was split comes back whole after all of it was given back at once: the
 // kernel must free the page table as well (Linux 6.14 and later do, where built so). No file says
 // it, so one huge page is tried. False where in doubt.
-bool huge_pages_rejoin() noexcept {
+bool HostDevice::huge_pages_rejoin() noexcept {
   std::byte* const page = map_aligned(kHugePageBytes);
   if (page == nullptr) return false;
   // The last bytes tell: a touch of the first ones brings them only with a huge page.
@@ -95,54 +124,18 @@ bool huge_pages_rejoin() noexcept {
            (resident & 1) != 0;
   };
   const auto touch_first = [&] { *static_cast<volatile std::byte*>(page) = std::byte{1}; };
-  bool rejoins = ::madvise(page, kHugePageBytes, MADV_HUGEPAGE) == 0;
+  bool rejoins = open(page, kHugePageBytes);
   if (rejoins) {
     touch_first();
-    rejoins = last_is_resident() && ::madvise(page, kAccountingBytes, MADV_DONTNEED) == 0 &&
-              ::madvise(page, kHugePageBytes, MADV_DONTNEED) == 0 && !last_is_resident();
+    rejoins = last_is_resident() && calls_.madvise(page, kAccountingBytes, MADV_DONTNEED) == 0 &&
+              calls_.madvise(page, kHugePageBytes, MADV_DONTNEED) == 0 && !last_is_resident();
   }
   if (rejoins) {
     touch_first();
     rejoins = last_is_resident();
   }
-  ::munmap(page, kHugePageBytes);
+  calls_.munmap(page, kHugePageBytes);
   return rejoins;
-}
-
-bool address_space_is_free() noexcept {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return false;
-  char text[16];
-  read_small_file("/proc/sys/vm/overcommit_memory", text, sizeof text);
-  return text[0] != '2';  // strict accounting charges reservations even with MAP_NORESERVE
-}
-
-}  // namespace
-
-HostDevice::HostDevice(DeviceIndex index) noexcept : index_(index), process_(::getpid()) {
-  const ErrnoGuard guard;
-  capabilities_.host_accessible = true;
-  capabilities_.returns_pages = true;
-  capabilities_.asynchronous = false;
-  capabilities_.reserves_freely = address_space_is_free();
-  capabilities_.page_bytes = kAccountingBytes;
-  if (huge_pages_on_request()) {
-    capabilities_.huge_page_bytes = kHugePageBytes;
-    if (capabilities_.reserves_freely) between_ = map_aligned(kMostMoved);
-    if (between_ != nullptr && remap(between_, between_ + kHugePageBytes, kHugePageBytes)) {
-      capabilities_.move_bytes = kMostMoved;
-    }
-    capabilities_.huge_pages_rejoin = capabilities_.move_bytes != 0 || huge_pages_rejoin();
-  }
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page = ::sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page > 0) {
-    capabilities_.memory_bytes = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
-  }
-}
-
-HostDevice::~HostDevice() {
-  if (between_ != nullptr) ::munmap(between_, kMostMoved);
 }
 
 // The kernel fills the highest gap it finds from above. So a segment lies at the low end of a gap
@@ -153,54 +146,123 @@ void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept 
   if (bytes == 0 || room < bytes || room > SIZE_MAX - kHugePageBytes) return nullptr;
   std::byte* const segment = map_aligned(room);
   if (segment == nullptr) return nullptr;
-  if (room > bytes) ::munmap(segment + bytes, room - bytes);
-  if (capabilities_.huge_page_bytes != 0) ::madvise(segment, bytes, MADV_HUGEPAGE);
+  if (room > bytes) calls_.munmap(segment + bytes, room - bytes);
+  if (!open(segment, bytes)) {
+    calls_.munmap(segment, bytes);
+    return nullptr;
+  }
   return segment;
 }
 
 bool HostDevice::extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept {
   const ErrnoGuard guard;
-  void* const end = static_cast<std::byte*>(base) + bytes;
-  void* const added =
-      ::mmap(end, more, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (added == MAP_FAILED) return false;
-  if (added != end) {  // a kernel before 4.17 takes the address as a hint
-    ::munmap(added, more);
-    return false;
-  }
-  if (capabilities_.huge_page_bytes != 0) ::madvise(end, more, MADV_HUGEPAGE);
-  return true;
+  return map_missing(static_cast<std::byte*>(base) + bytes, more);
 }
 
 void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {
   const ErrnoGuard guard;
-  ::munmap(base, bytes);
+  calls_.munmap(base, bytes);
 }
 
 bool HostDevice::release_pages(void* begin, std::size_t bytes) noexcept {
   const ErrnoGuard guard;
-  if (::madvise(begin, bytes, MADV_DONTNEED) != 0) return false;
   const auto unaligned = reinterpret_cast<std::uintptr_t>(begin) | bytes;
+  if (unaligned % capabilities_.page_bytes != 0) return false;
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    if (!release_locked(begin, bytes)) return false;
+    locked_ = true;
+  }
   if (may_move_pages() && unaligned % kHugePageBytes == 0) map_anew(begin, bytes);
   return true;
 }
 
-// What a child of fork() maps anew does not join what it has got from its parent.
-bool HostDevice::may_move_pages() const noexcept {
-  return capabilities_.move_bytes != 0 && between_ != nullptr && ::getpid() == process_;
+// Locked pages do not go for MADV_DONTNEED. They stay locked where they are touched again.
+bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
+  if (calls_.munlock(begin, bytes) != 0) return false;  // before Linux 5.18
+  const bool gone = calls_.madvise(begin, bytes, MADV_DONTNEED) == 0;
+  calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
+  return gone;
 }
 
-// By way of other addresses: the kernel unmaps the target before it finds something wrong with the
-// source (a part of it has been locked or bound to a node, or addresses are limited by now), and
-// `to` must not be lost. Those between may be another's then.
+// What a child of fork() maps anew does not join what it has got from its parent, nor what is
+// locked what is not.
+bool HostDevice::may_move_pages() const noexcept {
+  return capabilities_.move_bytes != 0 && between_ != nullptr && !locked_ && ::getpid() == process_;
+}
+
+// Makes a range that was mapped without access ready for use, and leaves it without pages. If the
+// job has asked for all that it maps to be locked (MCL_FUTURE), a mapping that can be written is
+// filled at once. No flag tells; but a locked range refuses MADV_DONTNEED. It is then locked page
+// by page, as it is touched.
+bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
+    locked_ = true;
+  }
+  if (calls_.mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  if (capabilities_.huge_page_bytes != 0) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  return true;
+}
+
+// `from` stays mapped (Linux 5.7 and later), so another thread's mmap() cannot get it. A failure
+// may leave `to` unmapped: the kernel unmaps the target before it looks at the source.
+bool HostDevice::remap(void* from, void* to, std::size_t bytes) const noexcept {
+  return calls_.mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
+         MAP_FAILED;
+}
+
+// Maps a range of a segment that a failed call may have unmapped. Takes nothing from anybody: what
+// is mapped there stays.
+bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
+  void* const mapped =
+      calls_.mmap(begin, bytes, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  // A kernel before 4.17 takes the address as a hint.
+  if (mapped == begin && open(begin, bytes)) return true;
+  calls_.munmap(mapped, bytes);
+  return false;
+}
+
+// Maps a range of a segment without pages anew. The kernel joins a new mapping with those beside
+// it; one that pages were moved to or from it keeps apart, and a process may have 65530 of them.
+void HostDevice::map_anew(void* begin, std::size_t bytes) noexcept {
+  if (calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    map_missing(begin, bytes);
+    return;
+  }
+  calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  // Fails if the job has asked for new mappings to be locked: then this one has been filled.
+  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+    release_locked(begin, bytes);
+    locked_ = true;
+  }
+}
+
+// In place of addresses that may be another's by now. nullptr after so many failures.
+std::byte* HostDevice::other_scratch() noexcept {
+  return ++failures_ < kMostFailures ? map_aligned(kMostMoved) : nullptr;
+}
+
+// By way of other addresses: what is wrong with the source (a part of it has been locked or bound
+// to a node, or addresses are limited by now) then costs those, and not `to`.
 bool HostDevice::move_pages(void* from, void* to, std::size_t bytes) noexcept {
   const ErrnoGuard guard;
   if (bytes > kMostMoved || !may_move_pages()) return false;
-  const bool away = remap(from, between_, bytes);
-  if (!away || !remap(between_, to, bytes)) {
-    if (away) remap(between_, from, bytes);
-    between_ = ++failures_ < kMostFailures ? map_aligned(kMostMoved) : nullptr;
+  if (!remap(from, between_, bytes)) {
+    between_ = other_scratch();
+    return false;
+  }
+  if (!remap(between_, to, bytes)) {
+    map_missing(to, bytes);
+    if (!remap(between_, from, bytes)) map_missing(from, bytes);
+    calls_.munmap(between_, kMostMoved);  // and the pages, where they found no way back
+    // Where addresses are limited there is room now.
+    map_missing(to, bytes);
+    map_missing(from, bytes);
+    between_ = other_scratch();
     return false;
   }
   map_anew(from, bytes);

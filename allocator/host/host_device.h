@@ -1,16 +1,18 @@
 // The host as a device: segments are anonymous private mappings, pages come on first touch and go
 // with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
-// is page faults. Nothing here is asynchronous: events are always complete.
+// is page faults. Memory that the job locks (mlockall) is locked page by page as it is touched, and
+// goes back all the same.
 #pragma once
 
 #include "allocator/host/device.h"
+#include "allocator/host/host_calls.h"
 
 namespace pleat::allocator {
 
 class HostDevice final : public Device {
  public:
   // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
-  explicit HostDevice(DeviceIndex index = {-1}) noexcept;
+  explicit HostDevice(DeviceIndex index = {-1}, const HostCalls& calls = {}) noexcept;
   ~HostDevice() override;
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
@@ -27,19 +29,23 @@ class HostDevice final : public Device {
   bool release_pages(void* begin, std::size_t bytes) noexcept override;
   bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
 
-  [[nodiscard]] EventHandle record_event(StreamId /*stream*/) noexcept override { return {}; }
-  [[nodiscard]] bool event_complete(EventHandle /*event*/) noexcept override { return true; }
-  void stream_wait_event(StreamId /*stream*/, EventHandle /*event*/) noexcept override {}
-  void synchronize_event(EventHandle /*event*/) noexcept override {}
-  void release_event(EventHandle /*event*/) noexcept override {}
-
  private:
+  [[nodiscard]] std::byte* map_aligned(std::size_t bytes) const noexcept;
+  [[nodiscard]] bool huge_pages_rejoin() noexcept;
   [[nodiscard]] bool may_move_pages() const noexcept;
+  bool remap(void* from, void* to, std::size_t bytes) const noexcept;
+  bool open(void* begin, std::size_t bytes) noexcept;
+  bool map_missing(void* begin, std::size_t bytes) noexcept;
+  void map_anew(void* begin, std::size_t bytes) noexcept;
+  bool release_locked(void* begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] std::byte* other_scratch() noexcept;
 
   DeviceIndex index_;
+  HostCalls calls_;
   int process_;                   // that has called the constructor
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // of it
+  bool locked_ = false;           // mlock() or mlockall() was met
   DeviceCapabilities capabilities_;
 };
 

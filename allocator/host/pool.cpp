@@ -1,5 +1,7 @@
 #include "allocator/host/pool.h"
 
+#include <cstring>
+
 #include "allocator/host/pool_impl.h"
 
 namespace pleat::allocator {
@@ -8,9 +10,11 @@ namespace {
 constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 constexpr std::size_t kLongRun = 4;  // huge pages
 
-// Of room and steps for packed blocks: payloads take about an eighth of what they are made from,
-// and addresses mapped ahead count against a limit that the job sets itself later.
-std::size_t share(std::size_t bytes, bool packed) noexcept { return packed ? bytes / 8 : bytes; }
+// Of room and steps: payloads take about an eighth of what they are made from, and addresses mapped
+// ahead count against a limit that the job sets itself later.
+std::size_t share(std::size_t bytes, Lane lane) noexcept {
+  return lane == Lane::kPacked ? bytes / 8 : bytes;
+}
 
 }  // namespace
 
@@ -21,7 +25,8 @@ Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept
   const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
   Place place;
   recent.take(need, [&](Segment& segment, std::size_t granule) {
-    if ((granule & mask) != 0 || !segment.runs.is_free(granule, need) || segment.packed ||
+    if ((granule & mask) != 0 || !segment.runs.is_free(granule, need) ||
+        segment.lane != Lane::kWork ||
         !segment.touched.all_touched(first_page(granule), end_page(granule, need))) {
       return false;
     }
@@ -34,11 +39,11 @@ Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept
 
 // Takes granules where `need` of them lie on touched pages, as far as the runs know, and the best
 // stretch of those is shorter than `below`.
-Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, bool packed, std::size_t alignment,
+Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, Lane lane, std::size_t alignment,
                                            std::size_t below) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
-    if (segment.packed != packed) continue;
+    if (segment.lane != lane) continue;
     const std::size_t granule = segment.runs.take_best_touched(need, alignment, below);
     if (granule != FreeRuns::kNone) return {&segment, granule};
   }
@@ -46,10 +51,10 @@ Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, bool packed, std::s
 }
 
 // The lowest run that has `need` granules.
-Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, bool packed) noexcept {
+Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, Lane lane) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
-    if (segment.packed != packed) continue;
+    if (segment.lane != lane) continue;
     const std::size_t granule = segment.runs.first_fit(need);
     if (granule == FreeRuns::kNone) continue;
     const std::size_t end = (granule + need) << granule_shift;
@@ -62,41 +67,39 @@ Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, bool packed) noexcep
 }
 
 Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream,
-                            Fit fit) noexcept {
+                            Lane lane) noexcept {
   if (bytes == 0 || bytes > (FreeRuns::kMaxGranules << granule_shift)) return nullptr;
   const std::size_t need = (bytes + granule_bytes - 1) >> granule_shift;
   const std::size_t rounded = need << granule_shift;
 
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   tick();
   Block* block = blocks.get();
-  if (block == nullptr) [[unlikely]] {
-    publish_all();
+  if (block == nullptr) [[unlikely]]
     return nullptr;
-  }
-  const bool align = fit == Fit::kAligned && rounded >= aligned_from;
-  const bool packed = fit == Fit::kPacked && aligned_from != SIZE_MAX;
+  const bool align = lane == Lane::kWork && rounded >= aligned_from;
+  const bool recycles = lane == Lane::kWork && is_remembered(rounded);
+  if (aligned_from == SIZE_MAX) lane = Lane::kWork;  // nothing is gained by keeping them apart
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
-  if (fit != Fit::kPacked && is_remembered(rounded)) place = take_recent(need, align);
-  if (place.segment == nullptr) place = take_touched(need, packed, align ? huge : 1);
-  if (packed && place.segment == nullptr) {  // rather than fresh pages; longer ones suit others
-    place = take_touched(need, false, 1, kLongRun * huge);
+  if (recycles) place = take_recent(need, align);
+  if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
+  if (place.segment == nullptr && lane == Lane::kPacked) {  // longer ones suit others
+    place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
   const bool touched = place.segment != nullptr;
   if (!touched) [[unlikely]] {
     if (align) place = take_aligned(need);
-    if (place.segment == nullptr) place = take_most_touched(need, packed);
+    if (place.segment == nullptr) place = take_most_touched(need, lane);
     // No more addresses to be had: wherever there is room, else in place of idle segments.
     if (place.segment == nullptr && aligned_from != SIZE_MAX) {
-      place = take_most_touched(need, !packed);
+      place = take_most_touched(need, lane == Lane::kWork ? Lane::kPacked : Lane::kWork);
     }
     if (place.segment == nullptr && release_free_segments() > 0) {
-      place = take_most_touched(need, packed);
+      place = take_most_touched(need, lane);
     }
     if (place.segment == nullptr) {
       blocks.put(block);
-      publish_all();
       emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);
       return nullptr;
     }
@@ -120,8 +123,8 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     want_pages(*segment, first_page(granule), end_page(granule, need));
 
   count_live(static_cast<std::int64_t>(counted));
-  publish_all();
-  emit(EventKind::kAllocate, block->begin, bytes, block->id, stream);
+  emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
+       block->id, stream);
   return block;
 }
 
@@ -131,28 +134,27 @@ void Pool::Impl::free(Block* block) noexcept {
   Segment& segment = segments.at_slot(found.slot);
   const std::size_t granule = found.offset >> granule_shift;
   __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
-  emit(EventKind::kFree, block->begin, block->requested, block->id, block->stream);
-
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   segment.runs.give(granule, block->bytes >> granule_shift);
-  if (!segment.packed && is_remembered(block->bytes)) {
+  if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
     recent.add(segment, granule, block->bytes >> granule_shift);
   }
   --blocks_in_use;
   requested -= block->requested;
   reserved -= block->bytes;
   count_live(-static_cast<std::int64_t>(block->requested));
+  emit(block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, block->begin,
+       block->requested != 0 ? block->requested : block->bytes, block->id, block->stream);
   blocks.put(block);
   tick();
-  publish_all();
 }
 
 void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   assert(bytes > 0 && bytes <= block->requested);
   const std::size_t keep = (bytes + granule_bytes - 1) >> granule_shift;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Section section(*this);
   const std::size_t had = block->bytes >> granule_shift;
   const std::size_t less = block->requested - bytes;
   requested -= less;
@@ -165,8 +167,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
     block->bytes = keep << granule_shift;
     reserved -= (had - keep) << granule_shift;
   }
+  emit(EventKind::kShrink, block->begin, bytes, block->id, block->stream);
   tick();
-  publish_all();
 }
 
 // ---- Segments ----
@@ -174,7 +176,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 // Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free a segment
 // that grows in place as far as it can; else pieces, larger as there are more of them, down to just
 // what is asked for.
-[[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, bool packed) noexcept {
+[[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, Lane lane) noexcept {
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
   if (bytes > most) return false;
@@ -190,21 +192,22 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   constexpr std::size_t kTries = 3;
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first =
-        share(options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom, packed);
+        share(options.reserve_bytes != 0 ? options.reserve_bytes : kFirstRoom, lane);
     const std::size_t enough = std::max(4 * capabilities.memory_bytes, first);
-    std::size_t room = std::min(first << std::min<std::size_t>(rooms[packed], 20), enough);
-    for (; room > 0; room = room / 2 > share(growth, packed) ? room / 2 : 0) {
-      const std::size_t step = std::min(size(share(options.extend_bytes, packed)), size(room));
-      if (add_segment(step, size(room), packed)) {
-        ++rooms[packed];
+    std::size_t& before = rooms[static_cast<std::size_t>(lane)];
+    std::size_t room = std::min(first << std::min<std::size_t>(before, 20), enough);
+    for (; room > 0; room = room / 2 > share(growth, lane) ? room / 2 : 0) {
+      const std::size_t step = std::min(size(share(options.extend_bytes, lane)), size(room));
+      if (add_segment(step, size(room), lane)) {
+        ++before;
         return true;
       }
     }
   }
-  if (packed) return false;  // pieces are for all blocks: see allocate()
+  if (lane == Lane::kPacked) return false;  // pieces are for all blocks: see allocate()
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
-  if ((larger > growth && add_segment(larger, larger, false)) ||
-      add_segment(growth, growth, false) || (need < growth && add_segment(need, need, false))) {
+  if ((larger > growth && add_segment(larger, larger, lane)) || add_segment(growth, growth, lane) ||
+      (need < growth && add_segment(need, need, lane))) {
     ++grown;
     return true;
   }
@@ -216,7 +219,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const Segment& segment = segments[rank];
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t least = round_up(end, unit);
-  const std::size_t more = share(options.extend_bytes, segment.packed);
+  const std::size_t more = share(options.extend_bytes, segment.lane);
   const std::size_t wanted =
       std::min(std::max(least, segment.bytes + round_up(more, unit)), segment.room);
   const std::size_t before = segment.bytes;
@@ -227,10 +230,10 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   return true;
 }
 
-bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept {
+bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, Lane lane) noexcept {
   Segment* segment = segments.add(device, bytes, room, granule_bytes);
   if (segment == nullptr) return false;
-  segment->packed = packed;
+  segment->lane = lane;
   if (!returns_pages) {  // memory came with the range
     segment->touched.touch(0, bytes >> page_shift);
     update_runs(*segment, 0, bytes >> page_shift);
@@ -263,32 +266,36 @@ void Pool::Impl::forget_segment(std::size_t rank) noexcept {
 
 // ---- The interface ----
 
-Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics, EventSink* sink)
-    : impl_(std::make_unique<Impl>(device, options, statistics, sink)) {}
+Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics)
+    : impl_(std::make_unique<Impl>(device, options, statistics)) {}
 
 Pool::~Pool() {
   Impl& p = *impl_;
+  const Impl::Section section(p);
   p.count_live(-static_cast<std::int64_t>(p.requested));
   p.reserved = 0;
   while (p.segments.count() > 0) p.forget_segment(p.segments.count() - 1);
-  p.publish_all();
 }
 
 Block* Pool::allocate(std::size_t bytes, StreamId stream) noexcept {
-  return impl_->allocate(bytes, bytes, stream, Impl::Fit::kAligned);
+  return impl_->allocate(bytes, bytes, stream, Lane::kWork);
 }
 
-Block* Pool::allocate_packed(std::size_t bytes) noexcept {
-  return impl_->allocate(bytes, bytes, {}, Impl::Fit::kPacked);
+Block* Pool::allocate_packed(std::size_t bytes, StreamId stream) noexcept {
+  return impl_->allocate(bytes, bytes, stream, Lane::kPacked);
 }
 
-Block* Pool::allocate_container(std::size_t bytes) noexcept {
-  return impl_->allocate(bytes, 0, {}, Impl::Fit::kPacked);
+Block* Pool::allocate_container(std::size_t bytes, StreamId stream) noexcept {
+  return impl_->allocate(bytes, 0, stream, Lane::kPacked);
 }
 
-void Pool::count_live(std::int64_t bytes) noexcept {
+void Pool::count_requested(EventScope& scope, std::int64_t bytes) noexcept {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->count_live(bytes);
+  scope.change_exclusive(StatKind::kLive, bytes);
+}
+
+void Pool::copy(void* to, const void* from, std::size_t bytes, StreamId /*stream*/) noexcept {
+  std::memcpy(to, from, bytes);
 }
 
 void Pool::free(Block* block) noexcept { impl_->free(block); }
@@ -311,13 +318,12 @@ Block* Pool::find(const void* address) const noexcept {
 
 std::size_t Pool::trim() noexcept {
   Impl& p = *impl_;
-  const std::lock_guard<std::mutex> lock(p.mutex);
+  const Impl::Section section(p);
   const std::size_t before = p.resident;
   if (!p.device.capabilities().reserves_freely) p.release_free_segments();
   p.purge(0, Impl::Purge::kAllPages);
   p.window.restart(p.reserved);
   p.aged_out = 0;
-  p.publish_all();
   return before - p.resident;
 }
 
@@ -328,5 +334,7 @@ void Pool::unlock_after_fork() noexcept { impl_->mutex.unlock(); }
 Device& Pool::device() const noexcept { return impl_->device; }
 
 Statistics& Pool::statistics() const noexcept { return impl_->statistics; }
+
+EventSource& Pool::events() const noexcept { return impl_->events; }
 
 }  // namespace pleat::allocator

@@ -15,6 +15,7 @@
 #include "allocator/event_sink.h"
 #include "allocator/host/device.h"
 #include "allocator/ids.h"
+#include "allocator/residency/block_memory.h"
 #include "allocator/statistics.h"
 
 namespace pleat::allocator {
@@ -35,36 +36,46 @@ struct PoolOptions {
   std::uint64_t epoch_ns = 1'000'000'000;
 };
 
-class Pool {
+class Pool final : public BlockMemory {
  public:
-  Pool(Device& device, const PoolOptions& options, Statistics& statistics,
-       EventSink* sink = nullptr);
-  ~Pool();  // gives every segment back; blocks still in use become invalid
+  Pool(Device& device, const PoolOptions& options, Statistics& statistics);
+  ~Pool() override;  // gives every segment back; blocks still in use become invalid
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   // A block of at least `bytes` (> 0), aligned to the granule, or nullptr if no segment can grow.
-  [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept;
+  [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept override;
+  [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream = {}) noexcept override;
+  [[nodiscard]] Block* allocate_container(std::size_t bytes,
+                                          StreamId stream = {}) noexcept override;
+  void count_requested(EventScope& scope, std::int64_t bytes) noexcept override;
 
   // Returns a block. The pointer is dangling afterwards. Never fails.
-  void free(Block* block) noexcept;
+  void free(Block* block) noexcept override;
 
   // Shortens a block in use to `bytes` (> 0, <= its requested size), the tail becomes free at once.
-  void shrink(Block* block, std::size_t bytes) noexcept;
+  void shrink(Block* block, std::size_t bytes) noexcept override;
+
+  // The host's work is done when a call returns.
+  void note_use(Block* /*block*/, StreamId /*stream*/) noexcept override {}
+  [[nodiscard]] bool used_elsewhere(const Block* /*block*/) const noexcept override {
+    return false;
+  }
+  void copy(void* to, const void* from, std::size_t bytes, StreamId stream) noexcept override;
 
   // True if the address lies in one of our segments. Lock-free, a handful of instructions.
   [[nodiscard]] bool owns(const void* address) const noexcept;
 
   // The block in use that begins at `address`, nullptr if none does. Lock-free; the caller must
   // know that the block cannot be freed meanwhile.
-  [[nodiscard]] Block* find(const void* address) const noexcept;
+  [[nodiscard]] Block* find(const void* address) const noexcept override;
 
   // Gives back every whole free page. Returns the bytes given back.
   std::size_t trim() noexcept;
 
   // For fork: hold the lock over fork(), release on both sides.
-  void lock_for_fork() noexcept;
-  void unlock_after_fork() noexcept;
+  void lock_for_fork() noexcept override;
+  void unlock_after_fork() noexcept override;
 
   // Walks the whole structure and checks: blocks tile segments, no two free neighbours, free index
   // equals the set of free blocks, statistics equal recomputed sums. For tests. Empty string if
@@ -72,7 +83,8 @@ class Pool {
   [[nodiscard]] const char* check_invariants() const;
 
   [[nodiscard]] Device& device() const noexcept;
-  [[nodiscard]] Statistics& statistics() const noexcept;
+  [[nodiscard]] Statistics& statistics() const noexcept override;
+  [[nodiscard]] EventSource& events() const noexcept override;
 
   // Every block, in address order; for reports and snapshots. Called with the lock held.
   struct BlockView {
@@ -86,14 +98,6 @@ class Pool {
   void visit_blocks(Visitor visitor, void* context) const;
 
  private:
-  friend class PayloadArena;
-  // A block that lies close to others whatever its size, for what is kept and not worked on.
-  [[nodiscard]] Block* allocate_packed(std::size_t bytes) noexcept;
-  // Such a block whose contents its owner counts into kLive piece by piece: requested == 0.
-  [[nodiscard]] Block* allocate_container(std::size_t bytes) noexcept;
-  // Changes kLive by what came and went inside containers.
-  void count_live(std::int64_t bytes) noexcept;
-
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

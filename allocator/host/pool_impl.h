@@ -21,12 +21,11 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 }
 
 struct Pool::Impl {
-  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics,
-       EventSink* the_sink) noexcept
+  Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics) noexcept
       : device(the_device),
         options(the_options),
         statistics(the_statistics),
-        sink(the_sink),
+        events(the_device.index()),
         returns_pages(the_device.capabilities().returns_pages),
         granule_bytes(std::bit_ceil(std::max<std::size_t>(the_options.granule_bytes, 64))),
         granule_shift(std::countr_zero(granule_bytes)),
@@ -43,7 +42,8 @@ struct Pool::Impl {
   Device& device;
   const PoolOptions options;
   Statistics& statistics;
-  EventSink* const sink;
+  EventSource events;
+  EventScope* scope = nullptr;  // of the section that has the lock
   const bool returns_pages;
   const std::size_t granule_bytes;
   const int granule_shift;
@@ -57,9 +57,9 @@ struct Pool::Impl {
     return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
   }
 
-  std::size_t grown = 0;      // segments taken where addresses are limited
-  std::size_t rooms[2] = {};  // segments that may grow in place, the second: packed ones
-  std::size_t met = 0;        // of them, those that found the addresses behind them taken
+  std::size_t grown = 0;           // segments taken where addresses are limited
+  std::size_t rooms[kLanes] = {};  // segments that may grow in place
+  std::size_t met = 0;             // of them, those that found the addresses behind them taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
@@ -81,24 +81,47 @@ struct Pool::Impl {
   std::size_t wanted_again = 0;
   std::uint64_t aged_out_ns = 0;
 
+  // Holds the lock. What happens meanwhile is told once it is given back.
+  class Section {
+   public:
+    explicit Section(Impl& impl) noexcept
+        : impl_(impl),
+          scope_(impl.events, impl.statistics, EventScope::Begin::kIfWanted),
+          lock_(impl.mutex) {
+      impl.scope = &scope_;
+    }
+    ~Section() {
+      impl_.publish_all();
+      impl_.scope = nullptr;
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+
+   private:
+    Impl& impl_;
+    EventScope scope_;
+    std::lock_guard<std::mutex> lock_;
+  };
+
+  // The event carries what the statistics have changed by so far.
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
             StreamId stream = {}) noexcept {
-    if (sink == nullptr) [[likely]]
+    if (!scope->wanted()) [[likely]]
       return;
+    publish_all();
     Event event;
-    event.device = device.index();
     event.kind = kind;
     event.block = id;
     event.stream = stream;
     event.address = reinterpret_cast<std::uint64_t>(address);
     event.bytes = bytes;
-    sink->on_event(event);
+    scope->note(event);
   }
 
   void publish(StatKind kind, std::int64_t& published, std::size_t value) noexcept {
     const auto now = static_cast<std::int64_t>(value);
     if (now == published) return;
-    statistics.add_exclusive(kind, now - published);
+    scope->change_exclusive(kind, now - published);
     published = now;
   }
   void publish_all() noexcept {
@@ -108,7 +131,7 @@ struct Pool::Impl {
   }
 
   void count_live(std::int64_t bytes) noexcept {
-    if (bytes != 0) statistics.add_exclusive(StatKind::kLive, bytes);
+    if (bytes != 0) scope->change_exclusive(StatKind::kLive, bytes);
   }
 
   [[nodiscard]] std::size_t resident_limit() const noexcept {
@@ -126,12 +149,11 @@ struct Pool::Impl {
     return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
   }
 
-  // Where pages can be moved, kAligned: large blocks begin where a huge page does, so the huge
-  // pages of one that is free are free altogether. kPacked: wherever there is room, but on fresh
-  // pages only in segments for such blocks, as among large ones they would break huge pages up;
-  // unless no segment can be added.
-  enum class Fit { kAligned, kPacked };
-  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Fit fit) noexcept;
+  // Where pages can be moved, blocks of Lane::kWork that are large begin where a huge page does, so
+  // the huge pages of one that is free are free altogether. Those of Lane::kPacked lie wherever
+  // there is room, but on fresh pages only in their own segments, as among large ones they would
+  // break huge pages up; unless no segment can be added.
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
 
@@ -162,16 +184,15 @@ struct Pool::Impl {
     std::size_t granule = 0;
   };
   [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
-  // `packed`: in which of the segments.
-  [[nodiscard]] Place take_touched(std::size_t need, bool packed, std::size_t alignment = 1,
+  [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
-  [[nodiscard]] Place find_lowest(std::size_t need, bool packed) noexcept;
+  [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
-  [[nodiscard]] Place take_most_touched(std::size_t need, bool packed) noexcept;
+  [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
   void update_runs(Segment& segment, std::size_t begin, std::size_t end,
                    std::size_t least = 1) noexcept;
-  bool grow(std::size_t bytes, bool packed) noexcept;
-  bool add_segment(std::size_t bytes, std::size_t room, bool packed) noexcept;
+  bool grow(std::size_t bytes, Lane lane) noexcept;
+  bool add_segment(std::size_t bytes, std::size_t room, Lane lane) noexcept;
   bool reach(std::size_t rank, std::size_t end) noexcept;
   std::size_t release_free_segments() noexcept;
   void forget_segment(std::size_t rank) noexcept;

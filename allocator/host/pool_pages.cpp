@@ -20,15 +20,15 @@ std::uint64_t coarse_now_ns() noexcept {
 // as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
 // Looks at every run that is large enough, which takes less time than the fault that it may save.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need,
-                                                                  bool packed) noexcept {
+                                                                  Lane lane) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
-    if (segments[rank].packed != packed) continue;
+    if (segments[rank].lane != lane) continue;
     update_runs(segments[rank], 0, segments[rank].touched.pages(), need);
   }
-  if (const Place place = take_touched(need, packed); place.segment != nullptr) return place;
-  Place best = find_lowest(need, packed);
-  if (best.segment == nullptr && grow(need << granule_shift, packed)) {
-    best = find_lowest(need, packed);
+  if (const Place place = take_touched(need, lane); place.segment != nullptr) return place;
+  Place best = find_lowest(need, lane);
+  if (best.segment == nullptr && grow(need << granule_shift, lane)) {
+    best = find_lowest(need, lane);
   }
   if (best.segment == nullptr) return best;
   const int shift = std::max(page_shift - granule_shift, 0);
@@ -42,7 +42,7 @@ std::uint64_t coarse_now_ns() noexcept {
   };
   for (std::size_t rank = segments.count(); rank-- > 0;) {
     Segment& segment = segments[rank];
-    if (segment.packed != packed) continue;
+    if (segment.lane != lane) continue;
     const std::size_t usable = segment.bytes >> granule_shift;
     segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
       const std::size_t end = std::min(begin + length, usable);
@@ -72,7 +72,7 @@ Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   std::size_t fewest = SIZE_MAX;
   for (std::size_t rank = segments.count(); rank-- > 0;) {
     Segment& segment = segments[rank];
-    if (segment.packed) continue;
+    if (segment.lane != Lane::kWork) continue;
     const std::size_t usable = segment.bytes >> granule_shift;
     segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
       const std::size_t end = std::min(begin + length, usable);

@@ -17,13 +17,20 @@
 
 namespace pleat::allocator {
 
+// Which blocks a segment is for, fresh pages for them at least.
+enum class Lane : std::uint8_t {
+  kWork,    // those that are worked on: large ones begin where a huge page does
+  kPacked,  // those that are kept, payloads: close to each other whatever their size
+};
+constexpr std::size_t kLanes = 2;
+
 struct Segment {
   std::byte* base =
       nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
   std::size_t bytes = 0;  // usable; grows up to room
   std::size_t room = 0;   // what the metadata are for
-  bool packed = false;    // for blocks that are packed (Pool::Impl::Fit)
-  FreeRuns runs;          // of the room, until the segment cannot grow any further
+  Lane lane = Lane::kWork;
+  FreeRuns runs;  // of the room, until the segment cannot grow any further
   TouchedPages touched;
   std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block begins here
   ZeroedMapping metadata;

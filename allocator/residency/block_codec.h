@@ -1,15 +1,36 @@
 // The seam between residency and compression: residency knows when a saved block is released and
 // where its payload goes, a BlockCodec knows how bytes become fewer bytes. torch_bridge/ adapts
-// compress/ to it; tests use a copying one. Opaque to residency: `choice`.
+// compress/ to it; tests use codecs of their own. Opaque to residency: choice, function, form,
+// details.
+//
+// A codec is asked twice: plan() looks at the block, encode() writes what was planned. The work may
+// be queued on a stream. Then its result is either sure, and counts as done in the stream's order,
+// or the device has the last word, which verdict() tells later.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "allocator/ids.h"
 #include "allocator/residency/byte_ranges.h"
 
 namespace pleat::allocator {
+
+// How the bytes of a payload are to be read. The record keeps it on the host: what lies on a device
+// is never looked into to find that out.
+struct PayloadForm {
+  std::array<std::uint64_t, 4> words{};
+  [[nodiscard]] bool operator==(const PayloadForm&) const = default;
+};
+
+// A payload that is complete in the order of its stream.
+struct PayloadView {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+  PayloadForm form{};
+};
 
 struct EncodeRequest {
   void* source = nullptr;             // first byte of the block
@@ -20,6 +41,10 @@ struct EncodeRequest {
   std::uint64_t nonce = 0;   // unlike that of any other payload of the run
   TensorKey key{};
   StreamId stream{};
+  // Where the bytes may be `function`, element by element, of what this payload was made of.
+  // function 0: they are not.
+  PayloadView origin{};
+  std::uint64_t function = 0;
 };
 
 // What the encoder has seen, summed over the block. A width's squared error follows from the
@@ -34,54 +59,81 @@ struct CodecStatistics {
   double energy = 0;
 };
 
+struct EncodePlan {
+  // The codec's own: what it has found by looking at the block.
+  struct Details {
+    virtual ~Details() = default;
+  };
+  std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
+  bool recomputed = false;  // the bytes follow from the origin: there is nothing to write
+  bool in_place = false;    // encode_in_place() can do it
+  std::unique_ptr<Details> details;
+};
+
 enum class CodecStatus : std::uint8_t {
   kOk,
   kKeepRaw,  // not worth it or not possible: residency holds the block as it is
+  kQueued,   // encode only: verdict() knows later whether it is kOk or kKeepRaw
   kFailed,   // decode only: the payload is damaged
 };
 
+// Names an encode that was queued. 0: none.
+struct EncodeTicket {
+  std::uint64_t value = 0;
+};
+
+struct EncodeResult {
+  CodecStatus status = CodecStatus::kKeepRaw;
+  std::size_t payload_bytes = 0;
+  PayloadForm form{};
+  CodecStatistics statistics{};
+  EncodeTicket ticket{};  // of kQueued
+};
+
+// Threads: any, side by side.
 class BlockCodec {
  public:
   virtual ~BlockCodec() = default;
 
-  // Upper bound of the payload, in bytes; 0: do not encode, hold the block raw.
-  [[nodiscard]] virtual std::size_t payload_bytes(const EncodeRequest& request) noexcept = 0;
+  // Looks at the block once. Where the bytes of `request.origin` do as well: recomputed.
+  [[nodiscard]] virtual EncodePlan plan(const EncodeRequest& request) noexcept = 0;
 
-  // Writes the payload (64-byte aligned, `capacity` bytes) and says how many bytes it took.
-  // On asynchronous devices the work is queued on request.stream.
-  [[nodiscard]] virtual CodecStatus encode(const EncodeRequest& request, void* payload,
-                                           std::size_t capacity, std::size_t* payload_bytes,
-                                           CodecStatistics* statistics) noexcept = 0;
+  // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and says how many bytes it
+  // takes. On a device the work is queued on request.stream. kQueued: source and payload must stay
+  // until the verdict.
+  [[nodiscard]] virtual EncodeResult encode(const EncodeRequest& request, const EncodePlan& plan,
+                                            void* payload, std::size_t capacity) noexcept = 0;
 
-  // As encode(), over the head of the source itself.
-  [[nodiscard]] virtual CodecStatus encode_in_place(const EncodeRequest& request,
-                                                    std::size_t* payload_bytes,
-                                                    CodecStatistics* statistics) noexcept = 0;
+  // As encode(), over the head of the source itself. Never kQueued. After kKeepRaw the source is
+  // as it was.
+  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& request,
+                                                     const EncodePlan& plan) noexcept = 0;
 
-  // Fills `target` (the whole storage, `target_bytes`) from a payload of this codec.
-  [[nodiscard]] virtual CodecStatus decode(const void* payload, std::size_t payload_bytes,
-                                           void* target, std::size_t target_bytes,
-                                           StreamId stream) noexcept = 0;
+  // Whether verdict() would answer without waiting. Must be quick and take no lock but the codec's
+  // own: residency asks under its locks.
+  [[nodiscard]] virtual bool is_decided(EncodeTicket /*ticket*/) noexcept { return true; }
+  // What became of an encode that was queued; status kQueued while that is not known, unless
+  // `wait`: then blocks until it is. A ticket is good until another status was returned, or
+  // forget().
+  [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
+    return {};
+  }
+  // Nobody will ask: source and payload are used again, in the order of the stream.
+  virtual void forget(EncodeTicket /*ticket*/) noexcept {}
+
+  // Fills `target` (the whole storage, `target_bytes`) from a payload of this codec, queued on
+  // `stream`.
+  [[nodiscard]] virtual CodecStatus decode(const PayloadView& payload, void* target,
+                                           std::size_t target_bytes, StreamId stream) noexcept = 0;
 
   // As decode(), and then an elementwise function of each element in its place. `function` is the
   // adapter's own encoding, as `choice` is; never 0.
-  [[nodiscard]] virtual CodecStatus decode_function(const void* payload, std::size_t payload_bytes,
-                                                    void* target, std::size_t target_bytes,
-                                                    StreamId stream,
+  [[nodiscard]] virtual CodecStatus decode_function(const PayloadView& payload, void* target,
+                                                    std::size_t target_bytes, StreamId stream,
                                                     std::uint64_t function) noexcept {
-    static_cast<void>(payload), static_cast<void>(payload_bytes), static_cast<void>(target),
-        static_cast<void>(target_bytes), static_cast<void>(stream), static_cast<void>(function);
+    static_cast<void>(payload), static_cast<void>(target), static_cast<void>(target_bytes),
+        static_cast<void>(stream), static_cast<void>(function);
     return CodecStatus::kFailed;
-  }
-
-  // Whether `result` looks like that function of what the payload was made of, and is as well
-  // restored that way.
-  [[nodiscard]] virtual bool may_be_result(const void* payload, std::size_t payload_bytes,
-                                           std::uint64_t function, const void* result,
-                                           std::size_t result_bytes) noexcept {
-    static_cast<void>(payload), static_cast<void>(payload_bytes), static_cast<void>(function),
-        static_cast<void>(result), static_cast<void>(result_bytes);
-    return false;
   }
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 struct Chunk {
   Block* block = nullptr;
+  StreamId stream{};
   FreeRuns runs;
   std::size_t payload_granules = 0;
   std::size_t rank = 0;  // place among the chunks
@@ -38,13 +39,17 @@ Block* own_block(void* tag) noexcept {
 }  // namespace
 
 struct PayloadArena::Impl {
-  Impl(Pool& the_pool, const Options& options) noexcept
-      : pool(the_pool),
+  Impl(BlockMemory& the_memory, const Options& options) noexcept
+      : memory(the_memory),
         chunk_bytes(std::max<std::size_t>(options.chunk_bytes, 4096)),
         granule_bytes(std::bit_ceil(std::max<std::size_t>(options.granule_bytes, 64))) {}
 
+  [[nodiscard]] EventScope scope() noexcept {
+    return {memory.events(), memory.statistics(), EventScope::Begin::kAlways};
+  }
+
   mutable std::mutex mutex;
-  Pool& pool;
+  BlockMemory& memory;
   const std::size_t chunk_bytes;
   const std::size_t granule_bytes;
   std::size_t payload_bytes = 0;  // requested, in chunks
@@ -58,14 +63,27 @@ struct PayloadArena::Impl {
     return (bytes + granule_bytes - 1) / granule_bytes;
   }
 
-  void count(std::size_t before, std::size_t after) noexcept {
+  void count(EventScope& scope, std::size_t before, std::size_t after) noexcept {
     const auto change = static_cast<std::int64_t>(after) - static_cast<std::int64_t>(before);
     payload_bytes += after - before;
-    if (change != 0) pool.count_live(change);
+    if (change != 0) memory.count_requested(scope, change);
   }
 
-  [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes) noexcept {
-    Block* block = pool.allocate_packed(bytes);
+  void note(EventScope& scope, EventKind kind, const Chunk& chunk,
+            const PayloadSlot& slot) noexcept {
+    if (!scope.wanted()) [[likely]]
+      return;
+    Event event;
+    event.kind = kind;
+    event.stream = chunk.stream;
+    event.block = chunk.block->id;
+    event.address = reinterpret_cast<std::uint64_t>(slot.data);
+    event.bytes = slot.bytes;
+    scope.note(event);
+  }
+
+  [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes, StreamId stream) noexcept {
+    Block* block = memory.allocate_packed(bytes, stream);
     if (block == nullptr) return {};
     return {block->begin, bytes, own_block_tag(block)};
   }
@@ -97,11 +115,12 @@ struct PayloadArena::Impl {
   }
 
   // nullptr if the pool cannot grow or there is no memory for metadata.
-  [[nodiscard]] Chunk* add_chunk() noexcept {
+  [[nodiscard]] Chunk* add_chunk(StreamId stream) noexcept {
     if (!make_room()) return nullptr;
     Chunk* chunk = get_metadata();
     if (chunk == nullptr) return nullptr;
-    chunk->block = pool.allocate_container(chunk_bytes);
+    chunk->stream = stream;
+    chunk->block = memory.allocate_container(chunk_bytes, stream);
     if (chunk->block == nullptr) {
       put_metadata(chunk);
       return nullptr;
@@ -140,8 +159,21 @@ struct PayloadArena::Impl {
     chunks.erase(chunks.begin() + rank);
     largest.erase(largest.begin() + rank);
     renumber(static_cast<std::size_t>(rank));
-    pool.free(chunk->block);
+    memory.free(chunk->block);
     put_metadata(chunk);
+  }
+
+  // The first chunk of the stream, by address, with so many granules in a row; nullptr if none has.
+  [[nodiscard]] Chunk* find(std::size_t need, StreamId stream) noexcept {
+    const auto wanted = static_cast<std::int32_t>(need);
+    for (std::size_t i = 0;; ++i) {
+      const auto fits = std::find_if(largest.begin() + static_cast<std::ptrdiff_t>(i),
+                                     largest.end(), [=](std::int32_t n) { return n >= wanted; });
+      if (fits == largest.end()) return nullptr;
+      i = static_cast<std::size_t>(fits - largest.begin());
+      if (chunks[i]->stream == stream) [[likely]]
+        return chunks[i];
+    }
   }
 
   void note_largest(const Chunk& chunk) noexcept {
@@ -149,54 +181,54 @@ struct PayloadArena::Impl {
   }
 };
 
-PayloadArena::PayloadArena(Pool& pool, const Options& options)
-    : impl_(std::make_unique<Impl>(pool, options)) {}
+PayloadArena::PayloadArena(BlockMemory& memory, const Options& options)
+    : impl_(std::make_unique<Impl>(memory, options)) {}
 
-PayloadArena::PayloadArena(Pool& pool) : PayloadArena(pool, Options{}) {}
+PayloadArena::PayloadArena(BlockMemory& memory) : PayloadArena(memory, Options{}) {}
 
 PayloadArena::~PayloadArena() {
   Impl& a = *impl_;
-  a.count(a.payload_bytes, 0);
+  EventScope scope = a.scope();
+  a.count(scope, a.payload_bytes, 0);
   while (!a.chunks.empty()) {
-    a.pool.free(a.chunks.back()->block);
+    a.memory.free(a.chunks.back()->block);
     delete a.chunks.back();
     a.chunks.pop_back();
   }
   while (a.spare_count > 0) delete a.spare[--a.spare_count];
 }
 
-PayloadSlot PayloadArena::allocate(std::size_t bytes) noexcept {
+PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept {
   Impl& a = *impl_;
   if (bytes == 0) return {};
-  if (bytes > a.chunk_bytes / 2) return a.allocate_block(bytes);
+  if (bytes > a.chunk_bytes / 2) return a.allocate_block(bytes, stream);
   const std::size_t need = a.granules(bytes);
 
+  EventScope scope = a.scope();
   const std::lock_guard<std::mutex> lock(a.mutex);
-  Chunk* chunk = nullptr;
-  const auto fits = std::find_if(
-      a.largest.begin(), a.largest.end(),
-      [need = static_cast<std::int32_t>(need)](std::int32_t length) { return length >= need; });
-  if (fits != a.largest.end()) {
-    chunk = a.chunks[static_cast<std::size_t>(fits - a.largest.begin())];
-  } else if ((chunk = a.add_chunk()) == nullptr) {
-    return a.allocate_block(bytes);  // a smaller hole may still do
+  Chunk* chunk = a.find(need, stream);
+  if (chunk == nullptr && (chunk = a.add_chunk(stream)) == nullptr) {
+    return a.allocate_block(bytes, stream);  // a smaller hole may still do
   }
   const std::size_t granule = chunk->runs.take_first_fit(need);
   chunk->payload_granules += need;
   a.note_largest(*chunk);
-  a.count(0, bytes);
-  return {chunk->block->begin + granule * a.granule_bytes, bytes, chunk};
+  const PayloadSlot slot{chunk->block->begin + granule * a.granule_bytes, bytes, chunk};
+  a.count(scope, 0, bytes);
+  a.note(scope, EventKind::kPayloadAllocate, *chunk, slot);
+  return slot;
 }
 
 void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
   assert(slot && bytes > 0 && bytes <= slot.bytes);
   Impl& a = *impl_;
   if (Block* block = own_block(slot.chunk)) {
-    a.pool.shrink(block, bytes);
+    a.memory.shrink(block, bytes);
     slot.bytes = bytes;
     return;
   }
   auto* chunk = static_cast<Chunk*>(slot.chunk);
+  EventScope scope = a.scope();
   const std::lock_guard<std::mutex> lock(a.mutex);
   const std::size_t had = a.granules(slot.bytes);
   const std::size_t keep = a.granules(bytes);
@@ -207,25 +239,28 @@ void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
     chunk->payload_granules -= had - keep;
     a.note_largest(*chunk);
   }
-  a.count(slot.bytes, bytes);
+  a.count(scope, slot.bytes, bytes);
   slot.bytes = bytes;
+  a.note(scope, EventKind::kPayloadShrink, *chunk, slot);
 }
 
 void PayloadArena::free(PayloadSlot& slot) noexcept {
   assert(slot);
   Impl& a = *impl_;
   if (Block* block = own_block(slot.chunk)) {
-    a.pool.free(block);
+    a.memory.free(block);
     slot = {};
     return;
   }
   auto* chunk = static_cast<Chunk*>(slot.chunk);
+  EventScope scope = a.scope();
   const std::lock_guard<std::mutex> lock(a.mutex);
   const std::size_t length = a.granules(slot.bytes);
   const auto granule = static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
   chunk->runs.give(granule, length);
   chunk->payload_granules -= length;
-  a.count(slot.bytes, 0);
+  a.count(scope, slot.bytes, 0);
+  a.note(scope, EventKind::kPayloadFree, *chunk, slot);
   if (chunk->payload_granules == 0) {
     a.drop_chunk(chunk);
   } else {
@@ -249,7 +284,8 @@ const char* PayloadArena::check_invariants() const {
     if (chunk.rank != i) return "arena: wrong rank of a chunk";
     if (chunk.block->begin < previous_end) return "arena: chunks out of order";
     previous_end = chunk.block->begin + chunk.block->bytes;
-    if (a.pool.find(chunk.block->begin) != chunk.block) return "arena: chunk is not a block in use";
+    if (a.memory.find(chunk.block->begin) != chunk.block)
+      return "arena: chunk is not a block in use";
     if (a.largest[i] != static_cast<std::int32_t>(chunk.runs.largest()))
       return "arena: wrong largest run";
     if (const char* error = chunk.runs.check()) return error;

@@ -1,15 +1,15 @@
-// Dense storage for payloads: small payloads share chunks, chunks are blocks of the same pool, and
-// a chunk goes back to the pool when its last payload is dropped. Large payloads are blocks
-// themselves.
+// Dense storage for payloads: small payloads share chunks, chunks are blocks of the same memory,
+// and a chunk goes back when its last payload is dropped. Large payloads are blocks themselves. A
+// chunk belongs to one stream, like a block: what lies in it is written on that stream.
 //
 // kLive counts the bytes of payloads, not of chunks; kReserved counts whole chunks, for they are in
-// use. Lock order: arena, then pool.
+// use. Lock order: arena, then the memory's.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
-#include "allocator/host/pool.h"
+#include "allocator/residency/block_memory.h"
 
 namespace pleat::allocator {
 
@@ -29,16 +29,19 @@ class PayloadArena {
     std::size_t chunk_bytes = 512u << 10;
     std::size_t granule_bytes = 256;
   };
-  PayloadArena(Pool& pool, const Options& options);
-  explicit PayloadArena(Pool& pool);
+  PayloadArena(BlockMemory& memory, const Options& options);
+  explicit PayloadArena(BlockMemory& memory);
   ~PayloadArena();
   PayloadArena(const PayloadArena&) = delete;
   PayloadArena& operator=(const PayloadArena&) = delete;
 
-  // Room for `bytes` (> 0); an empty slot if the pool cannot grow. Thread-safe, never throws.
-  [[nodiscard]] PayloadSlot allocate(std::size_t bytes) noexcept;
+  // Room for `bytes` (> 0) that are written on `stream`; an empty slot if there is no memory.
+  // Thread-safe, never throws.
+  [[nodiscard]] PayloadSlot allocate(std::size_t bytes, StreamId stream = {}) noexcept;
   // Gives the tail beyond `bytes` (> 0) back; the data stays where it is.
   void shrink(PayloadSlot& slot, std::size_t bytes) noexcept;
+  // What the slot's stream was given before may still use it; other streams' work must be over, or
+  // come before what its stream is given from now on.
   void free(PayloadSlot& slot) noexcept;
 
   void lock_for_fork() noexcept;

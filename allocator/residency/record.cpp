@@ -8,6 +8,8 @@ const char* record_state_name(RecordState state) noexcept {
       return "tagged";
     case RecordState::kReleasing:
       return "releasing";
+    case RecordState::kWaiting:
+      return "waiting";
     case RecordState::kEncoding:
       return "encoding";
     case RecordState::kHeld:
@@ -20,6 +22,20 @@ const char* record_state_name(RecordState state) noexcept {
       return "kept";
     case RecordState::kDead:
       return "dead";
+  }
+  return "?";
+}
+
+const char* hold_name(Hold hold) noexcept {
+  switch (hold) {
+    case Hold::kNone:
+      return "none";
+    case Hold::kForwardEnd:
+      return "forward_end";
+    case Hold::kProof:
+      return "proof";
+    case Hold::kVerdict:
+      return "verdict";
   }
   return "?";
 }
@@ -40,9 +56,14 @@ bool apply(RecordState& state, RecordAction action) noexcept {
       {S::kTagged, A::kRestore, S::kRestored},
       {S::kReleasing, A::kEncode, S::kEncoding},
       {S::kReleasing, A::kHold, S::kHeld},
+      {S::kReleasing, A::kWait, S::kWaiting},
       {S::kEncoding, A::kEncoded, S::kPacked},
+      {S::kEncoding, A::kWait, S::kWaiting},
       {S::kEncoding, A::kHold, S::kHeld},
-      {S::kHeld, A::kEncode, S::kEncoding},
+      {S::kWaiting, A::kEncode, S::kEncoding},
+      {S::kWaiting, A::kEncoded, S::kPacked},
+      {S::kWaiting, A::kHold, S::kHeld},
+      {S::kWaiting, A::kRestore, S::kRestored},
       {S::kHeld, A::kRestore, S::kRestored},
       {S::kPacked, A::kRestore, S::kRestored},
       {S::kRestored, A::kRestoredFreed, S::kPacked},

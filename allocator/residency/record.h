@@ -1,13 +1,14 @@
 // What is known of one saved storage, and its life from tag to drop. A record says nothing of what
-// a storage is: the bridge derives from it and answers the two questions only it can answer.
+// a storage is: the bridge derives from it and answers the questions only it can answer.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
-#include "allocator/host/pool.h"
+#include "allocator/blocks/block.h"
 #include "allocator/ids.h"
 #include "allocator/residency/block_codec.h"
 #include "allocator/residency/byte_ranges.h"
@@ -19,18 +20,24 @@ namespace pleat::allocator {
 //
 //   state      the bytes are in              leaves by
 //   kTagged    the block, storage alive      release -> kReleasing | keep -> kKept
-//   kReleasing the block, storage gone       encode -> kEncoding | hold -> kHeld
-//   kEncoding  the block, codec reading      done -> kPacked | gave up -> kHeld
-//   kHeld      the block, owned by us        encode -> kEncoding (forward end) | adopt -> kRestored
-//   kPacked    the payload, ours or origin's restore -> kRestored
-//   kRestored  payload and/or a restored     storage freed -> kPacked (payload) or kHeld (adopted)
+//   kReleasing the block, storage gone       encode -> kEncoding | wait -> kWaiting | hold -> kHeld
+//   kWaiting   the block, owned by us        encode -> kEncoding | done -> kPacked | hold -> kHeld
+//   |
+//                                            adopt -> kRestored
+//   kEncoding  the block, codec reading      done -> kPacked | queued -> kWaiting | gave up ->
+//   kHeld kHeld      the block, owned by us        adopt -> kRestored kPacked    the payload, ours
+//   or origin's restore -> kRestored kRestored  payload and/or a restored     storage freed ->
+//   kPacked (payload) or kHeld (adopted)
 //              storage that is alive
 //   kKept      the original storage, which   -
 //              we now hold strongly
 //   any        last hook dropped -> kDead
+//
+// kWaiting has a reason (Hold) and is on one list; Residency::end_wait() ends it.
 enum class RecordState : std::uint8_t {
   kTagged,
   kReleasing,
+  kWaiting,
   kEncoding,
   kHeld,
   kPacked,
@@ -42,7 +49,8 @@ enum class RecordState : std::uint8_t {
 enum class RecordAction : std::uint8_t {
   kRelease,        // the allocator's free arrived, the storage is gone
   kKeep,           // ... but the storage lives (resized, data pointer swapped)
-  kHold,           // keep the raw block
+  kHold,           // keep the raw block for good
+  kWait,           // keep it for now
   kEncode,         // the codec starts
   kEncoded,        // the payload is complete
   kRestore,        // decoded into a new block, or the raw block was adopted
@@ -51,7 +59,25 @@ enum class RecordAction : std::uint8_t {
   kDrop,
 };
 
+// Why a released block is held raw although it may be compressed.
+enum class Hold : std::uint8_t {
+  kNone,
+  kForwardEnd,  // until the forward pass is over
+  kProof,       // until Residency::start(), or for a number of nodes
+  kVerdict,     // its encode is queued, and the device may yet give up
+};
+
+// What starts an encode.
+enum class Start : std::uint8_t {
+  kRelease,     // nothing was waited for
+  kProof,       // Residency::start()
+  kDeadline,    // the nodes it was to wait for have come
+  kForwardEnd,  // the forward pass is over
+  kShortage,    // too much waits, or memory is short: no proof will come
+};
+
 [[nodiscard]] const char* record_state_name(RecordState state) noexcept;
+[[nodiscard]] const char* hold_name(Hold hold) noexcept;
 
 // The only place where states change. False (and no change) for a transition the table above lacks.
 [[nodiscard]] bool apply(RecordState& state, RecordAction action) noexcept;
@@ -63,50 +89,64 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // False once the last strong reference to the storage is gone. Any thread, no lock needed.
-  [[nodiscard]] virtual bool storage_alive() const noexcept = 0;
   // The block is freed, but the storage may live on with other bytes: takes strong references, for
-  // good, to what the record's hooks will read. The number of hooks that do not need the block,
-  // kEveryHook if none does. `link` is held before and after, but not while references are taken or
-  // given up; Record::mutex is not.
+  // good, to what the record's hooks will read. False if nothing of it lives, as nearly always.
+  // Called with no lock of residency held.
+  [[nodiscard]] virtual bool keep_storage() noexcept = 0;
+  // Then: the number of hooks that do not need the block, kEveryHook if none does. Called under the
+  // link lock; takes no lock but the record's own innermost ones.
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
-  [[nodiscard]] virtual std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept = 0;
+  [[nodiscard]] virtual std::uint32_t hooks_without_block() noexcept = 0;
 
-  // About to be encoded, under `mutex`: may still choose more careful a codec.
-  virtual void before_encode() noexcept {}
-  // Then, if there is an `origin`: the bytes are still function(origin's), so need no payload.
-  virtual bool follows_from_origin() noexcept { return false; }
+  // What is decided about a released block before it is encoded: the choice of codec, and whether
+  // its bytes may be the function of the origin's. Called with no lock of residency held.
+  struct Decision {
+    std::uint64_t choice = 0;
+    bool may_follow_origin = false;  // asked for only if there is an origin
+  };
+  [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 
-  // `mutex` guards everything below it. Whoever waits for an encode waits for this mutex: it is
-  // held while the codec runs (the pool's lock never is). Taken through Residency::RecordGuard.
-  // Lock order: Record::mutex, then Residency's link lock, then arena, then pool.
+  // `mutex` guards everything below it. It is not held while the codec runs: in kEncoding the
+  // fields belong to the thread that encodes, and RecordGuard waits for it. Taken through
+  // Residency::RecordGuard.
+  // Lock order: Record::mutex, then Residency's link lock, then the list of what waits, then arena,
+  // then pool.
   std::mutex mutex;
-  RecordState state = RecordState::kTagged;
+  std::atomic<RecordState> state{RecordState::kTagged};
   Block* block = nullptr;     // the saved block while its bytes are raw (or an in-place payload)
   Block* restored = nullptr;  // block of the restored storage, while that lives
-  PayloadSlot payload{};
+  PayloadSlot payload{};      // in kWaiting for a verdict: where it is being written
   std::size_t payload_bytes = 0;
-  bool payload_in_block = false;     // place:inplace: `block` holds the payload
-  bool counted_raw = false;          // the bytes of `block` count as saved raw
-  std::atomic<bool> pending{false};  // in the list of the two below
-  Record* pending_next = nullptr;
-  Record* pending_previous = nullptr;
+  PayloadForm form{};
+  bool payload_in_block = false;  // place:inplace: `block` holds the payload
+  bool recomputed = false;        // in place of a payload: `function` of what `origin` has in its
+  bool counted_raw = false;       // the bytes of `block` count as saved raw
+  bool proof_given = false;       // Residency::start() has come
   std::uint32_t encodes = 0;
-  CodecStatistics statistics{};  // of the last encode that gave the payload
-  bool worked_out = false;       // in place of a payload: `function` of what `origin` has in its
+  // Streams beside `stream` that were given work with the payload. Guarded by the link lock.
+  std::vector<StreamId> readers;
+
+  // On the list of what waits; guarded by its lock.
+  std::atomic<bool> waiting{false};
+  Hold hold = Hold::kNone;
+  EncodeTicket ticket{};  // of kVerdict
+  Record* waiting_next = nullptr;
+  Record* waiting_previous = nullptr;
 
   // Its bytes can be had without what happens to the storage: from a payload.
-  [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || worked_out; }
+  [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || recomputed; }
 
-  // Written while tagging (under the link lock), constant once released, but for before_encode().
+  // Written while tagging (under the link lock), constant once released, but for decide().
   std::size_t bytes = 0;     // of the storage
   ByteRanges ranges;         // what the views cover
   std::uint64_t choice = 0;  // codec choice, see BlockCodec
-  std::uint64_t wait_until =
-      0;  // on Residency::clock(): not encoded earlier, but for forward_end()
+  // On Residency::clock(). Not encoded earlier, unless started; kUntilStarted: unless started only.
+  static constexpr std::uint64_t kUntilStarted = ~std::uint64_t{0};
+  std::uint64_t wait_until = 0;
   std::uint64_t nonce = 0;
   TensorKey key{};
-  StreamId stream{};
+  StreamId stream{};  // of the last pack: what it was given before, the bytes are complete for
+  RecordId id{};
   // What the bytes are an elementwise function of, with a reference of ours:
   // Residency::set_origin().
   Record* origin = nullptr;

@@ -1,5 +1,9 @@
 // Where the bytes of a saved block are, and when they move: tag -> release -> compress -> restore.
-// Decides nothing about bits and knows nothing of tensors.
+// Decides nothing about bits and knows nothing of tensors, nor of what memory the blocks are from.
+//
+// Streams: a pack tells on which stream the block was in use. The block is encoded on the stream of
+// its last pack, and restored on the stream of whoever asks; where these differ, the later stream
+// waits for the earlier, and the host for none. On the host all of it is one stream.
 #pragma once
 
 #include <atomic>
@@ -9,11 +13,12 @@
 
 #include "allocator/event_sink.h"
 #include "allocator/fork_gate.h"
-#include "allocator/host/pool.h"
 #include "allocator/residency/block_codec.h"
+#include "allocator/residency/block_memory.h"
 #include "allocator/residency/payload_arena.h"
-#include "allocator/residency/pending_records.h"
 #include "allocator/residency/record.h"
+#include "allocator/residency/stream_order.h"
+#include "allocator/residency/waiting_records.h"
 #include "allocator/statistics.h"
 
 namespace pleat::allocator {
@@ -22,6 +27,9 @@ struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
+  // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
+  // oldest waits no longer.
+  std::size_t most_waiting_bytes = SIZE_MAX;
 };
 
 // Counts of what happened to records; relaxed atomics.
@@ -31,16 +39,17 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> encoded{0};
   std::atomic<std::uint64_t> encoded_in_place{0};
   // Stored as a function of another record's payload.
-  std::atomic<std::uint64_t> worked_out{0}, worked_out_bytes{0};
+  std::atomic<std::uint64_t> recomputed{0}, recomputed_bytes{0};
   std::atomic<std::uint64_t> double_encodes{0};  // a record encoded twice: must stay 0
   std::atomic<std::uint64_t> held{0};
-  std::atomic<std::uint64_t> kept{0};  // storage resized or swapped while saved
+  std::atomic<std::uint64_t> kept{0};    // storage resized or swapped while saved
+  std::atomic<std::uint64_t> queued{0};  // encodes for whose verdict a record had to wait
   std::atomic<std::uint64_t> restored{0};
   std::atomic<std::uint64_t> adopted{0};
   std::atomic<std::uint64_t> copied{0};   // bytes copied out, the block never came to free
   std::atomic<std::uint64_t> dropped{0};  // records gone
   std::atomic<std::uint64_t> dropped_unreleased{0};  // hooks gone before the storage was freed
-  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks and of those worked out
+  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks and recomputed ones
   std::atomic<std::uint64_t> payload_bytes{0};       // of their payloads
   std::atomic<std::uint64_t> encode_ns{0};
   std::atomic<std::uint64_t> decode_ns{0};
@@ -49,16 +58,16 @@ struct ResidencyCounters {
 
 class Residency {
  public:
-  Residency(Pool& pool, PayloadArena& arena, BlockCodec& codec, const ResidencyOptions& options,
-            EventSink* sink = nullptr);
+  Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& arena, BlockCodec& codec,
+            const ResidencyOptions& options);
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
-  // The free of every block of the pool comes through here. An untagged block goes straight back; a
-  // saved block whose storage is gone is compressed (or held) first. Any thread; never throws.
+  // The free of every block of the memory comes through here. An untagged block goes straight back;
+  // a saved block whose storage is gone is compressed (or held) first. Any thread; never throws.
   void release(Block* block) noexcept {
     if (block->record.load(std::memory_order_acquire) == nullptr) [[likely]] {
-      pool_.free(block);
+      memory_.free(block);
     } else {
       release_saved(block);
     }
@@ -66,14 +75,17 @@ class Residency {
 
   // Runs `body(Record*)` with the record linked to `block` (nullptr if none) under the link lock.
   // The body may merge ranges and choice into a tagged record, call add_reference(), or return a
-  // new record to link. Returns what the body returned.
+  // new record to link; it takes no lock. Returns what the body returned: the record of a pack
+  // while the block was in use on `stream`.
   template <class Body>
-  Record* with_linked(Block* block, Body&& body) {
+  Record* with_linked(Block* block, StreamId stream, Body&& body) {
+    EventScope scope(memory_.events(), memory_.statistics(), EventScope::Begin::kAlways);
     const std::lock_guard<std::mutex> guard(link_mutex_);
     Record* const present = block->record.load(std::memory_order_relaxed);
     Record* const result = body(present);
-    if (result != nullptr && result != present) {
-      link_new(block, result);
+    if (result != nullptr) {
+      if (result != present) link_new(scope, block, result);
+      note_pack(*result, block, stream);
     }
     return result;
   }
@@ -86,60 +98,81 @@ class Residency {
   // neither's mutex.
   void set_origin(Record& record, Record& origin, std::uint64_t function) noexcept;
 
+  // The proof that a record waits for has come (Record::wait_until): it is encoded now, or once it
+  // is released. Any thread that refers to the record; once or often.
+  void start(Record& record) noexcept;
+
   // Gives up one reference; the last one drops payload, held block and the record itself. `body`
   // runs before, under the link lock.
   template <class Body>
   void drop(Record* record, Body&& body) noexcept {
+    EventScope scope(memory_.events(), memory_.statistics(), EventScope::Begin::kAlways);
     std::unique_lock<std::mutex> link(link_mutex_);
     body();
-    drop_locked(record, std::move(link));
+    drop_locked(record, std::move(link), scope);
   }
   void drop(Record* record) noexcept {
     drop(record, [] {});
   }
 
-  // Holds a record's mutex, and fork() off meanwhile. One at a time in a thread.
+  // Holds a record's mutex, and fork() off meanwhile, once no thread encodes the record. One at a
+  // time in a thread.
   class RecordGuard {
    public:
     RecordGuard(Residency& residency, Record& record)
-        : section_(residency.fork_gate_), guard_(record.mutex) {}
+        : scope_(residency.memory_.events(), residency.memory_.statistics(),
+                 EventScope::Begin::kAlways),
+          section_(residency.fork_gate_),
+          lock_(record.mutex) {
+      while (record.state.load(std::memory_order_relaxed) == RecordState::kEncoding) [[unlikely]] {
+          lock_.unlock();
+          record.state.wait(RecordState::kEncoding, std::memory_order_acquire);
+          lock_.lock();
+        }
+    }
 
    private:
+    friend class Residency;
+    EventScope scope_;
     ForkGate::Section section_;
-    std::lock_guard<std::mutex> guard_;
+    std::unique_lock<std::mutex> lock_;
   };
 
-  // Makes the bytes of a released record available in a block of its own, which the caller wraps
-  // into a storage whose free is release(). The caller has a RecordGuard. nullptr if there is no
-  // memory for it (status kOutOfMemory) or the payload is damaged.
+  // Makes the bytes of a released record available for work on `stream`, in a block of its own,
+  // which the caller wraps into a storage whose free is release(). nullptr if there is no memory
+  // for it (status kOutOfMemory) or the payload is damaged.
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState };
-  [[nodiscard]] Block* restore_locked(Record& record, StreamId stream,
+  [[nodiscard]] Block* restore_locked(RecordGuard& guard, Record& record, StreamId stream,
                                       RestoreStatus* status) noexcept;
+  // The restored storage, which lives, is used on `stream` as well.
+  void share_restored_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
 
   // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it
   // and write to it. A raw block stays the record's own.
-  [[nodiscard]] Block* copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
+  [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
+                                   RestoreStatus* status) noexcept;
 
   // True while other hooks than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept;
 
-  // The whole-forward signal: encodes what is pending, in release order.
+  // The whole-forward signal: encodes what waits for it or for a proof, in release order.
   void forward_end() noexcept;
-  // Moves the clock that Record::wait_until is on, and encodes what is due. Any thread.
+  // Moves the clock that Record::wait_until is on, and ends the waits that are due. Any thread.
   void advance() noexcept {
     // Two threads may count one: it measures a wait, roughly.
     clock_.store(clock_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (!pending_.empty()) [[unlikely]] {
-      encode_due();
+    if (!waiting_.empty()) [[unlikely]] {
+      end_due();
     }
   }
   [[nodiscard]] std::uint64_t clock() const noexcept {
     return clock_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] bool any_pending() const noexcept { return !pending_.empty(); }
-  [[nodiscard]] bool forward_end_wanted() const noexcept {
-    return at_forward_end_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] bool any_waiting() const noexcept { return !waiting_.empty(); }
+  // Takes the verdicts that have come. Does not wait.
+  void collect_verdicts() noexcept;
+  // Memory is short: waits for verdicts and encodes what waits. True if anything was done.
+  bool make_room() noexcept;
 
   // A forked child or a process past exit: from now on nothing is encoded.
   void stop_encoding() noexcept { stopped_.store(true, std::memory_order_relaxed); }
@@ -147,40 +180,68 @@ class Residency {
 
   void set_options(const ResidencyOptions& options) noexcept;
   [[nodiscard]] const ResidencyCounters& counters() const noexcept { return counters_; }
-  [[nodiscard]] Pool& pool() noexcept { return pool_; }
+  [[nodiscard]] BlockMemory& memory() noexcept { return memory_; }
+  [[nodiscard]] const WaitingRecords& waiting() const noexcept { return waiting_; }
 
   // Waits for running encodes and restores, but not for ever: see ForkGate.
   void lock_for_fork() noexcept;
   void unlock_after_fork(ForkSide side) noexcept;
 
  private:
-  void link_new(Block* block, Record* record) noexcept;
-  void drop_locked(Record* record, std::unique_lock<std::mutex> link) noexcept;
-  void count_raw(Record& record, bool counted) noexcept;
+  // ---- residency.cpp ----
+  void link_new(EventScope& scope, Block* block, Record* record) noexcept;
+  void note_pack(Record& record, Block* block, StreamId stream) noexcept;
+  void drop_locked(Record* record, std::unique_lock<std::mutex> link, EventScope& scope) noexcept;
   void release_saved(Block* block) noexcept;
-  void release_restored(Record& record, Block* block) noexcept;
-  void release_original(Record& record, Block* block, bool kept) noexcept;
-  // Encodes record.block; true if the block is ours no more. record.mutex held.
-  bool encode_locked(Record& record) noexcept;
-  void encode_due() noexcept;
-  // The first that is pending and due, with a reference of ours; nullptr if there is none.
-  Record* take_pending(std::uint64_t due) noexcept;
-  void encode_pending(std::uint64_t due) noexcept;
-  bool follows_from_origin(Record& record) noexcept;
-  bool encode_to_arena(Record& record, const EncodeRequest& request, PayloadSlot slot) noexcept;
-  bool encode_over_head(Record& record, const EncodeRequest& request) noexcept;
-  bool decode_locked(const Record& record, Block* target, StreamId stream) noexcept;
-  void emit(EventKind kind, const Record& record, const Block* block, std::size_t bytes) noexcept;
+  void release_restored(EventScope& scope, Record& record, Block* block) noexcept;
+  void release_original(RecordGuard& guard, Record& record, Block* block, bool kept) noexcept;
+  Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
+  Block* copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept;
+  bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
+  void free_payload(Record& record) noexcept;
+  void note_reader(Record& holder, StreamId stream) noexcept;
 
-  Pool& pool_;
+  // ---- encoding.cpp: start, in flight, finish; waits and their end ----
+  // What becomes of a block that was released just now.
+  enum class AtRelease : std::uint8_t { kEncode, kWaitForForwardEnd, kWaitForProof, kHold };
+  [[nodiscard]] AtRelease at_release(const Record& record) noexcept;
+  struct Attempt {  // what an encode has come to
+    EncodeResult result;
+    PayloadSlot slot{};
+    bool recomputed = false;
+    bool in_place = false;
+  };
+  // The block is released or waits, and off the list. The codec runs without the record's mutex.
+  void encode(RecordGuard& guard, Record& record, Start start) noexcept;
+  [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
+  void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
+  void wait(EventScope& scope, Record& record, Hold hold) noexcept;
+  void hold(EventScope& scope, Record& record) noexcept;
+  // The one place where a wait ends: `record` was taken off the list, with a reference of ours that
+  // this gives up.
+  void end_wait(Record& record, Start start, bool may_wait) noexcept;
+  // The first that waits and for which `due(record)`, off the list and with a reference of ours;
+  // nullptr if there is none.
+  template <class Due>
+  Record* take_waiting(Due&& due) noexcept;
+  void end_due() noexcept;
+  void keep_within_bound() noexcept;
+
+  void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
+            std::size_t bytes) noexcept;
+  void count_raw(EventScope& scope, Record& record, bool counted) noexcept;
+
+  BlockMemory& memory_;
+  StreamOrder& order_;
   PayloadArena& arena_;
   BlockCodec& codec_;
-  EventSink* sink_;
   std::atomic<bool> compress_, at_forward_end_, in_place_;
+  std::atomic<std::size_t> most_waiting_bytes_;
   std::atomic<bool> stopped_{false};
-  ForkGate fork_gate_;      // around Record::mutex
-  std::mutex link_mutex_;   // Block::record and Record::references_
-  PendingRecords pending_;  // for forward_end() and advance()
+  ForkGate fork_gate_;         // around Record::mutex
+  std::mutex link_mutex_;      // Block::record and Record::references_
+  std::uint64_t last_id_ = 0;  // guarded by the link lock
+  WaitingRecords waiting_;
   std::atomic<std::uint64_t> clock_{0};
   ResidencyCounters counters_;
 };

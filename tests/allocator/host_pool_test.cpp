@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -174,6 +175,92 @@ TEST_F(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
   }));
 }
 
+// The kernel as it is, but for one call of those that map over something: it fails, either before
+// or after the kernel has unmapped what was there.
+struct FailingKernel {
+  static inline int countdown = 0;  // the call that fails; beyond it, `also` more
+  static inline int also = 0;
+  static inline bool unmaps = false;
+
+  static bool fails(void* target, std::size_t bytes) noexcept {
+    if (--countdown > 0) return false;
+    if (countdown < -also) return false;
+    if (unmaps) ::munmap(target, bytes);
+    errno = ENOMEM;
+    return true;
+  }
+  static HostCalls calls() {
+    HostCalls calls;
+    calls.mmap = [](void* at, std::size_t bytes, int protection, int flags, int file,
+                    ::off_t offset) noexcept {
+      const bool over = (flags & MAP_FIXED) != 0;
+      if (over && fails(at, bytes)) return MAP_FAILED;
+      return ::mmap(at, bytes, protection, flags, file, offset);
+    };
+    calls.mremap = [](void* from, std::size_t had, std::size_t wanted, int flags,
+                      void* to) noexcept {
+      if (fails(to, wanted)) return MAP_FAILED;
+      return ::mremap(from, had, wanted, flags, to);
+    };
+    return calls;
+  }
+};
+
+// A move takes three calls that map over something, its failure one more: the way back.
+TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
+  bool a_move_failed = false;
+  for (int call = 1; call <= 4; ++call) {
+    for (int also = 0; also <= 2; ++also) {
+      for (const bool unmaps : {false, true}) {
+        SCOPED_TRACE(std::to_string(call) + (unmaps ? " unmaps" : "") + ", " +
+                     std::to_string(also) + " more");
+        FailingKernel::countdown = INT_MAX;
+        HostDevice failing({-1}, FailingKernel::calls());
+        ASSERT_NE(failing.capabilities().move_bytes, 0u);
+        auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
+        ASSERT_NE(own, nullptr);
+        std::memset(own, 7, 4_MiB);
+        FailingKernel::countdown = call;
+        FailingKernel::also = also;
+        FailingKernel::unmaps = unmaps;
+        errno = 1234;
+        const bool moved = failing.move_pages(own, own + 16_MiB, 4_MiB);
+        EXPECT_EQ(errno, 1234);
+        FailingKernel::countdown = INT_MAX;
+        ASSERT_NE(resident_bytes(own, kBytes), SIZE_MAX) << "a hole";
+        const std::byte* const now = own + (moved ? 16_MiB : 0);
+        EXPECT_EQ(resident_bytes(own + (moved ? 0 : 16_MiB), 4_MiB), 0u);
+        if (moved || also == 0) {  // else the way back may have failed
+          for (std::size_t i = 0; i < 4_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
+        }
+        a_move_failed |= !moved;
+        failing.release_segment(own, kBytes);
+      }
+    }
+  }
+  EXPECT_TRUE(a_move_failed);
+}
+
+TEST_F(MovingTest, PagesThatFindNoWayBackAreNotKept) {
+  FailingKernel::countdown = INT_MAX;
+  HostDevice failing({-1}, FailingKernel::calls());
+  auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
+  ASSERT_NE(own, nullptr);
+  std::memset(own, 7, 16_MiB);
+  const std::size_t before = process_resident_bytes();
+  FailingKernel::countdown = 2;
+  FailingKernel::also = 2;
+  FailingKernel::unmaps = true;
+  EXPECT_FALSE(failing.move_pages(own, own + 32_MiB, 16_MiB));
+  FailingKernel::countdown = INT_MAX;
+  EXPECT_EQ(resident_bytes(own, kBytes), 0u);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(process_resident_bytes() + 12_MiB, before);
+#endif
+  (void)before;
+  failing.release_segment(own, kBytes);
+}
+
 TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
   Pool pool(device, {}, statistics);
   const std::size_t before = process_resident_bytes();
@@ -271,6 +358,126 @@ TEST_F(HostPoolTest, UlimitVIsRespected) {
     other = mmap(nullptr, 300_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return other == MAP_FAILED ? 8 : 0;
   }));
+}
+#endif
+
+// While a segment looks for addresses to grow into, none of them can be read: what profilers count
+// as memory, and mlockall() fills.
+TEST_F(HostPoolTest, WhatIsOnlyLookedForIsNotReadable) {
+  static std::size_t readable = 0;
+  HostCalls calls;
+  calls.mmap = [](void* at, std::size_t bytes, int protection, int flags, int file,
+                  ::off_t offset) noexcept {
+    if (protection != PROT_NONE) readable += bytes;
+    return ::mmap(at, bytes, protection, flags, file, offset);
+  };
+  calls.mprotect = [](void* at, std::size_t bytes, int protection) noexcept {
+    readable += bytes;
+    return ::mprotect(at, bytes, protection);
+  };
+  HostDevice spied({-1}, calls);
+  readable = 0;
+  void* const segment = spied.reserve_segment(4_MiB, 1_GiB);
+  ASSERT_NE(segment, nullptr);
+  EXPECT_EQ(readable, 4_MiB);
+  ASSERT_TRUE(spied.extend_segment(segment, 4_MiB, 2_MiB));
+  EXPECT_EQ(readable, 6_MiB);
+  std::memset(segment, 1, 6_MiB);
+  spied.release_segment(segment, 6_MiB);
+}
+
+#if !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)  // shadow memory cannot be locked
+bool may_lock_all() {
+  return holds_in_child([] { return mlockall(MCL_CURRENT | MCL_FUTURE) == 0 ? 0 : 1; });
+}
+
+struct LockedTest : HostPoolTest {
+  void SetUp() override {
+    if (!may_lock_all()) GTEST_SKIP() << "RLIMIT_MEMLOCK";
+  }
+  static HostCalls before_linux_5_18() {
+    HostCalls calls;
+    calls.madvise = [](void* at, std::size_t bytes, int advice) noexcept {
+      constexpr int kDontneedLocked = 24;
+      if (advice != kDontneedLocked) return ::madvise(at, bytes, advice);
+      errno = EINVAL;
+      return -1;
+    };
+    return calls;
+  }
+};
+
+TEST_F(LockedTest, FreedPagesGoAllTheSame) {
+  for (const bool old : {false, true}) {
+    for (const int how : {MCL_CURRENT, MCL_FUTURE, MCL_CURRENT | MCL_FUTURE}) {
+      for (const bool first : {false, true}) {
+        SCOPED_TRACE(std::to_string(how) + (first ? " before" : " after") + (old ? " old" : ""));
+        EXPECT_TRUE(holds_in_child([&] {
+          if (first && mlockall(how) != 0) return 1;
+          HostDevice own({-1}, old ? before_linux_5_18() : HostCalls{});
+          Statistics counts;
+          Pool pool(own, small_options(), counts);
+          Block* block = pool.allocate(32_MiB);
+          if (block == nullptr) return 2;
+          std::byte* const begin = block->begin;
+          std::memset(begin, 1, 32_MiB);
+          if (!first && mlockall(how) != 0) return 3;
+          pool.free(block);
+          pool.trim();
+          if (resident_bytes(begin, 32_MiB) != 0) return 4;
+          if (counts.current(StatKind::kResident) != 0) return 5;
+          // And again, with what was given back once.
+          block = pool.allocate(24_MiB);
+          if (block == nullptr) return 6;
+          std::memset(block->begin, 1, 24_MiB);
+          if (resident_bytes(block->begin, 24_MiB) != 24_MiB) return 7;
+          pool.free(block);
+          pool.trim();
+          if (resident_bytes(begin, 32_MiB) != 0) return 8;
+          return pool.check_invariants()[0] == '\0' ? 0 : 9;
+        }));
+      }
+    }
+  }
+}
+
+TEST_F(LockedTest, OnlyWhatIsTouchedComes) {
+  EXPECT_TRUE(holds_in_child([] {
+    if (mlockall(MCL_FUTURE) != 0) return 1;
+    const std::size_t before = process_resident_bytes();
+    HostDevice own;
+    Statistics counts;
+    Pool pool(own, {}, counts);
+    Block* small = pool.allocate(1_MiB);
+    Block* block = pool.allocate(200_MiB);
+    if (small == nullptr || block == nullptr) return 2;
+    std::memset(small->begin, 1, 1_MiB);
+    std::memset(block->begin, 1, 2_MiB);
+    return process_resident_bytes() < before + 8_MiB ? 0 : 3;
+  }));
+}
+
+TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
+  if (device.capabilities().move_bytes == 0) GTEST_SKIP() << "this kernel cannot";
+  for (const bool first : {false, true}) {
+    EXPECT_TRUE(holds_in_child([&] {
+      if (first && mlockall(MCL_FUTURE) != 0) return 1;
+      HostDevice own;
+      auto* const mine = static_cast<std::byte*>(own.reserve_segment(32_MiB, 32_MiB));
+      if (mine == nullptr) return 2;
+      std::memset(mine, 7, 2_MiB);
+      if (!first && mlockall(MCL_FUTURE) != 0) return 3;
+      const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB);
+      if (resident_bytes(mine, 32_MiB) != 2_MiB) return 4;
+      const std::byte* const now = mine + (moved ? 16_MiB : 0);
+      for (std::size_t i = 0; i < 2_MiB; i += 1000) {
+        if (now[i] != std::byte{7}) return 5;
+      }
+      if (!own.release_pages(mine, 32_MiB)) return 6;
+      return resident_bytes(mine, 32_MiB) == 0 ? 0 : 7;
+    }));
+  }
 }
 #endif
 

@@ -109,7 +109,8 @@ TEST_F(PoolTest, ShrinkFreesTheTailAtOnce) {
 TEST_F(PoolTest, AnExhaustedDeviceGivesNullAndRecovers) {
   FakeDevice small(8_MiB);
   CountingSink sink;
-  Pool pool(small, small_options(), statistics, &sink);
+  Pool pool(small, small_options(), statistics);
+  pool.events().attach(&sink);
   std::vector<Block*> blocks;
   while (Block* block = pool.allocate(1_MiB)) blocks.push_back(block);
   EXPECT_EQ(blocks.size(), 8u);
@@ -228,7 +229,8 @@ TEST_F(PoolTest, MemoryThatComesAtOnceCountsAtOnce) {
 TEST_F(PoolTest, EveryAllocationAndFreeIsAnEvent) {
   CountingSink sink;
   {
-    Pool pool(device, small_options(), statistics, &sink);
+    Pool pool(device, small_options(), statistics);
+    pool.events().attach(&sink);
     Block* block = pool.allocate(10000, StreamId{3});
     EXPECT_EQ(sink.last.kind, EventKind::kAllocate);
     EXPECT_EQ(sink.last.bytes, 10000u);

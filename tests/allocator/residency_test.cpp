@@ -35,21 +35,14 @@ class FakeRecord final : public Record {
       ++*destroyed_;
     }
   }
-  bool storage_alive() const noexcept override { return storage_.alive; }
-  std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override {
+  bool keep_storage() noexcept override {
     if (while_keeping) {
-      link.unlock();
       while_keeping();
-      link.lock();
     }
-    return storage_.alive ? kEveryHook : 0;
+    return storage_.alive;
   }
-  void before_encode() noexcept override {
-    if (mind_changed) {
-      choice = 7;
-    }
-  }
-  bool follows_from_origin() noexcept override { return follows; }
+  std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
+  Decision decide(Start) noexcept override { return {mind_changed ? 7 : choice, follows}; }
   bool mind_changed = false;
   bool follows = true;
   std::function<void()> while_keeping;
@@ -62,13 +55,17 @@ class FakeRecord final : public Record {
 // Payload = the bytes inverted, so that a raw copy is never mistaken for a decoded one.
 class InvertingCodec final : public BlockCodec {
  public:
-  std::size_t payload_bytes(const EncodeRequest& r) noexcept override {
-    return refuse ? 0 : r.source_bytes;
+  EncodePlan plan(const EncodeRequest& r) noexcept override {
+    EncodePlan plan;
+    plan.recomputed = r.function != 0 && is_result(r);
+    plan.room = refuse ? 0 : r.source_bytes;
+    plan.in_place = true;
+    return plan;
   }
-  CodecStatus encode(const EncodeRequest& r, void* payload, std::size_t capacity, std::size_t* used,
-                     CodecStatistics* statistics) noexcept override {
+  EncodeResult encode(const EncodeRequest& r, const EncodePlan&, void* payload,
+                      std::size_t capacity) noexcept override {
     if (fail || capacity < r.source_bytes) {
-      return CodecStatus::kKeepRaw;
+      return {};
     }
     ++encodes;
     last_choice = r.choice;
@@ -78,31 +75,26 @@ class InvertingCodec final : public BlockCodec {
     for (std::size_t i = 0; i < r.source_bytes; ++i) {
       out[i] = static_cast<unsigned char>(~in[i]);
     }
-    *used = r.source_bytes;
-    statistics->elements = r.source_bytes;
-    return CodecStatus::kOk;
+    return {.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
   }
-  CodecStatus encode_in_place(const EncodeRequest& r, std::size_t* used,
-                              CodecStatistics* statistics) noexcept override {
+  EncodeResult encode_in_place(const EncodeRequest& r, const EncodePlan&) noexcept override {
     if (fail) {
-      return CodecStatus::kKeepRaw;
+      return {};
     }
     ++encodes;
     auto* const bytes = static_cast<unsigned char*>(r.source);
     for (std::size_t i = 0; i < r.source_bytes; ++i) {
       bytes[i] = static_cast<unsigned char>(~bytes[i]);
     }
-    *used = r.source_bytes;
-    statistics->elements = r.source_bytes;
-    return CodecStatus::kOk;
+    return {.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
   }
-  CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
-                     std::size_t bytes, StreamId) noexcept override {
-    if (damaged || payload_bytes != bytes) {
+  CodecStatus decode(const PayloadView& payload, void* target, std::size_t bytes,
+                     StreamId) noexcept override {
+    if (damaged || payload.bytes != bytes || payload.form != kForm) {
       return CodecStatus::kFailed;
     }
     ++decodes;
-    const auto* const in = static_cast<const unsigned char*>(payload);
+    const auto* const in = static_cast<const unsigned char*>(payload.data);
     auto* const out = static_cast<unsigned char*>(target);
     for (std::size_t i = 0; i < bytes; ++i) {
       out[i] = static_cast<unsigned char>(~in[i]);
@@ -110,22 +102,22 @@ class InvertingCodec final : public BlockCodec {
     return CodecStatus::kOk;
   }
   // Each byte and `function` more.
-  CodecStatus decode_function(const void* payload, std::size_t payload_bytes, void* target,
-                              std::size_t bytes, StreamId stream,
-                              std::uint64_t function) noexcept override {
-    const CodecStatus status = decode(payload, payload_bytes, target, bytes, stream);
+  CodecStatus decode_function(const PayloadView& payload, void* target, std::size_t bytes,
+                              StreamId stream, std::uint64_t function) noexcept override {
+    const CodecStatus status = decode(payload, target, bytes, stream);
     auto* const out = static_cast<unsigned char*>(target);
     for (std::size_t i = 0; i < bytes && status == CodecStatus::kOk; ++i) {
       out[i] = static_cast<unsigned char>(out[i] + function);
     }
     return status;
   }
-  bool may_be_result(const void* payload, std::size_t, std::uint64_t function, const void* result,
-                     std::size_t) noexcept override {
-    const auto argument = static_cast<unsigned char>(~*static_cast<const unsigned char*>(payload));
-    return *static_cast<const unsigned char*>(result) ==
-           static_cast<unsigned char>(argument + function);
+  static bool is_result(const EncodeRequest& r) noexcept {
+    const auto argument =
+        static_cast<unsigned char>(~*static_cast<const unsigned char*>(r.origin.data));
+    return *static_cast<const unsigned char*>(r.source) ==
+           static_cast<unsigned char>(argument + r.function);
   }
+  static constexpr PayloadForm kForm{{1, 2, 3, 4}};  // must come back with the payload
   std::atomic<int> encodes{0}, decodes{0};
   std::atomic<std::uint64_t> last_choice{0};
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
@@ -136,12 +128,14 @@ class ResidencyTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 64 << 10;
 
-  void build(const ResidencyOptions& options = {}, EventSink* sink = nullptr) {
+  void build(const ResidencyOptions& options = {}) {
+    residency.reset();
+    arena.reset();
     PoolOptions pool_options;
     pool_options.reserve_bytes = std::size_t{1} << 30;
     pool = std::make_unique<Pool>(device, pool_options, statistics);
     arena = std::make_unique<PayloadArena>(*pool);
-    residency = std::make_unique<Residency>(*pool, *arena, codec, options, sink);
+    residency = std::make_unique<Residency>(*pool, order, *arena, codec, options);
   }
   void SetUp() override { build(); }
 
@@ -151,16 +145,17 @@ class ResidencyTest : public ::testing::Test {
     return block;
   }
   FakeRecord* tag(Block* block, FakeStorage& storage, std::atomic<int>* destroyed = nullptr) {
-    return static_cast<FakeRecord*>(residency->with_linked(block, [&](Record* present) -> Record* {
-      if (present != nullptr) {
-        residency->add_reference(*present);
-        return present;
-      }
-      auto* const record = new FakeRecord(storage, destroyed);
-      record->bytes = kBytes;
-      record->ranges.add({0, kBytes});
-      return record;
-    }));
+    return static_cast<FakeRecord*>(
+        residency->with_linked(block, {}, [&](Record* present) -> Record* {
+          if (present != nullptr) {
+            residency->add_reference(*present);
+            return present;
+          }
+          auto* const record = new FakeRecord(storage, destroyed);
+          record->bytes = kBytes;
+          record->ranges.add({0, kBytes});
+          return record;
+        }));
   }
   // Tags a new block full of `value` that then comes to its free.
   FakeRecord* tag_and_release(unsigned char value, FakeStorage& storage) {
@@ -171,9 +166,9 @@ class ResidencyTest : public ::testing::Test {
     return record;
   }
   Block* restore(Record& record) {
-    const Residency::RecordGuard guard(*residency, record);
+    Residency::RecordGuard guard(*residency, record);
     Residency::RestoreStatus status{};
-    Block* const block = residency->restore_locked(record, {}, &status);
+    Block* const block = residency->restore_locked(guard, record, {}, &status);
     EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
     return block;
   }
@@ -194,6 +189,7 @@ class ResidencyTest : public ::testing::Test {
   }
 
   HostDevice device;
+  SynchronousOrder order;
   Statistics statistics;
   InvertingCodec codec;
   std::unique_ptr<Pool> pool;
@@ -253,7 +249,7 @@ class FollowingTest : public ResidencyTest {
 TEST_F(FollowingTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
   follow(7, 10);
   EXPECT_EQ(codec.encodes, 1);
-  EXPECT_EQ(residency->counters().worked_out, 1u);
+  EXPECT_EQ(residency->counters().recomputed, 1u);
   EXPECT_EQ(result->state, RecordState::kPacked);
   EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
   EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
@@ -265,12 +261,12 @@ TEST_F(FollowingTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
     EXPECT_EQ(result->state, RecordState::kPacked);
   }
   {
-    const Residency::RecordGuard guard(*residency, *result);
+    Residency::RecordGuard guard(*residency, *result);
     Residency::RestoreStatus status{};
-    Block* const copy = residency->copy_locked(*result, {}, &status);
+    Block* const copy = residency->copy_locked(guard, *result, {}, &status);
     ASSERT_NE(copy, nullptr);
     EXPECT_TRUE(holds(copy, 10));
-    residency->pool().free(copy);
+    pool->free(copy);
   }
   Block* const both = restore(*argument);
   EXPECT_TRUE(holds(both, 7));
@@ -304,7 +300,7 @@ TEST_F(FollowingTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
 TEST_F(FollowingTest, AResultThatWasWrittenToIsStoredItself) {
   follow(7, 11);
   EXPECT_EQ(codec.encodes, 2);
-  EXPECT_EQ(residency->counters().worked_out, 0u);
+  EXPECT_EQ(residency->counters().recomputed, 0u);
   Block* const block = restore(*result);
   EXPECT_TRUE(holds(block, 11));
   residency->release(block);
@@ -331,7 +327,7 @@ TEST_F(FollowingTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
     residency->set_origin(*result, *argument, 3);
     second_storage.alive = false;
     residency->release(second);
-    EXPECT_EQ(residency->counters().worked_out, 0u);
+    EXPECT_EQ(residency->counters().recomputed, 0u);
     Block* const block = restore(*result);
     EXPECT_TRUE(holds(block, 10));
     residency->release(block);
@@ -366,9 +362,9 @@ TEST_F(FollowingTest, ADamagedPayloadFailsBoth) {
   follow(7, 10);
   codec.damaged = true;
   {
-    const Residency::RecordGuard guard(*residency, *result);
+    Residency::RecordGuard guard(*residency, *result);
     Residency::RestoreStatus status{};
-    EXPECT_EQ(residency->restore_locked(*result, {}, &status), nullptr);
+    EXPECT_EQ(residency->restore_locked(guard, *result, {}, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
   }
   codec.damaged = false;
@@ -384,12 +380,12 @@ TEST_F(FollowingTest, ThreadsRestoreTheTwoAtOnce) {
     threads.emplace_back([&, t] {
       FakeRecord* const record = t % 2 == 0 ? result : argument;
       for (int i = 0; i < 50; ++i) {
-        const Residency::RecordGuard guard(*residency, *record);
+        Residency::RecordGuard guard(*residency, *record);
         Residency::RestoreStatus status{};
-        Block* const copy = residency->copy_locked(*record, {}, &status);
+        Block* const copy = residency->copy_locked(guard, *record, {}, &status);
         ASSERT_NE(copy, nullptr);
         EXPECT_TRUE(holds(copy, t % 2 == 0 ? 10 : 7));
-        residency->pool().free(copy);
+        pool->free(copy);
       }
     });
   }
@@ -401,28 +397,24 @@ TEST_F(FollowingTest, ThreadsRestoreTheTwoAtOnce) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, EveryStepOfALifeIsAnEventAndTheEncodersStatisticsStay) {
+TEST_F(ResidencyTest, EveryStepOfALifeIsAnEvent) {
   for (const bool in_place : {false, true}) {
     SCOPED_TRACE(in_place);
     ResidencyOptions options;
     options.in_place = in_place;
     pleat::allocator::testing::CountingSink sink;
-    residency.reset();
-    arena.reset();
-    build(options, &sink);
+    build(options);
+    pool->events().attach(&sink);
     FakeStorage storage;
     FakeRecord* const record = tag_and_release(7, storage);
-    EXPECT_EQ(record->statistics.elements, kBytes);
     residency->release(restore(*record));
-    EXPECT_EQ(sink.last.kind, EventKind::kRestore);
     residency->drop(record);
-    EXPECT_EQ(sink.last.kind, EventKind::kDrop);
     for (const EventKind kind : {EventKind::kTag, EventKind::kRelease, EventKind::kEncode,
-                                 EventKind::kRestore, EventKind::kDrop}) {
+                                 EventKind::kRestore, EventKind::kRestoredFree, EventKind::kDrop}) {
       EXPECT_EQ(sink.count[kind], 1) << static_cast<int>(kind);
       EXPECT_EQ(sink.bytes[kind], kBytes) << static_cast<int>(kind);
     }
-    residency.reset();  // it refers to the sink
+    pool->events().attach(nullptr);
   }
 }
 
@@ -443,11 +435,11 @@ TEST_F(ResidencyTest, FreeingARestoredBlockThatIsSupersededMeanwhileLosesNothing
       std::thread freeing;
       Block* second = nullptr;
       {
-        const Residency::RecordGuard guard(*residency, *record);
+        Residency::RecordGuard guard(*residency, *record);
         freeing = std::thread([&] { residency->release(first); });
         while (first->record.load() != nullptr) std::this_thread::yield();
         Residency::RestoreStatus status{};
-        second = residency->restore_locked(*record, {}, &status);
+        second = residency->restore_locked(guard, *record, {}, &status);
         ASSERT_NE(second, nullptr);
         EXPECT_TRUE(holds(second, 7));
         EXPECT_EQ(statistics.current(StatKind::kRestored), static_cast<std::int64_t>(kBytes));
@@ -554,9 +546,9 @@ TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
   FakeRecord* const record = tag_and_release(5, storage);
   codec.damaged = true;
   {
-    const Residency::RecordGuard guard(*residency, *record);
+    Residency::RecordGuard guard(*residency, *record);
     Residency::RestoreStatus status{};
-    EXPECT_EQ(residency->restore_locked(*record, {}, &status), nullptr);
+    EXPECT_EQ(residency->restore_locked(guard, *record, {}, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
   }
   residency->drop(record);
@@ -592,7 +584,7 @@ TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
   // Release in order: all at once here, since the fake storage is one flag.
   for (FakeRecord* record : records) {
     residency->release(record->block);
-    EXPECT_EQ(record->state, RecordState::kHeld);
+    EXPECT_EQ(record->state, RecordState::kWaiting);
   }
   EXPECT_EQ(codec.encodes, 0);
   residency->drop(records[3]);  // its graph is gone before the forward ends
@@ -636,15 +628,15 @@ TEST_F(ResidencyTest, ARecordWaitsForItsTimeAndMayChangeItsMindBeforeItIsEncoded
   Block* const block = restore(*adopted);
   EXPECT_TRUE(holds(block, 3));
   residency->drop(dropped);
-  EXPECT_TRUE(residency->any_pending());
+  EXPECT_TRUE(residency->any_waiting());
   shorter->mind_changed = true;
   residency->advance();
   EXPECT_EQ(shorter->state, RecordState::kPacked);
   EXPECT_EQ(codec.last_choice, 7u);
-  EXPECT_EQ(longer->state, RecordState::kHeld);
+  EXPECT_EQ(longer->state, RecordState::kWaiting);
   residency->advance();
   EXPECT_EQ(longer->state, RecordState::kPacked);
-  EXPECT_FALSE(residency->any_pending());
+  EXPECT_FALSE(residency->any_waiting());
   EXPECT_EQ(codec.last_choice, 0u);
   FakeRecord* const at_the_end = waiting(6, 100);
   residency->forward_end();
@@ -772,9 +764,9 @@ TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
       }
       Block* mine = nullptr;
       {
-        const Residency::RecordGuard guard(*residency, *record);
+        Residency::RecordGuard guard(*residency, *record);
         Residency::RestoreStatus status{};
-        mine = residency->restore_locked(*record, {}, &status);
+        mine = residency->restore_locked(guard, *record, {}, &status);
         good = good && mine != nullptr && holds(mine, value);
       }
       residency->release(mine);

@@ -97,11 +97,6 @@ class FakeDevice final : public Device {
     if (on_move) on_move(static_cast<std::byte*>(from), static_cast<std::byte*>(to), bytes);
     return true;
   }
-  EventHandle record_event(StreamId) noexcept override { return {}; }
-  bool event_complete(EventHandle) noexcept override { return true; }
-  void stream_wait_event(StreamId, EventHandle) noexcept override {}
-  void synchronize_event(EventHandle) noexcept override {}
-  void release_event(EventHandle) noexcept override {}
 
  private:
   std::size_t budget_;

@@ -1,13 +1,13 @@
 /* A stand-in for the parts of torch that libpleat.so deals with, compiled several times:
  *
- *   FAKE_CPU      libtorch_cpu.so: the four functions, under their real names
+ *   FAKE_CPU      libtorch_cpu.so: every function of PLEAT_HOOKS, under its real name
  *   FAKE_PYTHON   libtorch_python.so: calls them as `import torch` and a training step would
  *   FAKE_BRIDGE   libpleat_bridge_torchX.Y.so: behaves as the environment variable FAKE_BRIDGE says
  *   FAKE_HOST     the interpreter: opens libtorch_python.so and calls it
  *   FAKE_PROGRAM  a C++ program linked to LibTorch
  *
- * The three jumped-through functions have signatures that fill every argument register and the
- * stack; each returns a sum that changes if one argument is lost. */
+ * All jumped-through functions have signatures that fill every argument register and the stack.
+ * Each returns a sum of its own that changes if one argument is lost. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,9 +37,12 @@ typedef Engine* (*engine_stub_fn)(void);
 typedef double (*jumped_fn)(ARGUMENTS);
 
 VISIBLE void set_default_engine_stub(engine_stub_fn) __asm__(PLEAT_SYMBOL_SET_ENGINE_STUB);
-VISIBLE double engine_execute(ARGUMENTS) __asm__(PLEAT_SYMBOL_ENGINE_EXECUTE);
-VISIBLE double saved_variable(ARGUMENTS) __asm__(PLEAT_SYMBOL_SAVED_VARIABLE);
-VISIBLE double register_hooks(ARGUMENTS) __asm__(PLEAT_SYMBOL_REGISTER_HOOKS);
+#define DECLARE(hook, symbol) VISIBLE double hook##_(ARGUMENTS) __asm__(symbol);
+#define DECLARE_OTHER(hook, symbol) DECLARE(OTHER_##hook, symbol)
+PLEAT_HOOKS(DECLARE, DECLARE_OTHER, DECLARE)
+#define NUMBER(hook, symbol) NUMBER_##hook,
+#define NUMBER_OTHER(hook, symbol) NUMBER_OTHER_##hook,
+enum { PLEAT_HOOKS(NUMBER, NUMBER_OTHER, NUMBER) HOOKS };
 VISIBLE const char* current_engine(void);
 
 #ifdef FAKE_CPU
@@ -48,30 +51,35 @@ static Engine* base_stub(void) { return &base; }
 static engine_stub_fn installed = base_stub;
 void set_default_engine_stub(engine_stub_fn stub) { installed = stub; }
 const char* current_engine(void) { return installed()->name; }
-double engine_execute(ARGUMENTS) { return SUM; }
-double saved_variable(ARGUMENTS) { return SUM * 2; }
-double register_hooks(ARGUMENTS) { return SUM * 3; }
+#define DEFINE(hook, symbol) \
+  double hook##_(ARGUMENTS) { return SUM * (NUMBER_##hook + 1); }
+#define DEFINE_OTHER(hook, symbol) DEFINE(OTHER_##hook, symbol)
+PLEAT_HOOKS(DEFINE, DEFINE_OTHER, DEFINE)
 #endif
 
 #if defined(FAKE_PYTHON) || defined(FAKE_PROGRAM)
+#define NAME(hook, symbol) #hook,
+#define NAME_OTHER(hook, symbol) "OTHER_" #hook,
+static const char* const names[] = {PLEAT_HOOKS(NAME, NAME_OTHER, NAME)};
+
 static void* call_all(void* result) {
-  double* const sums = result;
-  sums[0] = engine_execute(VALUES);
-  sums[1] = saved_variable(VALUES);
-  sums[2] = register_hooks(VALUES);
+  double* sum = result;
+#define CALL(hook, symbol) *sum++ = hook##_(VALUES);
+#define CALL_OTHER(hook, symbol) CALL(OTHER_##hook, symbol)
+  PLEAT_HOOKS(CALL, CALL_OTHER, CALL)
   return NULL;
 }
 
 static void train(void) {
   enum { kThreads = 8 };
-  double sums[kThreads][3];
+  double sums[kThreads][HOOKS];
   pthread_t threads[kThreads];
   for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, call_all, sums[i]);
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
   for (int i = 1; i < kThreads; ++i)
     if (memcmp(sums[i], sums[0], sizeof sums[0]) != 0) printf("thread %d differs\n", i);
-  printf("engine %s\nexecute %.4f\nsaved %.4f\nhooks %.4f\n", current_engine(), sums[0][0],
-         sums[0][1], sums[0][2]);
+  printf("engine %s\n", current_engine());
+  for (int i = 0; i < HOOKS; ++i) printf("%s %.4f\n", names[i], sums[0][i]);
 }
 #endif
 
@@ -95,7 +103,7 @@ VISIBLE void import_torch(void) {
 
 #ifdef FAKE_BRIDGE
 static engine_stub_fn wrapped;
-static jumped_fn real_execute, real_saved, real_hooks;
+static PleatHostFunctions real;
 static Engine* bridge_stub(void) {
   static Engine engine;
   static char name[64];
@@ -103,12 +111,13 @@ static Engine* bridge_stub(void) {
   engine.name = name;
   return &engine;
 }
-static double bridge_execute(ARGUMENTS) {
-  return -real_execute(a, b, c, d, e, f, p, q, r, s, t, u, v, w, g, h);
-}
-static double bridge_saved(ARGUMENTS) {
-  return -real_saved(a, b, c, d, e, f, p, q, r, s, t, u, v, w, g, h);
-}
+#define REPLACE(hook, member)                                                         \
+  static double bridge_##hook(ARGUMENTS) {                                            \
+    return -((jumped_fn)real.member)(a, b, c, d, e, f, p, q, r, s, t, u, v, w, g, h); \
+  }
+#define REPLACE_FUNCTION(member, symbol) REPLACE(member, member)
+#define REPLACE_GRADIENT(formula, symbol) REPLACE(formula, gradients[PLEAT_##formula])
+PLEAT_HOOKS(REPLACE_FUNCTION, PLEAT_NO_HOOK, REPLACE_GRADIENT)
 
 VISIBLE const char* pleat_bridge_built_for(void) { return getenv("FAKE_BUILT_FOR"); }
 
@@ -120,16 +129,15 @@ VISIBLE int pleat_bridge_install(const PleatHostFunctions* host, PleatBridgeFunc
   if (functions->abi_version != PLEAT_ABI_VERSION || functions->struct_size != sizeof *functions)
     return 1;
   wrapped = (engine_stub_fn)host->engine_stub;
-  real_execute = (jumped_fn)host->engine_execute;
-  real_saved = (jumped_fn)host->saved_variable_constructor;
-  real_hooks = (jumped_fn)host->saved_variable_register_hooks;
-  fprintf(stderr, "bridge: interposed %u stub %d set %d hooks %d\n", host->interposed,
-          wrapped != NULL, host->set_default_engine_stub != NULL, real_hooks != NULL);
+  real = *host;
+  fprintf(stderr, "bridge: interposed %u stub %d set %d\n", host->interposed, wrapped != NULL,
+          host->set_default_engine_stub != NULL);
   if (strcmp(mode, "recurse") == 0)
     ((void (*)(engine_stub_fn))dlsym(RTLD_DEFAULT, PLEAT_SYMBOL_SET_ENGINE_STUB))(bridge_stub);
   functions->engine_stub = (void*)bridge_stub;
-  functions->engine_execute = (void*)bridge_execute;
-  functions->saved_variable_constructor = (void*)bridge_saved;
+#define GIVE(member, symbol) functions->member = (void*)bridge_##member;
+#define GIVE_GRADIENT(formula, symbol) functions->gradients[PLEAT_##formula] = bridge_##formula;
+  PLEAT_HOOKS(GIVE, PLEAT_NO_HOOK, GIVE_GRADIENT)
   functions->saved_variable_register_hooks = NULL; /* leave the real one */
   if (strcmp(mode, "abi") == 0) functions->abi_version = 99;
   if (strcmp(mode, "size") == 0) functions->struct_size += 8;

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "tests/tools/option_reference.h"
+
 namespace pleat::bridge {
 namespace {
 
@@ -168,10 +170,74 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
   }
 }
 
+TEST(ParseOptions, NumbersAndNamesMayStandInQuotes) {
+  const Parsed parsed = parse(R"(bits:"2",when:" forward_end ",min_bytes:"1 MiB",seed:"7")");
+  EXPECT_TRUE(parsed.problems.empty());
+  EXPECT_EQ(parsed.options.bits, 2.0);
+  EXPECT_EQ(parsed.options.when, When::kForwardEnd);
+  EXPECT_EQ(parsed.options.min_bytes, 1u << 20);
+  EXPECT_EQ(parsed.options.seed, 7u);
+  EXPECT_EQ(parse(R"(bits:"9")").problems.at(0),
+            "pleat: PLEAT_CONF: bits:9: allowed are off, lossless or 1..8; using 4");
+  EXPECT_EQ(parse(R"(bits:"4,seed:1")").problems.at(0),
+            R"(pleat: PLEAT_CONF: bits:"4,seed:1": allowed are off, lossless or 1..8; using 4)");
+}
+
+struct ParsedTexts {
+  testing::TextOptions options;
+  std::vector<std::string> problems;
+};
+
+ParsedTexts parse_texts(std::string_view conf) {
+  ParsedTexts parsed;
+  parsed.options.values = {"/in/force", "a,b", "4"};
+  parse_options(conf, parsed.options, parsed.problems);
+  return parsed;
+}
+
+TEST(ParseOptions, PathsAreTakenAsTheyAre) {
+  const ParsedTexts parsed = parse_texts(R"(profile:"/a,b: \\ \"c\" ",trace:/x y:z/\"w",bits:2)");
+  EXPECT_TRUE(parsed.problems.empty());
+  EXPECT_EQ(parsed.options.values[0], R"(/a,b: \ "c" )");
+  EXPECT_EQ(parsed.options.values[1], R"(/x y:z/\"w")");
+  EXPECT_EQ(parsed.options.values[2], "2");
+  EXPECT_EQ(parse_texts("profile:").options.values[0], "");
+}
+
+TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
+  const std::pair<std::string, std::string> rows[] = {
+      {R"(profile:"/a,b)", R"(profile:"/a,b: the quote is not closed; using /in/force)"},
+      {R"(trace:")", R"(trace:": the quote is not closed; using "a,b")"},
+      {R"(profile:"/a"b)",
+       R"(profile:"/a"b: there is text behind the closing quote; using /in/force)"},
+      {R"(profile:"/a\b")",
+       R"(profile:"/a\b": in quotes a backslash stands before " or \ only; using /in/force)"},
+      {std::string("profile:\"/a\0b\"", 14),
+       R"(profile:/a?b: a value may not hold a NUL; using /in/force)"},
+      {std::string("profile:/a\0b", 12),
+       R"(profile:/a?b: a value may not hold a NUL; using /in/force)"},
+      {R"(bits:"x,y")", R"(bits:"x,y": allowed are 0..9; using 4)"},
+      {R"(no:"/a,b)", R"(no:"/a,b: no such key; known are profile, trace, bits)"},
+  };
+  for (const auto& [item, line] : rows) {
+    const ParsedTexts alone = parse_texts(item);
+    EXPECT_EQ(alone.problems, std::vector<std::string>{"pleat: PLEAT_CONF: " + line});
+    EXPECT_EQ(alone.options.values, parse_texts("").options.values) << item;
+    const ParsedTexts among = parse_texts("bits:1," + item + ",bits:7");
+    EXPECT_EQ(among.problems.size(), 1u) << item;
+    EXPECT_EQ(among.options.values[2], "7") << item;
+  }
+}
+
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(parse("bitz:4").problems.at(0),
             "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
             "reuse_gradients, recompute, verbose, copy_raw");
+  EXPECT_TRUE(
+      parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
+  EXPECT_TRUE(parse(R"(bitz:"4,5")")
+                  .problems.at(0)
+                  .starts_with(R"(pleat: PLEAT_CONF: bitz:"4,5": no such key; )"));
   EXPECT_EQ(parse("bits").problems.at(0),
             "pleat: PLEAT_CONF: bits: no value; write bits:VALUE; using 4");
 }

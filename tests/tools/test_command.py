@@ -38,12 +38,13 @@ def prefix(built, tmp_path):
 
 @pytest.fixture
 def pleat(prefix, environment):
-    def call(*arguments, executable=prefix / "bin" / "pleat", **variables):
+    def call(*arguments, executable=prefix / "bin" / "pleat", errors="strict", **variables):
         return subprocess.run(
             [executable, *arguments],
             env=environment | {k: str(v) for k, v in variables.items()},
             capture_output=True,
             text=True,
+            errors=errors,
             timeout=60,
         )
 
@@ -77,6 +78,7 @@ def test_version_and_help(pleat):
         ["run", "--bits", "9", "--", "true"],
         ["run", "--bits", "", "--", "true"],
         ["run", "--bits=4,when:release", "true"],
+        ["run", "--bits=", "--seed", "4", "true"],
         ["run", "--when", "never", "--", "true"],
         ["run", "--place", "nowhere", "true"],
         ["run", "--min-bytes", "-1", "true"],
@@ -167,6 +169,12 @@ def test_flags_become_conf(pleat):
         ("bits:8,seed:3", ["--bits", "2"], "seed:3,bits:2"),
         (" bits : 99 , verbose:1,", ["--bits", "lossless"], " verbose:1,bits:lossless"),
         ("later_key:x", ["--seed", "1"], "later_key:x,seed:1"),
+        ('later_key: "a,seed:2,b\\"" ,seed:3', ["--seed", "1"], 'later_key: "a,seed:2,b\\"" ,seed:1'),
+        ('bits:"2,8",later_key:"x"', ["--bits", "3"], 'later_key:"x",bits:3'),
+        ("", ["--min-bytes", " 64 KiB"], 'min_bytes:" 64 KiB"'),
+        # What stands behind a quote that is not closed would be part of it.
+        ('later_key:"/a,b,verbose:1', ["--bits", "3"], 'verbose:1,bits:3,later_key:"/a,b'),
+        ('bits:"2,verbose:1', ["--bits", "3"], "verbose:1,bits:3"),
     ],
 )
 def test_flags_win_over_the_environment(pleat, before, flags, after):
@@ -199,13 +207,26 @@ def test_env_lines_have_the_effect_of_run(pleat, prefix, environment):
     assert done.stdout == f"{prefix}/lib/libpleat.so|seed:1,min_bytes:64 KiB,bits:3\n"
 
 
-def test_env_quotes_for_the_shell(pleat, environment):
-    conf = "seed:'; echo caught #$(echo caught)`"
-    lines = pleat("env", PLEAT_CONF=conf).stdout
-    done = subprocess.run(
-        ["sh", "-c", lines + '\nprintf %s "$PLEAT_CONF"'], env=environment, capture_output=True, text=True
-    )
-    assert done.stdout == conf
+@pytest.mark.parametrize(
+    "conf",
+    [
+        "seed:'; echo caught #$(echo caught)`",
+        'later_key:"/a b,c:\\"d\\\\",seed:1',
+        "later_key:\"two\nlines\n\n\",seed:!1*?~${HOME}",
+        "later_key:/caf\u00e9\t\x01\udcff,seed:1",
+    ],
+)
+def test_env_quotes_for_the_shell(pleat, environment, conf):
+    lines = pleat("env", PLEAT_CONF=conf, errors="surrogateescape").stdout
+    script = 'eval "$LINES_OF_ENV"; printf %s "$PLEAT_CONF"'
+    done = subprocess.run(["sh", "-c", script], env=environment | {"LINES_OF_ENV": lines}, capture_output=True)
+    assert done.stdout == os.fsencode(conf)
+
+
+def test_a_flag_takes_any_text_as_it_is(doctor):
+    for text in ["-x", "--", "--json", "[a,b]", "a,bits:2", '"q', "two\nlines", " spaces ", "%s{}\\", "caf\u00e9"]:
+        finding = findings(doctor("--python", text), "python")[0]["finding"]
+        assert finding == f"{text} does not run"
 
 
 # Where the library is.
@@ -346,6 +367,10 @@ def test_doctor_shows_options_in_force_and_problems(doctor, python_with_torch):
     problems = [check["finding"] for check in findings(report, "PLEAT_CONF")]
     assert problems[0] == "verbose:9: allowed are 0..1; using 0"
     assert problems[1].startswith("bitz:1: no such key")
+    quoted = doctor("--min-bytes", " 1 MiB", PLEAT_CONF='bits:"2,seed:5')
+    values = {row["key"]: row["value"] for row in quoted["options"]}
+    assert (values["bits"], values["seed"], values["min_bytes"]) == ("4", "5", "1MiB")
+    assert [check["finding"] for check in findings(quoted, "PLEAT_CONF")] == ['bits:"2: the quote is not closed; using 4']
     assert report["ok"]  # a mistake in PLEAT_CONF costs its key, not Pleat
 
 

@@ -1,8 +1,10 @@
 """The Python package as `pip install` lays it out: pleat/ with its libraries in pleat/lib, and the entry
 point in the metadata; and the lines its build backend ends with where it cannot build."""
 
+import importlib.util
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -47,6 +49,16 @@ def python(test_python, site, tmp_path):
         )
 
     return call
+
+
+@pytest.fixture(scope="module")
+def package():
+    """The package's code, without torch."""
+    path = REPOSITORY / "torch_bridge" / "python" / "pleat" / "__init__.py"
+    specification = importlib.util.spec_from_file_location("pleat_without_torch", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 STEP = """
@@ -108,22 +120,50 @@ def test_a_bad_option_is_an_error_and_changes_nothing(python):
     calls = {
         "bits=99": "bits:99: allowed are off, lossless or 1..8",
         "bitz=4": "bitz:4: no such key",
-        "bits='4,when:never'": "may not hold",
+        "bits='4,when:forward_end'": 'bits:"4,when:forward_end": allowed are off, lossless or 1..8',
+        "bits=':4'": "bits::4: allowed",
+        "bits='\"4\\\\'": 'bits:"\\"4\\\\": allowed',
+        "bits=pathlib.Path('/a b,c')": 'bits:"/a b,c": allowed',
+        "bits='4\\0'": "may not hold a NUL",
+        "**{'bits:2,seed': 4}": "no such key",
     }
     done = python(
-        "import torch, pleat\n" + STEP + "pleat.enable(bits=8)\n"
+        "import pathlib, torch, pleat\n" + STEP + "pleat.enable(bits=8)\n"
         + "".join(
             f"try: pleat.enable({call})\n"
             "except pleat.PleatError as error: print(error)\n"
-            "print(pleat.stats()['options']['bits'], step() > 0)\n"
+            "print(*[pleat.stats()['options'][k] for k in ('bits', 'when', 'seed')], step() > 0)\n"
             for call in calls
         )
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[1::2] == ["8 True"] * len(calls)
+    assert lines[1::2] == ["8 release 0 True"] * len(calls)
     for message, words in zip(lines[::2], calls.values(), strict=True):
         assert words in message
+
+
+@pytest.mark.parametrize(
+    "value, item",
+    [
+        (4, b'k:"4"'),
+        (True, b'k:"1"'),
+        ("", b'k:""'),
+        (" a,b:c\n", b'k:" a,b:c\n"'),
+        ('\\"', b'k:"\\\\\\""'),
+        (pathlib.Path("/caf\u00e9"), b'k:"/caf\xc3\xa9"'),
+        (b"/\xff'", b"k:\"/\xff'\""),
+        (os.fsdecode(b"/\xff"), b'k:"/\xff"'),
+    ],
+)
+def test_a_value_of_any_kind_is_spelled_as_the_parser_reads_it(package, value, item):
+    assert package._spell("k", value) == item
+
+
+@pytest.mark.parametrize("key, value", [("k", "a\0"), ("k", b"\0"), ("k", "\ud800"), ("a:b", 1), ("a,b", 1), ("", 1)])
+def test_what_no_item_can_hold_is_refused(package, key, value):
+    with pytest.raises(package.PleatError):
+        package._spell(key, value)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ class Bridge:
         if self.library:
             self.library.pleat_stats_json.restype = ctypes.c_size_t
             self.library.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+            self.library.pleat_report_text.restype = ctypes.c_size_t
+            self.library.pleat_report_text.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
             self.library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
             self.library.pleat_enable.restype = ctypes.c_int
             self.library.pleat_disable.restype = None
@@ -49,12 +51,19 @@ class Bridge:
         self.library.pleat_disable()
 
     def stats(self):
-        size = self.library.pleat_stats_json(None, 0)
+        return json.loads(self._text(self.library.pleat_stats_json))
+
+    def report(self):
+        return self._text(self.library.pleat_report_text)
+
+    @staticmethod
+    def _text(function):
+        size = function(None, 0)
         while True:
             buffer = ctypes.create_string_buffer(size + 4096)
-            needed = self.library.pleat_stats_json(buffer, len(buffer))
+            needed = function(buffer, len(buffer))
             if needed < len(buffer):
-                return json.loads(buffer.value.decode())
+                return buffer.value.decode()
             size = needed
 
 
@@ -71,6 +80,11 @@ def bridge():
 def stats():
     """The bridge's counters, or None in a stock process."""
     return bridge().stats() if bridge().loaded else None
+
+
+def report():
+    """The text of verbose:1, or None in a stock process."""
+    return bridge().report() if bridge().loaded else None
 
 
 def count(name):

@@ -1,6 +1,7 @@
 """PLEAT_CONF, and what a process that is none of our business notices of us: nothing."""
 
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -15,6 +16,30 @@ TINY = """
     ((a * 1.5).sigmoid() * a.tanh()).sum().backward()
     t.emit(finite=bool(a.grad.isfinite().all()))
 """
+
+DEEP = """
+    import torch, pleat_test_support as t
+    w = t.noise(512, 1024, seed=1).requires_grad_()
+    for step in range(6):
+        x = w
+        for layer in range(24):
+            x = (x * 1.5).tanh() * 1.1
+        x.sum().backward()
+        del x
+    t.emit(report=t.report())
+"""
+MEMORY = re.compile(
+    r"  memory +tensors took ([\d.]+) MB at the peak, without compression about ([\d.]+) MB \(estimate\);"
+    r" encoding took ([\d.]+) s, decoding ([\d.]+) s"
+)
+
+
+def reported(result):
+    """Peak and estimate in MB, seconds of encoding and of decoding, from the line after the title."""
+    title, memory, *_ = result.json["report"].splitlines()
+    assert title == "pleat: report"
+    return [float(number) for number in MEMORY.fullmatch(memory).groups()]
+
 
 BAD = {  # tests/tools/options_test.cpp has all kinds
     "unknown key": ("bitz:4", ["bitz"], 1),
@@ -63,8 +88,31 @@ def test_a_bad_value_leaves_the_default_and_the_other_options_in_force(run_scrip
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_verbose_prints_one_report_at_exit(run_script):
     result = run_script(TINY, conf="bits:4,min_bytes:0,verbose:1", fresh=True).active()
-    assert "payload" in result.stderr and result.stderr.count("\n") > 3
+    title, memory, *rest = result.stderr.splitlines()
+    assert title == "pleat: report" and MEMORY.fullmatch(memory) and len(rest) > 3, result.stderr
     assert result.stdout == "", "standard output is the script's own"
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_the_report_begins_with_memory_in_one_line_that_the_counters_bear_out(run_script):
+    result = run_script(DEEP, conf="bits:4,min_bytes:0").active()
+    peak, estimate, encoding, decoding = reported(result)
+    bytes_, records, time = (result.stats[name] for name in ("bytes", "records", "time"))
+    freed = (records["source_bytes"] - records["payload_bytes"]) / records["backward_passes"]
+    assert peak == pytest.approx(bytes_["live"]["peak"] / 1e6, abs=0.51)
+    assert estimate == pytest.approx((bytes_["live"]["peak"] + freed) / 1e6, abs=0.51)
+    assert encoding == pytest.approx(time["encode_ns"] / 1e9, abs=0.0051)
+    assert decoding == pytest.approx(time["decode_ns"] / 1e9, abs=0.0051)
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_what_the_report_estimates_is_what_a_run_without_compression_takes(run_script):
+    peak, estimate, _, _ = reported(run_script(DEEP, conf="bits:4,min_bytes:0").active())
+    off = run_script(DEEP, conf="bits:off,min_bytes:0").check()
+    taken = off.stats["bytes"]["live"]["peak"] / 1e6
+    assert peak < 0.4 * taken and estimate == pytest.approx(taken, rel=0.1)
+    title, memory, *_ = off.json["report"].splitlines()
+    assert title == "pleat: report" and memory.endswith(f"tensors took {taken:.0f} MB at the peak; nothing was compressed")
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")

@@ -375,6 +375,7 @@ def machine() -> dict:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": field_bytes(read("/proc/meminfo"), "MemTotal"),
         "kernel": platform.release(),
+        "libc": os.confstr("CS_GNU_LIBC_VERSION"),  # stock's heap depends on it
         "transparent_hugepage": read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "load_average": os.getloadavg(),
         "python": platform.python_version(),

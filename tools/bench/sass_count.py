@@ -33,7 +33,7 @@ to 12.6), and of float32 at 1, 2, 3 and 8 bits (sm_80, sm_90: 12.0 to 13.7; sm_1
 swap values there before they store, which takes two instructions an element more and, on an H200, a fifth
 less time.
 Well above are groups that keep a zero, and rotated ones (32 to 38). All figures:
-tools/bench/results/sass_*.json.
+tools/bench/results/sass_instructions.json.
 
 Not covered, by name:
 """

@@ -13,6 +13,7 @@
 
 #include "installation.h"
 #include "python_torch.h"
+#include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
@@ -270,8 +271,8 @@ void print_text(const Diagnosis& diagnosis) {
   fmt::print("\n  {:<10} {:<12} {:<12} {}\n", "option", "in force", "default", "allowed");
   for (const bridge::OptionRow& row : bridge::option_table())
     fmt::print("  {:<10} {:<12} {:<12} {}\n  {:<10} {}\n", row.key,
-               bridge::option_value(diagnosis.options, row.key), row.default_value, row.allowed, "",
-               row.help);
+               bridge::printable(bridge::spelled(bridge::option_value(diagnosis.options, row.key))),
+               row.default_value, row.allowed, "", row.help);
   fmt::print("\n{}\n", diagnosis.verdict);
 }
 

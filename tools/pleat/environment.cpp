@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "torch_bridge/core/option_text.h"
+
 namespace pleat::cli {
 namespace {
 
@@ -20,13 +22,6 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
 }
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-// The key of "key:value", spaces around it ignored.
-std::string_view key_of(std::string_view item) {
-  item = item.substr(0, item.find(':'));
-  const std::size_t begin = std::min(item.find_first_not_of(" \t\n"), item.size());
-  return item.substr(begin, item.find_last_not_of(" \t\n") + 1 - begin);
-}
 
 }  // namespace
 
@@ -64,12 +59,24 @@ bool fits_preload(const std::filesystem::path& library) {
 }
 
 std::string merge_conf(std::string_view existing, const Settings& settings) {
-  std::vector<std::string> items = split(existing, ",");
+  struct Item {
+    std::string key;
+    std::string text;
+    bool good = true;
+  };
+  std::vector<Item> items;
+  while (const auto item = bridge::take_item(existing))
+    items.push_back({std::string(item->key), std::string(item->written),
+                     item->mistake == bridge::QuoteMistake::kNone});
   for (const auto& [key, value] : settings) {
-    std::erase_if(items, [&](const std::string& item) { return key_of(item) == key; });
-    items.push_back(key + ":" + value);
+    std::erase_if(items, [&](const Item& item) { return item.key == key; });
+    items.push_back({key, key + ":" + bridge::spelled(value)});
   }
-  return fmt::format("{}", fmt::join(items, ","));
+  // A quote that is not closed would take in what follows it.
+  std::stable_partition(items.begin(), items.end(), [](const Item& item) { return item.good; });
+  std::string conf;
+  for (const Item& item : items) conf += (conf.empty() ? "" : ",") + item.text;
+  return conf;
 }
 
 std::string shell_quoted(std::string_view text) {

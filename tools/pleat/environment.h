@@ -9,7 +9,7 @@
 
 namespace pleat::cli {
 
-// Options given as flags: key of the option table and value, in the order given.
+// Options given as flags: key of the option table and value (any text), in the order given.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // The value of a variable, or "" if there is none.
@@ -28,7 +28,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // False for a path that LD_PRELOAD cannot hold, because a separator is part of it.
 [[nodiscard]] bool fits_preload(const std::filesystem::path& library);
 
-// `existing` (PLEAT_CONF) with `settings` in place of its own values for the same keys.
+// `existing` (PLEAT_CONF) with `settings`, quoted where they must be, in place of its own values
+// for the same keys. Items whose quotes are not in order go last, so that they spoil nothing.
 [[nodiscard]] std::string merge_conf(std::string_view existing, const Settings& settings);
 
 // `text` as one word of a POSIX shell.

@@ -12,6 +12,7 @@
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
+#include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
@@ -55,10 +56,11 @@ void add_option_flags(CLI::App& command, Settings& settings) {
     const auto take = [&settings, &row](const std::string& value) {
       bridge::Options options;
       std::vector<std::string> problems;
-      bridge::parse_options(std::string(row.key) + ":" + value, options, problems);
-      if (!problems.empty() || value.find(',') != std::string::npos)
-        throw CLI::ValidationError(flag_name(row.key),
-                                   fmt::format("'{}': allowed are {}", value, row.allowed));
+      bridge::parse_options(std::string(row.key) + ":" + bridge::spelled(value), options, problems);
+      if (!problems.empty())
+        throw CLI::ValidationError(
+            flag_name(row.key),
+            fmt::format("'{}': allowed are {}", bridge::printable(value), row.allowed));
       settings.emplace_back(row.key, value);
     };
     command
@@ -126,6 +128,21 @@ int command_start(const CLI::App& run, int argc, char** argv) {
   return argc;
 }
 
+// The words after our own name, the last one first, as CLI11 asks for them. "--key=" is in two: it
+// would take that for a key whose value is the word that follows.
+std::vector<std::string> reversed_words(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = argc - 1; i > 0; --i) {
+    std::string word = argv[i];
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      words.emplace_back();
+      word.pop_back();
+    }
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 int main(int argc, char** argv) {
   CLI::App app("Trains PyTorch programs in a fraction of their memory, with no change to them.",
                "pleat");
@@ -154,7 +171,7 @@ int main(int argc, char** argv) {
   const bool is_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
   const int own_words = is_run ? command_start(run_command, argc, argv) : argc;
   try {
-    app.parse(own_words, argv);
+    app.parse(reversed_words(own_words, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return complain(kUsage, "{}; see `pleat --help`", error.what());

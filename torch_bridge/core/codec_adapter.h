@@ -32,33 +32,26 @@ class CodecAdapter final : public allocator::BlockCodec {
   CodecAdapter(compress::Executor executor, bool copy_raw)
       : executor_(std::move(executor)), copy_raw_(copy_raw) {}
 
-  std::size_t payload_bytes(const allocator::EncodeRequest& request) noexcept override;
-  allocator::CodecStatus encode(const allocator::EncodeRequest& request, void* payload,
-                                std::size_t capacity, std::size_t* payload_bytes,
-                                allocator::CodecStatistics* statistics) noexcept override;
-  allocator::CodecStatus encode_in_place(const allocator::EncodeRequest& request,
-                                         std::size_t* payload_bytes,
-                                         allocator::CodecStatistics* statistics) noexcept override;
-  allocator::CodecStatus decode(const void* payload, std::size_t payload_bytes, void* target,
+  allocator::EncodePlan plan(const allocator::EncodeRequest& request) noexcept override;
+  allocator::EncodeResult encode(const allocator::EncodeRequest& request,
+                                 const allocator::EncodePlan& plan, void* payload,
+                                 std::size_t capacity) noexcept override;
+  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& request,
+                                          const allocator::EncodePlan& plan) noexcept override;
+  allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
                                 std::size_t target_bytes,
                                 allocator::StreamId stream) noexcept override;
-
-  allocator::CodecStatus decode_function(const void* payload, std::size_t payload_bytes,
-                                         void* target, std::size_t target_bytes,
-                                         allocator::StreamId stream,
+  allocator::CodecStatus decode_function(const allocator::PayloadView& payload, void* target,
+                                         std::size_t target_bytes, allocator::StreamId stream,
                                          std::uint64_t function) noexcept override;
-  bool may_be_result(const void* payload, std::size_t payload_bytes, std::uint64_t function,
-                     const void* result, std::size_t result_bytes) noexcept override;
 
   void set_copy_raw(bool copy_raw) noexcept { copy_raw_ = copy_raw; }
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }
 
  private:
-  allocator::CodecStatus finish(const allocator::EncodeRequest& request,
-                                const compress::block::BlockSpec& spec,
-                                const compress::block::BlockEncodeResult& result,
-                                std::size_t* payload_bytes,
-                                allocator::CodecStatistics* statistics) noexcept;
+  allocator::EncodeResult finish(const allocator::EncodeRequest& request,
+                                 const compress::block::BlockSpec& spec,
+                                 const compress::block::BlockEncodeResult& result) noexcept;
   [[nodiscard]] bool copy_raw() const noexcept { return copy_raw_.load(std::memory_order_relaxed); }
   void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
   void account(const compress::block::BlockSpec& spec,

@@ -6,20 +6,17 @@
 #include <limits>
 #include <utility>
 
+#include "torch_bridge/core/option_text.h"
+
 namespace pleat::bridge {
 namespace {
 
 // --- values: text to option and back ---------------------------------------------------------
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\n\f\v";
-  const std::size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
-}
+// These are numbers and names: spaces at the ends, which quotes may hold, mean nothing in them.
 
 template <typename Number>
 bool parse_number(std::string_view text, Number& value) {
+  text = trimmed(text);
   Number parsed{};
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, parsed);
@@ -36,6 +33,7 @@ std::string number_text(Number value) {
 }
 
 bool parse_bits(std::string_view text, Options& options) {
+  text = trimmed(text);
   if (text == "off") {
     options.mode = Mode::kOff;
   } else if (text == "lossless") {
@@ -63,6 +61,7 @@ constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place:
 
 template <typename Enum>
 bool parse_name(const Names<Enum>& names, std::string_view text, Enum& value) {
+  text = trimmed(text);
   for (const auto& [name, meaning] : names) {
     if (text != name) continue;
     value = meaning;
@@ -79,6 +78,7 @@ std::string name_text(const Names<Enum>& names, Enum value) {
 }
 
 bool parse_switch(std::string_view text, bool& value) {
+  text = trimmed(text);
   if (text != "0" && text != "1") return false;
   value = text == "1";
   return true;
@@ -88,6 +88,7 @@ constexpr std::array<std::pair<char, unsigned>, 3> kByteUnits{{{'G', 30}, {'M', 
 
 // "65536", "64K", "64KiB", "64 kib": all powers of two.
 bool parse_bytes(std::string_view text, std::size_t& bytes) {
+  text = trimmed(text);
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   std::uint64_t count = 0;
   if (!parse_number(text.substr(0, digits), count)) return false;
@@ -191,26 +192,10 @@ constexpr auto kRows = [] {
   return rows;
 }();
 
-const Entry* find_entry(std::string_view key) {
-  const auto* const found = std::find_if(kEntries.begin(), kEntries.end(),
-                                         [=](const Entry& entry) { return entry.row.key == key; });
-  return found == kEntries.end() ? nullptr : found;
-}
-
 // --- problem lines ---------------------------------------------------------------------------
 
 // Enough to see every mistake a person makes, few enough to survive a file given by accident.
 constexpr std::size_t kMostProblems = 16;
-
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMostCharacters = 64;
-  std::string shown(text.substr(0, kMostCharacters));
-  std::replace_if(
-      shown.begin(), shown.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  if (text.size() > kMostCharacters) shown += "...";
-  return shown;
-}
 
 // "off | lossless | 1..8" as "off, lossless or 1..8".
 std::string as_prose(std::string_view allowed) {
@@ -224,50 +209,91 @@ std::string as_prose(std::string_view allowed) {
   return prose += allowed;
 }
 
-std::string known_keys() {
+std::string known_keys(std::span<const OptionRow> rows) {
   std::string keys;
-  for (const OptionRow& row : kRows) keys.append(keys.empty() ? "" : ", ").append(row.key);
+  for (const OptionRow& row : rows) keys.append(keys.empty() ? "" : ", ").append(row.key);
   return keys;
 }
 
-// What is wrong with "key:value" (trimmed), or nothing once it is applied.
-std::string apply_item(std::string_view item, Options& options) {
-  const std::size_t colon = item.find(':');
-  const std::string_view key = trimmed(item.substr(0, colon));
-  const Entry* const entry = find_entry(key);
-  if (entry == nullptr) return printable(item) + ": no such key; known are " + known_keys();
-  const std::string in_force = "; using " + entry->text(options);
-  if (colon == std::string_view::npos)
-    return printable(item) + ": no value; write " + std::string(key) + ":VALUE" + in_force;
-  const std::string_view value = trimmed(item.substr(colon + 1));
-  if (entry->parse(value, options)) return {};
-  return std::string(key) + ":" + printable(value) + ": allowed are " +
-         as_prose(entry->row.allowed) + in_force;
+constexpr std::string_view text_of(QuoteMistake mistake) {
+  switch (mistake) {
+    case QuoteMistake::kNotClosed:
+      return "the quote is not closed";
+    case QuoteMistake::kTextBehind:
+      return "there is text behind the closing quote";
+    case QuoteMistake::kStrayBackslash:
+      return "in quotes a backslash stands before \" or \\ only";
+    case QuoteMistake::kNone:
+      break;
+  }
+  return {};
 }
+
+// What is wrong with an item, or nothing once it is applied.
+std::string apply_item(const OptionItem& item, OptionTable& table) {
+  const std::span<const OptionRow> rows = table.rows();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) { return r.key == item.key; });
+  // Without the quotes that a value does without.
+  const std::string written = item.quoted && item.mistake == QuoteMistake::kNone
+                                  ? printable(std::string(item.key) + ":" + spelled(item.value))
+                                  : printable(trimmed(item.written));
+  if (row == rows.end()) return written + ": no such key; known are " + known_keys(rows);
+  const auto index = static_cast<std::size_t>(row - rows.begin());
+  const auto in_force = [&] { return "; using " + printable(spelled(table.value(index))); };
+  if (!item.has_value)
+    return written + ": no value; write " + std::string(item.key) + ":VALUE" + in_force();
+  if (item.mistake != QuoteMistake::kNone)
+    return written + ": " + std::string(text_of(item.mistake)) + in_force();
+  const std::string shown = std::string(item.key) + ":" +
+                            printable(item.quoted ? spelled(item.value) : item.value) + ": ";
+  if (item.value.find('\0') != std::string::npos)
+    return shown + "a value may not hold a NUL" + in_force();
+  if (table.set(index, item.value)) return {};
+  return shown + "allowed are " + as_prose(row->allowed) + in_force();
+}
+
+// The options of this library as a table.
+class TableOfOptions final : public OptionTable {
+ public:
+  explicit TableOfOptions(Options& options) : options_(options) {}
+  [[nodiscard]] std::span<const OptionRow> rows() const noexcept override { return kRows; }
+  bool set(std::size_t row, const std::string& value) override {
+    return kEntries[row].parse(value, options_);
+  }
+  [[nodiscard]] std::string value(std::size_t row) const override {
+    return kEntries[row].text(options_);
+  }
+
+ private:
+  Options& options_;
+};
 
 }  // namespace
 
 std::span<const OptionRow> option_table() noexcept { return kRows; }
 
 std::string option_value(const Options& options, std::string_view key) {
-  const Entry* const entry = find_entry(key);
-  return entry == nullptr ? std::string() : entry->text(options);
+  const auto* const found = std::find_if(kEntries.begin(), kEntries.end(),
+                                         [=](const Entry& entry) { return entry.row.key == key; });
+  return found == kEntries.end() ? std::string() : found->text(options);
 }
 
-void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems) {
+void parse_options(std::string_view conf, OptionTable& table, std::vector<std::string>& problems) {
   std::size_t found = 0;
-  for (std::size_t begin = 0; begin <= conf.size();) {
-    const std::size_t end = std::min(conf.find(',', begin), conf.size());
-    const std::string_view item = trimmed(conf.substr(begin, end - begin));
-    begin = end + 1;
-    if (item.empty()) continue;
-    std::string problem = apply_item(item, options);
+  while (const std::optional<OptionItem> item = take_item(conf)) {
+    std::string problem = apply_item(*item, table);
     if (!problem.empty() && ++found <= kMostProblems)
       problems.push_back("pleat: PLEAT_CONF: " + problem);
   }
   if (found > kMostProblems)
     problems.push_back("pleat: PLEAT_CONF: and " + number_text(found - kMostProblems) +
                        " more problems");
+}
+
+void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems) {
+  TableOfOptions table(options);
+  parse_options(conf, table, problems);
 }
 
 }  // namespace pleat::bridge

@@ -42,14 +42,29 @@ struct OptionRow {
 // Every key there is, in the order of the documentation.
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 
-// The value in force, as PLEAT_CONF would spell it.
+// The value in force, as flags and Python's keyword arguments take it; spelled() (option_text.h) is
+// how PLEAT_CONF has it.
 [[nodiscard]] std::string option_value(const Options& options, std::string_view key);
 
-// Parses "key:value,key:value" on top of `options`. Spaces around keys and values are ignored,
-// empty items are allowed, the last of two equal keys wins. A key or value that does not parse
-// leaves its option as it was and adds one line to `problems`, naming key, value, what is allowed
-// and what is used instead (values are cut to 64 characters, control characters shown as '?').
+// Parses "key:value,key:value" (option_text.h has the grammar) on top of `options`. The last of two
+// equal keys wins. A key or value that does not parse leaves its option as it was and adds one line
+// to `problems`, naming key, value, what is allowed and what is used instead (values are cut to 64
+// characters, control characters shown as '?'). After 16 lines problems are only counted.
 // Never throws on bad input; handles 64 kB values.
 void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems);
+
+// What the parser asks of a table of options.
+class OptionTable {
+ public:
+  virtual ~OptionTable() = default;
+  [[nodiscard]] virtual std::span<const OptionRow> rows() const noexcept = 0;
+  // Puts `value` in force for a row; false if the row does not allow it, and nothing has changed
+  // then. `value` may be any text without a NUL, spaces at its ends included.
+  virtual bool set(std::size_t row, const std::string& value) = 0;
+  [[nodiscard]] virtual std::string value(std::size_t row) const = 0;
+};
+
+// The same for another table.
+void parse_options(std::string_view conf, OptionTable& table, std::vector<std::string>& problems);
 
 }  // namespace pleat::bridge

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 
+#include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -15,7 +16,7 @@ std::uint64_t load(const std::atomic<T>& value) {
   return static_cast<std::uint64_t>(value.load(std::memory_order_relaxed));
 }
 
-// Numbers and fixed names only, so that no escaping is ever needed.
+// Names are fixed and need no escaping; texts are escaped.
 class Json {
  public:
   Json& open(const char* name = nullptr) {
@@ -39,9 +40,7 @@ class Json {
   }
   Json& text(const char* name, const std::string& value) {
     key(name);
-    text_ += '"';
-    text_ += value;
-    text_ += '"';
+    text_ += json_string(value);
     return *this;
   }
   [[nodiscard]] std::string take() { return std::move(text_); }
@@ -67,6 +66,8 @@ std::string megabytes(double bytes) {
   std::snprintf(buffer, sizeof buffer, bytes >= 9.95e6 ? "%.0f MB" : "%.1f MB", bytes / 1e6);
   return buffer;
 }
+
+double seconds(const std::atomic<std::uint64_t>& ns) { return static_cast<double>(load(ns)) / 1e9; }
 
 void class_json(Json& json, const char* name, const CodecTotals::Class& c) {
   json.open(name)
@@ -126,8 +127,8 @@ std::string stats_json(Runtime& runtime) {
       .field("released", r.released)
       .field("encoded", r.encoded)
       .field("encoded_in_place", r.encoded_in_place)
-      .field("worked_out", r.worked_out)
-      .field("worked_out_bytes", r.worked_out_bytes)
+      .field("worked_out", r.recomputed)
+      .field("worked_out_bytes", r.recomputed_bytes)
       .field("double_encodes", r.double_encodes)
       .field("held", r.held)
       .field("kept", r.kept)
@@ -192,20 +193,37 @@ std::string report_text(Runtime& runtime) {
     out += line;
   };
   const unsigned width = runtime.lossy_width.load();
-  add("pleat: report\n");
-  add("  bits:%s when:%s place:%s min_bytes:%s seed:%s\n", option_value(options, "bits").c_str(),
-      option_value(options, "when").c_str(), option_value(options, "place").c_str(),
-      option_value(options, "min_bytes").c_str(), option_value(options, "seed").c_str());
-  if (options.mode == Mode::kLossy && width != options.bits) {
-    add("  without a profile bits:%s means a uniform width of %u bits\n",
-        option_value(options, "bits").c_str(), width);
-  }
+  const auto passes = static_cast<double>(load(runtime.backward_passes));
   const double source = static_cast<double>(load(r.source_bytes));
   const double payload = static_cast<double>(load(r.payload_bytes));
+  const auto peak = [&](StatKind kind) {
+    return static_cast<double>(runtime.statistics.read(kind).peak);
+  };
+  // What compression freed per backward pass; 0 where there is nothing to estimate from.
+  const double freed = passes > 0 ? (source - payload) / passes : 0;
+  add("pleat: report\n");
+  add("  memory        tensors took %s at the peak", megabytes(peak(StatKind::kLive)).c_str());
+  if (freed > 0) {
+    add(", without compression about %s (estimate)",
+        megabytes(peak(StatKind::kLive) + freed).c_str());
+  }
+  if (source > 0) {
+    add("; encoding took %.2f s, decoding %.2f s\n", seconds(r.encode_ns), seconds(r.decode_ns));
+  } else {
+    add("; nothing was compressed\n");
+  }
+  add("  options       bits:%s when:%s place:%s min_bytes:%s seed:%s\n",
+      option_value(options, "bits").c_str(), option_value(options, "when").c_str(),
+      option_value(options, "place").c_str(), option_value(options, "min_bytes").c_str(),
+      option_value(options, "seed").c_str());
+  if (options.mode == Mode::kLossy && width != options.bits) {
+    add("                without a profile bits:%s means a uniform width of %u bits\n",
+        option_value(options, "bits").c_str(), width);
+  }
   add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
   if (payload > 0) {
     add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
-        load(r.encoded) + load(r.worked_out), load(runtime.backward_passes));
+        load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
   }
   out += '\n';
   for (const NamedClass& c : classes(t)) {
@@ -216,36 +234,27 @@ std::string report_text(Runtime& runtime) {
           to > 0 ? from / to : 0.0);
     }
   }
-  if (const auto bytes = static_cast<double>(load(r.worked_out_bytes)); bytes > 0) {
-    add("    %-15s %s -> nothing: results of GELU and SiLU, worked out of their arguments\n",
+  if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
+    add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
         "recomputed", megabytes(bytes).c_str());
   }
-  const auto peak = [&](StatKind kind) {
-    return megabytes(static_cast<double>(runtime.statistics.read(kind).peak));
-  };
-  add("  peak          %s requested, %s resident in our segments\n", peak(StatKind::kLive).c_str(),
-      peak(StatKind::kResident).c_str());
-  add("  peak by kind  saved raw %s, payload %s, restored %s\n", peak(StatKind::kSavedRaw).c_str(),
-      peak(StatKind::kPayload).c_str(), peak(StatKind::kRestored).c_str());
-  const auto passes = static_cast<double>(load(runtime.backward_passes));
-  if (passes > 0) {
-    const double more = (source - payload) / passes;
-    const auto live = static_cast<double>(runtime.statistics.read(StatKind::kLive).peak);
-    add("  estimate      without compression the peak would be about %s: a step would hold %s "
-        "more\n",
-        megabytes(live + more).c_str(), megabytes(more).c_str());
+  if (freed > 0) {
+    add("  estimate      the peak plus the %s that compression freed per backward pass\n",
+        megabytes(freed).c_str());
   }
+  add("  pages         %s resident at the peak in Pleat's segments\n",
+      megabytes(peak(StatKind::kResident)).c_str());
+  add("  peak by kind  saved raw %s, payload %s, restored %s\n",
+      megabytes(peak(StatKind::kSavedRaw)).c_str(), megabytes(peak(StatKind::kPayload)).c_str(),
+      megabytes(peak(StatKind::kRestored)).c_str());
   if (const auto reused = load(runtime.gradients_reused); reused > 0) {
-    add("  gradients     %" PRIu64 " written over the ones they come from (%s)\n", reused,
+    add("  gradients     %" PRIu64 " written over the gradients they are made of (%s)\n", reused,
         megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
   }
-  add("  time          encode %.2f s, decode %.2f s", static_cast<double>(load(r.encode_ns)) / 1e9,
-      static_cast<double>(load(r.decode_ns)) / 1e9);
   if (const auto samples = load(runtime.hook_samples); samples > 0) {
-    add(", %.0f ns per hook call",
+    add("  hooks         %.0f ns a call\n",
         static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
   }
-  out += '\n';
   add("  left alone   ");
   bool any = false;
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {

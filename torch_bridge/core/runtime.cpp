@@ -29,11 +29,10 @@ std::uint64_t rank_from_environment() noexcept {
 std::atomic<Runtime*> Runtime::instance_{nullptr};
 
 Runtime::Runtime(const Options& options, compress::Executor executor)
-    : pool(device, allocator::PoolOptions{}, statistics),
-      arena(pool),
-      codec(std::move(executor), options.copy_raw),
-      residency(pool, arena, codec, residency_options(options)),
+    : codec(std::move(executor), options.copy_raw),
+      host(codec, residency_options(options)),
       rank_(rank_from_environment()) {
+  heaps.add(host.heap());
   set_options(options);
 }
 
@@ -68,18 +67,16 @@ void Runtime::retire() noexcept {
 }
 
 void Runtime::lock_for_fork() noexcept {
-  idle_trimmer.lock_for_fork();
   options_mutex_.lock();  // held while the residency is told of new options
-  residency.lock_for_fork();
+  host.lock_for_fork();
   keys_mutex_.lock();
   lessons.lock_for_fork();
 }
 void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
   lessons.unlock_after_fork();
   keys_mutex_.unlock();
-  residency.unlock_after_fork(side);
+  host.unlock_after_fork(side);
   options_mutex_.unlock();
-  idle_trimmer.unlock_after_fork();
 }
 
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }
@@ -114,7 +111,7 @@ void Runtime::begin_backward() noexcept {
       ordinal = 0;
     }
   }
-  if (residency.any_pending()) {
+  if (residency.any_waiting()) {
     note_thread_computes();
     residency.forward_end();
   }

@@ -50,13 +50,12 @@ class Runtime {
   [[nodiscard]] static bool thread_computes() noexcept;
 
   // ---- the parts ----
-  allocator::Statistics statistics;
-  allocator::HostDevice device;
-  allocator::Pool pool;
-  allocator::IdleTrimmer idle_trimmer{pool};
-  allocator::PayloadArena arena;
   CodecAdapter codec;
-  allocator::Residency residency;
+  allocator::HostHeap host;
+  allocator::HeapTable heaps;  // the host's among them
+  allocator::Pool& pool{host.pool()};
+  allocator::Residency& residency{host.heap().residency()};
+  allocator::Statistics& statistics{host.heap().statistics()};
 
   // ---- read on hot paths, written by set_options ----
   std::atomic<std::size_t> min_bytes{0};

@@ -276,17 +276,27 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
     static Engine* const present = &Engine::get_default_engine();
     wrapped_stub = []() -> Engine& { return *present; };
   }
-  functions.engine_execute = put_before(real_execute, host.engine_execute, &execute_hook);
-  functions.saved_variable_constructor =
-      put_before(real_constructor, host.saved_variable_constructor, &constructor_hook);
-  functions.saved_variable_register_hooks =
-      put_before(real_register_hooks, host.saved_variable_register_hooks, &register_hooks_hook);
-  functions.saved_variable_unpack =
-      put_before(real_unpack, host.saved_variable_unpack, &unpack_hook);
-  functions.set_gradient_edge =
-      put_before(real_set_gradient_edge, host.set_gradient_edge, &set_gradient_edge_hook);
-  functions.pow = put_before(real_pow, host.pow, &pow_hook);
-  functions.pow_inplace = put_before(real_pow_inplace, host.pow_inplace, &pow_inplace_hook);
+  // One for each FUNCTION row of PLEAT_HOOKS, under its name: a row without one does not compile.
+  const auto engine_execute = [](void* f) { return put_before(real_execute, f, &execute_hook); };
+  const auto saved_variable_constructor = [](void* f) {
+    return put_before(real_constructor, f, &constructor_hook);
+  };
+  const auto saved_variable_register_hooks = [](void* f) {
+    return put_before(real_register_hooks, f, &register_hooks_hook);
+  };
+  const auto saved_variable_unpack = [](void* f) {
+    return put_before(real_unpack, f, &unpack_hook);
+  };
+  const auto set_gradient_edge = [](void* f) {
+    return put_before(real_set_gradient_edge, f, &set_gradient_edge_hook);
+  };
+  const auto pow = [](void* f) { return put_before(real_pow, f, &pow_hook); };
+  const auto pow_inplace = [](void* f) {
+    return put_before(real_pow_inplace, f, &pow_inplace_hook);
+  };
+#define PLEAT_INSTALL(member, name) functions.member = member(host.member);
+  PLEAT_HOOKS(PLEAT_INSTALL, PLEAT_NO_HOOK, PLEAT_NO_HOOK)
+#undef PLEAT_INSTALL
   install_in_place_gradients(host.gradients, functions.gradients);
   runtime.interposed = host.interposed != 0 && real_constructor != nullptr;
   functions.abi_version = PLEAT_ABI_VERSION;

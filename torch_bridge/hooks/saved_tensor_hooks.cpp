@@ -51,7 +51,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   ~SavedTensorHooks() override {
     if (record_ != nullptr) {
-      runtime_.residency.drop(record_, [&] { TorchRecord::remove_variable(original_); });
+      runtime_.residency.drop(record_, [&] { record_->remove_variable(original_); });
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
@@ -276,7 +276,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       original_.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
     }
     allocator::Record* const linked = runtime_.residency.with_linked(
-        d.block, [&](allocator::Record* present) -> allocator::Record* {
+        d.block, allocator::StreamId{}, [&](allocator::Record* present) -> allocator::Record* {
           auto* const known = static_cast<TorchRecord*>(present);
           if (known == nullptr) {
             return make_record(*impl, storage);

@@ -17,8 +17,7 @@ class CpuAllocator final : public c10::Allocator {
     if (bytes < runtime.min_bytes.load(std::memory_order_relaxed) || bytes == 0) [[likely]] {
       return from_previous(bytes);
     }
-    runtime.idle_trimmer.note_use();
-    allocator::Block* const block = runtime.pool.allocate(bytes);
+    allocator::Block* const block = runtime.host.allocate(bytes);
     if (block == nullptr) {
       return from_previous(bytes);  // which raises stock's own error if it has none either
     }

@@ -58,44 +58,54 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 TorchRecord::~TorchRecord() { forget_recent(this); }
 
 // To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
-// block: neither under the link lock.
-std::uint32_t TorchRecord::keep_storage(std::unique_lock<std::mutex>& link) noexcept {
+// block: neither under a lock of ours.
+bool TorchRecord::keep_storage() noexcept {
   struct Living {
     const SavedVariableSlot* slot;  // compare only
     c10::weak_intrusive_ptr<c10::TensorImpl> weak;
     c10::intrusive_ptr<c10::TensorImpl> strong;
   };
   c10::SmallVector<Living, 2> living;
-  for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
-    if (!slot->weak.expired()) {
-      living.push_back({slot, slot->weak, {}});
+  {
+    const std::lock_guard<std::mutex> guard(variables_mutex_);
+    for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+      if (!slot->weak.expired()) {
+        living.push_back({slot, slot->weak, {}});
+      }
     }
   }
   if (living.empty() && weak.expired()) {
-    return 0;  // nearly always
+    return false;  // nearly always
   }
-  link.unlock();
   kept_ = weak.lock();
   for (Living& variable : living) {
     variable.strong = variable.weak.lock();
   }
-  link.lock();
-  std::uint32_t kept = 0;
+  const std::lock_guard<std::mutex> guard(variables_mutex_);
   for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
     for (Living& variable : living) {
       if (variable.slot == slot && variable.strong && !slot->kept) {
         slot->kept = std::move(variable.strong);
       }
     }
+  }
+  return true;  // `living`, declared before the lock was taken, dies after it is given back
+}
+
+std::uint32_t TorchRecord::hooks_without_block() noexcept {
+  if (kept_) {
+    return kEveryHook;
+  }
+  std::uint32_t kept = 0;
+  const std::lock_guard<std::mutex> guard(variables_mutex_);
+  for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
     kept += slot->kept ? 1 : 0;
   }
-  link.unlock();
-  living.clear();
-  link.lock();
-  return kept_ ? kEveryHook : kept;
+  return kept;
 }
 
 void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
+  const std::lock_guard<std::mutex> guard(variables_mutex_);
   slot.next = variables_;
   slot.link = &variables_;
   if (slot.next != nullptr) {
@@ -105,6 +115,7 @@ void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
 }
 
 void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
+  const std::lock_guard<std::mutex> guard(variables_mutex_);
   if (slot.link != nullptr) {
     *slot.link = slot.next;
     if (slot.next != nullptr) {
@@ -130,10 +141,10 @@ void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
   }
 }
 
-void TorchRecord::before_encode() noexcept {
+allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
   CodecChoice careful = CodecChoice::unpack(choice);
   if (careful.bits == 0) {
-    return;
+    return {careful.pack(), false};
   }
   Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
   for (const std::uint64_t lesson : lessons_) {
@@ -146,11 +157,10 @@ void TorchRecord::before_encode() noexcept {
       careful.lines.look = compress::block::Look::kRows;
     }
   }
-  choice = careful.pack();
+  return {careful.pack(), origin != nullptr && may_follow_origin(careful)};
 }
 
-bool TorchRecord::follows_from_origin() noexcept {
-  const CodecChoice own = CodecChoice::unpack(choice);
+bool TorchRecord::may_follow_origin(const CodecChoice& own) const noexcept {
   const CodecChoice argument = CodecChoice::unpack(origin->choice);
   return !written_ && own.bits != 0 && !own.exponent &&
          own.lines.look <= compress::block::Look::kZeroRows && own.type == argument.type &&
@@ -164,12 +174,11 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
   while (!restored.storage) {
     std::optional<WeakStorage> present;
     {
-      const allocator::Residency::RecordGuard guard(runtime.residency,
-                                                    *this);  // waits for an encode
+      allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
       if (restored_may_live()) {
         present = *restored_storage_;
       } else {
-        restored.storage = restore_locked(runtime);
+        restored.storage = restore_locked(runtime, guard);
       }
       restored.version = *restored_version_;
     }
@@ -189,15 +198,15 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
 TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
   Restored restored;
   Runtime::note_thread_computes();
-  const allocator::Residency::RecordGuard guard(runtime.residency, *this);
+  allocator::Residency::RecordGuard guard(runtime.residency, *this);
   check_not_lost();
   if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
-    restored.storage = restore_locked(runtime);  // the raw block itself
+    restored.storage = restore_locked(runtime, guard);  // the raw block itself
     restored.version = *restored_version_;
   } else {
     allocator::Residency::RestoreStatus status{};
     allocator::Block* const block =
-        runtime.residency.copy_locked(*this, allocator::StreamId{}, &status);
+        runtime.residency.copy_locked(guard, *this, allocator::StreamId{}, &status);
     restored.storage = c10::Storage(storage_of(block, status));
     restored.version = c10::VariableVersion(0);
   }
@@ -227,10 +236,11 @@ bool TorchRecord::restored_may_live() const {
   return restored_version_->current_version() == 0 && !restored_storage_->expired();
 }
 
-c10::Storage TorchRecord::restore_locked(Runtime& runtime) {
+c10::Storage TorchRecord::restore_locked(Runtime& runtime,
+                                         allocator::Residency::RecordGuard& guard) {
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
-      runtime.residency.restore_locked(*this, allocator::StreamId{}, &status);
+      runtime.residency.restore_locked(guard, *this, allocator::StreamId{}, &status);
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);

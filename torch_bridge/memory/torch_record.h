@@ -23,7 +23,7 @@ using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly:
 // stock holds the variable and reads the new data in backward. `weak` is constant while a record
-// knows of it, the rest is guarded by Residency's link lock.
+// knows of it, the rest is guarded by the record.
 struct SavedVariableSlot {
   c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
   c10::intrusive_ptr<c10::TensorImpl> kept;
@@ -36,13 +36,13 @@ class TorchRecord final : public allocator::Record {
   explicit TorchRecord(c10::StorageImpl* storage);
   ~TorchRecord() override;
 
-  bool storage_alive() const noexcept override { return !weak.expired(); }
-  std::uint32_t keep_storage(std::unique_lock<std::mutex>& link) noexcept override;
+  bool keep_storage() noexcept override;
+  std::uint32_t hooks_without_block() noexcept override;
 
   // Of a hook that saved the variable itself and not an output of its own node. Under the link
   // lock.
   void add_variable(SavedVariableSlot& slot) noexcept;
-  static void remove_variable(SavedVariableSlot& slot) noexcept;
+  void remove_variable(SavedVariableSlot& slot) noexcept;
 
   // The storage with the bytes that were saved, and the version counter of all tensors on it: one
   // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
@@ -76,17 +76,18 @@ class TorchRecord final : public allocator::Record {
 
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
   void add_lesson(std::uint64_t lesson) noexcept;
-  void before_encode() noexcept override;
-  bool follows_from_origin() noexcept override;
+  Decision decide(allocator::Start start) noexcept override;
 
   const c10::StorageImpl* const
       identity;  // compare only; `weak` keeps the address from being reused
   WeakStorage weak;
 
  private:
+  // Its bytes may be worked out of the origin's, as far as what is known without a look at them.
+  [[nodiscard]] bool may_follow_origin(const CodecChoice& own) const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
-  c10::Storage restore_locked(Runtime& runtime);
+  c10::Storage restore_locked(Runtime& runtime, allocator::Residency::RecordGuard& guard);
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
@@ -96,6 +97,8 @@ class TorchRecord final : public allocator::Record {
   std::array<std::uint64_t, 2> lessons_{};  // 0: none
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
+  // Guards the list and `kept` of its slots; innermost.
+  std::mutex variables_mutex_;
   SavedVariableSlot* variables_ = nullptr;
   // The restored storage while it lives, and the version counter all tensors on it share: a
   // consumer that writes to it is seen there. Guarded by mutex.

@@ -115,27 +115,34 @@ def _watch_backward(library: ctypes.CDLL) -> None:
     torch.autograd.graph._engine_run_backward = engine_run_backward
 
 
-def _spell(key: str, value: Any) -> str:
+def _spell(key: str, value: Any) -> bytes:
+    """The item of PLEAT_CONF that gives this text, number or path back, byte for byte."""
+    if not re.fullmatch(r"\w+", key):
+        raise PleatError(f"{key!r}: no such key")
     if isinstance(value, bool):
         value = int(value)
-    text = str(value)
-    if "," in text or ":" in text:
-        raise PleatError(f"{key}={value!r}: a value may not hold ',' or ':'")
-    return f"{key}:{text}"
+    try:
+        data = os.fsencode(value if isinstance(value, (bytes, os.PathLike)) else str(value))
+    except UnicodeEncodeError as error:
+        raise PleatError(f"{key}={value!r}: {error}") from None
+    if b"\0" in data:
+        raise PleatError(f"{key}={value!r}: a value may not hold a NUL")
+    return key.encode() + b':"' + re.sub(rb'(["\\])', rb"\\\1", data) + b'"'
 
 
 def enable(**options: Any) -> None:
     """Switches Pleat on, or changes its options: ``enable(bits=4, when="forward_end")``.
 
-    Keys and values are those of ``PLEAT_CONF`` (``pleat doctor`` prints them). Saved tensors from here
-    on are compressed; memory allocated before is left alone. Raises PleatError on a bad option (nothing
-    changes then) or if no bridge fits the torch in use. Any thread.
+    Keys and values are those of ``PLEAT_CONF`` (``pleat doctor`` prints them). A value is a number, a path
+    or any text; it needs no quotes of its own. Saved tensors from here on are compressed; memory allocated
+    before is left alone. Raises PleatError on a bad option (nothing changes then) or if no bridge fits the
+    torch in use. Any thread.
     """
     library = _load()
     _install(library)
-    conf = ",".join(_spell(key, value) for key, value in options.items())
+    conf = b",".join(_spell(key, value) for key, value in options.items())
     error = ctypes.create_string_buffer(512)
-    if library.pleat_enable(conf.encode(), error, len(error)) != 0:
+    if library.pleat_enable(conf, error, len(error)) != 0:
         raise PleatError(error.value.decode(errors="replace"))
 
 
@@ -156,7 +163,7 @@ def _text(function: Any) -> str:
         buffer = ctypes.create_string_buffer(size)
         needed = function(buffer, size)
         if needed < size:
-            return buffer.value.decode()
+            return buffer.value.decode(errors="replace")
         size = needed + 1
 
 

@@ -1,0 +1,92 @@
+// One device's memory and all that happens to what lies in it: payload arena, residency, statistics,
+// and what is done when memory runs out. The process has one heap for each device; nothing here
+// knows how many there are.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "allocator/event_sink.h"
+#include "allocator/ids.h"
+#include "allocator/residency/block_codec.h"
+#include "allocator/residency/block_memory.h"
+#include "allocator/residency/payload_arena.h"
+#include "allocator/residency/residency.h"
+#include "allocator/residency/stream_order.h"
+#include "allocator/statistics.h"
+
+namespace pleat::allocator {
+
+class Heap {
+ public:
+  // `memory`, `order` and `codec` outlive the heap.
+  Heap(BlockMemory& memory, StreamOrder& order, BlockCodec& codec, const ResidencyOptions& options)
+      : memory_(memory), arena_(memory), residency_(memory, order, arena_, codec, options) {}
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // A block for work on `stream`. Where memory is short, what waits to be compressed is compressed
+  // first; nullptr if that does not help. Not under a lock of residency's.
+  [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept {
+    Block* block = memory_.allocate(bytes, stream);
+    if (block == nullptr && residency_.make_room()) [[unlikely]] {
+      block = memory_.allocate(bytes, stream);
+    }
+    return block;
+  }
+  // The free of every block that allocate() or a restore gave: Residency::release().
+  void release(Block* block) noexcept { residency_.release(block); }
+
+  [[nodiscard]] DeviceIndex device() const noexcept { return memory_.events().device(); }
+  [[nodiscard]] BlockMemory& memory() noexcept { return memory_; }
+  [[nodiscard]] Residency& residency() noexcept { return residency_; }
+  [[nodiscard]] const Residency& residency() const noexcept { return residency_; }
+  [[nodiscard]] Statistics& statistics() const noexcept { return memory_.statistics(); }
+  [[nodiscard]] EventSource& events() const noexcept { return memory_.events(); }
+
+ private:
+  BlockMemory& memory_;
+  PayloadArena arena_;
+  Residency residency_;
+};
+
+// The heaps of a process, by device. Heaps are added while others are in use, and never removed.
+class HeapTable {
+ public:
+  static constexpr std::int32_t kHost = -1;
+  static constexpr std::int32_t kMostDevices = 64;  // as many as torch knows of a kind
+
+  // False if the device has one or there is no room for it.
+  bool add(Heap& heap) noexcept {
+    Heap* expected = nullptr;
+    const std::int32_t device = heap.device().value;
+    return in_range(device) && slot(device).compare_exchange_strong(expected, &heap,
+                                                                    std::memory_order_release);
+  }
+  // nullptr: none.
+  [[nodiscard]] Heap* at(DeviceIndex device) const noexcept {
+    return in_range(device.value)
+               ? heaps_[static_cast<std::size_t>(device.value - kHost)].load(
+                     std::memory_order_acquire)
+               : nullptr;
+  }
+  // Calls visit(Heap&) for each, the host's first.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const std::atomic<Heap*>& slot : heaps_) {
+      if (Heap* const heap = slot.load(std::memory_order_acquire)) visit(*heap);
+    }
+  }
+
+ private:
+  static bool in_range(std::int32_t device) noexcept {
+    return device >= kHost && device < kMostDevices;
+  }
+  std::atomic<Heap*>& slot(std::int32_t device) noexcept {
+    return heaps_[static_cast<std::size_t>(device - kHost)];
+  }
+  std::array<std::atomic<Heap*>, kMostDevices + 1> heaps_{};
+};
+
+}  // namespace pleat::allocator

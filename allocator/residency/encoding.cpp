@@ -1,0 +1,250 @@
+// How a released block is encoded: started, in flight, finished; and what waits for its start or
+// its end.
+#include <mutex>
+#include <utility>
+
+#include "allocator/residency/record_steps.h"
+#include "allocator/residency/residency.h"
+
+namespace pleat::allocator {
+
+// ---- start --------------------------------------------------------------------------------------
+
+Residency::AtRelease Residency::at_release(const Record& record) noexcept {
+  {
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    if (record.references_ <= 1)
+      return AtRelease::kHold;  // every hook went; drop() frees the block
+  }
+  if (!compress_.load(std::memory_order_relaxed) || stopped()) {
+    count(counters_.held);
+    return AtRelease::kHold;
+  }
+  if (at_forward_end_.load(std::memory_order_relaxed)) return AtRelease::kWaitForForwardEnd;
+  if (record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;
+  return AtRelease::kEncode;
+}
+
+void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept {
+  transition(record, RecordAction::kEncode);
+  // Whoever wants the record meanwhile waits for its state, not for the mutex.
+  guard.lock_.unlock();
+  const std::uint64_t begin = now_ns();
+  const Attempt attempt = this->attempt(record, start);
+  count(counters_.encode_ns, now_ns() - begin);
+  guard.lock_.lock();
+  finish(guard.scope_, record, attempt);
+  record.state.notify_all();
+}
+
+Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
+  const Record::Decision decision = record.decide(start);
+  record.choice = decision.choice;
+  EncodeRequest request{record.block->begin,  record.bytes,  record.ranges.data(),
+                        record.ranges.size(), record.choice, record.nonce,
+                        record.key,           record.stream};
+  if (const Record* const origin = record.origin; origin != nullptr && decision.may_follow_origin) {
+    request.origin = {origin->payload.data, origin->payload_bytes, origin->form};
+    request.function = record.function;
+  }
+  const EncodePlan plan = codec_.plan(request);
+  if (plan.recomputed) return {.result = {.status = CodecStatus::kOk}, .recomputed = true};
+  if (plan.room == 0 || order_.is_captured(record.stream)) return {};
+  // The head of the block itself by choice, or because the arena cannot grow. Not of a block that
+  // another stream may still be reading.
+  const bool may_be_in_place = plan.in_place && record.stream == record.block->stream &&
+                               !memory_.used_elsewhere(record.block);
+  const bool in_place = may_be_in_place && in_place_.load(std::memory_order_relaxed);
+  if (in_place) {
+    EncodeResult result = codec_.encode_in_place(request, plan);
+    if (result.status == CodecStatus::kOk) return {.result = result, .in_place = true};
+  }
+  if (PayloadSlot slot = arena_.allocate(plan.room, record.stream)) {
+    EncodeResult result = codec_.encode(request, plan, slot.data, slot.bytes);
+    if (result.status == CodecStatus::kOk || result.status == CodecStatus::kQueued) {
+      return {.result = result, .slot = slot};
+    }
+    arena_.free(slot);
+  } else if (may_be_in_place && !in_place) {
+    EncodeResult result = codec_.encode_in_place(request, plan);
+    if (result.status == CodecStatus::kOk) return {.result = result, .in_place = true};
+  }
+  return {};
+}
+
+// ---- finish -------------------------------------------------------------------------------------
+
+// Of kEncoding, or of kWaiting once the verdict is there.
+void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept {
+  const EncodeResult& result = attempt.result;
+  Block* const block = record.block;
+  if (result.status == CodecStatus::kQueued) {
+    record.payload = attempt.slot;
+    record.ticket = result.ticket;
+    count(counters_.queued);
+    wait(scope, record, Hold::kVerdict);
+    return;
+  }
+  if (result.status != CodecStatus::kOk) {
+    if (attempt.slot) {
+      PayloadSlot slot = attempt.slot;
+      arena_.free(slot);
+      record.payload = {};
+    }
+    count(counters_.held);
+    hold(scope, record);
+    return;
+  }
+  record.recomputed = attempt.recomputed;
+  if (attempt.in_place) {
+    memory_.shrink(block, result.payload_bytes);
+    record.payload_in_block = true;
+    count(counters_.encoded_in_place);
+  } else if (!attempt.recomputed) {
+    record.payload = attempt.slot;
+    if (result.payload_bytes < record.payload.bytes) {
+      arena_.shrink(record.payload, result.payload_bytes);
+    }
+  }
+  record.payload_bytes = result.payload_bytes;
+  record.form = result.form;
+  transition(record, RecordAction::kEncoded);
+  if (++record.encodes > 1) {
+    count(counters_.double_encodes);
+  }
+  if (attempt.recomputed) {
+    count(counters_.recomputed);
+    count(counters_.recomputed_bytes, record.bytes);
+  } else {
+    count(counters_.encoded);
+  }
+  count(counters_.source_bytes, record.bytes);
+  count(counters_.payload_bytes, record.payload_bytes);
+  count_raw(scope, record, false);
+  scope.change(StatKind::kPayload, signed_bytes(record.payload_bytes));
+  emit(scope, EventKind::kEncode, record, block, record.payload_bytes);
+  if (!record.payload_in_block) {
+    record.block = nullptr;
+    memory_.free(block);  // which lets record.stream read it to the end: note_pack()
+  }
+}
+
+void Residency::hold(EventScope& scope, Record& record) noexcept {
+  transition(record, RecordAction::kHold);
+  emit(scope, EventKind::kHold, record, record.block, record.bytes);
+}
+
+// ---- waits --------------------------------------------------------------------------------------
+
+void Residency::wait(EventScope& scope, Record& record, Hold hold) noexcept {
+  transition(record, RecordAction::kWait);
+  emit(scope, EventKind::kWait, record, record.block, record.bytes);
+  waiting_.add(record, hold);
+}
+
+template <class Due>
+Record* Residency::take_waiting(Due&& due) noexcept {
+  // The link lock keeps a record alive between finding it and taking a reference.
+  const std::scoped_lock guard(link_mutex_, waiting_);
+  for (Record *record = waiting_.first(), *next; record != nullptr; record = next) {
+    next = record->waiting_next;
+    if (record->references_ == 0) continue;  // another thread drops it, and waits for the list
+    if (due(*record)) {
+      ++record->references_;
+      waiting_.take_off(*record);
+      return record;
+    }
+  }
+  return nullptr;
+}
+
+void Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
+  {
+    RecordGuard guard(*this, record);
+    if (record.state != RecordState::kWaiting) {
+      // Somebody restored it since it was taken off the list.
+    } else if (record.hold == Hold::kVerdict) {
+      Attempt attempt{.result = codec_.verdict(record.ticket, may_wait), .slot = record.payload};
+      if (attempt.result.status == CodecStatus::kQueued) {
+        waiting_.add(record, Hold::kVerdict);  // not yet after all
+      } else {
+        record.ticket = {};
+        finish(guard.scope_, record, attempt);
+      }
+    } else if (stopped()) {
+      count(counters_.held);
+      hold(guard.scope_, record);
+    } else {
+      encode(guard, record, start);
+    }
+  }
+  drop(&record);
+}
+
+void Residency::start(Record& record) noexcept {
+  {
+    RecordGuard guard(*this, record);
+    record.proof_given = true;  // for a release that is yet to come
+    if (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
+        !waiting_.remove(record)) {
+      return;
+    }
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    ++record.references_;
+  }
+  end_wait(record, Start::kProof, false);
+  keep_within_bound();
+}
+
+void Residency::forward_end() noexcept {
+  while (Record* const record =
+             take_waiting([](const Record& r) { return r.hold != Hold::kVerdict; })) {
+    end_wait(*record, Start::kForwardEnd, false);
+  }
+  collect_verdicts();
+  keep_within_bound();
+}
+
+void Residency::end_due() noexcept {
+  if (waiting_.count(Hold::kProof) != 0) {
+    const std::uint64_t now = clock();
+    while (Record* const record = take_waiting(
+               [now](const Record& r) { return r.hold == Hold::kProof && r.wait_until <= now; })) {
+      end_wait(*record, Start::kDeadline, false);
+    }
+  }
+  collect_verdicts();
+  keep_within_bound();
+}
+
+void Residency::collect_verdicts() noexcept {
+  if (waiting_.count(Hold::kVerdict) == 0) [[likely]]
+    return;
+  while (Record* const record = take_waiting([this](const Record& r) {
+           return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);
+         })) {
+    end_wait(*record, Start::kRelease, false);
+  }
+}
+
+void Residency::keep_within_bound() noexcept {
+  constexpr std::size_t kAlways = 2;  // records
+  while (waiting_.bounded_bytes() > most_waiting_bytes_.load(std::memory_order_relaxed) &&
+         waiting_.bounded_count() > kAlways) {
+    Record* const oldest =
+        take_waiting([](const Record& r) { return r.hold != Hold::kForwardEnd; });
+    if (oldest == nullptr) return;
+    end_wait(*oldest, Start::kShortage, true);
+  }
+}
+
+bool Residency::make_room() noexcept {
+  bool any = false;
+  while (Record* const record = take_waiting([](const Record&) { return true; })) {
+    end_wait(*record, Start::kShortage, true);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace pleat::allocator

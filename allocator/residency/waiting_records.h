@@ -1,0 +1,89 @@
+// Records that are held raw for a reason that will end (Hold), in the order of their release: a
+// list through the records themselves, so that joining and leaving it cannot fail.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+
+#include "allocator/residency/record.h"
+
+namespace pleat::allocator {
+
+class WaitingRecords {
+ public:
+  // The caller holds a reference and the record's mutex.
+  void add(Record& record, Hold hold) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    record.hold = hold;
+    record.waiting.store(true, std::memory_order_relaxed);
+    record.waiting_previous = last_;
+    record.waiting_next = nullptr;
+    (last_ != nullptr ? last_->waiting_next : first_) = &record;
+    last_ = &record;
+    count(record, 1);
+  }
+
+  // False where the record is not on the list. Who takes a record off clears its flag last: once it
+  // reads false, nobody else touches the links.
+  bool remove(Record& record) noexcept {
+    if (!record.waiting.load(std::memory_order_acquire)) return false;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!record.waiting.load(std::memory_order_relaxed)) return false;
+    take_off(record);
+    return true;
+  }
+
+  // With the list locked, as for std::scoped_lock.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+  bool try_lock() { return mutex_.try_lock(); }
+  [[nodiscard]] Record* first() const noexcept { return first_; }
+  void take_off(Record& record) noexcept {
+    (record.waiting_previous != nullptr ? record.waiting_previous->waiting_next : first_) =
+        record.waiting_next;
+    (record.waiting_next != nullptr ? record.waiting_next->waiting_previous : last_) =
+        record.waiting_previous;
+    count(record, -1);
+    record.waiting.store(false, std::memory_order_release);
+  }
+
+  // As of now if the list is not locked.
+  [[nodiscard]] std::size_t count(Hold hold) const noexcept {
+    return counts_[static_cast<std::size_t>(hold)].load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool empty() const noexcept {
+    return count(Hold::kForwardEnd) + count(Hold::kProof) + count(Hold::kVerdict) == 0;
+  }
+  // Of records that wait for a proof or a verdict: what is bounded.
+  [[nodiscard]] std::size_t bounded_bytes() const noexcept {
+    return bounded_bytes_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::size_t bounded_count() const noexcept {
+    return count(Hold::kProof) + count(Hold::kVerdict);
+  }
+
+ private:
+  void count(const Record& record, int change) noexcept {
+    // Under the lock: plain additions, read without it.
+    std::atomic<std::size_t>& number = counts_[static_cast<std::size_t>(record.hold)];
+    const auto sum = [](std::size_t n, std::size_t by, int sign) {
+      return sign > 0 ? n + by : n - by;
+    };
+    number.store(sum(number.load(std::memory_order_relaxed), 1, change), std::memory_order_relaxed);
+    if (record.hold != Hold::kForwardEnd) {
+      bounded_bytes_.store(
+          sum(bounded_bytes_.load(std::memory_order_relaxed), record.bytes, change),
+          std::memory_order_relaxed);
+    }
+  }
+
+  std::mutex mutex_;
+  Record* first_ = nullptr;
+  Record* last_ = nullptr;
+  std::array<std::atomic<std::size_t>, 4> counts_{};  // by Hold
+  std::atomic<std::size_t> bounded_bytes_{0};
+};
+
+}  // namespace pleat::allocator

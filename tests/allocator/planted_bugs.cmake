@@ -1,0 +1,150 @@
+# Residency with bugs in its order of things, one of which at a time is switched on: the suite of whole
+# lives must find each. A bug is a piece of source and what stands for it while `planted_bug` is its number;
+# the source itself stays free of them. A piece that is not there exactly once ends the configuration.
+set(planted_sources)
+set(planted_names "none")
+set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
+set(planted_number 0)
+
+function(pleat_load_for_planting file)
+  set(path ${PROJECT_SOURCE_DIR}/allocator/residency/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} text)
+  string(PREPEND text "extern int planted_bug;\n")
+  set_property(GLOBAL PROPERTY PLEAT_PLANTED_${file} "${text}")
+endfunction()
+
+macro(pleat_plant name file right wrong)
+  math(EXPR planted_number "${planted_number} + 1")
+  get_property(text GLOBAL PROPERTY PLEAT_PLANTED_${file})
+  string(FIND "${text}" "${right}" first)
+  string(FIND "${text}" "${right}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "planted bug '${name}': its place is not there once in ${file}")
+  endif()
+  string(REPLACE "${right}" "${wrong}" text "${text}")
+  string(REPLACE "PLANTED" "(planted_bug == ${planted_number})" text "${text}")
+  set_property(GLOBAL PROPERTY PLEAT_PLANTED_${file} "${text}")
+  string(APPEND planted_names "\", \"${name}")
+endmacro()
+
+# The same bug in a further place.
+macro(pleat_plant_also file right wrong)
+  math(EXPR planted_number "${planted_number} - 1")
+  set(names_so_far "${planted_names}")
+  pleat_plant("" ${file} "${right}" "${wrong}")
+  set(planted_names "${names_so_far}")
+endmacro()
+
+function(pleat_write_planted file)
+  get_property(text GLOBAL PROPERTY PLEAT_PLANTED_${file})
+  file(CONFIGURE OUTPUT ${planted_folder}/${file} CONTENT "@text@" @ONLY)
+endfunction()
+
+pleat_load_for_planting(residency.cpp)
+pleat_load_for_planting(encoding.cpp)
+
+# ---- residency.cpp: tag, restore, drop ----
+pleat_plant("a pack on another stream is not noted" residency.cpp
+  "if (stream != block->stream) memory_.note_use(block, stream);
+}
+
+// ---- release"
+  "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);
+}
+
+// ---- release")
+pleat_plant("an adopted block is read before it is written" residency.cpp
+  "order_.follow(stream, record.stream);
+  if (stream != block->stream) memory_.note_use(block, stream);
+  count_raw"
+  "if (!PLANTED) order_.follow(stream, record.stream);
+  if (stream != block->stream) memory_.note_use(block, stream);
+  count_raw")
+pleat_plant("an adopted block's new stream is not noted" residency.cpp
+  "if (stream != block->stream) memory_.note_use(block, stream);
+  count_raw"
+  "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);
+  count_raw")
+pleat_plant("an adopted block's encode goes on" residency.cpp
+  "if (record.ticket.value != 0) {
+    codec_.forget(record.ticket);
+    record.ticket = {};"
+  "if (!PLANTED && record.ticket.value != 0) {
+    codec_.forget(record.ticket);
+    record.ticket = {};")
+pleat_plant("raw bytes are copied before they are written" residency.cpp
+  "order_.follow(stream, raw == record.block ? record.stream : raw->stream);"
+  "if (!PLANTED) order_.follow(stream, raw == record.block ? record.stream : raw->stream);")
+pleat_plant("a payload is read before it is written" residency.cpp
+  "order_.follow(stream, holder.stream);
+  const std::lock_guard"
+  "if (!PLANTED) order_.follow(stream, holder.stream);
+  const std::lock_guard")
+pleat_plant("a payload is given back under a decode" residency.cpp
+  "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
+  "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
+pleat_plant("a restored storage is read elsewhere before it is restored" residency.cpp
+  "order_.follow(stream, restored->stream);"
+  "if (!PLANTED) order_.follow(stream, restored->stream);")
+pleat_plant("a restored storage's second stream is not noted" residency.cpp
+  "memory_.note_use(restored, stream);"
+  "if (!PLANTED) memory_.note_use(restored, stream);")
+pleat_plant("a record dropped in flight keeps its payload" residency.cpp
+  "if (record->ticket.value != 0) {
+    codec_.forget(record->ticket);
+    arena_.free(record->payload);"
+  "if (!PLANTED && record->ticket.value != 0) {
+    codec_.forget(record->ticket);
+    arena_.free(record->payload);")
+pleat_plant("a superseded storage still refers to its record" residency.cpp
+  "record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);"
+  "if (!PLANTED) record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);")
+pleat_plant("a dropped record stays on the list of what waits" residency.cpp
+  "waiting_.remove(*record);
+  const RecordState last"
+  "if (!PLANTED) waiting_.remove(*record);
+  const RecordState last")
+
+# ---- encoding.cpp: start, in flight, finish ----
+pleat_plant("the source is given back before the verdict" encoding.cpp
+  "if (result.status == CodecStatus::kQueued) {
+    record.payload"
+  "if (!PLANTED && result.status == CodecStatus::kQueued) {
+    record.payload")
+pleat_plant("a verdict is believed before it is there" encoding.cpp
+  "return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);"
+  "return r.hold == Hold::kVerdict && (PLANTED || codec_.is_decided(r.ticket));")
+pleat_plant("an encode begins although a proof is outstanding" encoding.cpp
+  "if (record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;"
+  "if (!PLANTED && record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;")
+pleat_plant("a record is started twice" encoding.cpp
+  "if (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
+        !waiting_.remove(record)) {"
+  "if (!PLANTED && (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
+        !waiting_.remove(record))) {")
+pleat_plant_also(encoding.cpp
+  "if (record.state != RecordState::kWaiting) {
+      // Somebody"
+  "if (!PLANTED && record.state != RecordState::kWaiting) {
+      // Somebody")
+pleat_plant("a wait for a proof never ends" encoding.cpp
+  "take_waiting([](const Record& r) { return r.hold != Hold::kVerdict; })"
+  "take_waiting([](const Record& r) { return r.hold != Hold::kVerdict && !(PLANTED && r.hold == Hold::kProof); })")
+pleat_plant("nothing bounds what waits" encoding.cpp
+  "waiting_.bounded_count() > kAlways) {"
+  "waiting_.bounded_count() > kAlways && !PLANTED) {")
+pleat_plant("an encode on a stream that is captured" encoding.cpp
+  "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
+  "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")
+pleat_plant("in place while another stream reads" encoding.cpp
+  "!memory_.used_elsewhere(record.block);"
+  "(PLANTED || !memory_.used_elsewhere(record.block));")
+pleat_plant("a record that is given up late keeps its payload" encoding.cpp
+  "if (attempt.slot) {"
+  "if (!PLANTED && attempt.slot) {")
+
+pleat_write_planted(residency.cpp)
+pleat_write_planted(encoding.cpp)
+file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
+     "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)

@@ -1,0 +1,56 @@
+"""The pages a reader meets first: what they name exists, and what they say of options is so."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import REPOSITORY, STOCK_ONLY, clean_environment
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+RESULTS = REPOSITORY / "tools" / "bench" / "results"
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    for link in links:
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_of_the_repository_that_is_named_exists(page):
+    folders = "|".join(path.name for path in REPOSITORY.iterdir() if path.is_dir() and path.name not in (".git", "build"))
+    named = re.findall(rf"(?<![\w/.-])((?:{re.escape('.ci')}|{folders})/[\w./-]*\w)", page.read_text())
+    missing = {name for name in named if not (REPOSITORY / name).exists()}
+    assert not missing
+
+
+def test_the_readme_fits_a_newcomers_patience():
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= 110
+
+
+def test_the_figures_name_every_file_of_results_and_no_other():
+    named = set(re.findall(r"`(\w[\w.-]*\.json)`", (REPOSITORY / "docs" / "figures.md").read_text()))
+    assert named == {path.name for path in RESULTS.iterdir()}
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_the_readmes_options_are_those_of_the_command(build_dir, preload_library):
+    command = [build_dir / "bin" / "pleat", "doctor", "--json", "--python", "/bin/false"]
+    printed = subprocess.run(command, env=clean_environment("LD_"), capture_output=True, text=True).stdout
+    options = {option["key"]: option["default"] for option in json.loads(printed)["options"]}
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (REPOSITORY / "README.md").read_text(), re.M)
+    assert dict(rows) == options and len(rows) == len(options)
