@@ -122,6 +122,62 @@ bool energy_of(const typename T::Word* words, size_t elements, double* energy) {
   return true;
 }
 
+// A group of more than two values, quantised; or its mark, if it has to be kept as it is.
+template <class T>
+Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* words,
+                             size_t elements) {
+  constexpr Metadata<T> kEscape{kEscapeWord<T>, kEscapeWord<T>};
+  BlockResult& result = *job.result;
+  if (job.bits == 0) {
+    ++result.escaped_groups;
+    return kEscape;
+  }
+  float values[kGroup] = {};
+  for (size_t e = 0; e < elements; ++e) values[e] = T::to_float(words[e]);
+  float minimum = values[0], maximum = values[0];
+  for (size_t e = 1; e < elements; ++e) {
+    minimum = values[e] < minimum ? values[e] : minimum;
+    maximum = values[e] > maximum ? values[e] : maximum;
+  }
+  double energy = fold_energy<T>(values);
+  bool finite = true;
+  if (!(energy >= double{kEnergyFloor} && energy <= double{kEnergyCeiling}))
+    finite = energy_of<T>(words, elements, &energy);
+  if (finite) result.energy += energy;
+  const unsigned largest_code = (1u << job.bits) - 1;
+  Quantiser quantiser;
+  Metadata<T> metadata;
+  if (!finite ||
+      !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser, &metadata)) {
+    ++result.escaped_groups;
+    return kEscape;
+  }
+  const bool keep_zero = keeps_zero(minimum, job.bits);
+  if (keep_zero) {
+    float smallest = maximum;
+    for (size_t e = 0; e < elements; ++e)
+      smallest = values[e] > 0.0f && values[e] < smallest ? values[e] : smallest;
+    plan_zero_kept<T>(smallest, maximum, static_cast<float>(largest_code), &quantiser, &metadata);
+  }
+  uint8_t noise[kGroup];
+  uint8_t codes[kGroup] = {};
+  philox_noise(job.nonce, job.first_group, noise);
+  const float base = keep_zero ? kMantissa + 256.0f : kMantissa;
+  for (size_t e = 0; e < elements; ++e) {
+    if (keep_zero && values[e] == 0.0f) {
+      ++result.elements_at_minimum;
+      continue;
+    }
+    const float y = __builtin_fmaf(values[e] - quantiser.anchor, quantiser.inverse, base);
+    codes[e] = static_cast<uint8_t>(((bits_of(y) & 0xFFFFu) + noise[e]) >> 8);
+  }
+  pack_codes(codes, job.bits, job.codes);
+  const double range = static_cast<double>(maximum) - static_cast<double>(minimum);
+  result.sum_squared_range += static_cast<double>(elements) * (range * range);
+  ++result.lossy_groups;
+  return metadata;
+}
+
 // Element-aligned loads only: the source need not be aligned further.
 template <class T>
 void encode_group(const EncodeGroups& job, size_t elements) {
@@ -129,7 +185,7 @@ void encode_group(const EncodeGroups& job, size_t elements) {
   const Word* const words = static_cast<const Word*>(job.source);
   BlockResult& result = *job.result;
   const unsigned slot_bytes = 32 * (job.bits == 0 ? 1 : job.bits);
-  Metadata<T> metadata{kEscapeWord<T>, kEscapeWord<T>};
+  Metadata<T> metadata;
   memset(job.codes, 0, slot_bytes);
 
   Word other = 0;
@@ -157,53 +213,8 @@ void encode_group(const EncodeGroups& job, size_t elements) {
           static_cast<double>(ones) * (static_cast<double>(a) * static_cast<double>(a)) +
           static_cast<double>(elements - ones) * (static_cast<double>(b) * static_cast<double>(b));
     ++result.two_valued_groups;
-  } else if (job.bits == 0) {
-    ++result.escaped_groups;
   } else {
-    float values[kGroup] = {};
-    for (size_t e = 0; e < elements; ++e) values[e] = T::to_float(words[e]);
-    float minimum = values[0], maximum = values[0];
-    for (size_t e = 1; e < elements; ++e) {
-      minimum = values[e] < minimum ? values[e] : minimum;
-      maximum = values[e] > maximum ? values[e] : maximum;
-    }
-    double energy = fold_energy<T>(values);
-    bool finite = true;
-    if (!(energy >= double{kEnergyFloor} && energy <= double{kEnergyCeiling}))
-      finite = energy_of<T>(words, elements, &energy);
-    if (finite) result.energy += energy;
-    const unsigned largest_code = (1u << job.bits) - 1;
-    Quantiser quantiser;
-    if (!finite ||
-        !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser, &metadata)) {
-      metadata = {kEscapeWord<T>, kEscapeWord<T>};
-      ++result.escaped_groups;
-    } else {
-      const bool keep_zero = keeps_zero(minimum, job.bits);
-      if (keep_zero) {
-        float smallest = maximum;
-        for (size_t e = 0; e < elements; ++e)
-          smallest = values[e] > 0.0f && values[e] < smallest ? values[e] : smallest;
-        plan_zero_kept<T>(smallest, maximum, static_cast<float>(largest_code), &quantiser,
-                          &metadata);
-      }
-      uint8_t noise[kGroup];
-      uint8_t codes[kGroup] = {};
-      philox_noise(job.nonce, job.first_group, noise);
-      const float base = keep_zero ? kMantissa + 256.0f : kMantissa;
-      for (size_t e = 0; e < elements; ++e) {
-        if (keep_zero && values[e] == 0.0f) {
-          ++result.elements_at_minimum;
-          continue;
-        }
-        const float y = __builtin_fmaf(values[e] - quantiser.anchor, quantiser.inverse, base);
-        codes[e] = static_cast<uint8_t>(((bits_of(y) & 0xFFFFu) + noise[e]) >> 8);
-      }
-      pack_codes(codes, job.bits, job.codes);
-      const double range = static_cast<double>(maximum) - static_cast<double>(minimum);
-      result.sum_squared_range += static_cast<double>(elements) * (range * range);
-      ++result.lossy_groups;
-    }
+    metadata = encode_quantised<T>(job, words, elements);
   }
   memcpy(job.metadata, &metadata, sizeof metadata);
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "compress/format.h"
 #include "compress/functions.h"
 #include "tests/compress/block_reference.h"
 #include "tests/compress/golden_blocks.h"
@@ -450,6 +451,27 @@ TEST(BlockDamage, AnotherBlocksBytesOrFormAreRefused) {
       }
     }
   }
+}
+
+// A tile's room is that of 2048 floats.
+TEST(BlockDamage, ATileOfLongIntegersIsRefused) {
+  Header header;
+  header.type = static_cast<std::uint8_t>(ElementType::kInt64);
+  header.bits = 4;
+  header.elements = 2048;
+  header.nonce = kNonce;
+  header.payload_bytes = sizeof header + 2048 * 8;
+  Buffer payload(header.payload_bytes, 0x41);
+  std::memcpy(payload.data(), &header, sizeof header);
+  BlockForm form;
+  form.shape = BlockShape::kSingle;
+  form.type = ElementType::kInt64;
+  form.bits = 4;
+  form.spans = 1;
+  form.tiles = 1;
+  form.elements = 100;
+  form.nonce = kNonce;
+  EXPECT_EQ(decode_status(form, payload, 800), Status::kCorrupt);
 }
 
 TEST(BlockDamage, MutatedPayloadsNeverReachOutside) {

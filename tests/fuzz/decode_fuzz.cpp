@@ -22,17 +22,6 @@ using namespace compress;
 
 constexpr std::size_t kMostElements = 40000;
 
-struct Input {
-  const std::uint8_t* data;
-  std::size_t size;
-  std::uint64_t take(std::size_t bytes) {
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < bytes && size != 0; ++i, ++data, --size)
-      value |= std::uint64_t{*data} << (8 * i);
-    return value;
-  }
-};
-
 // The payload lies at the end of a block of its own, so that the first byte beyond is caught.
 std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   Header header;
@@ -110,13 +99,6 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   return payload;
 }
 
-// Exactly so many bytes are addressable.
-std::uint8_t* exactly(std::size_t bytes) {
-  void* block = nullptr;
-  if (posix_memalign(&block, 64, bytes == 0 ? 1 : bytes) != 0) std::abort();
-  return static_cast<std::uint8_t*>(block);
-}
-
 #ifdef PLEAT_FUZZ_DEVICE
 void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
                        const PayloadInfo& info, std::uint8_t* target) {
@@ -162,10 +144,19 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
 
 }  // namespace
 
+std::vector<std::uint8_t> payload_of(Shape shape, Input input) {
+  return shape == Shape::payload ? std::vector<std::uint8_t>(input.data, input.data + input.size)
+                                 : with_header(shape, input);
+}
+
+std::uint8_t* exactly(std::size_t bytes) {
+  void* block = nullptr;
+  if (posix_memalign(&block, 64, bytes == 0 ? 1 : bytes) != 0) std::abort();
+  return static_cast<std::uint8_t*>(block);
+}
+
 void decode_hostile(Shape shape, const std::uint8_t* data, std::size_t size) {
-  const std::vector<std::uint8_t> payload = shape == Shape::payload
-                                                ? std::vector<std::uint8_t>(data, data + size)
-                                                : with_header(shape, {data, size});
+  const std::vector<std::uint8_t> payload = payload_of(shape, {data, size});
   std::uint8_t* const exact = exactly(payload.size());
   if (!payload.empty()) std::memcpy(exact, payload.data(), payload.size());
   PayloadInfo info;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace pleat::fuzz {
 
@@ -16,6 +17,22 @@ enum class Shape {
   framed,
   packed,
 };
+
+// What is left of an input.
+struct Input {
+  const std::uint8_t* data;
+  std::size_t size;
+  std::uint64_t take(std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes && size != 0; ++i, ++data, --size)
+      value |= std::uint64_t{*data} << (8 * i);
+    return value;
+  }
+};
+
+[[nodiscard]] std::vector<std::uint8_t> payload_of(Shape shape, Input input);
+// Memory of which exactly so many bytes are addressable, aligned to 64. Freed by std::free.
+[[nodiscard]] std::uint8_t* exactly(std::size_t bytes);
 
 void decode_hostile(Shape shape, const std::uint8_t* data, std::size_t size);
 
