@@ -17,6 +17,7 @@ struct HostCalls {
   int (*madvise)(void*, std::size_t, int) noexcept = ::madvise;
   int (*mlock2)(const void*, std::size_t, unsigned) noexcept = ::mlock2;
   int (*munlock)(const void*, std::size_t) noexcept = ::munlock;
+  int (*mincore)(void*, std::size_t, unsigned char*) noexcept = ::mincore;
   void* (*mremap)(void* from, std::size_t, std::size_t, int, void* to) noexcept =
       [](void* from, std::size_t had, std::size_t wanted, int flags, void* to) noexcept {
         return ::mremap(from, had, wanted, flags, to);

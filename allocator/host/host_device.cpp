@@ -119,8 +119,8 @@ bool HostDevice::huge_pages_rejoin() noexcept {
     unsigned char resident = 0;
     const long small = ::sysconf(_SC_PAGESIZE);
     return small > 0 &&
-           ::mincore(page + kHugePageBytes - small, static_cast<std::size_t>(small), &resident) ==
-               0 &&
+           calls_.mincore(page + kHugePageBytes - small, static_cast<std::size_t>(small),
+                          &resident) == 0 &&
            (resident & 1) != 0;
   };
   const auto touch_first = [&] { *static_cast<volatile std::byte*>(page) = std::byte{1}; };
@@ -234,8 +234,9 @@ void HostDevice::map_anew(void* begin, std::size_t bytes) noexcept {
     return;
   }
   calls_.madvise(begin, bytes, MADV_HUGEPAGE);
-  // Fails if the job has asked for new mappings to be locked: then this one has been filled.
-  if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
+  // If the job has asked for new mappings to be locked this one has been filled.
+  unsigned char resident = 0;
+  if (calls_.mincore(begin, 1, &resident) == 0 && (resident & 1) != 0) {
     release_locked(begin, bytes);
     locked_ = true;
   }

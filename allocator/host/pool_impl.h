@@ -141,6 +141,10 @@ struct Pool::Impl {
            options.resident_slack_bytes;
   }
 
+  [[nodiscard]] std::size_t granule_of(const Segment& segment,
+                                       const std::byte* address) const noexcept {
+    return static_cast<std::size_t>(address - segment.base) >> granule_shift;
+  }
   // The pages of granules [granule, granule + need).
   [[nodiscard]] std::size_t first_page(std::size_t granule) const noexcept {
     return (granule << granule_shift) >> page_shift;

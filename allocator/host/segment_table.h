@@ -27,6 +27,7 @@ constexpr std::size_t kLanes = 2;
 struct Segment {
   std::byte* base =
       nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
+  std::size_t slot = 0;   // of SegmentTable
   std::size_t bytes = 0;  // usable; grows up to room
   std::size_t room = 0;   // what the metadata are for
   Lane lane = Lane::kWork;
@@ -71,19 +72,29 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Lock-free. A slot's metadata are written once. Its base moves when the segment is given back
-  // and a later one with as much room takes the slot; its size changes before that, or grows.
-  // Whoever asks for a block of ours therefore sees a base and a size that hold it.
+  // Takes no lock and waits for nobody. A slot's metadata are written once. Its base moves when the
+  // segment is given back and a later one with as much room takes the slot; its size changes before
+  // that, or grows. Whoever asks for a block of ours therefore sees a base and a size that hold it.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
-    const std::size_t count = slots_.load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uintptr_t base = ranges_[i].base.load(std::memory_order_acquire);
-      if (a - base < ranges_[i].bytes.load(std::memory_order_acquire) &&
-          ranges_[i].base.load(std::memory_order_relaxed) == base)  // and not another's size
-        return {i, a - base};
+    for (;;) {
+      const std::size_t version = version_.load(std::memory_order_acquire);
+      const Index& index = index_[version % 2];
+      std::size_t rank = 0;  // the last that begins at or below the address, else the first
+      for (std::size_t n = index.count.load(std::memory_order_acquire); n > 1;) {
+        const std::size_t half = n / 2;
+        rank = index.base[rank + half].load(std::memory_order_acquire) <= a ? rank + half : rank;
+        n -= half;
+      }
+      const std::uintptr_t base = index.base[rank].load(std::memory_order_acquire);
+      const std::size_t slot = index.slot[rank].load(std::memory_order_acquire);
+      const std::size_t bytes = bytes_[slot].load(std::memory_order_acquire);
+      // Two changes later this copy of the index is written again.
+      if (version_.load(std::memory_order_relaxed) != version) [[unlikely]]
+        continue;
+      if (a - base < bytes) return {slot, a - base};
+      return {kNone, 0};
     }
-    return {kNone, 0};
   }
   [[nodiscard]] Segment& at_slot(std::size_t slot) const noexcept { return *segments_[slot]; }
 
@@ -97,19 +108,19 @@ class SegmentTable {
   // will not have it, or there are too many.
   [[nodiscard]] Segment* add(Device& device, std::size_t bytes, std::size_t room,
                              std::size_t granule_bytes) noexcept {
-    const std::size_t count = slots_.load(std::memory_order_relaxed);
     std::size_t slot = 0;
-    while (slot < count && (segments_[slot]->base != nullptr || segments_[slot]->room != room)) {
+    while (slot < slots_ && (segments_[slot]->base != nullptr || segments_[slot]->room != room)) {
       ++slot;
     }
     if (slot == kMaxSegments) return nullptr;
-    const bool fresh = slot == count;
+    const bool fresh = slot == slots_;
     if (fresh) {
       if (segments_[slot] == nullptr) segments_[slot] = new (std::nothrow) Segment;
       if (segments_[slot] == nullptr) return nullptr;
       if (!segments_[slot]->prepare(room, granule_bytes, device.capabilities())) return nullptr;
     }
     Segment& segment = *segments_[slot];
+    segment.slot = slot;
     segment.base = static_cast<std::byte*>(device.reserve_segment(bytes, room));
     if (segment.base == nullptr) {
       if (fresh) segment.metadata.reset();
@@ -122,10 +133,9 @@ class SegmentTable {
       by_address_[rank] = by_address_[rank - 1];
     }
     by_address_[rank] = slot;
-    ranges_[slot].bytes.store(bytes, std::memory_order_relaxed);
-    ranges_[slot].base.store(reinterpret_cast<std::uintptr_t>(segment.base),
-                             std::memory_order_release);
-    if (fresh) slots_.store(count + 1, std::memory_order_release);
+    bytes_[slot].store(bytes, std::memory_order_relaxed);
+    if (fresh) ++slots_;
+    publish();
     return &segment;
   }
 
@@ -135,16 +145,16 @@ class SegmentTable {
     Segment& segment = (*this)[rank];
     if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
     segment.bytes = bytes;
-    ranges_[by_address_[rank]].bytes.store(bytes, std::memory_order_release);
+    bytes_[by_address_[rank]].store(bytes, std::memory_order_release);
     return true;
   }
 
   // Gives a segment without blocks, whose pages count as untouched, back to the device.
   void remove(Device& device, std::size_t rank) noexcept {
     const std::size_t slot = by_address_[rank];
-    ranges_[slot].base.store(kNowhere, std::memory_order_release);
     std::copy(by_address_ + rank + 1, by_address_ + active_, by_address_ + rank);
     --active_;
+    publish();
     device.release_segment(segments_[slot]->base, segments_[slot]->bytes);
     segments_[slot]->base = nullptr;
   }
@@ -153,13 +163,32 @@ class SegmentTable {
   // No address minus this is less than the size of a segment: not a canonical address.
   static constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 63;
 
-  struct Range {
-    std::atomic<std::uintptr_t> base{kNowhere};
-    std::atomic<std::size_t> bytes{0};
+  // The segments by address, for locate(). Of the two copies nobody is sent to the one that a
+  // change is made in: the version that sends them there comes last.
+  struct Index {
+    std::atomic<std::size_t> count{0};
+    std::atomic<std::uintptr_t> base[kMaxSegments] = {kNowhere};
+    std::atomic<std::uint16_t> slot[kMaxSegments] = {};
   };
-  std::atomic<std::size_t> slots_{0};
-  Range ranges_[kMaxSegments];
-  Segment* segments_[kMaxSegments] = {};       // by slot
+  void publish() noexcept {
+    const std::size_t version = version_.load(std::memory_order_relaxed) + 1;
+    Index& index = index_[version % 2];
+    index.base[0].store(kNowhere, std::memory_order_release);
+    for (std::size_t rank = 0; rank < active_; ++rank) {
+      const Segment& segment = (*this)[rank];
+      index.base[rank].store(reinterpret_cast<std::uintptr_t>(segment.base),
+                             std::memory_order_release);
+      index.slot[rank].store(static_cast<std::uint16_t>(segment.slot), std::memory_order_release);
+    }
+    index.count.store(active_, std::memory_order_release);
+    version_.store(version, std::memory_order_release);
+  }
+
+  std::atomic<std::size_t> version_{0};
+  Index index_[2];
+  std::atomic<std::size_t> bytes_[kMaxSegments] = {};  // by slot
+  Segment* segments_[kMaxSegments] = {};               // by slot
+  std::size_t slots_ = 0;
   std::size_t by_address_[kMaxSegments] = {};  // slots
   std::size_t active_ = 0;
 };

@@ -42,7 +42,7 @@ inline int scaled(int n) {
 
 // Addresses without memory behind them: for the structure alone, and for running out. Blocks must
 // not be written.
-class FakeDevice final : public Device {
+class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::size_t budget_bytes) : budget_(budget_bytes) {
     caps.returns_pages = true;

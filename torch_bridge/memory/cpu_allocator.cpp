@@ -51,12 +51,10 @@ CpuAllocator& the_allocator() {
 
 void cpu_deleter(void* pointer) {
   Runtime* const runtime = Runtime::get();
-  if (pointer != nullptr && runtime->pool.owns(pointer)) {
-    if (allocator::Block* const block = runtime->pool.find(pointer)) {
-      c10::profiledCPUMemoryReporter().Delete(pointer);
-      runtime->residency.release(block);
-      return;
-    }
+  if (allocator::Block* const block = runtime->pool.find(pointer)) {
+    c10::profiledCPUMemoryReporter().Delete(pointer);
+    runtime->residency.release(block);
+    return;
   }
   previous_deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
 }
@@ -68,10 +66,7 @@ c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes) {
 
 allocator::Block* block_of(Runtime& runtime, const c10::StorageImpl& storage) noexcept {
   const at::DataPtr& data = storage.data_ptr();
-  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context() ||
-      !runtime.pool.owns(data.get())) {
-    return nullptr;
-  }
+  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context()) return nullptr;
   allocator::Block* const block = runtime.pool.find(data.get());
   return block != nullptr && storage.nbytes() <= block->requested ? block : nullptr;
 }
