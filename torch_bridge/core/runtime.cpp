@@ -67,21 +67,6 @@ void Runtime::retire() noexcept {
   residency.stop_encoding();
 }
 
-void Runtime::lock_for_fork() noexcept {
-  idle_trimmer.lock_for_fork();
-  options_mutex_.lock();  // held while the residency is told of new options
-  residency.lock_for_fork();
-  keys_mutex_.lock();
-  lessons.lock_for_fork();
-}
-void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
-  lessons.unlock_after_fork();
-  keys_mutex_.unlock();
-  residency.unlock_after_fork(side);
-  options_mutex_.unlock();
-  idle_trimmer.unlock_after_fork();
-}
-
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }
 void Runtime::exempt_exit() noexcept {
   if (exempt_depth > 0) {
