@@ -12,7 +12,9 @@ namespace pleat::bridge {
 namespace {
 
 bool has_threads() {
-  return Runtime::thread_computes() && !at::in_parallel_region() && at::get_num_threads() > 1;
+  const Runtime* const runtime = Runtime::get();
+  return Runtime::thread_computes() && (runtime == nullptr || !runtime->retired()) &&
+         !at::in_parallel_region() && at::get_num_threads() > 1;
 }
 
 }  // namespace
