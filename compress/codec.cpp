@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "compress/float_environment.h"
 #include "compress/format.h"
 #include "compress/framed.h"
 #include "compress/functions.h"
+#include "compress/grouped_sections.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 
@@ -167,73 +169,28 @@ struct Target {
 
 Status decode_grouped(const Header& header, const std::uint8_t* payload, Target target,
                       Function function, const Executor& executor) noexcept {
-  const auto type = static_cast<ElementType>(header.type);
-  if (!is_floating(type) || header.elements == 0 ||
-      (header.bits == 0 && (header.flags & kFlagTransformed) != 0))
-    return Status::kCorrupt;
-  const bool transformed = (header.flags & kFlagTransformed) != 0;
-  const bool scaled = (header.flags & kFlagScaled) != 0;
-  if (scaled && !(transformed && has_scaled_groups(header.bits))) return Status::kCorrupt;
-  const GroupedLayout layout(type, header.bits, header.elements, transformed);
-  const bool compacted = (header.flags & kFlagCompacted) != 0;
-  // Each term is compared before it is added: no sum can wrap.
-  if (layout.codes_offset > header.payload_bytes) return Status::kCorrupt;
-  std::size_t left = header.payload_bytes - layout.codes_offset;
-  if (compacted ? header.code_bytes > layout.code_bytes : header.code_bytes != layout.code_bytes)
-    return Status::kCorrupt;
-  if (header.code_bytes > left) return Status::kCorrupt;
-  left -= header.code_bytes;
-  const std::size_t table_bytes = compacted ? layout.offset_table_bytes() : 0;
-  if (table_bytes > left) return Status::kCorrupt;
-  left -= table_bytes;
-  if (header.escapes > layout.groups || left != header.escapes * layout.source_bytes_per_group)
-    return Status::kCorrupt;
-
-  const std::uint8_t* const codes = payload + layout.codes_offset;
-  const std::uint8_t* const codes_end = codes + header.code_bytes;
-  const std::size_t whole = header.elements / kGroupElements;
+  const std::optional<GroupedSections> sections = read_sections(header, payload);
+  if (!sections) return Status::kCorrupt;
+  const GroupedLayout& layout = sections->layout;
   const bool stream = function == Function::kNone && worth_streaming(target.data, target.bytes);
   std::atomic<bool> intact{true};
   run_parts(executor, layout.blocks, kGrainBlocks, [&](std::size_t begin, std::size_t end) {
     for (std::size_t block = begin; block < end; ++block) {
-      const std::size_t from = block * kBlockGroups;
-      const std::size_t to =
-          from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
-      std::uint64_t offset = from * layout.slot_bytes, end = to * layout.slot_bytes;
-      if (compacted) {
-        std::memcpy(&offset, codes_end + block * sizeof offset, sizeof offset);
-        end = header.code_bytes;
-        if (block + 1 < layout.blocks)
-          std::memcpy(&end, codes_end + (block + 1) * sizeof end, sizeof end);
-      }
-      if (offset > end || end > header.code_bytes) {
+      DecodeGroups job;
+      if (!sections->block_job(block, &job)) {
         intact.store(false, std::memory_order_relaxed);
         return;
       }
-      DecodeGroups job;
-      job.metadata = payload + kHeaderBytes + from * layout.metadata_bytes_per_group;
-      job.codes = codes + offset;
-      job.codes_end = codes + end;
-      job.escapes = codes_end + table_bytes;
-      job.escape_count = header.escapes;
-      job.first_group = from;
-      job.groups = (to > whole ? whole : to) - from;
-      job.tail_elements = to > whole ? header.elements % kGroupElements : 0;
-      job.bits = header.bits;
-      job.compacted = end - offset != (to - from) * layout.slot_bytes;
-      job.squeezed = job.compacted && !transformed && header.bits >= 2;
-      job.transformed = transformed;
-      job.scaled = scaled;
       job.stream = stream;
-      job.nonce = header.nonce;
-      job.target = static_cast<std::uint8_t*>(target.data) + from * layout.source_bytes_per_group;
+      job.target =
+          static_cast<std::uint8_t*>(target.data) + job.first_group * layout.source_bytes_per_group;
       if (!kernels().decode[header.type](job)) {
         intact.store(false, std::memory_order_relaxed);
         return;
       }
       if (function != Function::kNone) {  // while a cache has them
         ApplyFunction apply = application(function);
-        apply.metadata = transformed ? nullptr : job.metadata;
+        apply.metadata = sections->transformed ? nullptr : job.metadata;
         apply.bits = job.bits;
         apply.groups = job.groups;
         apply.tail_elements = job.tail_elements;

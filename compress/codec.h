@@ -58,10 +58,14 @@ namespace pleat::compress {
                                      std::size_t target_bytes, Function function,
                                      const Executor& executor) noexcept;
 // Whether `results`, as many elements as a lossy payload has, look like the function of what was
-// encoded: where a group's largest argument was, so must its largest result be; and whether they
-// may be restored that way: the arguments' steps are below 2 and no more than three times as wide
-// as the results' own would be (an argument of -50 makes a step that is wide beside any result).
-// Looks at sixteen groups, and is false where none can be compared.
+// encoded, and may be restored that way.
+//   Of sixteen groups, drawn from all over the span, every element must be the function of what its
+//   argument may have been, the largest that of the largest, and the errors must average out as
+//   those of rounding do. False where none has an argument above zero to compare.
+//   Of all groups the arguments' steps must be below 2, and in the root mean square no more than
+//   three times as wide as the results' own would be (an argument of -50 makes a step that is wide
+//   beside any result).
+// A write to fewer elements than that can go unnoticed.
 [[nodiscard]] bool may_be_result(const void* payload, std::size_t payload_bytes, Function function,
                                  const void* results) noexcept;
 

@@ -53,18 +53,26 @@ size_t squeeze_slot(unsigned bits, const uint8_t* slot, uint8_t* out) {
   return kSlotBitmap + bits * eighths;
 }
 
-// Makes a regular slot of a squeezed one, of which at most `left` bytes may be read. Returns the
-// bytes read; 0: it is longer than that.
-template <class Planes>
-size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slot) {
-  if (left < kSlotBitmap) return 0;
+// Of a squeezed slot whose bitmap is at `from`: the bytes of each bit of its codes.
+inline size_t squeezed_eighths(const uint8_t* from) {
   size_t count = 0;
   for (size_t byte = 0; byte < kSlotBitmap; byte += 8) {
     uint64_t eight;
     memcpy(&eight, from + byte, sizeof eight);
     count += static_cast<size_t>(__builtin_popcountll(eight));
   }
-  const size_t eighths = (count + 7) / 8, bytes = kSlotBitmap + bits * eighths;
+  return (count + 7) / 8;
+}
+inline size_t squeezed_slot_bytes(unsigned bits, const uint8_t* from) {
+  return kSlotBitmap + bits * squeezed_eighths(from);
+}
+
+// Makes a regular slot of a squeezed one, of which at most `left` bytes may be read. Returns the
+// bytes read; 0: it is longer than that.
+template <class Planes>
+size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slot) {
+  if (left < kSlotBitmap) return 0;
+  const size_t eighths = squeezed_eighths(from), bytes = kSlotBitmap + bits * eighths;
   if (left < bytes) return 0;
   const uint8_t *low = from + kSlotBitmap, *high = low + 2 * eighths;
   alignas(64) uint8_t padded[2 * kSlotElements];

@@ -1,56 +1,259 @@
 #include "compress/functions.h"
 
 #include <cstring>
+#include <optional>
 
 #include "compress/format.h"
 #include "compress/group_math.h"
+#include "compress/grouped_sections.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 
 namespace pleat::compress {
 namespace {
 
-// The largest and the smallest of a group.
-template <class T>
-void extremes(const typename T::Word* words, float* low, float* high) noexcept {
-  *low = *high = T::to_float(words[0]);
-  for (std::size_t e = 1; e < kGroupElements; ++e) {
-    const float value = T::to_float(words[e]);
-    *low = value < *low ? value : *low;
-    *high = value > *high ? value : *high;
-  }
+constexpr std::size_t kLooks = 16;
+constexpr std::uint32_t kDrawCall = 18;  // calls 0 to 17 of a group are its noise and its signs
+constexpr float kWidestStep = 2.0f;      // beyond, the function bends within a step
+constexpr double kMostNoise = 9;         // steps may be three times as wide as the results' own
+constexpr double kDeviations = 6;        // that a sum of rounding errors stays within
+
+// Of all three functions: slope and second derivative at most.
+constexpr float kSteepest = 1.13f;
+constexpr double kBend = 0.8;
+
+// Each falls to its only minimum and rises from there.
+struct Minimum {
+  float argument, value;
+};
+constexpr Minimum minimum_of(Function function) noexcept {
+  return function == Function::kSilu       ? Minimum{-1.278464543f, -0.278464543f}
+         : function == Function::kGeluTanh ? Minimum{-0.752461423f, -0.170041210f}
+                                           : Minimum{-0.751791524f, -0.169971207f};
 }
 
+// How well results are known beside their function, as part of 1 + |argument|: what a type rounds,
+// and torch's function. Of a group's largest, too: a step of 16-bit types is rounded up to 8 bits.
 template <class T>
-bool looks_like_result(const Header& header, const std::uint8_t* payload, Function function,
-                       const void* results, float tolerance) noexcept {
-  constexpr std::size_t kLooks = 16;
-  constexpr float kWidestStep = 2.0f;  // beyond, the function bends within a step
-  constexpr float kMostNoise = 9.0f;   // steps may be three times as wide as the results' own
-  const std::size_t whole = header.elements / kGroupElements;
-  const std::size_t stride = ceil_divide(whole, kLooks) | 1;  // not the rhythm of rows and masks
-  bool compared = false;
-  float noise = 0.0f, own_noise = 0.0f;
-  for (std::size_t g = 0; g < whole; g += stride) {
-    Metadata<T> metadata;
-    std::memcpy(&metadata, payload + kHeaderBytes + g * sizeof metadata, sizeof metadata);
-    if (kind_of<T>(metadata) != GroupKind::kRegular) continue;
-    const Dequantiser group = read_group<T>(metadata, header.bits);
-    const float codes = static_cast<float>((1u << header.bits) - (group.keep_zero ? 2 : 1));
-    float low, high;
-    extremes<T>(static_cast<const typename T::Word*>(results) + g * kGroupElements, &low, &high);
-    const float own_step = (high - low) / codes;
-    noise += group.step * group.step;
-    own_noise += own_step * own_step;
-    if (!(magnitude(group.step) <= kWidestStep)) return false;
-    const float argument = group.anchor + group.step * codes;  // the largest
-    if (group.step < 0.0f || !(argument > 0.0f)) continue;     // all three rise from zero on
-    float expected = argument;
-    apply_function(&expected, 1, ElementType::kFloat32, function, serial_executor());
-    if (!(magnitude(high - expected) <= tolerance * (1.0f + argument))) return false;
-    compared = true;
+struct Rounding {
+  static constexpr float kEach = T::kType == 1 ? 1e-2f : T::kType == 2 ? 2e-3f : 1e-4f;
+  static constexpr float kLargest = T::kType == 0 ? 1e-3f : 3e-2f;
+};
+
+// Sums and extremes in lanes of their own, for whatever vectors the compiler has.
+constexpr std::size_t kLanes = 16;
+struct Lanes {
+  float lane[kLanes] = {};
+  [[nodiscard]] double sum() const noexcept {
+    double all = 0;
+    for (const float value : lane) all += static_cast<double>(value);
+    return all;
   }
-  return compared && noise <= kMostNoise * own_noise;
+};
+
+// Of the steps of all groups.
+struct Steps {
+  float widest = 0;
+  double squares = 0;
+  double count = 0;
+};
+template <class T>
+Steps steps_of(const GroupedSections& sections) noexcept {
+  Steps steps;
+  std::uint32_t widest = 0;  // numbers above zero are ordered as their bits are
+  for (std::size_t g = 0; g < sections.layout.groups; ++g) {
+    typename T::Word word;  // the second of a group's two
+    std::memcpy(&word, sections.metadata + (2 * g + 1) * sizeof word, sizeof word);
+    const bool exact = (word & kSignBit<T>) != 0;  // constant ones have no other bits
+    const std::uint32_t bits =
+        exact ? 0 : static_cast<std::uint32_t>(word & ~typename T::Word{1}) << T::kStepShift;
+    widest = bits > widest ? bits : widest;
+    steps.squares += square(float_of(bits));
+    steps.count += bits != 0 ? 1 : 0;
+  }
+  steps.widest = float_of(widest);
+  return steps;
+}
+
+// The whole groups that are looked at: one of each stretch, drawn, so that no rhythm of rows and
+// masks hides any place of theirs.
+std::size_t drawn_group(const GroupedSections& sections, std::size_t look) noexcept {
+  const std::size_t whole = sections.whole_groups();
+  if (whole <= kLooks) return look;
+  const std::size_t begin = look * whole / kLooks, end = (look + 1) * whole / kLooks;
+  const std::uint32_t drawn = philox(sections.header.nonce, look, kDrawCall).word[0];
+  return begin + (static_cast<std::uint64_t>(drawn) * (end - begin) >> 32);
+}
+
+// A sum of rounding errors beside what it may be.
+struct ErrorSum {
+  double sum = 0, variance = 0;
+  double drift = 0;  // what rounding may leave on average
+  [[nodiscard]] bool is_rounding() const noexcept {
+    const double beyond = (sum < 0 ? -sum : sum) - drift;
+    return beyond <= 0 || beyond * beyond <= kDeviations * kDeviations * variance;
+  }
+};
+
+// The comparison of results with what the arguments' payload makes of them, group by group.
+template <class T>
+class Comparison {
+ public:
+  using Word = typename T::Word;
+  Comparison(const GroupedSections& sections, Function function, const void* results) noexcept
+      : sections_(sections), function_(function), all_(static_cast<const Word*>(results)) {}
+
+  // False: some element cannot be the function of what was encoded.
+  bool look_at(std::size_t group) noexcept {
+    DecodeGroups job;
+    alignas(64) Word words[kGroupElements];
+    if (!sections_.group_job(group, &job)) return false;
+    job.target = words;
+    if (!kernels().decode[T::kType](job)) return false;
+    for (std::size_t e = 0; e < kGroupElements; ++e) arguments_[e] = T::to_float(words[e]);
+    ApplyFunction restore = application(function_);
+    restore.metadata = job.metadata;
+    restore.bits = job.bits;
+    restore.groups = 1;
+    restore.data = words;
+    kernels().apply[T::kType](restore);
+    for (std::size_t e = 0; e < kGroupElements; ++e) {
+      restored_[e] = T::to_float(words[e]);
+      results_[e] = T::to_float(all_[group * kGroupElements + e]);
+    }
+    Metadata<T> metadata;
+    std::memcpy(&metadata, job.metadata, sizeof metadata);
+    if (kind_of<T>(metadata) != GroupKind::kRegular) return elements_agree({});
+    const Dequantiser known = read_group<T>(metadata, job.bits);
+    if (!elements_agree(known)) return false;
+    add_errors(known);
+    return largest_agrees(known);
+  }
+
+  // A largest element was compared, and errors average out as those of rounding do: a write that
+  // leaves every element within what its argument's noise may have done to it shows here.
+  [[nodiscard]] bool agrees() const noexcept {
+    return compared_ && errors_.is_rounding() && products_.is_rounding();
+  }
+  // Mean square of the steps that the results looked at would have themselves.
+  [[nodiscard]] double own_noise() const noexcept {
+    return groups_ == 0 ? 0 : own_squares_ / groups_;
+  }
+
+ private:
+  // `known` of a group that is stored exactly has no step. What is not finite says nothing.
+  [[nodiscard]] bool elements_agree(const Dequantiser& known) const noexcept {
+    // Codes are found to 1/512 of a step; levels that are dithered lie half a step around.
+    const float reach = magnitude(known.step) * (known.dither ? 0.502f : 1.004f);
+    alignas(64) float low[kGroupElements], high[kGroupElements];
+    for (std::size_t e = 0; e < kGroupElements; ++e) {
+      low[e] = arguments_[e] - reach;
+      high[e] = arguments_[e] + reach;
+    }
+    apply_exactly(low);
+    apply_exactly(high);
+    const Minimum minimum = minimum_of(function_);
+    std::uint32_t beyond = 0;
+    for (std::size_t e = 0; e < kGroupElements; ++e) {
+      const float x = arguments_[e];
+      const float tolerance = Rounding<T>::kEach * (1.0f + magnitude(x));
+      const bool around = magnitude(x - minimum.argument) < reach;
+      const float ends = low[e] < high[e] ? low[e] : high[e];
+      const float least = around ? minimum.value : ends;
+      const float most = low[e] < high[e] ? high[e] : low[e];
+      const bool inside = (results_[e] >= least - tolerance) & (results_[e] <= most + tolerance);
+      const bool says_something = magnitude(most) <= Float32::kLargest;
+      beyond += static_cast<std::uint32_t>(says_something) & static_cast<std::uint32_t>(!inside);
+    }
+    return beyond == 0;
+  }
+
+  void apply_exactly(float* values) const noexcept {
+    ApplyFunction exact = application(function_);
+    exact.groups = 1;
+    exact.data = values;
+    kernels().apply[Float32::kType](exact);
+  }
+
+  void add_errors(const Dequantiser& known) noexcept {
+    Lanes errors, products, squares, magnitudes, arguments;
+    for (std::size_t e = 0; e < kGroupElements; e += kLanes) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        const float result = results_[e + l], error = result - restored_[e + l];
+        errors.lane[l] += error;
+        products.lane[l] += error * result;
+        squares.lane[l] += result * result;
+        magnitudes.lane[l] += magnitude(result);
+        arguments.lane[l] += magnitude(arguments_[e + l]);
+      }
+    }
+    const double step_square = square(known.step);
+    const double bend = step_square * (known.dither ? 1.0 / 24 : 1.0 / 12) * kBend;
+    const double rounding = double{Rounding<T>::kEach} * (1 + arguments.sum() / kGroupElements);
+    const double variance =
+        step_square * (known.dither ? 1.0 / 12 : 1.0 / 4) * square(kSteepest) + rounding * rounding;
+    // What is left of the mean error grows with the step, to half at 2; a group that keeps zero has
+    // all of it. The functions of noisy arguments are off by 1e-4 (1 + |x|).
+    const double left = known.keep_zero ? 1 : 0.05 + step_square / 8;
+    const double drift = left * bend + 1e-4 * (1 + arguments.sum() / kGroupElements);
+    errors_.sum += errors.sum();
+    errors_.variance += variance * kGroupElements;
+    errors_.drift += drift * kGroupElements;
+    products_.sum += products.sum();
+    products_.variance += variance * squares.sum();
+    products_.drift += drift * magnitudes.sum();
+  }
+
+  // The largest argument is known exactly, and so is what becomes of it if it is above zero.
+  bool largest_agrees(const Dequantiser& known) noexcept {
+    float lows[kLanes], highs[kLanes];
+    std::memcpy(lows, results_, sizeof lows);
+    std::memcpy(highs, results_, sizeof highs);
+    for (std::size_t e = kLanes; e < kGroupElements; e += kLanes) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        const float result = results_[e + l];
+        lows[l] = result < lows[l] ? result : lows[l];
+        highs[l] = result > highs[l] ? result : highs[l];
+      }
+    }
+    float low = lows[0], high = highs[0];
+    for (std::size_t l = 1; l < kLanes; ++l) {
+      low = lows[l] < low ? lows[l] : low;
+      high = highs[l] > high ? highs[l] : high;
+    }
+    const float codes =
+        static_cast<float>((1u << sections_.header.bits) - (known.keep_zero ? 2 : 1));
+    own_squares_ += square((high - low) / codes);
+    groups_ += 1;
+    const float argument = known.anchor + known.step * codes;
+    if (known.step < 0.0f || !(argument > 0.0f)) return true;
+    compared_ = true;
+    float expected = argument;
+    apply_function(&expected, 1, ElementType::kFloat32, function_, serial_executor());
+    return magnitude(high - expected) <= Rounding<T>::kLargest * (1.0f + argument);
+  }
+
+  const GroupedSections& sections_;
+  const Function function_;
+  const Word* const all_;
+  alignas(64) float arguments_[kGroupElements];  // of the group that is looked at, as restored
+  alignas(64) float restored_[kGroupElements];   // what is made of them
+  alignas(64) float results_[kGroupElements];    // what it was
+  ErrorSum errors_, products_;                   // and errors times results
+  bool compared_ = false;
+  double own_squares_ = 0, groups_ = 0;
+};
+
+template <class T>
+bool looks_like_result(const GroupedSections& sections, Function function,
+                       const void* results) noexcept {
+  const Steps steps = steps_of<T>(sections);
+  if (!(steps.widest <= kWidestStep)) return false;
+  Comparison<T> comparison(sections, function, results);
+  const std::size_t whole = sections.whole_groups();
+  for (std::size_t look = 0; look < kLooks && look < whole; ++look)
+    if (!comparison.look_at(drawn_group(sections, look))) return false;
+  return comparison.agrees() && steps.squares <= kMostNoise * comparison.own_noise() * steps.count;
 }
 
 }  // namespace
@@ -65,13 +268,15 @@ ApplyFunction application(Function function) noexcept {
 
 bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
                           const void* results) noexcept {
-  switch (static_cast<ElementType>(header.type)) {  // a step of the others is rounded up to 8 bits
+  const std::optional<GroupedSections> sections = read_sections(header, payload);
+  if (!sections) return false;
+  switch (static_cast<ElementType>(header.type)) {
     case ElementType::kFloat32:
-      return looks_like_result<Float32>(header, payload, function, results, 1e-3f);
+      return looks_like_result<Float32>(*sections, function, results);
     case ElementType::kBFloat16:
-      return looks_like_result<BFloat16>(header, payload, function, results, 3e-2f);
+      return looks_like_result<BFloat16>(*sections, function, results);
     case ElementType::kFloat16:
-      return looks_like_result<Float16>(header, payload, function, results, 3e-2f);
+      return looks_like_result<Float16>(*sections, function, results);
     default:
       return false;
   }

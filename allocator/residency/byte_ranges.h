@@ -1,7 +1,6 @@
 // Which bytes of a block the views on it cover.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -13,12 +12,14 @@ struct ByteRange {
   std::size_t end = 0;
 };
 
-// Adds [begin, end) to an ascending list of disjoint ranges, joining what touches.
-void add_range(std::vector<ByteRange>& ranges, ByteRange range);
-
-// Disjoint ascending ranges. Nearly always there is one, which takes no memory of its own.
+// Disjoint ascending ranges that hold every range that was added: exactly these while they are few,
+// else the one from the first to the last byte. Nearly always there is one, which takes no memory
+// of its own.
 class ByteRanges {
  public:
+  // The columns of a matrix are as many ranges as it has rows, and each is a span of a payload.
+  static constexpr std::size_t kMost = 64;
+
   [[nodiscard]] const ByteRange* data() const noexcept {
     return many_.empty() ? &one_ : many_.data();
   }
@@ -28,28 +29,16 @@ class ByteRanges {
   [[nodiscard]] bool is_all_of(std::size_t bytes) const noexcept {
     return many_.empty() && one_.begin == 0 && one_.end == bytes;
   }
-  // Throws std::bad_alloc, and is then unchanged, if a second range finds no memory.
-  void add(ByteRange range) {
-    if (range.begin >= range.end) {
-      return;
-    }
-    if (size() == 0) {
-      one_ = range;
-    } else if (many_.empty() && range.begin <= one_.end && one_.begin <= range.end) {
-      one_ = {std::min(one_.begin, range.begin), std::max(one_.end, range.end)};
-    } else {
-      std::vector<ByteRange> all(data(), data() + size());
-      add_range(all, range);
-      if (all.size() == 1) {
-        one_ = all.front();
-        many_.clear();
-      } else {
-        many_.swap(all);
-      }
-    }
-  }
+  // A single range of ours covers every byte of `range`.
+  [[nodiscard]] bool cover(ByteRange range) const noexcept;
+
+  // Joins what touches or overlaps. An empty range adds nothing.
+  void add(ByteRange range) noexcept;
 
  private:
+  void add_to_many(ByteRange range) noexcept;
+  void take_hull_with(ByteRange range) noexcept;
+
   ByteRange one_{};  // unless many_ holds any
   std::vector<ByteRange> many_;
 };

@@ -913,34 +913,5 @@ TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
   EXPECT_FALSE(apply(s, A::kDrop));
 }
 
-TEST(AddRangeTest, RangesStayDisjointAscendingAndEqualToTheUnion) {
-  std::mt19937 random(20260101);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<ByteRange> ranges;
-    std::vector<bool> covered(256, false);
-    for (int i = 0; i < 12; ++i) {
-      const std::size_t a = random() % 256;
-      const std::size_t b = a + random() % (257 - a);
-      add_range(ranges, {a, b});
-      for (std::size_t k = a; k < b; ++k) {
-        covered[k] = true;
-      }
-      std::vector<bool> seen(256, false);
-      std::size_t last = 0;
-      for (std::size_t r = 0; r < ranges.size(); ++r) {
-        ASSERT_LT(ranges[r].begin, ranges[r].end);
-        if (r > 0) {
-          ASSERT_GT(ranges[r].begin, last);
-        }
-        last = ranges[r].end;
-        for (std::size_t k = ranges[r].begin; k < ranges[r].end; ++k) {
-          seen[k] = true;
-        }
-      }
-      ASSERT_EQ(seen, covered);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace pleat::allocator

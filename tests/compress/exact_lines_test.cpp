@@ -76,12 +76,21 @@ TEST(FlatRows, RowsThatFillGroupsOfTheirOwnDisturbNobody) {
   EXPECT_TRUE(plan(values, Look::kRows, 256).exact.empty());
 }
 
+// The rows' first elements, by which they are probed, are alike in every other row only: each row
+// is looked at as a whole, and none is flat beside the element far out that it has itself.
 TEST(FlatRows, AnElementFarOutIsInEveryRowsRange) {
-  auto values = noise(64 * 128);
-  for (std::size_t r = 0; r < 64; ++r) {
-    values[r * 128 + 100] = 1000;
+  for (const std::size_t place : {0, 1, 15, 16, 17, 63, 100, 126, 127}) {
+    auto values = noise(64 * 128);
+    for (std::size_t r = 0; r < 64; ++r) {
+      if (r % 2 != 0) {
+        scale(values, r * 128, r * 128 + 16, 0.001f);
+      }
+      values[r * 128 + place] = 1000;
+    }
+    EXPECT_TRUE(plan(values, Look::kRows, 128).exact.empty()) << place;
+    values[7 * 128 + place] = 0;  // a row without one is flat: a step is 1000 / 15
+    EXPECT_EQ(plan(values, Look::kRows, 128).exact, (Runs{{7, 1, 0}})) << place;
   }
-  EXPECT_TRUE(plan(values, Look::kRows, 128).exact.empty());
 }
 
 TEST(FlatRows, WhatIsNotFiniteIsTheCodecsToKeep) {

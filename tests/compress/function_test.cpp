@@ -110,32 +110,56 @@ TEST(Functions, OfNoisyArgumentsStayWithinTheirSlopeTimesTheStep) {
   }
 }
 
-// The mean over many nonces: the noise goes, its effect through the curvature would stay.
+// What noise uniform over a step makes of the function's mean: Simpson's rule.
+double mean_error(Function function, double x, double step) {
+  constexpr int kParts = 16;
+  double sum = 0;
+  for (int i = 0; i <= kParts; ++i)
+    sum += (i == 0 || i == kParts ? 1
+            : i % 2 != 0          ? 4
+                                  : 2) *
+           reference(function, x + step * (double(i) / kParts - 0.5));
+  return sum / (3 * kParts) - reference(function, x);
+}
+
+// The mean over many nonces, wherever the argument is: the noise goes, its effect through the
+// curvature would stay. Signs differ: a sum over all arguments would hide what is left.
 TEST(Functions, TakeOffTheMeanErrorThatNoiseMakes) {
   for (const Function function : kFunctions) {
     for (const unsigned bits : {2u, 4u}) {
       SCOPED_TRACE(std::string(name_of(function)) + " " + std::to_string(bits));
-      constexpr std::size_t kElements = 256 * 64;
-      const Bytes source = gaussian(ElementType::kFloat32, kElements, 0.7, 4);
-      const auto* const x = reinterpret_cast<const float*>(source.data());
-      double off = 0, uncorrected = 0;
-      constexpr int kNonces = 40;
-      for (int nonce = 0; nonce < kNonces; ++nonce) {
-        const Encoded from = encoded(source, ElementType::kFloat32, bits, 100 + nonce);
-        Bytes result = yielded(from, source.size(), function);
-        Bytes argument(source.size());
-        ASSERT_EQ(decode(from.payload.data(), from.payload.size(), argument.data(), source.size(),
-                         serial_executor()),
-                  Status::kOk);
-        for (std::size_t e = 0; e < kElements; ++e) {
-          const double y = reference(function, x[e]);
-          off += result.as<float>()[e] - y;
-          uncorrected += reference(function, argument.as<float>()[e]) - y;
-        }
+      constexpr std::size_t kElements = 256 * 64, kBins = 16;
+      const double reach = bits == 2 ? 2.5 : 4;
+      const double step = 2 * reach / double((1u << bits) - 1);
+      std::mt19937_64 random(seed() + 4);
+      std::uniform_real_distribution<double> within(0.1, 0.9);
+      Bytes source(kElements * sizeof(float));
+      auto* const x = source.as<float>();
+      for (std::size_t e = 0; e < kElements; ++e) {
+        const std::size_t place = e % 256;
+        const double part = place == 0 ? 0 : place == 255 ? 256 : double(place) + within(random);
+        x[e] = float(reach * (part / 128 - 1));  // every group from -reach to reach
       }
-      const double count = double(kElements) * kNonces;
-      EXPECT_GT(uncorrected / count, bits == 2 ? 4e-3 : 2e-4);  // or there was nothing to take off
-      EXPECT_LT(std::fabs(off / count), 0.2 * uncorrected / count);
+      std::vector<double> expected(kElements), off(kBins), uncorrected(kBins);
+      const auto bin = [&](std::size_t e) { return e % 256 * kBins / 256; };
+      for (std::size_t e = 0; e < kElements; ++e) {
+        expected[e] = reference(function, x[e]);
+        uncorrected[bin(e)] += mean_error(function, x[e], step) / double(kElements / kBins);
+      }
+      constexpr int kNonces = 1000;
+      for (int nonce = 0; nonce < kNonces; ++nonce) {
+        Bytes result = yielded(encoded(source, ElementType::kFloat32, bits, 100 + nonce),
+                               source.size(), function);
+        for (std::size_t e = 0; e < kElements; ++e)
+          off[bin(e)] +=
+              (result.as<float>()[e] - expected[e]) / (double(kElements / kBins) * kNonces);
+      }
+      double largest = 0;
+      for (const double mean : uncorrected) largest = std::max(largest, std::fabs(mean));
+      EXPECT_GT(largest, bits == 2 ? 4e-2 : 4e-3);  // or there is nothing to take off
+      for (std::size_t i = 0; i < kBins; ++i) {
+        EXPECT_LT(std::fabs(off[i]), 0.2 * largest) << "bin " << i;
+      }
     }
   }
 }
@@ -221,6 +245,10 @@ TEST(Functions, ResultsThatWereChangedAreSeen) {
         // No group of 256 is ten standard deviations wide: a step above 2 would be refused.
         const Bytes source = gaussian(type, kElements, 0.2, 11);
         const Encoded from = encoded(source, type, bits, 12);
+        std::vector<double> largest(kElements / 256 + 1, -1e9);
+        for (std::size_t e = 0; e < kElements; ++e)
+          largest[e / 256] =
+              std::max(largest[e / 256], reference(function, value_at(type, source.data(), e)));
         const auto results = [&](const std::function<double(double, std::size_t)>& change) {
           Bytes y(source.size());
           for (std::size_t e = 0; e < kElements; ++e)
@@ -234,6 +262,13 @@ TEST(Functions, ResultsThatWereChangedAreSeen) {
         EXPECT_FALSE(seen(results([](double y, std::size_t) { return y; })));
         EXPECT_TRUE(seen(results([](double y, std::size_t) { return 1.25 * y; })));
         EXPECT_TRUE(seen(results([](double y, std::size_t e) { return e % 2 == 0 ? y : 0; })));
+        // No group's largest is written: every other element below it, what is below zero.
+        EXPECT_TRUE(seen(results(
+            [&](double y, std::size_t e) { return e % 2 == 0 && y < largest[e / 256] ? 0 : y; })));
+        EXPECT_TRUE(seen(results([&](double y, std::size_t e) {
+          return e % 2 == 0 && y < largest[e / 256] ? y + 0.1 : y;
+        })));
+        EXPECT_TRUE(seen(results([](double y, std::size_t) { return y < 0 ? 0 : y; })));
         EXPECT_TRUE(seen(results([](double, std::size_t) { return 0.0; })));
         EXPECT_TRUE(seen(results([](double, std::size_t) { return std::nan(""); })));
       }
@@ -261,6 +296,94 @@ TEST(Functions, ArgumentsWithStepsTooWideAreRefused) {
   EXPECT_FALSE(usable(1, -50, 4));
   EXPECT_FALSE(usable(1, -1e4, 8));
   EXPECT_FALSE(usable(1, 0, 1));  // a step of six
+}
+
+// 250 rows of a layer that is 3072 wide, twelve groups: looks at a fixed distance, which shares a
+// factor with twelve, never come to most places of a row.
+constexpr std::size_t kRows = 250, kWidth = 3072;
+
+// The function of exact arguments, by the library's own loops: other tests hold these to torch's.
+Bytes results_of(const Bytes& arguments, Function function) {
+  Bytes results(arguments.size());
+  std::memcpy(results.data(), arguments.data(), arguments.size());
+  apply_function(results.data(), arguments.size() / sizeof(float), ElementType::kFloat32, function,
+                 serial_executor());
+  return results;
+}
+
+TEST(Functions, AUnitFarBelowZeroIsSeenWhereverItIs) {
+  Bytes source = gaussian(ElementType::kFloat32, kRows * kWidth, 1, 17);
+  const auto usable = [&](Function function) {
+    const Encoded from = encoded(source, ElementType::kFloat32, 4, 18);
+    return may_be_result(from.payload.data(), from.payload.size(), function,
+                         results_of(source, function).data());
+  };
+  const auto move = [&](std::size_t unit, float by) {
+    for (std::size_t r = 0; r < kRows; ++r) source.as<float>()[r * kWidth + unit] += by;
+  };
+  for (const Function function : kFunctions) {
+    EXPECT_TRUE(usable(function)) << name_of(function);
+    for (std::size_t dead = 7; dead < kWidth; dead += 256) {
+      move(dead, -100);
+      EXPECT_FALSE(usable(function)) << name_of(function) << ", unit " << dead;
+      move(dead, 100);
+    }
+  }
+}
+
+TEST(Functions, EveryPlaceOfARowIsLookedAtSometime) {
+  const Bytes source = gaussian(ElementType::kFloat32, kRows * kWidth, 1, 19);
+  Bytes sound = results_of(source, Function::kGelu);
+  Bytes written = results_of(source, Function::kGelu);
+  constexpr std::size_t kPlaces = kWidth / 256;
+  std::vector<int> seen(kPlaces);
+  for (std::uint64_t nonce = 0; nonce < 20; ++nonce) {
+    const Encoded from = encoded(source, ElementType::kFloat32, 4, nonce);
+    const auto usable = [&](const Bytes& results) {
+      return may_be_result(from.payload.data(), from.payload.size(), Function::kGelu,
+                           results.data());
+    };
+    EXPECT_TRUE(usable(sound));
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      for (std::size_t r = 0; r < kRows; ++r)
+        std::fill_n(written.as<float>() + r * kWidth + place * 256, 256, 0.0f);
+      seen[place] += usable(written) ? 0 : 1;
+      for (std::size_t r = 0; r < kRows; ++r)
+        std::copy_n(sound.as<float>() + r * kWidth + place * 256, 256,
+                    written.as<float>() + r * kWidth + place * 256);
+    }
+  }
+  // Sixteen looks come to one of twelve places three times of four.
+  for (std::size_t place = 0; place < kPlaces; ++place) EXPECT_GE(seen[place], 8) << place;
+}
+
+// Zeros and equal elements make blocks of a payload shorter: groups of it are found all the same.
+TEST(Functions, ResultsAreComparedInCompactedPayloadsToo) {
+  for (const ElementType type : kFloatTypes) {
+    SCOPED_TRACE(test::name_of(type));
+    constexpr std::size_t kElements = 200 * 256 + 9;
+    Bytes source = gaussian(type, kElements, 0.2, 20);
+    for (std::size_t e = 0; e < kElements; ++e) {
+      const std::size_t kind = e / 256 % 4;
+      const double x = value_at(type, source.data(), e);
+      if (kind == 1) set_value(type, source.data(), e, 0.5);
+      if (kind == 2) set_value(type, source.data(), e, x > 0 ? 0.75 : -0.25);
+      if (kind == 3) set_value(type, source.data(), e, std::max(x, 0.0));
+    }
+    const Encoded from = encoded(source, type, 4, 21);
+    ASSERT_LT(from.payload.size(), kElements * 3 / 8);
+    const auto usable = [&](std::size_t written) {
+      Bytes y(source.size());
+      for (std::size_t e = 0; e < kElements; ++e)
+        set_value(type, y.data(), e,
+                  e / 256 % 4 == written
+                      ? 1.5
+                      : reference(Function::kGelu, value_at(type, source.data(), e)));
+      return may_be_result(from.payload.data(), from.payload.size(), Function::kGelu, y.data());
+    };
+    EXPECT_TRUE(usable(4));
+    for (std::size_t written = 0; written < 4; ++written) EXPECT_FALSE(usable(written)) << written;
+  }
 }
 
 // What cannot be compared is not taken for a result.

@@ -115,6 +115,17 @@ WRITTEN = """
     run("scaled through data", lambda h: h.data.mul_(1.2))
     run("without grad", without_grad)
     run("numpy", lambda h: h.detach().numpy().__imul__(mask.numpy()))
+    def below_zero(h):                                       # half of all elements, and no group's largest
+        h.detach().numpy().clip(0, out=h.detach().numpy())
+    def uncounted(h):
+        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(h):
+            h.clamp_(min=0)
+    def small(h):                                            # less than the noise of every element
+        values = h.detach().numpy()
+        values[:, ::2] += 0.1 * (values[:, ::2] < 0.5)
+    run("below zero", below_zero)
+    run("uncounted", uncounted)
+    run("small", small)
     run("argument kept", lambda h: None, keep=True)
     def note(name, gradients):
         results[name] = gradients
@@ -177,6 +188,40 @@ def test_what_is_written_kept_or_read_again(run_pair, close):
     if not STOCK_ONLY:
         followed = {"untouched", "two passes", "second derivative", "result only", "argument gone", "padded"}
         assert pleat["followed"] == {name: 1 if name in followed else 0 for name in pleat["followed"]}
+
+
+DEAD = """
+    import torch, pleat_test_support as t
+    from torch import nn
+    def gradient(function, unit):
+        torch.manual_seed(0)
+        up, down = nn.Linear(64, 3072), nn.Linear(3072, 64)  # twelve groups a row
+        with torch.no_grad():
+            up.bias[unit] -= 100
+        before = t.count("worked_out")
+        y = down(function(up(t.noise(250, 64, seed=1) * 1.5)))
+        (y * t.noise(250, 64, seed=2)).sum().backward()
+        return [down.weight.grad, t.count("worked_out") - before]
+    found = {}
+    for name, function in {"gelu": nn.functional.gelu, "silu": nn.functional.silu}.items():
+        for unit in (7, 300, 700, 2900):
+            found[f"{name} {unit}"] = gradient(function, unit)
+        found[name + " all alive"] = gradient(function, [])
+    t.emit(gradients={name: g for name, (g, _) in found.items()}, followed={name: n for name, (_, n) in found.items()})
+"""
+
+
+def test_beside_a_unit_far_below_zero_results_are_stored(run_pair, close):
+    """Its group's step is wide in every row: what is made of the arguments beside it would be noise, and biased."""
+    pair = run_pair(DEAD, conf=LOSSY)
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
+    close(pleat["gradients"], stock["gradients"], relative=0.2)
+    for name, gradient in pleat["gradients"].items():
+        error = gradient - stock["gradients"][name]
+        along = (error * stock["gradients"][name]).sum() / (stock["gradients"][name] ** 2).sum()
+        assert abs(along) < 0.02, f"{name}: biased by {along:.3f}"
+    if not STOCK_ONLY:
+        assert pleat["followed"] == {name: int(name.endswith("alive")) for name in pleat["followed"]}
 
 
 TRAINED = """

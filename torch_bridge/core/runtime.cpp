@@ -66,19 +66,6 @@ void Runtime::retire() noexcept {
   residency.stop_encoding();
 }
 
-void Runtime::lock_for_fork() noexcept {
-  options_mutex_.lock();  // held while the residency is told of new options
-  host.lock_for_fork();
-  keys_mutex_.lock();
-  lessons.lock_for_fork();
-}
-void Runtime::unlock_after_fork(allocator::ForkSide side) noexcept {
-  lessons.unlock_after_fork();
-  keys_mutex_.unlock();
-  host.unlock_after_fork(side);
-  options_mutex_.unlock();
-}
-
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }
 void Runtime::exempt_exit() noexcept {
   if (exempt_depth > 0) {

@@ -12,6 +12,7 @@
 
 #include "allocator/allocator.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/lesson_book.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/reason.h"
@@ -37,9 +38,7 @@ class Runtime {
   [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
   // A forked child or a process past exit: never tags or encodes again, frees only.
   void retire() noexcept;
-  // Around fork(): the child must not find a lock held by a thread that it does not have.
-  void lock_for_fork() noexcept;
-  void unlock_after_fork(allocator::ForkSide side) noexcept;
+  [[nodiscard]] bool retired() const noexcept { return residency.stopped(); }
 
   static void exempt_enter() noexcept;
   static void exempt_exit() noexcept;
@@ -82,12 +81,16 @@ class Runtime {
 
  private:
   static std::atomic<Runtime*> instance_;
+  ForkLock heap_fork_lock_{ForkPlace::kHeap, host};
+  ForkLock lessons_fork_lock_{ForkPlace::kLessons, lessons};
   mutable std::mutex options_mutex_;
+  ForkLock options_fork_lock_{ForkPlace::kOptions, options_mutex_};
   Options options_;
   std::atomic<bool> enabled_{true};
   std::atomic<std::uint64_t> saves_{0}, seed_{0};
   std::uint64_t rank_ = 0;
   std::mutex keys_mutex_;
+  ForkLock keys_fork_lock_{ForkPlace::kKeys, keys_mutex_};
   std::unordered_map<std::uint64_t, std::uint32_t> ordinals_;
 };
 

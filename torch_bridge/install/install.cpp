@@ -1,115 +1,65 @@
-// The C ABI: installation into a process, and the functions behind the Python package.
-#include <ATen/Parallel.h>
-#include <c10/core/CPUAllocator.h>
+// Puts Pleat in force in a process whose torch is loaded, once and for good: options, self-test,
+// engine, allocator, fork and the end of the process.
 #include <pthread.h>
 #include <torch/version.h>
 
-#include <algorithm>
-#include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <exception>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "torch_bridge/c_abi.h"
+#include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/engine.h"
 #include "torch_bridge/entry/entry_points.h"
-#include "torch_bridge/entry/passes.h"
+#include "torch_bridge/install/aten_executor.h"
+#include "torch_bridge/install/export.h"
 #include "torch_bridge/memory/cpu_allocator.h"
-#include "torch_bridge/memory/torch_record.h"
-#include "torch_bridge/policy/node_class.h"
-
-#define PLEAT_EXPORT extern "C" __attribute__((visibility("default")))
+#include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
 namespace {
 
-// ATen's own intra-op pool; serial inside a parallel region, and in a thread that has none and only
-// happens to free a tensor: OpenMP would start a team for it.
-void aten_executor(std::size_t items, std::size_t grain,
-                   const std::function<void(std::size_t, std::size_t)>& body) {
-  if (items == 0) {
-    return;
-  }
-  if (items <= grain || !Runtime::thread_computes() || at::in_parallel_region() ||
-      at::get_num_threads() == 1) {
-    body(0, items);
-    return;
-  }
-  // Whoever is free takes the next part: in halves, all would wait for the thread that the machine
-  // holds up or a page fault.
-  const std::size_t parts = (items + grain - 1) / grain;
-  const std::size_t threads = std::min(static_cast<std::size_t>(at::get_num_threads()), parts);
-  std::atomic<std::size_t> next{0};
-  at::parallel_for(0, static_cast<std::int64_t>(threads), 1, [&](std::int64_t, std::int64_t) {
-    for (;;) {
-      const std::size_t begin = next.fetch_add(1, std::memory_order_relaxed) * grain;
-      if (begin >= items) {
-        return;
-      }
-      body(begin, std::min(begin + grain, items));
-    }
-  });
-}
-
-const char* configuration() noexcept { return secure_getenv("PLEAT_CONF"); }
-
 // A payload must survive the way there and back before anything is put in force.
 bool self_test(Runtime& runtime) {
   constexpr std::size_t kElements = 4096;
-  allocator::Block* const block = runtime.pool.allocate(kElements * sizeof(float));
-  if (block == nullptr) {
-    return false;
-  }
-  auto* const values = reinterpret_cast<float*>(block->begin);
-  for (std::size_t i = 0; i < kElements; ++i) {
-    values[i] = static_cast<float>(i % 256) / 16.0f - 8.0f;
-  }
-  const std::vector<float> before(values, values + kElements);
-  const compress::Span span{values, kElements, compress::ElementType::kFloat32};
-  const compress::CodecSpec spec{4, false};
-  alignas(64) static unsigned char payload[kElements * 2];
-  const compress::EncodeResult encoded = compress::encode(span, spec, 1, payload, sizeof payload,
-                                                          compress::serial_executor(), nullptr);
-  bool good = encoded.status == compress::Status::kOk &&
-              compress::decode(payload, encoded.payload_bytes, values, kElements * sizeof(float),
-                               compress::serial_executor()) == compress::Status::kOk;
-  for (std::size_t i = 0; good && i < kElements; ++i) {
-    good = std::abs(values[i] - before[i]) <= 16.0f / 15.0f;
-  }
-  runtime.pool.free(block);
-  return good;
-}
-
-void print_report_at_exit() {
-  if (Runtime* const runtime = Runtime::get()) {
-    if (!runtime->residency.stopped() && runtime->options().verbose >= 1) {
-      std::fputs(report_text(*runtime).c_str(), stderr);
+  constexpr std::size_t kBytes = kElements * sizeof(float);
+  allocator::Block* const block = runtime.pool.allocate(kBytes);
+  allocator::Block* const payload = runtime.pool.allocate(kBytes);
+  bool good = block != nullptr && payload != nullptr;
+  if (good) {
+    auto* const values = reinterpret_cast<float*>(block->begin);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      values[i] = static_cast<float>(i % 256) / 16.0f - 8.0f;
     }
-    runtime->retire();
+    const std::vector<float> before(values, values + kElements);
+    const compress::Executor& serial = compress::serial_executor();
+    const compress::EncodeResult encoded =
+        compress::encode({values, kElements, compress::ElementType::kFloat32}, {4, false}, 1,
+                         payload->begin, kBytes, serial, nullptr);
+    good = encoded.status == compress::Status::kOk &&
+           compress::decode(payload->begin, encoded.payload_bytes, values, kBytes, serial) ==
+               compress::Status::kOk;
+    for (std::size_t i = 0; good && i < kElements; ++i) {
+      good = std::abs(values[i] - before[i]) <= 16.0f / 15.0f;
+    }
   }
-}
-
-void before_fork() {
-  Runtime::get()->lock_for_fork();
-  lock_recent_storage_for_fork();
-  lock_node_classes_for_fork();
-}
-
-void after_fork(allocator::ForkSide side) {
-  unlock_node_classes_after_fork();
-  unlock_recent_storage_after_fork();
-  Runtime::get()->unlock_after_fork(side);
+  for (allocator::Block* const taken : {block, payload}) {
+    if (taken != nullptr) {
+      runtime.pool.free(taken);
+    }
+  }
+  return good;
 }
 
 Runtime* build_runtime() {
   Options options;
   std::vector<std::string> problems;
-  if (const char* const conf = configuration()) {
+  if (const char* const conf = secure_getenv("PLEAT_CONF")) {
     parse_options(conf, options, problems);
   }
   for (const std::string& problem : problems) {
@@ -123,13 +73,81 @@ Runtime* build_runtime() {
   return runtime;
 }
 
-size_t copy_out(const std::string& text, char* buffer, size_t buffer_bytes) noexcept {
-  if (buffer != nullptr && buffer_bytes > 0) {
-    const size_t n = std::min(text.size(), buffer_bytes - 1);
-    std::memcpy(buffer, text.data(), n);
-    buffer[n] = '\0';
+void take_locks_around_fork() {
+  pthread_atfork([] { fork_locks().lock_all(); },
+                 [] { fork_locks().unlock_all(allocator::ForkSide::kParent); },
+                 [] {
+                   fork_locks().unlock_all(allocator::ForkSide::kChild);
+                   Runtime::get()->retire();
+                 });
+}
+
+void print_report_at_exit() {
+  if (Runtime* const runtime = Runtime::get()) {
+    if (!runtime->retired() && runtime->options().verbose >= 1) {
+      std::fputs(report_text(*runtime).c_str(), stderr);
+    }
+    runtime->retire();
   }
-  return text.size();
+}
+
+class Installation {
+ public:
+  // False: Pleat stays out, and has said why.
+  bool ask(const PleatHostFunctions* host, PleatBridgeFunctions* functions) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    try {
+      if (host == nullptr || functions == nullptr || host->abi_version != PLEAT_ABI_VERSION ||
+          host->struct_size != sizeof(PleatHostFunctions)) {
+        std::fprintf(stderr,
+                     "pleat: the bridge and its loader are of different versions; "
+                     "running without Pleat\n");
+        return false;
+      }
+      if (Runtime::get() != nullptr) {
+        rewrap_engine(host->engine_stub);
+      } else if (refused_ || !put_in_force(*host)) {
+        refused_ = true;
+        return false;
+      }
+      *functions = functions_;
+      return true;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "pleat: %s; running without Pleat\n", error.what());
+    } catch (...) {
+      std::fprintf(stderr, "pleat: an unknown failure at installation; running without Pleat\n");
+    }
+    refused_ = true;
+    return false;
+  }
+
+ private:
+  bool put_in_force(const PleatHostFunctions& host) {
+    Runtime* const runtime = build_runtime();
+    if (runtime == nullptr) {
+      return false;
+    }
+    functions_.abi_version = PLEAT_ABI_VERSION;
+    functions_.struct_size = sizeof functions_;
+    functions_.engine_stub = wrap_engine(host.engine_stub);
+    const bool sees_saves = install_entry_points(host, functions_);
+    runtime->interposed = host.interposed != 0 && sees_saves;
+    Runtime::publish(runtime);
+    install_cpu_allocator(*runtime);
+    take_locks_around_fork();
+    std::atexit(print_report_at_exit);
+    return true;
+  }
+
+  std::mutex mutex_;
+  ForkLock fork_lock_{ForkPlace::kInstall, mutex_};
+  bool refused_ = false;
+  PleatBridgeFunctions functions_{};
+};
+
+Installation& installation() {
+  static auto* const one = new Installation;  // leaked: a child may ask until it ends
+  return *one;
 }
 
 }  // namespace
@@ -139,132 +157,10 @@ using pleat::bridge::Runtime;
 
 PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
                                       PleatBridgeFunctions* functions) noexcept {
-  using namespace pleat::bridge;
-  static std::mutex mutex;
-  static bool refused = false;
-  static PleatBridgeFunctions installed{};
-  const std::lock_guard<std::mutex> guard(mutex);
-  try {
-    if (host == nullptr || functions == nullptr || host->abi_version != PLEAT_ABI_VERSION ||
-        host->struct_size != sizeof(PleatHostFunctions)) {
-      std::fprintf(stderr,
-                   "pleat: the bridge and its loader are of different versions; "
-                   "running without Pleat\n");
-      return 1;
-    }
-    if (refused) {
-      return 1;
-    }
-    if (Runtime::get() != nullptr) {
-      rewrap_engine(host->engine_stub);
-      *functions = installed;
-      return 0;
-    }
-    Runtime* const runtime = build_runtime();
-    if (runtime == nullptr) {
-      refused = true;
-      return 1;
-    }
-    installed.abi_version = PLEAT_ABI_VERSION;
-    installed.struct_size = sizeof installed;
-    installed.engine_stub = wrap_engine(host->engine_stub);
-    const bool sees_saves = install_entry_points(*host, installed);
-    runtime->interposed = host->interposed != 0 && sees_saves;
-    Runtime::publish(runtime);
-    install_cpu_allocator(*runtime);
-    pthread_atfork(
-        before_fork, [] { after_fork(pleat::allocator::ForkSide::kParent); },
-        [] {
-          after_fork(pleat::allocator::ForkSide::kChild);
-          Runtime::get()->retire();
-        });
-    std::atexit(print_report_at_exit);
-    *functions = installed;
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pleat: %s; running without Pleat\n", error.what());
-  } catch (...) {
-    std::fprintf(stderr, "pleat: an unknown failure at installation; running without Pleat\n");
-  }
-  refused = true;
-  return 1;
+  return pleat::bridge::installation().ask(host, functions) ? 0 : 1;
 }
 
 PLEAT_EXPORT const char* pleat_bridge_built_for(void) noexcept { return TORCH_VERSION; }
-
-PLEAT_EXPORT int pleat_is_installed(void) noexcept { return Runtime::get() != nullptr ? 1 : 0; }
-
-PLEAT_EXPORT int pleat_enable(const char* conf, char* error, size_t error_bytes) noexcept {
-  using namespace pleat::bridge;
-  try {
-    Runtime* const runtime = Runtime::get();
-    if (runtime == nullptr) {
-      copy_out("Pleat is not installed in this process", error, error_bytes);
-      return 1;
-    }
-    Options options = runtime->options();
-    std::vector<std::string> problems;
-    parse_options(conf != nullptr ? conf : "", options, problems);
-    if (!problems.empty()) {
-      constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
-      std::string& first = problems.front();
-      copy_out(first.starts_with(kPrefix) ? first.substr(kPrefix.size()) : first, error,
-               error_bytes);
-      return 1;
-    }
-    runtime->set_options(options);
-    runtime->set_enabled(true);
-    return 0;
-  } catch (const std::exception& e) {
-    copy_out(e.what(), error, error_bytes);
-    return 1;
-  }
-}
-
-PLEAT_EXPORT void pleat_disable(void) noexcept {
-  if (Runtime* const runtime = Runtime::get()) {
-    runtime->set_enabled(false);
-  }
-}
-
-PLEAT_EXPORT int pleat_is_enabled(void) noexcept {
-  const Runtime* const runtime = Runtime::get();
-  return runtime != nullptr && runtime->enabled() ? 1 : 0;
-}
-
-PLEAT_EXPORT size_t pleat_stats_json(char* buffer, size_t buffer_bytes) noexcept {
-  try {
-    Runtime* const runtime = Runtime::get();
-    return pleat::bridge::copy_out(
-        runtime != nullptr ? pleat::bridge::stats_json(*runtime) : std::string("{}"), buffer,
-        buffer_bytes);
-  } catch (...) {
-    return 0;
-  }
-}
-
-PLEAT_EXPORT size_t pleat_report_text(char* buffer, size_t buffer_bytes) noexcept {
-  try {
-    Runtime* const runtime = Runtime::get();
-    return pleat::bridge::copy_out(runtime != nullptr
-                                       ? pleat::bridge::report_text(*runtime)
-                                       : std::string("pleat: not installed in this process\n"),
-                                   buffer, buffer_bytes);
-  } catch (...) {
-    return 0;
-  }
-}
-
-PLEAT_EXPORT void pleat_reset_peaks(void) noexcept {
-  if (Runtime* const runtime = Runtime::get()) {
-    runtime->statistics.reset_peaks();
-  }
-}
-
-PLEAT_EXPORT void pleat_exempt_enter(void) noexcept { Runtime::exempt_enter(); }
-PLEAT_EXPORT void pleat_exempt_exit(void) noexcept { Runtime::exempt_exit(); }
-PLEAT_EXPORT void pleat_backward_enter(void) noexcept { pleat::bridge::backward_enter(); }
-PLEAT_EXPORT void pleat_backward_exit(void) noexcept { pleat::bridge::backward_exit(); }
 
 // Installation from Python or C++ after torch is up: no jumps through a preload library.
 PLEAT_EXPORT int pleat_install_late(void) noexcept {

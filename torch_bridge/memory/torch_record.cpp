@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 
 namespace pleat::bridge {
@@ -18,16 +19,16 @@ namespace {
 // not come. One slot: it bounds the extra memory by one tensor.
 struct RecentSlot {
   std::mutex mutex;
+  ForkLock fork_lock{ForkPlace::kRecentStorage, mutex};
   c10::Storage storage;
   std::atomic<const TorchRecord*> record{nullptr};  // compare only
 };
-RecentSlot& recent_slot() {
-  static auto* const slot = new RecentSlot;  // leaked: used until the process ends
-  return *slot;
-}
+// Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
+// child.
+RecentSlot& recent_slot = *new RecentSlot;
 
 void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
-  RecentSlot& slot = recent_slot();
+  RecentSlot& slot = recent_slot;
   const std::lock_guard<std::mutex> guard(slot.mutex);
   std::swap(slot.storage, storage);
   slot.record = record;
@@ -36,7 +37,7 @@ void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
 
 void forget_recent(const TorchRecord* record) noexcept {
   c10::Storage old;
-  RecentSlot& slot = recent_slot();
+  RecentSlot& slot = recent_slot;
   if (slot.record.load(std::memory_order_relaxed) == nullptr) {
     return;  // who put something there for us has returned before we were called
   }
@@ -265,8 +266,5 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
 }
 
 void drop_recent_storage() noexcept { forget_recent(nullptr); }
-
-void lock_recent_storage_for_fork() noexcept { recent_slot().mutex.lock(); }
-void unlock_recent_storage_after_fork() noexcept { recent_slot().mutex.unlock(); }
 
 }  // namespace pleat::bridge

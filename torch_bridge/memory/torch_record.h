@@ -108,7 +108,5 @@ class TorchRecord final : public allocator::Record {
 
 // Lets go of the restored storage kept for further hooks of its record.
 void drop_recent_storage() noexcept;
-void lock_recent_storage_for_fork() noexcept;
-void unlock_recent_storage_after_fork() noexcept;
 
 }  // namespace pleat::bridge

@@ -7,25 +7,23 @@
 #include <algorithm>
 #include <initializer_list>
 #include <mutex>
-#include <shared_mutex>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "torch_bridge/core/code_pages.h"
+#include "torch_bridge/core/fork_locks.h"
 
 namespace pleat::bridge {
 namespace {
 
 struct CallSites {
-  std::shared_mutex mutex;
+  std::mutex mutex;
+  ForkLock fork_lock{ForkPlace::kCallSites, mutex};
   std::unordered_map<const void*, CallSite> known;
 };
-
-CallSites& call_sites() {
-  static auto* const c = new CallSites;
-  return *c;
-}
+// Leaked, and made when the library is loaded: as the node classes.
+CallSites& call_sites = *new CallSites;
 
 // The sites seen while one operator runs.
 thread_local std::vector<const void*>* learning = nullptr;
@@ -44,10 +42,9 @@ class Learning {
 }  // namespace
 
 CallSite known_call_site(const void* return_address) noexcept {
-  CallSites& sites = call_sites();
-  const std::shared_lock<std::shared_mutex> guard(sites.mutex);
-  const auto it = sites.known.find(return_address);
-  return it == sites.known.end() ? CallSite() : it->second;
+  const std::lock_guard<std::mutex> guard(call_sites.mutex);
+  const auto it = call_sites.known.find(return_address);
+  return it == call_sites.known.end() ? CallSite() : it->second;
 }
 
 bool learning_call_sites() noexcept { return learning != nullptr; }
@@ -98,10 +95,9 @@ void learn_sites_of(Needs needs, Operator&& op) {
   if (!node) {
     return;
   }
-  CallSites& all = call_sites();
-  const std::unique_lock<std::shared_mutex> guard(all.mutex);
+  const std::lock_guard<std::mutex> guard(call_sites.mutex);
   for (const void* const site : sites) {
-    CallSite& known = all.known[site];
+    CallSite& known = call_sites.known[site];
     known.needs.raise(needs);
     known.saver = class_of(*node).hash;
     known.saves_input = class_of(*node).before_pole == BeforePole::kSavesInput;

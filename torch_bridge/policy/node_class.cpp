@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sensitivity/key.h"
+#include "torch_bridge/core/fork_locks.h"
 
 namespace pleat::bridge {
 namespace {
@@ -301,13 +302,12 @@ bool starts_with_any(std::string_view name, const std::string_view (&prefixes)[k
 
 struct Registry {
   std::mutex mutex;
+  ForkLock fork_lock{ForkPlace::kNodeClasses, mutex};
   std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>> classes;
 };
-
-Registry& registry() {
-  static auto* const r = new Registry;  // leaked: nodes are looked up until the process ends
-  return *r;
-}
+// Leaked: nodes are looked up until the process ends. Made when the library is loaded: the first
+// look may be in a child.
+Registry& registry = *new Registry;
 
 }  // namespace
 
@@ -361,7 +361,7 @@ const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
     return *cached.second;
   }
   try {
-    Registry& r = registry();
+    Registry& r = registry;
     const NodeClass* found = nullptr;
     {
       const std::lock_guard<std::mutex> guard(r.mutex);
@@ -403,8 +403,5 @@ std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept {
   }
   return h;
 }
-
-void lock_node_classes_for_fork() noexcept { registry().mutex.lock(); }
-void unlock_node_classes_after_fork() noexcept { registry().mutex.unlock(); }
 
 }  // namespace pleat::bridge

@@ -48,7 +48,4 @@ struct NodeClass {
 // The classes of what `node`, which must be alive, takes its first inputs from.
 [[nodiscard]] std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept;
 
-void lock_node_classes_for_fork() noexcept;
-void unlock_node_classes_after_fork() noexcept;
-
 }  // namespace pleat::bridge

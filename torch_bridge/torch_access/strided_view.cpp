@@ -61,8 +61,7 @@ at::Tensor StridedView::on(c10::Storage storage, const c10::VariableVersion& ver
 }
 
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
-                allocator::ByteRanges& ranges) {
-  constexpr std::size_t kMostRuns = 64;
+                allocator::ByteRanges& ranges) noexcept {
   const std::size_t item = view.itemsize();
   if (ranges.is_all_of(storage_bytes)) {
     return;
@@ -77,6 +76,9 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
   const ByteRange whole = hull_of(sizes, strides, view.storage_offset(), item);
   const std::size_t last = (whole.end - whole.begin) / item - 1;
   const ByteRange hull{first, std::min(storage_bytes, whole.end)};
+  if (ranges.cover(hull)) {
+    return;
+  }
   std::size_t touched = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     touched *= strides[i] == 0 ? 1 : static_cast<std::size_t>(sizes[i]);
@@ -95,7 +97,7 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
   const auto runs = static_cast<std::size_t>(sizes[widest]);
   const auto step = static_cast<std::size_t>(strides[widest]);
   const std::size_t run = last - (runs - 1) * step + 1;
-  if (runs > kMostRuns || run >= step) {
+  if (runs > allocator::ByteRanges::kMost || run >= step) {
     ranges.add(hull);
     return;
   }

@@ -55,6 +55,6 @@ class StridedView {
 // Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
 // are few, else the one range from its first to its last byte.
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
-                allocator::ByteRanges& ranges);
+                allocator::ByteRanges& ranges) noexcept;
 
 }  // namespace pleat::bridge
