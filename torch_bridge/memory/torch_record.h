@@ -14,6 +14,7 @@
 
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -76,6 +77,7 @@ class TorchRecord final : public allocator::Record {
 
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
   void add_lesson(std::uint64_t lesson) noexcept;
+  // Both ask decide_at_release().
   void before_encode() noexcept override;
   bool follows_from_origin() noexcept override;
 
@@ -84,6 +86,7 @@ class TorchRecord final : public allocator::Record {
   WeakStorage weak;
 
  private:
+  [[nodiscard]] ReleasedStorage released() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   c10::Storage restore_locked(Runtime& runtime);
