@@ -63,7 +63,7 @@ TEST(ForkLocks, KnowNothingOfALockThatIsGone) {
 TEST(ForkLocks, AreFreeInAChildWhateverOtherThreadsDo) {
   ForkLocks locks;
   std::mutex outer, inner, passing;
-  ForkLock a(ForkPlace::kNodeClasses, inner, locks), b(ForkPlace::kOptions, outer, locks);
+  ForkLock a(ForkPlace::kPolicy, inner, locks), b(ForkPlace::kOptions, outer, locks);
   std::atomic<bool> stop{false};
   std::thread holder([&] {
     while (!stop) {

@@ -20,8 +20,7 @@ enum class ForkPlace : std::uint8_t {
   kKeys,           // ordinals
   kLessons,        // what is learned of call sites and families
   kRecentStorage,  // the storage restored last
-  kCallSites,      // what is known of the code that saves
-  kNodeClasses,    // what is known of autograd's nodes
+  kPolicy,         // what is known of autograd's nodes, and of the code that saves
 };
 
 class ForkLocks;

@@ -35,6 +35,14 @@ std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
 }
 
+// A save is recorded of which this was decided.
+void teach(Runtime& runtime, const Decision& decision, const at::Tensor& tensor,
+           const SaveContext& context) noexcept {
+  if (decision.at_pole) {
+    teach_before_pole(runtime, *decision.producer, tensor, context.is_output);
+  }
+}
+
 // The bytes of `storage` in `range`, in a storage of their own.
 c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
   c10::Storage copy(c10::Storage::use_byte_size_t(), range.end - range.begin, cpu_allocator(),
@@ -72,6 +80,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
       runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
+      teach(runtime_, *decision_, tensor, context_);
     }
     remember_layout(tensor);
     bool tagged = false;
@@ -456,6 +465,7 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   const Decision decision =
       runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
   runtime.reasons.add(decision.reason, storage_bytes(variable));
+  teach(runtime, decision, variable, scope->context);
   if (!decision.eligible()) {
     return nullptr;
   }

@@ -142,31 +142,27 @@ void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
   }
 }
 
-allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
-  CodecChoice careful = CodecChoice::unpack(choice);
-  if (careful.bits == 0) {
-    return {careful.pack(), false};
-  }
+ReleasedStorage TorchRecord::released() const noexcept {
+  ReleasedStorage released{
+      .choice = CodecChoice::unpack(choice), .written = written_, .whole = ranges.is_all_of(bytes)};
   Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
   for (const std::uint64_t lesson : lessons_) {
-    const Needs taught =
-        runtime != nullptr && lesson != 0 ? runtime->lessons.learned(lesson) : Needs();
-    if (taught.care >= Care::kExact) {
-      careful.bits = 0;
-    }
-    if (taught.rows != Rows::kNone && careful.lines.look == compress::block::Look::kZeroRows) {
-      careful.lines.look = compress::block::Look::kRows;
+    if (runtime != nullptr && lesson != 0 && released.choice.bits != 0) {
+      released.taught.raise(runtime->lessons.learned(lesson));
     }
   }
-  return {careful.pack(), origin != nullptr && may_follow_origin(careful)};
+  return released;
 }
 
-bool TorchRecord::may_follow_origin(const CodecChoice& own) const noexcept {
-  const CodecChoice argument = CodecChoice::unpack(origin->choice);
-  return !written_ && own.bits != 0 && !own.exponent &&
-         own.lines.look <= compress::block::Look::kZeroRows && own.type == argument.type &&
-         (argument.bits == 0 || argument.bits >= own.bits) && ranges.is_all_of(bytes) &&
-         origin->ranges.is_all_of(origin->bytes);
+allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
+  ReleasedStorage argument;
+  if (origin != nullptr) {
+    argument = {.choice = CodecChoice::unpack(origin->choice),
+                .whole = origin->ranges.is_all_of(origin->bytes)};
+  }
+  const ReleaseDecision decision =
+      decide_at_release(released(), origin != nullptr ? &argument : nullptr);
+  return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
 TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {

@@ -14,6 +14,7 @@
 
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -83,8 +84,7 @@ class TorchRecord final : public allocator::Record {
   WeakStorage weak;
 
  private:
-  // Its bytes may be worked out of the origin's, as far as what is known without a look at them.
-  [[nodiscard]] bool may_follow_origin(const CodecChoice& own) const noexcept;
+  [[nodiscard]] ReleasedStorage released() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   c10::Storage restore_locked(Runtime& runtime, allocator::Residency::RecordGuard& guard);

@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/memory/cpu_allocator.h"
@@ -66,32 +65,6 @@ bool hides_parameter(const Node* node) noexcept {
   return false;
 }
 
-std::uint64_t lesson_of(const void* call_site) noexcept {
-  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
-}
-
-// What is known of a call site, from the start or learned since; nothing of none. A program has a
-// few dozen that save.
-CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
-  if (call_site == nullptr) {
-    return {};
-  }
-  struct Known {
-    const void* call_site;
-    std::uint64_t lessons;  // learned when this was written
-    CallSite site;
-  };
-  thread_local std::array<Known, 64> cache{};
-  const std::uint64_t lesson = lesson_of(call_site);
-  Known& known = cache[lesson % cache.size()];
-  const std::uint64_t lessons = runtime.lessons.edition();
-  if (known.call_site != call_site || known.lessons != lessons) {
-    known = {call_site, lessons, known_call_site(call_site)};
-    known.site.needs.raise(runtime.lessons.learned(lesson));
-  }
-  return known.site;
-}
-
 // For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look,
 // kNone where the lines are not apart in memory.
 Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
@@ -130,6 +103,10 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
+bool bears_noise(const CallSite& site) noexcept {
+  return site.saver != nullptr && site.saver->bears_noise;
+}
+
 // What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be
 // noisy; one of an exponential is a softmax.
 Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
@@ -138,7 +115,7 @@ Care care_of_producer(const Node& producer, std::uint32_t output_number, const S
   if (c.statistics && output_number > 0) {
     return Care::kExact;
   }
-  if (c.as_producer <= Care::kEight || context.is_output || !site.bears_noise) {
+  if (c.as_producer <= Care::kEight || context.is_output || !bears_noise(site)) {
     return c.as_producer;
   }
   const Node* const numerator =
@@ -147,9 +124,59 @@ Care care_of_producer(const Node& producer, std::uint32_t output_number, const S
   return softmax ? Care::kEight : Care::kNone;
 }
 
+// What keeps a tensor from getting a record; kEligibleLossless if nothing does. Notes in `d` what
+// it has found on its way.
+Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
+                      Decision& d) noexcept {
+  if (!tensor.defined()) {
+    return Reason::kUndefined;
+  }
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (!is_plain_strided(*impl)) {
+    return Reason::kNotPlainStrided;
+  }
+  if (!impl->device().is_cpu()) {
+    return Reason::kOtherDevice;
+  }
+  const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  const std::size_t bytes = storage->nbytes();
+  if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) ||
+      impl->numel() == 0) {
+    return Reason::kTooSmall;
+  }
+  try {
+    d.producer = tensor.grad_fn().get();
+  } catch (...) {  // a view that must not be differentiated: stock says so if backward reads it
+    return Reason::kNotPlainStrided;
+  }
+  if (impl->requires_grad() && d.producer == nullptr) {
+    return Reason::kLeaf;
+  }
+  if (torch::jit::tracer::isTracing()) {
+    return Reason::kTracing;
+  }
+  if (saved_by_compiled_function(context.call_site)) {
+    return Reason::kCompiledFunction;
+  }
+  if ((d.block = block_of(runtime, *storage)) == nullptr) {
+    return Reason::kForeignStorage;
+  }
+  if (tensor.is_view()) {
+    const at::TensorBase& base = tensor._base();
+    if (base.is_leaf() && base.requires_grad()) {
+      return Reason::kViewOfLeaf;
+    }
+  }
+  if (d.producer != nullptr && hides_parameter(d.producer)) {
+    return Reason::kCastOfParameter;
+  }
+  return Reason::kEligibleLossless;
+}
+
 // A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of
 // many.
-void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
+void look_for_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
+                   Decision& d) noexcept {
   const CallSite site = call_site_at(runtime, context.call_site);
   Needs needs = context.care;
   needs.raise(site.needs);
@@ -157,15 +184,59 @@ void note_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     return;
   }
   try {
-    if (const auto& producer = tensor.grad_fn()) {
-      const auto output_number = static_cast<std::uint32_t>(tensor.output_nr());
-      needs.raise(care_of_producer(*producer, output_number, context, site));
-      if (needs.care == Care::kPole) {
-        teach_before_pole(runtime, *producer, tensor, context.is_output);
-      }
-    }
+    d.producer = tensor.grad_fn().get();
   } catch (...) {  // a view that must not be differentiated
+    return;
   }
+  if (d.producer != nullptr) {
+    d.output_number = static_cast<std::uint32_t>(tensor.output_nr());
+    needs.raise(care_of_producer(*d.producer, d.output_number, context, site));
+    d.at_pole = needs.care == Care::kPole;
+  }
+}
+
+// Its key, and what those that save and make it need of it.
+Needs needs_of_eligible(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
+                        Decision& d) noexcept {
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  sensitivity::KeyParts key;
+  key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
+  key.rank = static_cast<std::uint32_t>(impl->dim());
+  key.last_dimension = impl->dim() > 0 ? impl->size(impl->dim() - 1) : 0;
+  d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
+  key.is_output = context.is_output;
+  if (d.producer != nullptr) {
+    key.producer = class_of(*d.producer).hash;
+    key.ancestors = ancestors_hash(*d.producer);
+  }
+  d.family = sensitivity::family_key(key);
+  // A call site of the constructor is one operand of one operator: it names the consumer better
+  // than the tensor's own looks do.
+  d.lesson = d.family;
+  Needs needs = context.care;
+  const CallSite site = call_site_at(runtime, context.call_site);
+  if (context.call_site != nullptr) {
+    d.lesson = lesson_of(context.call_site);
+    needs.raise(site.needs);
+    if (site.saver != nullptr) {
+      d.saver = site.saver->hash;
+      d.saves_input = site.saver->before_pole == BeforePole::kSavesInput;
+    }
+    if (context.is_output) {
+      d.saver = kSavedByProducer;
+    }
+  } else {
+    needs.raise(runtime.lessons.learned(d.lesson));
+  }
+  if (d.producer != nullptr) {
+    needs.raise(care_of_producer(*d.producer, d.output_number, context, site));
+    if (d.saver != 0 || !context.known) {
+      needs.raise(
+          needs_before_pole(runtime, {d.producer, d.output_number, d.saver}, impl->sizes()));
+    }
+    d.at_pole = needs.care == Care::kPole;
+  }
+  return needs;
 }
 
 }  // namespace
@@ -177,112 +248,26 @@ bool is_plain_strided(const c10::TensorImpl& tensor) noexcept {
 
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Decision d;
-  if (!tensor.defined()) {
-    d.reason = Reason::kUndefined;
+  d.reason = reason_against(runtime, tensor, context, d);
+  if (d.reason == Reason::kTooSmall || d.reason == Reason::kForeignStorage) {
+    look_for_pole(runtime, tensor, context, d);
+  }
+  if (!d.eligible()) {
     return d;
   }
-  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  if (!is_plain_strided(*impl)) {
-    d.reason = Reason::kNotPlainStrided;
-    return d;
-  }
-  if (!impl->device().is_cpu()) {
-    d.reason = Reason::kOtherDevice;
-    return d;
-  }
-  const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  const std::size_t bytes = storage->nbytes();
-  if (bytes == 0 || bytes < runtime.min_bytes.load(std::memory_order_relaxed) ||
-      impl->numel() == 0) {
-    note_pole(runtime, tensor, context);
-    d.reason = Reason::kTooSmall;
-    return d;
-  }
-  const Node* producer = nullptr;
-  try {
-    producer = tensor.grad_fn().get();
-  } catch (...) {  // a view that must not be differentiated: stock says so if backward reads it
-    d.reason = Reason::kNotPlainStrided;
-    return d;
-  }
-  const bool requires_grad = impl->requires_grad();
-  if (requires_grad && producer == nullptr) {
-    d.reason = Reason::kLeaf;
-    return d;
-  }
-  if (torch::jit::tracer::isTracing()) {
-    d.reason = Reason::kTracing;
-    return d;
-  }
-  if (saved_by_compiled_function(context.call_site)) {
-    d.reason = Reason::kCompiledFunction;
-    return d;
-  }
-  if ((d.block = block_of(runtime, *storage)) == nullptr) {
-    note_pole(runtime, tensor, context);
-    d.reason = Reason::kForeignStorage;
-    return d;
-  }
-  if (tensor.is_view()) {
-    const at::TensorBase& base = tensor._base();
-    if (base.is_leaf() && base.requires_grad()) {
-      d.reason = Reason::kViewOfLeaf;
-      return d;
-    }
-  }
-  if (producer != nullptr && hides_parameter(producer)) {
-    d.reason = Reason::kCastOfParameter;
-    return d;
-  }
-
+  // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
+  // held as it is, and another view of the same storage learns that its bytes must stay exact.
   d.choice.type = element_type(tensor.scalar_type());
-  sensitivity::KeyParts key;
-  key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
-  key.rank = static_cast<std::uint32_t>(impl->dim());
-  key.last_dimension = impl->dim() > 0 ? impl->size(impl->dim() - 1) : 0;
-  d.producer = producer;
-  d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
-  key.is_output = context.is_output;
-  Needs needs = context.care;
-  if (producer != nullptr) {
-    key.producer = class_of(*producer).hash;
-    key.ancestors = ancestors_hash(*producer);
-  }
-  d.family = sensitivity::family_key(key);
-  // A call site of the constructor is one operand of one operator: it names the consumer better
-  // than the tensor's own looks do.
-  d.lesson = d.family;
-  const CallSite site = call_site_at(runtime, context.call_site);
-  if (context.call_site != nullptr) {
-    d.lesson = lesson_of(context.call_site);
-    needs.raise(site.needs);
-    d.saver = context.is_output ? kSavedByProducer : site.saver;
-    d.saves_input = site.saves_input;
-  } else {
-    needs.raise(runtime.lessons.learned(d.lesson));
-  }
-
-  if (producer != nullptr) {
-    needs.raise(care_of_producer(*producer, d.output_number, context, site));
-    if (d.saver != 0 || !context.known) {
-      needs.raise(needs_before_pole(runtime, {producer, d.output_number, d.saver}, impl->sizes()));
-    }
-    if (needs.care == Care::kPole) {
-      teach_before_pole(runtime, *producer, tensor, context.is_output);
-    }
-  }
+  const Needs needs = needs_of_eligible(runtime, tensor, context, d);
   const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
-  if (compress::is_floating(d.choice.type) && requires_grad && needs.care < Care::kExact &&
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (compress::is_floating(d.choice.type) && impl->requires_grad() && needs.care < Care::kExact &&
       width != 0) {
     d.choice.bits = needs.care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
     d.choice.exponent = needs.care == Care::kEight;
     d.choice.lines = lines_of(*impl, needs.rows);
     d.reason = Reason::kEligibleLossy;
-    return d;
   }
-  // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
-  // held as it is, and another view of the same storage learns that its bytes must stay exact.
-  d.reason = Reason::kEligibleLossless;
   return d;
 }
 

@@ -29,8 +29,12 @@ struct Decision {
   std::uint64_t saver = 0;            // as Product::saver
   bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
   allocator::Block* block = nullptr;  // where the storage lies
-  const torch::autograd::Node* producer = nullptr;  // of an eligible tensor; its grad_fn
+  // The grad_fn of a tensor that is eligible or at a pole, as long as that tensor lives.
+  const torch::autograd::Node* producer = nullptr;
   std::uint32_t output_number = 0;
+  // An operator with a pole saves the tensor, as its argument or result: whoever records the save
+  // owes teach_before_pole(), with `producer`.
+  bool at_pole = false;
 
   [[nodiscard]] bool eligible() const noexcept {
     return reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless;
@@ -41,7 +45,8 @@ struct Decision {
 // plus lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Never throws. Counts nothing. Takes no lock but the ones of look-ups that miss their cache.
+// Never throws. Counts nothing, teaches nothing. Takes no lock but the ones of look-ups that miss
+// their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

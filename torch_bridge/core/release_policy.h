@@ -1,0 +1,28 @@
+// What is decided of a saved tensor when its block is released: how exactly it is stored, with what
+// has been learned since it was saved, and whether it may be recomputed from another's payload
+// instead. Its values are not looked at: the codec does, and has the last word. Torch-free.
+#pragma once
+
+#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/needs.h"
+
+namespace pleat::bridge {
+
+// What is known of a storage when it is released.
+struct ReleasedStorage {
+  CodecChoice choice{};  // of all its saves
+  Needs taught{};        // by lessons since
+  bool written = false;  // before one of its saves: it is nobody's result any more
+  bool whole = false;    // its saves cover it
+};
+
+struct ReleaseDecision {
+  CodecChoice choice{};
+  bool may_be_recomputed = false;  // if the codec finds the bytes to be the argument's function
+};
+
+// `argument`: what the activation that made it has saved and has in a payload; null: none.
+[[nodiscard]] ReleaseDecision decide_at_release(const ReleasedStorage& released,
+                                                const ReleasedStorage* argument) noexcept;
+
+}  // namespace pleat::bridge
