@@ -105,7 +105,7 @@ std::string stats_json(Runtime& runtime) {
   }
   json.close();
   json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
-  json.field("lossy_width", runtime.lossy_width.load());
+  json.field("lossy_width", runtime.bits.uniform());
   json.open("bytes");
   for (std::size_t i = 0; i < static_cast<std::size_t>(StatKind::kCount); ++i) {
     const auto kind = static_cast<StatKind>(i);
@@ -191,7 +191,7 @@ std::string report_text(Runtime& runtime) {
     std::snprintf(line, sizeof line, args...);
     out += line;
   };
-  const unsigned width = runtime.lossy_width.load();
+  const unsigned width = runtime.bits.uniform();
   add("pleat: report\n");
   add("  bits:%s when:%s place:%s min_bytes:%s seed:%s\n", option_value(options, "bits").c_str(),
       option_value(options, "when").c_str(), option_value(options, "place").c_str(),

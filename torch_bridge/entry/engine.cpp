@@ -14,6 +14,7 @@
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {
@@ -72,11 +73,24 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
   }
 }
 
+void begin_pass(const edge_list& roots) noexcept {
+  enter_pass();
+  Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
+  if (runtime == nullptr) {
+    return;
+  }
+  try {
+    runtime->begin_backward(recorders_of(roots));
+  } catch (...) {  // no memory for a list of threads
+    runtime->begin_backward({});
+  }
+}
+
 class BackwardScope {
  public:
-  explicit BackwardScope(bool create_graph) noexcept
+  BackwardScope(const edge_list& roots, bool create_graph) noexcept
       : outer_(set_backward_creates_graph(create_graph)) {
-    backward_enter();
+    begin_pass(roots);
   }
   ~BackwardScope() {
     backward_exit();
@@ -101,7 +115,7 @@ class WrappingEngine final : public Engine {
                         bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     // C++ programs come this way with no preload library; Python never.
-    const BackwardScope scope(create_graph);
+    const BackwardScope scope(roots, create_graph);
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
@@ -165,7 +179,7 @@ Engine& wrapping_engine() { return the_engine(); }
 variable_list execute_hook(Engine* self, const edge_list& roots, const variable_list& inputs,
                            bool keep_graph, bool create_graph, bool accumulate_grad,
                            const edge_list& outputs) {
-  const BackwardScope scope(create_graph);
+  const BackwardScope scope(roots, create_graph);
   return real_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
 }
 
@@ -253,13 +267,7 @@ at::Tensor unpack_hook(const SavedVariable* self, NodePtr saved_for) {
 
 }  // namespace
 
-void backward_enter() noexcept {
-  enter_pass();
-  Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
-  if (runtime != nullptr) {
-    runtime->begin_backward();
-  }
-}
+void backward_enter() noexcept { begin_pass({}); }
 
 void backward_exit() noexcept {
   forget_pass(backward_depth());

@@ -16,7 +16,8 @@ void install_engine(Runtime& runtime, const PleatHostFunctions& host,
 // one wrapped first.
 void rewrap_engine(void* engine_stub);
 
-// Start and end of an outermost backward pass, for installations without the preload library.
+// Start and end of an outermost backward pass, for installations without the preload library: over
+// what this thread has recorded.
 void backward_enter() noexcept;
 void backward_exit() noexcept;
 

@@ -2,33 +2,49 @@
 
 #include <memory>
 
-#include "sensitivity/sensitivity.h"
 #include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/recording.h"
 
 namespace pleat::bridge {
 namespace {
 
 // Of what may stand before a pole it is not known yet if one follows: results that a sigmoid and
-// its like save, arguments of pow, sine, clamp and their like, both factors of h * h. Under the
-// link lock.
-void note_saved(TorchRecord& record, const Save& save) {
-  const bool twice = record.note_saved_after(gradient_edges(), save.context.is_output);
+// its like save, arguments of pow, sine, clamp and their like, both factors of h * h, which is
+// saved `twice` by one node.
+bool may_stand_before_pole(const Save& save, bool twice) noexcept {
   const Decision& d = save.decision;
   if (d.producer == nullptr || d.choice.bits == 0 || d.saver == 0) {
-    return;
+    return false;
   }
-  if (save.context.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
-                             : twice || d.saves_input || pow_is_in_progress()) {
+  return save.context.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
+                                : twice || d.saves_input || pow_is_in_progress();
+}
+
+// While tensors of its kind are new the record waits a few nodes for its first lesson. The book of
+// lessons has a lock of its own, which is not taken under the link lock.
+void wait_for_lesson(TorchRecord& record, const Save& save) noexcept {
+  constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
+  try {
     Runtime& runtime = save.runtime;
-    const std::uint64_t lesson =
+    const Decision& d = save.decision;
+    const std::uint64_t name =
         lesson_before_pole({d.producer, d.output_number, d.saver}, save.tensor.sizes());
-    if (runtime.lessons.is_new(lesson, runtime.backward_passes.load(std::memory_order_relaxed))) {
-      constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
-      record.add_lesson(lesson);
-      record.wait_until = runtime.residency.clock() + kWait;
+    if (!runtime.lessons.is_new(name, runtime.backward_passes.load(std::memory_order_relaxed))) {
+      return;
     }
+    if (const LessonBook::Known* const lesson = runtime.lessons.follow(name)) {
+      // The tensor that is being saved holds the block: nothing was released since it was tagged.
+      runtime.residency.with_linked(d.block, [&](allocator::Record* present) {
+        if (present == &record) {
+          record.add_lesson(*lesson);
+          record.wait_until = runtime.residency.clock() + kWait;
+        }
+        return present;
+      });
+    }
+  } catch (...) {  // no memory: it does not wait
   }
 }
 
@@ -46,11 +62,9 @@ std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
   auto record = std::make_unique<TorchRecord>(storage);
   add_ranges(*save.tensor.unsafeGetTensorImpl(), record->bytes, record->ranges);
   record->choice = save.decision.choice.pack();
-  const std::uint64_t family = save.decision.family;
-  record->key.value = sensitivity::tensor_key(family, save.runtime.next_ordinal(family));
+  record->key = save.decision.key;
   record->nonce = save.runtime.next_nonce();
   add_variable(*record, saved.original, save.context);
-  note_saved(*record, save);
   return record;
 }
 
@@ -80,18 +94,25 @@ bool tag(SavedTensor& saved, const Save& save) {
   if (!save.context.is_output) {
     saved.original.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(save.tensor.getIntrusivePtr());
   }
+  bool made = false;
+  bool of_original = false;  // the record is of this very storage, not of one that was restored
+  bool twice = false;
   allocator::Record* const linked =
       runtime.residency.with_linked(d.block, [&](allocator::Record* present) -> allocator::Record* {
         auto* const known = static_cast<TorchRecord*>(present);
         if (known == nullptr) {
-          return make_record(saved, save, storage).release();
+          TorchRecord* const record = make_record(saved, save, storage).release();
+          twice = record->note_saved_after(gradient_edges(), save.context.is_output);
+          made = of_original = true;
+          return record;
         }
         if (known->identity == storage && known->restored == nullptr) {
-          const CodecChoice merged = merge(CodecChoice::unpack(known->choice), d.choice);
-          known->choice = merged.pack();
           add_ranges(impl, known->bytes, known->ranges);
+          const CodecChoice own = d.choice_of_width(runtime.bits.width_of(known->key));
+          known->choice = merge(CodecChoice::unpack(known->choice), own).pack();
           add_variable(*known, saved.original, save.context);
-          note_saved(*known, save);
+          twice = known->note_saved_after(gradient_edges(), save.context.is_output);
+          of_original = true;
           if (saved.saved_version != 0) {
             known->note_written();
           }
@@ -110,6 +131,14 @@ bool tag(SavedTensor& saved, const Save& save) {
     return false;
   }
   saved.record = static_cast<TorchRecord*>(linked);
+  if (made) {
+    if (KeyBook::Recording* const recording = this_recording(runtime.keys)) {
+      recording->take(d.family);
+    }
+  }
+  if (of_original && may_stand_before_pole(save, twice)) {
+    wait_for_lesson(*saved.record, save);
+  }
   runtime.packs.fetch_add(1, std::memory_order_relaxed);
   Runtime::note_thread_computes();
   return true;

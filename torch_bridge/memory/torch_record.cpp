@@ -123,10 +123,10 @@ bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept
   return !is_output && !was_output;
 }
 
-void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
-  const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
-  if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
-    *free = lesson;
+void TorchRecord::add_lesson(const LessonBook::Known& lesson) noexcept {
+  const auto free = std::find(lessons_.begin(), lessons_.end(), nullptr);
+  if (free != lessons_.end() && std::find(lessons_.begin(), free, &lesson) == free) {
+    *free = &lesson;
   }
 }
 
@@ -135,10 +135,11 @@ void TorchRecord::before_encode() noexcept {
   if (careful.bits == 0) {
     return;
   }
-  Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
-  for (const std::uint64_t lesson : lessons_) {
-    const Needs taught =
-        runtime != nullptr && lesson != 0 ? runtime->lessons.learned(lesson) : Needs();
+  for (const LessonBook::Known* const lesson : lessons_) {
+    if (lesson == nullptr) {
+      break;
+    }
+    const Needs taught = lesson->load(std::memory_order_acquire);
     if (taught.care >= Care::kExact) {
       careful.bits = 0;
     }

@@ -75,7 +75,7 @@ class TorchRecord final : public allocator::Record {
   void note_written() noexcept { written_ = true; }
 
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
-  void add_lesson(std::uint64_t lesson) noexcept;
+  void add_lesson(const LessonBook::Known& lesson) noexcept;
   void before_encode() noexcept override;
   bool follows_from_origin() noexcept override;
 
@@ -93,7 +93,7 @@ class TorchRecord final : public allocator::Record {
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
   bool written_ = false;
-  std::array<std::uint64_t, 2> lessons_{};  // 0: none
+  std::array<const LessonBook::Known*, 2> lessons_{};
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
