@@ -1,6 +1,6 @@
-// One device's memory and all that happens to what lies in it: payload arena, residency, statistics,
-// and what is done when memory runs out. The process has one heap for each device; nothing here
-// knows how many there are.
+// One device's memory and all that happens to what lies in it: payload arena, residency,
+// statistics, and what is done when memory runs out. The process has one heap for each device;
+// nothing here knows how many there are.
 #pragma once
 
 #include <array>
@@ -61,15 +61,14 @@ class HeapTable {
   bool add(Heap& heap) noexcept {
     Heap* expected = nullptr;
     const std::int32_t device = heap.device().value;
-    return in_range(device) && slot(device).compare_exchange_strong(expected, &heap,
-                                                                    std::memory_order_release);
+    return in_range(device) &&
+           slot(device).compare_exchange_strong(expected, &heap, std::memory_order_release);
   }
   // nullptr: none.
   [[nodiscard]] Heap* at(DeviceIndex device) const noexcept {
-    return in_range(device.value)
-               ? heaps_[static_cast<std::size_t>(device.value - kHost)].load(
-                     std::memory_order_acquire)
-               : nullptr;
+    return in_range(device.value) ? heaps_[static_cast<std::size_t>(device.value - kHost)].load(
+                                        std::memory_order_acquire)
+                                  : nullptr;
   }
   // Calls visit(Heap&) for each, the host's first.
   template <class Visit>

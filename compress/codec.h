@@ -76,7 +76,7 @@ struct PayloadInfo {
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;  // header included
-  bool lossy = false;  // any group of it was quantised
+  bool lossy = false;               // any group of it was quantised
 };
 [[nodiscard]] Status inspect(const void* payload, std::size_t payload_bytes,
                              PayloadInfo* info) noexcept;

@@ -2,17 +2,25 @@
 
 namespace pleat::bridge {
 
-void LessonBook::learn(std::uint64_t lesson, Needs needs) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+LessonBook::Known* LessonBook::entry(std::uint64_t lesson) {
   constexpr std::size_t kMostLessons = 1 << 16;
   if (learned_.size() >= kMostLessons && !learned_.contains(lesson)) {
+    return nullptr;
+  }
+  return &learned_[lesson];
+}
+
+void LessonBook::learn(std::uint64_t lesson, Needs needs) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  Known* const known = entry(lesson);
+  if (known == nullptr) {
     return;
   }
-  Needs& known = learned_[lesson];
-  Needs raised = known;
+  const Needs before = known->load(std::memory_order_relaxed);
+  Needs raised = before;
   raised.raise(needs);
-  if (raised != known) {
-    known = raised;
+  if (raised != before) {
+    known->store(raised, std::memory_order_release);
     forget_cached_answers();
   }
 }
@@ -20,7 +28,12 @@ void LessonBook::learn(std::uint64_t lesson, Needs needs) {
 Needs LessonBook::learned(std::uint64_t lesson) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto found = learned_.find(lesson);
-  return found == learned_.end() ? Needs() : found->second;
+  return found == learned_.end() ? Needs() : found->second.load(std::memory_order_relaxed);
+}
+
+const LessonBook::Known* LessonBook::follow(std::uint64_t lesson) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return entry(lesson);
 }
 
 bool LessonBook::is_new(std::uint64_t lesson, std::uint64_t pass) {

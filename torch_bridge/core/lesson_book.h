@@ -19,6 +19,10 @@ class LessonBook {
   // that change make new ones without end.
   void learn(std::uint64_t lesson, Needs needs);
   [[nodiscard]] Needs learned(std::uint64_t lesson);
+  // The same as it changes, readable without a lock; lives as long as the book. Null where nothing
+  // new is taken.
+  using Known = std::atomic<Needs>;
+  [[nodiscard]] const Known* follow(std::uint64_t lesson);
   // True if `lesson` was asked for first in backward pass `pass` or one of the three before it.
   [[nodiscard]] bool is_new(std::uint64_t lesson, std::uint64_t pass);
 
@@ -39,7 +43,9 @@ class LessonBook {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Needs> learned_;
+  // Nothing is ever taken out: entries stay where they are.
+  std::unordered_map<std::uint64_t, Known> learned_;
+  Known* entry(std::uint64_t lesson);  // under mutex_; null if there is no room
   std::unordered_map<std::uint64_t, std::uint64_t> first_asked_;  // in which backward pass
   std::atomic<std::uint64_t> edition_{1};
   std::atomic<bool> knows_poles_{false};

@@ -106,7 +106,7 @@ std::string stats_json(Runtime& runtime) {
   }
   json.close();
   json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
-  json.field("lossy_width", runtime.lossy_width.load());
+  json.field("lossy_width", runtime.bits.uniform());
   json.open("bytes");
   for (std::size_t i = 0; i < static_cast<std::size_t>(StatKind::kCount); ++i) {
     const auto kind = static_cast<StatKind>(i);
@@ -192,7 +192,7 @@ std::string report_text(Runtime& runtime) {
     std::snprintf(line, sizeof line, args...);
     out += line;
   };
-  const unsigned width = runtime.lossy_width.load();
+  const unsigned width = runtime.bits.uniform();
   const auto passes = static_cast<double>(load(runtime.backward_passes));
   const double source = static_cast<double>(load(r.source_bytes));
   const double payload = static_cast<double>(load(r.payload_bytes));

@@ -45,10 +45,9 @@ void Runtime::set_options(const Options& options) {
   const std::lock_guard<std::mutex> guard(options_mutex_);
   options_ = options;
   min_bytes.store(options.min_bytes, std::memory_order_relaxed);
-  lossy_width.store(options.mode == Mode::kLossless
-                        ? std::uint8_t{0}
-                        : static_cast<std::uint8_t>(sensitivity::uniform_width(options.bits)),
-                    std::memory_order_relaxed);
+  bits.set_uniform(options.mode == Mode::kLossless
+                       ? std::uint8_t{0}
+                       : static_cast<std::uint8_t>(sensitivity::uniform_width(options.bits)));
   seed_.store(options.seed, std::memory_order_relaxed);
   copy_raw.store(options.copy_raw, std::memory_order_relaxed);
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
@@ -81,23 +80,9 @@ std::uint64_t Runtime::next_nonce() noexcept {
                                     saves_.fetch_add(1, std::memory_order_relaxed));
 }
 
-std::uint32_t Runtime::next_ordinal(std::uint64_t family) {
-  const std::lock_guard<std::mutex> guard(keys_mutex_);
-  return ordinals_[family]++;
-}
-
-void Runtime::begin_backward() noexcept {
+void Runtime::begin_backward(std::span<const std::uint64_t> recorders) noexcept {
   backward_passes.fetch_add(1, std::memory_order_relaxed);
-  {
-    const std::lock_guard<std::mutex> guard(keys_mutex_);
-    constexpr std::size_t kFewFamilies = 4096;  // shapes that change make new ones without end
-    if (ordinals_.size() > kFewFamilies) {
-      ordinals_.clear();
-    }
-    for (auto& [family, ordinal] : ordinals_) {
-      ordinal = 0;
-    }
-  }
+  keys.start_anew(recorders);
   if (residency.any_waiting()) {
     note_thread_computes();
     residency.forward_end();

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
-#include <unordered_map>
 
 #include "allocator/allocator.h"
+#include "torch_bridge/core/bits_by_key.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/core/key_book.h"
 #include "torch_bridge/core/lesson_book.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/reason.h"
@@ -58,7 +60,6 @@ class Runtime {
 
   // ---- read on hot paths, written by set_options ----
   std::atomic<std::size_t> min_bytes{0};
-  std::atomic<std::uint8_t> lossy_width{0};  // codec width; 0: lossless
   std::atomic<bool> copy_raw{false};
   std::atomic<bool> reuse_gradients{true};
   std::atomic<bool> recompute{true};
@@ -68,11 +69,12 @@ class Runtime {
   [[nodiscard]] std::uint64_t next_nonce() noexcept;
 
   LessonBook lessons;
-  // The ordinal of this key family in the present graph (reset by begin_backward).
-  [[nodiscard]] std::uint32_t next_ordinal(std::uint64_t family);
+  KeyBook keys;
+  BitsByKey bits;  // written under the options' lock
 
-  // Outermost backward passes of any thread.
-  void begin_backward() noexcept;
+  // An outermost backward pass of any thread begins, over what the threads of these numbers have
+  // recorded.
+  void begin_backward(std::span<const std::uint64_t> recorders) noexcept;
   std::atomic<std::uint64_t> backward_passes{0};
   std::atomic<std::uint64_t> live_at_unpack{0}, unpacks{0}, packs{0}, reused{0}, swapped{0};
   std::atomic<std::uint64_t> gradients_reused{0}, gradient_bytes_reused{0};
@@ -82,6 +84,7 @@ class Runtime {
  private:
   static std::atomic<Runtime*> instance_;
   ForkLock heap_fork_lock_{ForkPlace::kHeap, host};
+  ForkLock keys_fork_lock_{ForkPlace::kKeys, keys};
   ForkLock lessons_fork_lock_{ForkPlace::kLessons, lessons};
   mutable std::mutex options_mutex_;
   ForkLock options_fork_lock_{ForkPlace::kOptions, options_mutex_};
@@ -89,9 +92,6 @@ class Runtime {
   std::atomic<bool> enabled_{true};
   std::atomic<std::uint64_t> saves_{0}, seed_{0};
   std::uint64_t rank_ = 0;
-  std::mutex keys_mutex_;
-  ForkLock keys_fork_lock_{ForkPlace::kKeys, keys_mutex_};
-  std::unordered_map<std::uint64_t, std::uint32_t> ordinals_;
 };
 
 // Reports, torch-free.

@@ -37,7 +37,7 @@ RealFunctions real{};
 variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
                                   bool keep_graph, bool create_graph, bool accumulate_grad,
                                   const edge_list& outputs) {
-  const BackwardScope scope(create_graph);
+  const BackwardScope scope(roots, create_graph);
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
 }

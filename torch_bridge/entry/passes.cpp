@@ -3,16 +3,24 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/torch_access/recording.h"
 
 namespace pleat::bridge {
 
-void backward_enter() noexcept {
+void begin_pass(const torch::autograd::edge_list& roots) noexcept {
   enter_pass();
   Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
-  if (runtime != nullptr) {
-    runtime->begin_backward();
+  if (runtime == nullptr) {
+    return;
+  }
+  try {
+    runtime->begin_backward(recorders_of(roots));
+  } catch (...) {  // no memory for a list of threads
+    runtime->begin_backward({});
   }
 }
+
+void backward_enter() noexcept { begin_pass({}); }
 
 void backward_exit() noexcept {
   forget_pass(backward_depth());

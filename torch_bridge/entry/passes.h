@@ -5,16 +5,20 @@
 
 namespace pleat::bridge {
 
-// Start and end of a backward pass, for installations without the preload library.
+// Start and end of a backward pass, for installations without the preload library: over what this
+// thread has recorded.
 void backward_enter() noexcept;
 void backward_exit() noexcept;
+
+// A pass begins over the graph of these roots; of none: over what this thread has recorded.
+void begin_pass(const torch::autograd::edge_list& roots) noexcept;
 
 // A pass while it lives.
 class BackwardScope {
  public:
-  explicit BackwardScope(bool create_graph) noexcept
+  BackwardScope(const torch::autograd::edge_list& roots, bool create_graph) noexcept
       : outer_(set_backward_creates_graph(create_graph)) {
-    backward_enter();
+    begin_pass(roots);
   }
   ~BackwardScope() {
     backward_exit();

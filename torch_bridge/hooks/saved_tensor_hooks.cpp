@@ -8,12 +8,12 @@
 #include <typeinfo>
 #include <utility>
 
-#include "sensitivity/sensitivity.h"
 #include "torch_bridge/core/sampled_timer.h"
 #include "torch_bridge/hooks/handed_out.h"
+#include "torch_bridge/hooks/reader.h"
+#include "torch_bridge/hooks/tagging.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/memory/torch_record.h"
-#include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recomputed.h"
 #include "torch_bridge/policy/saving_node.h"
@@ -58,21 +58,13 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       : runtime_(runtime), decision_(decision), context_(context) {}
 
   ~SavedTensorHooks() override {
-    if (record_ != nullptr) {
-      runtime_.residency.drop(record_, [&] { record_->remove_variable(original_); });
+    if (saved_.record != nullptr) {
+      runtime_.residency.drop(saved_.record,
+                              [&] { saved_.record->remove_variable(saved_.original); });
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
-
-  // Who asks for the tensor, and might hand it on as a gradient, which an accumulator takes as it
-  // is.
-  struct Reader {
-    bool formula = false;  // of torch's, which returns nothing that it saved; or no pass runs
-    const Node* node =
-        nullptr;  // of a user's that runs, or whose hook does; null in a thread without a pass
-    bool lets_go = false;  // it asks for what it saved itself, which stock gives up once it has run
-  };
 
   // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
   void call_pack_hook(const at::Tensor& tensor) override {
@@ -82,11 +74,12 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
       teach(runtime_, *decision_, tensor, context_);
     }
-    remember_layout(tensor);
+    const Save save{runtime_, tensor, *decision_, context_};
+    remember(saved_, save);
     bool tagged = false;
     if (decision_->eligible()) {
       try {
-        tagged = tag(tensor);
+        tagged = tag(saved_, save);
       } catch (...) {
         tagged = false;
       }
@@ -100,53 +93,56 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   at::Tensor call_unpack_hook() override {
     check_version();
-    return unpack(reader());
+    return unpack(present_reader(context_));
   }
 
   at::Tensor unpack(const Reader& reader) {
     SampledTimer timer(runtime_);
     runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
-    if (record_ == nullptr) {
-      return lent(strong_.detach(), reader);
+    if (saved_.record == nullptr) {
+      return hand_living(strong_.detach(), reader, context_, saved_.requires_grad);
     }
     if (VariablePtr original = lock_original()) {
       count_living(*original);
       // Autograd makes a detached copy of whatever we return, so the variable itself will do.
-      return lent(at::Tensor(std::move(original)), reader);
+      return hand_living(at::Tensor(std::move(original)), reader, context_, saved_.requires_grad);
     }
-    if (StoragePtr live = record_->weak.lock()) {
+    if (StoragePtr live = saved_.record->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
-      return lent(view_.on(c10::Storage(std::move(live)), version_), reader);
+      return hand_living(saved_.view.on(c10::Storage(std::move(live)), saved_.version), reader,
+                         context_, saved_.requires_grad);
     }
     learn_consumer();
     timer.stop();
     if (reader.formula) {
-      TorchRecord::Restored restored = record_->restore(runtime_);
-      return view_.on(std::move(restored.storage), restored.version);
+      TorchRecord::Restored restored = saved_.record->restore(runtime_);
+      return saved_.view.on(std::move(restored.storage), restored.version);
     }
     if (reader.node != nullptr && !context_.is_output) {
-      for (const auto& [sibling, variable] : given_to(*reader.node, *record_)) {
-        if (sibling.storage().nbytes() == record_->bytes) {
-          return view_.on(sibling.storage(), sibling.unsafeGetTensorImpl()->version_counter());
+      for (const auto& [sibling, variable] : given_to(*reader.node, *saved_.record)) {
+        if (sibling.storage().nbytes() == saved_.record->bytes) {
+          return saved_.view.on(sibling.storage(),
+                                sibling.unsafeGetTensorImpl()->version_counter());
         }
       }
     }
-    const allocator::ByteRange hull = view_.hull();
-    if (2 * (hull.end - hull.begin) <= record_->bytes && !record_->several_of_one_node() &&
-        runtime_.residency.shared(*record_)) {
+    const allocator::ByteRange hull = saved_.view.hull();
+    if (2 * (hull.end - hull.begin) <= saved_.record->bytes &&
+        !saved_.record->several_of_one_node() && runtime_.residency.shared(*saved_.record)) {
       // One of many slices: the whole is restored once for all of them.
-      const TorchRecord::Restored whole = record_->restore(runtime_);
-      return view_.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
+      const TorchRecord::Restored whole = saved_.record->restore(runtime_);
+      return saved_.view.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
     }
-    TorchRecord::Restored restored = record_->restore_apart(runtime_, /*last=*/reader.lets_go);
-    return view_.on(std::move(restored.storage), restored.version);
+    TorchRecord::Restored restored =
+        saved_.record->restore_apart(runtime_, /*last=*/reader.lets_go);
+    return saved_.view.on(std::move(restored.storage), restored.version);
   }
 
   // What a user's hooks are given in place of ours: they ask for no version check.
   at::Tensor value() { return unpack({.formula = true}).detach(); }
 
   at::Tensor present_variable() {
-    if (record_ == nullptr || !context_.known) {
+    if (saved_.record == nullptr || !context_.known) {
       return {};
     }
     at::Tensor present;
@@ -154,19 +150,20 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       present = at::Tensor(std::move(original));
       // One detached in place since has no grad_fn any more, for which stock raises an internal
       // error.
-      if (producer_ != nullptr && present.grad_fn() == nullptr) {
+      if (saved_.producer != nullptr && present.grad_fn() == nullptr) {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
-      if (const Reader reading = reader();
-          reading.lets_go && !runtime_.residency.shared(*record_)) {
+      if (const Reader reading = present_reader(context_);
+          reading.lets_go && !runtime_.residency.shared(*saved_.record)) {
         handed_ = present;
       } else if (reading.node != nullptr) {
         lend(*reading.node, present);  // stock's graph keeps it for others
       }
-    } else if (const Reader reading = reader(); reading.node != nullptr && !context_.is_output) {
-      for (const auto& [tensor, variable] : given_to(*reading.node, *record_)) {
-        if (variable == original_.weak._unsafe_get_target()) {
+    } else if (const Reader reading = present_reader(context_);
+               reading.node != nullptr && !context_.is_output) {
+      for (const auto& [tensor, variable] : given_to(*reading.node, *saved_.record)) {
+        if (variable == saved_.original.weak._unsafe_get_target()) {
           present = tensor;
         }
       }
@@ -180,21 +177,21 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   }
 
   void note_unpacked(const at::Tensor& variable) noexcept {
-    const Reader reading = reader();
+    const Reader reading = present_reader(context_);
     if (reading.node == nullptr || context_.is_output) {
       return;
     }
-    if (record_ == nullptr) {
+    if (saved_.record == nullptr) {
       lend(*reading.node, variable);
       return;
     }
-    if (!record_->weak.expired()) {
+    if (!saved_.record->weak.expired()) {
       lend(*reading.node, variable);
     } else if (reading.lets_go) {
       handed_ = variable;
     }
-    give(*reading.node, *record_, {variable, original_.weak._unsafe_get_target()},
-         /*hold=*/!reading.lets_go || runtime_.residency.shared(*record_));
+    give(*reading.node, *saved_.record, {variable, saved_.original.weak._unsafe_get_target()},
+         /*hold=*/!reading.lets_go || runtime_.residency.shared(*saved_.record));
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -208,206 +205,61 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
 
-  // Under create_graph no accumulator takes anything, and a second backward pass finds the record
-  // by its storage: as for formulas.
-  Reader reader() const {
-    if (backward_creates_graph()) {
-      return {.formula = true};
-    }
-    if (torch::autograd::get_current_graph_task_id() < 0) {
-      return {.formula = !backward_is_running()};
-    }
-    const Node* const running = torch::autograd::get_current_node().get();
-    const Node* const asked = unpacking_node();
-    if (asked != nullptr && asked != running) {
-      return {.node = running != nullptr ? running : asked};
-    }
-    if (running == nullptr) {
-      return {};
-    }
-    if (!class_of(*running).of_torch) {
-      return {.node = running, .lets_go = !torch::autograd::get_current_graph_task_keep_graph()};
-    }
-    // A formula names its node for outputs only.
-    const bool formula = asked == nullptr || context_.is_output;
-    return {.formula = formula, .node = formula ? nullptr : running};
-  }
-
-  // A tensor whose storage lives, for a user's node: stock's saved variable would be a second
-  // reference to it, so that no accumulator takes it. Of an output stock keeps none either.
-  at::Tensor lent(at::Tensor living, const Reader& reader) {
-    if (reader.node == nullptr || context_.is_output) {
-      return living;
-    }
-    if (context_.known) {
-      return living;  // note_unpacked() comes with what autograd makes of it
-    }
-    if (requires_grad_) {
-      return living.detach().clone();
-    }
-    lend(*reader.node, living);
-    return living;
-  }
-
   // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
   VariablePtr lock_original() const {
-    VariablePtr original = context_.is_output ? VariablePtr() : original_.weak.lock();
+    VariablePtr original = context_.is_output ? VariablePtr() : saved_.original.weak.lock();
     return original && original->has_storage() ? std::move(original) : VariablePtr();
   }
 
   // If the variable's .data was swapped since it was saved, backward sees the new data, as in
   // stock.
   void count_living(const c10::TensorImpl& original) {
-    const bool swapped = original.unsafe_storage().unsafeGetStorageImpl() != record_->identity;
+    const bool swapped =
+        original.unsafe_storage().unsafeGetStorageImpl() != saved_.record->identity;
     (swapped ? runtime_.swapped : runtime_.live_at_unpack).fetch_add(1, std::memory_order_relaxed);
-  }
-
-  void remember_layout(const at::Tensor& tensor) {
-    const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-    requires_grad_ = tensor.requires_grad();
-    version_ = impl->version_counter();
-    saved_version_ = version_.enabled() ? version_.current_version() : 0;
-    if (!decision_->eligible()) {
-      return;
-    }
-    view_ = StridedView(*impl);
-    // The grad_fn of a view written to in place may die before us.
-    const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
-    producer_ = held ? decision_->producer : nullptr;
-    output_number_ = decision_->output_number;
-  }
-
-  bool tag(const at::Tensor& tensor) {
-    c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-    c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    const Decision& d = *decision_;
-    if (!context_.is_output) {
-      original_.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-    }
-    allocator::Record* const linked = runtime_.residency.with_linked(
-        d.block, allocator::StreamId{}, [&](allocator::Record* present) -> allocator::Record* {
-          auto* const known = static_cast<TorchRecord*>(present);
-          if (known == nullptr) {
-            return make_record(*impl, storage);
-          }
-          if (known->identity == storage && known->restored == nullptr) {
-            const CodecChoice merged = merge(CodecChoice::unpack(known->choice), d.choice);
-            known->choice = merged.pack();
-            add_ranges(*impl, known->bytes, known->ranges);
-            add_variable(*known);
-            note_saved(*known, *impl);
-            if (saved_version_ != 0) {
-              known->note_written();
-            }
-            runtime_.residency.add_reference(*known);
-            return known;
-          }
-          if (known->restored == d.block && known->is_restored_into(storage)) {
-            // Double backward saves what we restored: the payload already stands for it.
-            runtime_.residency.add_reference(*known);
-            runtime_.reused.fetch_add(1, std::memory_order_relaxed);
-            return known;
-          }
-          return nullptr;
-        });
-    if (linked == nullptr) {
-      return false;
-    }
-    record_ = static_cast<TorchRecord*>(linked);
-    runtime_.packs.fetch_add(1, std::memory_order_relaxed);
-    Runtime::note_thread_computes();
-    return true;
   }
 
   // If this is what an activation has made of a tensor that is compressed by now, the same payload
   // will do for both.
   void follow_argument(const c10::StorageImpl* storage) noexcept {
-    if (decision_->producer == nullptr || context_.is_output || !version_.enabled() ||
-        saved_version_ != 0 || record_->identity != storage) {
+    if (decision_->producer == nullptr || context_.is_output || !saved_.version.enabled() ||
+        saved_.saved_version != 0 || saved_.record->identity != storage) {
       return;
     }
     const MadeBy made = made_by(*decision_->producer);
-    if (made.function == compress::Function::kNone || !is_saved_tensor_hooks(made.argument)) {
-      return;
-    }
-    const auto& argument = static_cast<const SavedTensorHooks&>(*made.argument);
-    if (argument.record_ != nullptr && argument.record_ != record_ && argument.version_.enabled() &&
-        argument.version_.current_version() == argument.saved_version_ &&
-        argument.view_.is_whole_in_order(record_->bytes)) {
-      const Recipe recipe{made.function, decision_->choice.type};
-      runtime_.residency.set_origin(*record_, *argument.record_, recipe.pack());
-    }
-  }
-
-  // Under the link lock. Of what may stand before a pole it is not known yet if one follows:
-  // results that a sigmoid and its like save, arguments of pow, sine, clamp and their like, both
-  // factors of h * h.
-  void note_saved(TorchRecord& record, const c10::TensorImpl& impl) {
-    const bool twice = record.note_saved_after(gradient_edges(), context_.is_output);
-    const Decision& d = *decision_;
-    if (d.producer == nullptr || d.choice.bits == 0 || d.saver == 0) {
-      return;
-    }
-    if (context_.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
-                           : twice || d.saves_input || pow_is_in_progress()) {
-      const std::uint64_t lesson =
-          lesson_before_pole({d.producer, d.output_number, d.saver}, impl.sizes());
-      if (runtime_.lessons.is_new(lesson,
-                                  runtime_.backward_passes.load(std::memory_order_relaxed))) {
-        constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
-        record.add_lesson(lesson);
-        record.wait_until = runtime_.residency.clock() + kWait;
-      }
-    }
-  }
-
-  TorchRecord* make_record(const c10::TensorImpl& impl, c10::StorageImpl* storage) {
-    auto record = std::make_unique<TorchRecord>(storage);
-    add_ranges(impl, record->bytes, record->ranges);
-    record->choice = decision_->choice.pack();
-    record->key.value =
-        sensitivity::tensor_key(decision_->family, runtime_.next_ordinal(decision_->family));
-    record->nonce = runtime_.next_nonce();
-    add_variable(*record);
-    note_saved(*record, impl);
-    return record.release();
-  }
-
-  // Where it is not known whether the variable is an output of the very node, holding it might be a
-  // cycle.
-  void add_variable(TorchRecord& record) noexcept {
-    if (context_.known && !context_.is_output) {
-      record.add_variable(original_);
+    if (made.function != compress::Function::kNone && is_saved_tensor_hooks(made.argument)) {
+      follow(runtime_, saved_, static_cast<const SavedTensorHooks&>(*made.argument).saved_,
+             Recipe{made.function, decision_->choice.type});
     }
   }
 
   // Autograd leaves the version check to whoever has hooks; the text is its own.
   void check_version() const {
-    if (!version_.enabled()) {
+    if (!saved_.version.enabled()) {
       return;
     }
-    const auto current = version_.current_version();
-    if (current == saved_version_) {
+    const auto current = saved_.version.current_version();
+    if (current == saved_.saved_version) {
       return;
     }
     // Stock holds the variable itself unless it is an output of the node that saves it: there the
     // text names the variable's present grad_fn, and always output 0.
-    const Node* named = context_.is_inplace_on_view ? unpacking_node() : producer_;
-    std::int64_t output = output_number_;
+    const Node* named = context_.is_inplace_on_view ? unpacking_node() : saved_.producer;
+    std::int64_t output = saved_.output_number;
     at::Tensor original;
     if (!context_.is_output) {
       output = 0;
-      if (auto alive = original_.weak.lock()) {
+      if (auto alive = saved_.original.weak.lock()) {
         original = at::Tensor(std::move(alive));
         named = original.grad_fn().get();
       }
     }
-    throw_version_error({.dtype = record_ != nullptr ? view_.dtype() : strong_.dtype(),
-                         .sizes = record_ != nullptr ? view_.sizes() : strong_.sizes(),
+    throw_version_error({.dtype = saved_.record != nullptr ? saved_.view.dtype() : strong_.dtype(),
+                         .sizes = saved_.record != nullptr ? saved_.view.sizes() : strong_.sizes(),
                          .producer = named,
                          .output_number = output,
                          .version = current,
-                         .saved_version = saved_version_});
+                         .saved_version = saved_.saved_version});
   }
 
   void learn_consumer() noexcept {
@@ -433,17 +285,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   std::optional<Decision> decision_;
   SaveContext context_;
   bool learned_ = false;
-  TorchRecord* record_ = nullptr;  // one reference of ours
-  at::Tensor strong_;              // ineligible without a construction scope, or not tagged
-  SavedVariableSlot original_;
+  SavedTensor saved_;
+  at::Tensor strong_;  // ineligible without a construction scope, or not tagged
   at::Tensor handed_;  // to the node that owns us: until it lets go of what it saved, as in stock
-  c10::VariableVersion version_;
-  std::uint32_t saved_version_ = 0;
-  bool requires_grad_ = false;
-  StridedView view_;
-  // Alive as long as the SavedVariable that owns us: it holds its grad_fn, or is held by it.
-  const Node* producer_ = nullptr;
-  std::int64_t output_number_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The saved-tensor hooks: pack keeps a weak reference and tags the block, unpack hands out the very
 // storage if it lives and a restored one if it does not. The way of a tensor from here on:
-// allocator/record.h -> allocator/residency.h -> BlockCodec -> compress/codec.h.
+// tagging.h -> allocator/residency/record.h -> residency.h -> BlockCodec -> compress/codec.h.
 #pragma once
 
 #include <memory>

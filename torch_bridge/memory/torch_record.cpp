@@ -135,20 +135,19 @@ bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept
   return !is_output && !was_output;
 }
 
-void TorchRecord::add_lesson(std::uint64_t lesson) noexcept {
-  const auto free = std::find(lessons_.begin(), lessons_.end(), 0);
-  if (free != lessons_.end() && std::find(lessons_.begin(), free, lesson) == free) {
-    *free = lesson;
+void TorchRecord::add_lesson(const LessonBook::Known& lesson) noexcept {
+  const auto free = std::find(lessons_.begin(), lessons_.end(), nullptr);
+  if (free != lessons_.end() && std::find(lessons_.begin(), free, &lesson) == free) {
+    *free = &lesson;
   }
 }
 
 ReleasedStorage TorchRecord::released() const noexcept {
   ReleasedStorage released{
       .choice = CodecChoice::unpack(choice), .written = written_, .whole = ranges.is_all_of(bytes)};
-  Runtime* const runtime = lessons_[0] != 0 ? Runtime::get() : nullptr;
-  for (const std::uint64_t lesson : lessons_) {
-    if (runtime != nullptr && lesson != 0 && released.choice.bits != 0) {
-      released.taught.raise(runtime->lessons.learned(lesson));
+  for (const LessonBook::Known* const lesson : lessons_) {
+    if (lesson != nullptr && released.choice.bits != 0) {
+      released.taught.raise(lesson->load(std::memory_order_acquire));
     }
   }
   return released;

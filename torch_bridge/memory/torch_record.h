@@ -76,7 +76,7 @@ class TorchRecord final : public allocator::Record {
   void note_written() noexcept { written_ = true; }
 
   // What may be taught of it after it was saved: before_pole.h. Under the link lock.
-  void add_lesson(std::uint64_t lesson) noexcept;
+  void add_lesson(const LessonBook::Known& lesson) noexcept;
   Decision decide(allocator::Start start) noexcept override;
 
   const c10::StorageImpl* const
@@ -94,7 +94,7 @@ class TorchRecord final : public allocator::Record {
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
   bool written_ = false;
-  std::array<std::uint64_t, 2> lessons_{};  // 0: none
+  std::array<const LessonBook::Known*, 2> lessons_{};
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   // Guards the list and `kept` of its slots; innermost.

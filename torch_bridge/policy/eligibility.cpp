@@ -11,6 +11,7 @@
 #include "torch_bridge/policy/call_sites.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -255,19 +256,21 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   if (!d.eligible()) {
     return d;
   }
+  d.least.type = element_type(tensor.scalar_type());
+  const Needs needs = needs_of_eligible(runtime, tensor, context, d);
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (compress::is_floating(d.least.type) && impl->requires_grad() && needs.care < Care::kExact) {
+    d.least.bits = needs.care == Care::kEight ? 8 : 1;
+    d.least.exponent = needs.care == Care::kEight;
+    d.least.lines = lines_of(*impl, needs.rows);
+  }
+  KeyBook::Recording* const recording = this_recording(runtime.keys);
+  d.key.value =
+      sensitivity::tensor_key(d.family, recording != nullptr ? recording->next(d.family) : 0);
+  d.choice = d.choice_of_width(runtime.bits.width_of(d.key));
   // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
   // held as it is, and another view of the same storage learns that its bytes must stay exact.
-  d.choice.type = element_type(tensor.scalar_type());
-  const Needs needs = needs_of_eligible(runtime, tensor, context, d);
-  const std::uint8_t width = runtime.lossy_width.load(std::memory_order_relaxed);
-  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  if (compress::is_floating(d.choice.type) && impl->requires_grad() && needs.care < Care::kExact &&
-      width != 0) {
-    d.choice.bits = needs.care == Care::kEight ? std::max<std::uint8_t>(width, 8) : width;
-    d.choice.exponent = needs.care == Care::kEight;
-    d.choice.lines = lines_of(*impl, needs.rows);
-    d.reason = Reason::kEligibleLossy;
-  }
+  d.reason = d.choice.bits != 0 ? Reason::kEligibleLossy : Reason::kEligibleLossless;
   return d;
 }
 

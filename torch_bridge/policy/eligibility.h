@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "torch_bridge/core/codec_adapter.h"
@@ -23,8 +24,10 @@ struct SaveContext {
 
 struct Decision {
   Reason reason = Reason::kDisabled;
-  CodecChoice choice{};
   std::uint64_t family = 0;           // key without ordinal; 0 until eligible
+  allocator::TensorKey key{};         // of the record that it gets if its storage has none
+  CodecChoice choice{};               // with the width of `key`
+  CodecChoice least{};                // with the least width that will do; 0: no noise at all
   std::uint64_t lesson = 0;           // under which name the first unpack teaches the consumer
   std::uint64_t saver = 0;            // as Product::saver
   bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
@@ -39,14 +42,23 @@ struct Decision {
   [[nodiscard]] bool eligible() const noexcept {
     return reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless;
   }
+  // With the width of another key; 0: lossless.
+  [[nodiscard]] CodecChoice choice_of_width(std::uint8_t width) const noexcept {
+    CodecChoice choice = least;
+    if (width == 0 || least.bits == 0) {
+      return {.type = least.type};
+    }
+    choice.bits = std::max(width, least.bits);
+    return choice;
+  }
 };
 
 // A plain strided tensor of whatever device: nothing in its key set but what every such tensor has,
 // plus lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Never throws. Counts nothing, teaches nothing. Takes no lock but the ones of look-ups that miss
-// their cache.
+// Never throws. Counts nothing, teaches nothing, and does not take the ordinal of the key. Takes no
+// lock but the ones of look-ups that miss their cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

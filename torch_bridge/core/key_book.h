@@ -1,0 +1,63 @@
+// The ordinals of saved tensors. A key is a family and an ordinal: the how-manieth of its kind in
+// one graph. A graph is what one thread has recorded since a backward pass last began over
+// something that it recorded: so each of two threads that train side by side gets the same keys in
+// every step, and so does one whose graph another thread runs. Torch-free.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+
+namespace pleat::bridge {
+
+class KeyBook {
+ public:
+  // What one thread counts. Its functions but the constructor are that thread's only, and never
+  // fail: without memory the ordinals stand still.
+  class Recording {
+   public:
+    // `thread`: a number of the thread's own, as start_anew() will name it. Throws std::bad_alloc.
+    Recording(KeyBook& book, std::uint64_t thread);
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+    // The ordinal of the next tensor of that family; the same until it is taken.
+    [[nodiscard]] std::uint32_t next(std::uint64_t family) noexcept;
+    void take(std::uint64_t family) noexcept;
+
+   private:
+    friend class KeyBook;
+    struct Count {
+      std::uint64_t graph = 0;
+      std::uint32_t ordinal = 0;
+    };
+    Count* count_of(std::uint64_t family) noexcept;
+
+    KeyBook& book_;
+    const std::uint64_t thread_;
+    std::atomic<std::uint64_t> graph_{1};  // raised by whichever thread begins a backward pass
+    std::uint64_t counted_graph_ = 1;
+    std::unordered_map<std::uint64_t, Count> counts_;
+  };
+
+  KeyBook() = default;
+  KeyBook(const KeyBook&) = delete;
+  KeyBook& operator=(const KeyBook&) = delete;
+
+  // A backward pass begins over what these threads have recorded: what they record from now on is
+  // another graph. Any thread; a number that no Recording has (any more) is passed over.
+  void start_anew(std::span<const std::uint64_t> threads) noexcept;
+
+  void lock_for_fork() noexcept { mutex_.lock(); }
+  void unlock_after_fork() noexcept { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Recording*> recordings_;  // by thread
+};
+
+}  // namespace pleat::bridge

@@ -1,0 +1,50 @@
+// From a tensor that is being saved to the record of its storage: one that stands for the same
+// bytes already, or a new one. From then on the bytes are residency's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/eligibility.h"
+#include "torch_bridge/torch_access/strided_view.h"
+#include "torch_bridge/torch_access/torch_version.h"
+
+namespace pleat::bridge {
+
+// A tensor while it is being saved.
+struct Save {
+  Runtime& runtime;
+  const at::Tensor& tensor;
+  const Decision& decision;
+  const SaveContext& context;
+};
+
+// What a hook remembers of the tensor that it has saved.
+struct SavedTensor {
+  TorchRecord* record = nullptr;  // holds one reference; null if the tensor was not tagged
+  SavedVariableSlot original;     // empty for an output of the node that saves it
+  c10::VariableVersion version;
+  std::uint32_t saved_version = 0;
+  bool requires_grad = false;
+  // Of eligible tensors only, as are the record and the original:
+  StridedView view;
+  // Alive as long as the SavedVariable that owns the hook: it holds its grad_fn, or is held by it.
+  const torch::autograd::Node* producer = nullptr;
+  std::int64_t output_number = 0;
+};
+
+// Notes all but the record and the original.
+void remember(SavedTensor& saved, const Save& save);
+
+// Gives an eligible tensor its record. False if its block has one that stands for other bytes.
+// Throws std::bad_alloc; `saved` has no record then.
+[[nodiscard]] bool tag(SavedTensor& saved, const Save& save);
+
+// Lets the payload of `argument` do for `result` too, which a function has made of it, if nobody
+// has written to the argument since it was saved.
+void follow(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
+            const Recipe& recipe) noexcept;
+
+}  // namespace pleat::bridge
