@@ -19,7 +19,8 @@
 #include "torch_bridge/entry/engine.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/memory/torch_record.h"
-#include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/policy/policy_state.h"
+#include "torch_bridge/torch_access/torch_version.h"
 
 #define PLEAT_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -95,11 +96,11 @@ void print_report_at_exit() {
 void before_fork() {
   Runtime::get()->lock_for_fork();
   lock_recent_storage_for_fork();
-  lock_node_classes_for_fork();
+  PolicyState::get().lock_for_fork();
 }
 
 void after_fork(allocator::ForkSide side) {
-  unlock_node_classes_after_fork();
+  PolicyState::get().unlock_after_fork();
   unlock_recent_storage_after_fork();
   Runtime::get()->unlock_after_fork(side);
 }

@@ -1,26 +1,38 @@
 // Which call sites of the SavedVariable constructor belong to operators whose saved tensors need
 // care: so the consumer is known when a tensor is packed, and not only at its first unpack. Learned
-// by running each such operator once on a scalar and noting who called.
+// by running each such operator once on a few numbers and noting who called.
 #pragma once
 
 #include <cstdint>
 
-#include "torch_bridge/policy/node_class.h"
+#include "sensitivity/key.h"
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 
-struct CallSite {
-  Needs needs;
-  std::uint64_t saver = 0;   // hash of the class of the node that saves here
-  bool saves_input = false;  // BeforePole::kSavesInput
-  bool bears_noise = false;  // NodeClass::bears_noise
-};
+// Under which name the lessons of a call site are booked.
+[[nodiscard]] inline std::uint64_t lesson_of(const void* call_site) noexcept {
+  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
+}
 
-// Nothing for an unknown site. Thread-safe.
-[[nodiscard]] CallSite known_call_site(const void* return_address) noexcept;
+// Asks the process and the book of lessons, and remembers the answer for this thread.
+[[nodiscard]] CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept;
 
-// Runs the operators, none of which draws a random number; once, outside of any lock. Calls `also`
-// last, while this thread's saves get no hooks and nothing that its operators do is reported.
+// What is known of a call site, from the start or by lessons since; nothing of none. Thread-safe.
+[[nodiscard]] inline CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept {
+  if (return_address == nullptr) {
+    return {};
+  }
+  const ThreadPolicy::CachedSite& cached = thread_policy.cached_site(lesson_of(return_address));
+  const bool hit =
+      cached.call_site == return_address && cached.lessons == runtime.lessons.edition();
+  return hit ? cached.known : look_up_call_site(runtime, return_address);
+}
+
+// Runs the known operators, none of which draws a random number of the job's; once, outside of any
+// lock. Calls `also` last, while this thread's saves get no hooks and nothing that its operators do
+// is reported.
 void learn_call_sites(void (*also)());
 
 // Called by the constructor hook while learn_call_sites() runs in this thread.

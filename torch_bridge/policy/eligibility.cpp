@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/memory/cpu_allocator.h"
@@ -66,32 +65,6 @@ bool hides_parameter(const Node* node) noexcept {
   return false;
 }
 
-std::uint64_t lesson_of(const void* call_site) noexcept {
-  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
-}
-
-// What is known of a call site, from the start or learned since; nothing of none. A program has a
-// few dozen that save.
-CallSite call_site_at(Runtime& runtime, const void* call_site) noexcept {
-  if (call_site == nullptr) {
-    return {};
-  }
-  struct Known {
-    const void* call_site;
-    std::uint64_t lessons;  // learned when this was written
-    CallSite site;
-  };
-  thread_local std::array<Known, 64> cache{};
-  const std::uint64_t lesson = lesson_of(call_site);
-  Known& known = cache[lesson % cache.size()];
-  const std::uint64_t lessons = runtime.lessons.edition();
-  if (known.call_site != call_site || known.lessons != lessons) {
-    known = {call_site, lessons, known_call_site(call_site)};
-    known.site.needs.raise(runtime.lessons.learned(lesson));
-  }
-  return known.site;
-}
-
 // For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look,
 // kNone where the lines are not apart in memory.
 Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
@@ -130,6 +103,10 @@ Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
+bool bears_noise(const CallSite& site) noexcept {
+  return site.saver != nullptr && site.saver->bears_noise;
+}
+
 // What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be
 // noisy; one of an exponential is a softmax.
 Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
@@ -138,7 +115,7 @@ Care care_of_producer(const Node& producer, std::uint32_t output_number, const S
   if (c.statistics && output_number > 0) {
     return Care::kExact;
   }
-  if (c.as_producer <= Care::kEight || context.is_output || !site.bears_noise) {
+  if (c.as_producer <= Care::kEight || context.is_output || !bears_noise(site)) {
     return c.as_producer;
   }
   const Node* const numerator =
@@ -241,8 +218,13 @@ Needs needs_of_eligible(Runtime& runtime, const at::Tensor& tensor, const SaveCo
   if (context.call_site != nullptr) {
     d.lesson = lesson_of(context.call_site);
     needs.raise(site.needs);
-    d.saver = context.is_output ? kSavedByProducer : site.saver;
-    d.saves_input = site.saves_input;
+    if (site.saver != nullptr) {
+      d.saver = site.saver->hash;
+      d.saves_input = site.saver->before_pole == BeforePole::kSavesInput;
+    }
+    if (context.is_output) {
+      d.saver = kSavedByProducer;
+    }
   } else {
     needs.raise(runtime.lessons.learned(d.lesson));
   }
