@@ -8,23 +8,14 @@
 #include <string_view>
 
 #include "torch_bridge/core/code_pages.h"
+#include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 namespace {
 
 using torch::autograd::Node;
 
-thread_local bool pow_with_pole = false;
-thread_local int pows = 0;
-thread_local std::uint64_t edges = 0;
-
-struct PythonFunction {
-  bool compiled = false;
-  Care care = Care::kNone;  // of what it saves
-};
-
-// The one that this thread recorded last.
-thread_local PythonFunction last_function;
+using PythonFunction = ThreadPolicy::PythonFunction;
 
 // Of torch's own functions in Python those that cannot bear the noise of any user's. Takes the
 // interpreter's lock, which a thread in code of a Python function has.
@@ -49,8 +40,7 @@ PythonFunction python_function(const Node& node) noexcept {
 }
 
 bool is_called_by_python_function(const void* call_site) noexcept {
-  // Known from here on: a function in Python has been seen, so its library is loaded.
-  static const CodeRange python = code_of("libtorch_python.so");
+  const CodeRange& python = thread_policy.python_code;
   const auto address = reinterpret_cast<std::uintptr_t>(call_site);
   return address >= python.begin && address < python.end;
 }
@@ -69,36 +59,43 @@ bool is_polynomial(const at::Scalar& exponent) noexcept {
   }
 }
 
-PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept : outer_(pow_with_pole) {
-  pow_with_pole = outer_ || !is_polynomial(exponent);
-  ++pows;
+PowInProgress::PowInProgress(const at::Scalar& exponent) noexcept
+    : outer_(thread_policy.pow_with_pole) {
+  thread_policy.pow_with_pole = outer_ || !is_polynomial(exponent);
+  ++thread_policy.pows;
 }
 
 PowInProgress::~PowInProgress() {
-  pow_with_pole = outer_;
-  --pows;
+  thread_policy.pow_with_pole = outer_;
+  --thread_policy.pows;
 }
 
-bool pow_is_in_progress() noexcept { return pows != 0; }
+bool pow_is_in_progress() noexcept { return thread_policy.pows != 0; }
 
 Care care_of_saves_in_progress(const void* call_site) noexcept {
-  if (last_function.care != Care::kNone && is_called_by_python_function(call_site)) [[unlikely]] {
-    return last_function.care;
+  const ThreadPolicy& thread = thread_policy;
+  if (thread.last_function.care != Care::kNone && is_called_by_python_function(call_site))
+      [[unlikely]] {
+    return thread.last_function.care;
   }
-  return pow_with_pole ? Care::kPole : Care::kNone;
+  return thread.pow_with_pole ? Care::kPole : Care::kNone;
 }
 
 void note_gradient_edge(const Node* node) noexcept {
-  ++edges;
+  ThreadPolicy& thread = thread_policy;
+  ++thread.gradient_edges;
   if (node != nullptr && class_of(*node).python) [[unlikely]] {
-    last_function = python_function(*node);
+    thread.last_function = python_function(*node);
+    if (thread.last_function.care != Care::kNone && thread.python_code.end == 0) {
+      thread.python_code = code_of("libtorch_python.so");
+    }
   }
 }
 
-std::uint64_t gradient_edges() noexcept { return edges; }
+std::uint64_t gradient_edges() noexcept { return thread_policy.gradient_edges; }
 
 bool saved_by_compiled_function(const void* call_site) noexcept {
-  return last_function.compiled && is_called_by_python_function(call_site);
+  return thread_policy.last_function.compiled && is_called_by_python_function(call_site);
 }
 
 Needs needs_of_consumer(const Node& node) noexcept {
