@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "sensitivity/key.h"
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/policy/known_operators.h"
 #include "torch_bridge/policy/node_class.h"
@@ -76,23 +75,13 @@ void learn_sites_of(const KnownOperator& known, const Operands& operands) {
 
 }  // namespace
 
-std::uint64_t lesson_of(const void* call_site) noexcept {
-  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
-}
-
-CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept {
-  if (return_address == nullptr) {
-    return {};
-  }
-  auto& cache = thread_policy.call_sites;
+CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept {
   const std::uint64_t lesson = lesson_of(return_address);
-  auto& cached = cache[lesson % cache.size()];
   const std::uint64_t lessons = runtime.lessons.edition();
-  if (cached.call_site != return_address || cached.lessons != lessons) {
-    cached = {return_address, lessons, known_call_site(return_address)};
-    cached.known.needs.raise(runtime.lessons.learned(lesson));
-  }
-  return cached.known;
+  CallSite known = known_call_site(return_address);
+  known.needs.raise(runtime.lessons.learned(lesson));
+  thread_policy.cached_site(lesson) = {return_address, lessons, known};
+  return known;
 }
 
 bool learning_call_sites() noexcept { return thread_policy.sites_being_learned != nullptr; }

@@ -5,16 +5,30 @@
 
 #include <cstdint>
 
+#include "sensitivity/key.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 
-// What is known of a call site, from the start or by lessons since; nothing of none. Thread-safe.
-[[nodiscard]] CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept;
-
 // Under which name the lessons of a call site are booked.
-[[nodiscard]] std::uint64_t lesson_of(const void* call_site) noexcept;
+[[nodiscard]] inline std::uint64_t lesson_of(const void* call_site) noexcept {
+  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
+}
+
+// Asks the process and the book of lessons, and remembers the answer for this thread.
+[[nodiscard]] CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept;
+
+// What is known of a call site, from the start or by lessons since; nothing of none. Thread-safe.
+[[nodiscard]] inline CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept {
+  if (return_address == nullptr) {
+    return {};
+  }
+  const ThreadPolicy::CachedSite& cached = thread_policy.cached_site(lesson_of(return_address));
+  const bool hit =
+      cached.call_site == return_address && cached.lessons == runtime.lessons.edition();
+  return hit ? cached.known : look_up_call_site(runtime, return_address);
+}
 
 // Runs the known operators, none of which draws a random number of the job's; once, outside of any
 // lock. Calls `also` last, while this thread's saves get no hooks and nothing that its operators do

@@ -6,11 +6,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <typeinfo>
 #include <utility>
 
 #include "sensitivity/key.h"
-#include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -60,19 +58,13 @@ const NodeClass* add_class(const std::type_info* type) {
 
 }  // namespace
 
-const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
-  const std::type_info* const type = &typeid(node);
-  auto& cache = thread_policy.classes;
-  auto& cached = cache[(reinterpret_cast<std::uintptr_t>(type) >> 4) % cache.size()];
-  if (cached.type == type) {
-    return *cached.known;
-  }
+const NodeClass& look_up_class(const std::type_info* type) noexcept {
   try {
     const NodeClass* known = known_class(type);
     if (known == nullptr) {
       known = add_class(type);
     }
-    cached = {type, known};
+    thread_policy.cached_class(type) = {type, known};
     return *known;
   } catch (...) {  // out of memory
     static const NodeClass unknown{};

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <typeinfo>
 
 #include "torch_bridge/policy/operator_table.h"
+#include "torch_bridge/policy/policy_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -27,8 +29,15 @@ struct NodeClass {
   bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node
 };
 
+// Asks the process and remembers the answer for this thread. Never fails.
+[[nodiscard]] const NodeClass& look_up_class(const std::type_info* type) noexcept;
+
 // Never fails; `node` must be alive. Thread-safe. The answer lives for good.
-[[nodiscard]] const NodeClass& class_of(const torch::autograd::Node& node) noexcept;
+[[nodiscard]] inline const NodeClass& class_of(const torch::autograd::Node& node) noexcept {
+  const std::type_info* const type = &typeid(node);
+  const ThreadPolicy::CachedClass& cached = thread_policy.cached_class(type);
+  return cached.type == type ? *cached.known : look_up_class(type);
+}
 
 // The classes of what `node`, which must be alive, takes its first inputs from.
 [[nodiscard]] std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept;

@@ -62,6 +62,13 @@ struct ThreadPolicy {
   static constexpr std::size_t kCached = 64;  // a program has a few dozen of either
   std::array<CachedClass, kCached> classes{};
   std::array<CachedSite, kCached> call_sites{};
+
+  [[nodiscard]] CachedClass& cached_class(const std::type_info* type) noexcept {
+    return classes[(reinterpret_cast<std::uintptr_t>(type) >> 4) % kCached];
+  }
+  [[nodiscard]] CachedSite& cached_site(std::uint64_t lesson) noexcept {
+    return call_sites[lesson % kCached];
+  }
 };
 
 extern constinit thread_local ThreadPolicy thread_policy;
