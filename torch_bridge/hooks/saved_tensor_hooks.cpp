@@ -266,6 +266,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     const bool held = context_.known ? !context_.is_inplace_on_view : !tensor.is_view();
     producer_ = held ? decision_->producer : nullptr;
     output_number_ = decision_->output_number;
+    creation_ = creation_of(tensor);
   }
 
   bool tag(const at::Tensor& tensor) {
@@ -387,11 +388,19 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     std::int64_t output = output_number_;
     at::Tensor original;
     if (!context_.is_output) {
-      output = 0;
       if (auto alive = original_.weak.lock()) {
         original = at::Tensor(std::move(alive));
         named = original.grad_fn().get();
+        if (named == nullptr && producer_ != nullptr && context_.known) {
+          named = unpacking_node();
+          if (named == nullptr) {
+            check_not_detached();
+          }
+        }
+      } else if (named != nullptr) {
+        check_view(creation_, *named, output);
       }
+      output = 0;
     }
     throw_version_error({.dtype = record_ != nullptr ? view_.dtype() : strong_.dtype(),
                          .sizes = record_ != nullptr ? view_.sizes() : strong_.sizes(),
@@ -435,6 +444,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
   // Alive as long as the SavedVariable that owns us: it holds its grad_fn, or is held by it.
   const Node* producer_ = nullptr;
   std::int64_t output_number_ = 0;
+  torch::autograd::CreationMeta creation_{};
 };
 
 }  // namespace
