@@ -323,6 +323,44 @@ def test_address_space_limits_are_respected(limited, run_script, conf):
         assert pleat.json["gradients"] == stock.json["gradients"]
 
 
+NO_ROOM = """
+    import re, resource, torch, pleat_test_support as t
+    torch.set_num_threads(1)
+    size = 16 << 20
+    leaf = torch.linspace(-4, 4, size).requires_grad_()
+    y = (leaf * 2) * leaf                                    # 64 MiB are saved, compressed and freed
+    limit = t.status_kib("VmSize") + (96 << 10)
+    def text(error):
+        return re.sub(r"\\d{6,}", "N", str(error))
+    resource.setrlimit(resource.RLIMIT_AS, (limit << 10, resource.RLIM_INFINITY))
+    taken, errors = [], {}
+    for smaller in (64 << 20, 1 << 20):                      # all that is left
+        try:
+            while len(taken) < 4096:
+                taken.append(torch.empty(smaller, dtype=torch.uint8))
+        except RuntimeError as error:
+            errors["stock's"] = text(error)
+    try:
+        y.grad_fn._saved_self
+    except RuntimeError as error:
+        errors["restoring"] = [type(error).__name__, len(error.args), text(error), str(4 * size) + " bytes" in str(error)]
+    taken.clear()
+    restored = y.grad_fn._saved_self
+    t.emit(errors=errors, same=torch.equal(restored, leaf.detach() * 2))
+"""
+
+
+def test_out_of_memory_in_a_restore_says_what_stock_says_and_the_job_goes_on(run_script):
+    result = run_script(NO_ROOM, conf=LOSSLESS, fresh=True).active(encoded=1)
+    stocks = result.json["errors"]["stock's"]
+    assert "DefaultCPUAllocator: can't allocate memory" in stocks  # what searches for a batch size look for
+    name, arguments, text, names_the_bytes = result.json["errors"]["restoring"]
+    assert name in ("RuntimeError", "OutOfMemoryError") and arguments == 1
+    assert text.startswith(stocks) and names_the_bytes
+    assert "Pleat: out of memory while restoring a saved tensor" in text[len(stocks) :]
+    assert result.json["same"]
+
+
 IDLE = """
     import os, sys, time, torch, pleat_test_support as t
     torch.set_num_threads(1)

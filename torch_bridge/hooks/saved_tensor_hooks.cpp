@@ -248,11 +248,19 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     std::int64_t output = saved_.output_number;
     at::Tensor original;
     if (!context_.is_output) {
-      output = 0;
       if (auto alive = saved_.original.weak.lock()) {
         original = at::Tensor(std::move(alive));
         named = original.grad_fn().get();
+        if (named == nullptr && saved_.producer != nullptr && context_.known) {
+          named = unpacking_node();
+          if (named == nullptr) {
+            check_not_detached();
+          }
+        }
+      } else if (named != nullptr) {
+        check_view(saved_.creation, *named, output);
       }
+      output = 0;
     }
     throw_version_error({.dtype = saved_.record != nullptr ? saved_.view.dtype() : strong_.dtype(),
                          .sizes = saved_.record != nullptr ? saved_.view.sizes() : strong_.sizes(),

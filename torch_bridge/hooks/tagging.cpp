@@ -6,6 +6,7 @@
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/recording.h"
+#include "torch_bridge/torch_access/version_error.h"
 
 namespace pleat::bridge {
 namespace {
@@ -85,6 +86,7 @@ void remember(SavedTensor& saved, const Save& save) {
   const bool held = context.known ? !context.is_inplace_on_view : !save.tensor.is_view();
   saved.producer = held ? save.decision.producer : nullptr;
   saved.output_number = save.decision.output_number;
+  saved.creation = creation_of(save.tensor);
 }
 
 bool tag(SavedTensor& saved, const Save& save) {

@@ -33,6 +33,7 @@ struct SavedTensor {
   // Alive as long as the SavedVariable that owns the hook: it holds its grad_fn, or is held by it.
   const torch::autograd::Node* producer = nullptr;
   std::int64_t output_number = 0;
+  torch::autograd::CreationMeta creation{};  // how a view came to be
 };
 
 // Notes all but the record and the original.

@@ -1,7 +1,6 @@
 #include "torch_bridge/memory/torch_record.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/util/SmallVector.h>
 
 #include <atomic>
@@ -11,6 +10,7 @@
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/torch_access/memory_error.h"
 
 namespace pleat::bridge {
 namespace {
@@ -247,9 +247,7 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
                                    allocator::Residency::RestoreStatus status) const {
   if (block == nullptr) {
     if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
-      c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
-      TORCH_CHECK_WITH(OutOfMemoryError, false,
-                       "Pleat: out of memory while restoring a saved tensor of ", bytes, " bytes");
+      throw_out_of_memory(bytes, "restoring a saved tensor");
     }
     TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
                 allocator::record_state_name(state), ", status ", static_cast<int>(status),

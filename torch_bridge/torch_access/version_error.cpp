@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <sstream>
 #include <string>
@@ -12,13 +14,25 @@
 namespace pleat::bridge {
 namespace {
 
-// While it lives, tensors saved by this thread get no hooks of ours.
-class NoHooks {
+using torch::autograd::CreationMeta;
+using torch::autograd::Node;
+
+// While it lives, this thread records as stock does by default, wherever it is: tensors are saved
+// without hooks of ours or of a user.
+class Plainly {
  public:
-  NoHooks() noexcept { Runtime::exempt_enter(); }
-  ~NoHooks() { Runtime::exempt_exit(); }
-  NoHooks(const NoHooks&) = delete;
-  NoHooks& operator=(const NoHooks&) = delete;
+  Plainly() : outer_(at::SavedTensorDefaultHooks::set_tracing(true)) { Runtime::exempt_enter(); }
+  ~Plainly() {
+    Runtime::exempt_exit();
+    at::SavedTensorDefaultHooks::set_tracing(outer_);
+  }
+  Plainly(const Plainly&) = delete;
+  Plainly& operator=(const Plainly&) = delete;
+
+ private:
+  const bool outer_;
+  const c10::InferenceMode normal_{false};
+  const at::AutoGradMode recording_{true};
 };
 
 // What stock calls a node in its version error: 2.15 names the operator, earlier releases the node.
@@ -35,11 +49,7 @@ std::string name_in_messages(const AnyNode& node) {
 // and with anomaly mode.
 std::string stock_hint() {
   try {
-    const NoHooks no_hooks;
-    struct Restore {  // nor those of a user
-      const bool outer = at::SavedTensorDefaultHooks::set_tracing(true);
-      ~Restore() { at::SavedTensorDefaultHooks::set_tracing(outer); }
-    } const no_user_hooks;
+    const Plainly plainly;
     const at::Tensor probe = at::zeros({1});
     const torch::autograd::SavedVariable saved(probe, false);
     probe.add_(1);
@@ -69,6 +79,32 @@ void throw_version_error(const VersionMismatch& mismatch) {
   message << " is at version " << mismatch.version << "; expected version "
           << mismatch.saved_version << " instead." << stock_hint();
   TORCH_CHECK(false, message.str());
+}
+
+CreationMeta creation_of(const at::Tensor& variable) {
+  const auto* const view = torch::autograd::impl::get_view_autograd_meta(variable);
+  return view != nullptr && view->has_bw_view() ? view->get_creation_meta() : CreationMeta::DEFAULT;
+}
+
+void check_view(CreationMeta creation, const Node& producer, std::int64_t output_number) {
+  if (creation == CreationMeta::DEFAULT) {
+    return;
+  }
+  const Plainly plainly;
+  const at::Tensor view = at::zeros({1}).requires_grad_().view({1});
+  auto* const meta = torch::autograd::impl::get_view_autograd_meta(view);
+  meta->set_creation_meta(creation);
+  meta->grad_fn_ = const_cast<Node&>(producer).getptr();
+  meta->output_nr_ = static_cast<std::uint32_t>(output_number);
+  torch::autograd::handle_view_on_rebase(meta, /*indirect=*/true);
+}
+
+void check_not_detached() {
+  const Plainly plainly;
+  at::Tensor probe = at::zeros({1}).requires_grad_().clone();
+  const torch::autograd::SavedVariable saved(probe, false);
+  probe.detach_();
+  (void)saved.unpack();
 }
 
 }  // namespace pleat::bridge

@@ -1,5 +1,5 @@
-// The error of a tensor that was written to after it was saved, word for word as stock's. Autograd
-// leaves the check to whoever has hooks.
+// The error of a tensor that was written to after it was saved, word for word as stock's, and the
+// errors that stock raises before it. Autograd leaves the check to whoever has hooks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,5 +19,18 @@ struct VersionMismatch {
 };
 
 [[noreturn]] void throw_version_error(const VersionMismatch& mismatch);
+
+// How a saved variable was made, where it is a view whose base must not be written to: DEFAULT of
+// others.
+[[nodiscard]] torch::autograd::CreationMeta creation_of(const at::Tensor& variable);
+
+// Stock asks the variable that it holds for its grad_fn, and that of such a view raises an error of
+// its own once its base was written to. Raises it for a view that is gone and was output
+// `output_number` of `producer`, as does stock; nothing for others.
+void check_view(torch::autograd::CreationMeta creation, const torch::autograd::Node& producer,
+                std::int64_t output_number);
+
+// Raises stock's error of a saved variable that was detached in place, if stock has one.
+void check_not_detached();
 
 }  // namespace pleat::bridge
