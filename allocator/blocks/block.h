@@ -3,13 +3,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 
 #include "allocator/ids.h"
 
 namespace pleat::allocator {
 
 class Record;
+struct Segment;
 
 // A range of a segment in use. Lives from allocate() to free(); the address of a Block is stable.
 struct Block {
@@ -18,7 +18,7 @@ struct Block {
   std::size_t requested = 0;  // what the caller asked for
   BlockId id{};
   StreamId stream{};
-  std::uint32_t segment = 0;  // of its memory, which alone can read it
+  Segment* segment = nullptr;  // the range it is cut from; the pool's own
   // The record of the storage that lies in this block, if it is a saved block. Written under the
   // record's own protocol (residency.h); a null read lets free() take the fast path.
   std::atomic<Record*> record{nullptr};

@@ -112,7 +112,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   block->requested = counted;
   block->id = BlockId{++last_id};
   block->stream = stream;
-  block->segment = static_cast<std::uint32_t>(segment->slot);
+  block->segment = segment;
   block->record.store(nullptr, std::memory_order_relaxed);
   segment->in_use[granule].store(block, std::memory_order_release);
 
@@ -130,7 +130,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
 }
 
 void Pool::Impl::free(Block* block) noexcept {
-  Segment& segment = segments.at_slot(block->segment);
+  Segment& segment = *block->segment;
   const std::size_t granule = granule_of(segment, block->begin);
   __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
   const Section section(*this);
@@ -160,7 +160,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   block->requested = bytes;
   count_live(-static_cast<std::int64_t>(less));
   if (keep < had) {
-    Segment& segment = segments.at_slot(block->segment);
+    Segment& segment = *block->segment;
     segment.runs.give(granule_of(segment, block->begin) + keep, had - keep);
     block->bytes = keep << granule_shift;
     reserved -= (had - keep) << granule_shift;

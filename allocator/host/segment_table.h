@@ -83,7 +83,7 @@ class SegmentTable {
       std::size_t rank = 0;  // the last that begins at or below the address, else the first
       for (std::size_t n = index.count.load(std::memory_order_acquire); n > 1;) {
         const std::size_t half = n / 2;
-        rank = index.base[rank + half].load(std::memory_order_acquire) <= a ? rank + half : rank;
+        if (index.base[rank + half].load(std::memory_order_acquire) <= a) rank += half;
         n -= half;
       }
       const std::uintptr_t base = index.base[rank].load(std::memory_order_acquire);
