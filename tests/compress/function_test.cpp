@@ -1,5 +1,6 @@
 // Activations worked out of restored arguments, against the C library's erf, tanh and exp in
 // double.
+#include "compress/functions.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
