@@ -195,10 +195,12 @@ class Residency {
   void release_saved(Block* block) noexcept;
   void release_restored(EventScope& scope, Record& record, Block* block) noexcept;
   void release_original(RecordGuard& guard, Record& record, Block* block, bool kept) noexcept;
+  void free_payload(Record& record) noexcept;
+
+  // ---- restoring.cpp ----
   Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
   Block* copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept;
   bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
-  void free_payload(Record& record) noexcept;
   void note_reader(Record& holder, StreamId stream) noexcept;
 
   // ---- encoding.cpp: start, in flight, finish; waits and their end ----

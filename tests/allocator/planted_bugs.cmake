@@ -42,6 +42,7 @@ function(pleat_write_planted file)
 endfunction()
 
 pleat_load_for_planting(residency.cpp)
+pleat_load_for_planting(restoring.cpp)
 pleat_load_for_planting(encoding.cpp)
 
 # ---- residency.cpp: tag, restore, drop ----
@@ -54,29 +55,29 @@ pleat_plant("a pack on another stream is not noted" residency.cpp
 }
 
 // ---- release")
-pleat_plant("an adopted block is read before it is written" residency.cpp
+pleat_plant("an adopted block is read before it is written" restoring.cpp
   "order_.follow(stream, record.stream);
   if (stream != block->stream) memory_.note_use(block, stream);
   count_raw"
   "if (!PLANTED) order_.follow(stream, record.stream);
   if (stream != block->stream) memory_.note_use(block, stream);
   count_raw")
-pleat_plant("an adopted block's new stream is not noted" residency.cpp
+pleat_plant("an adopted block's new stream is not noted" restoring.cpp
   "if (stream != block->stream) memory_.note_use(block, stream);
   count_raw"
   "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);
   count_raw")
-pleat_plant("an adopted block's encode goes on" residency.cpp
+pleat_plant("an adopted block's encode goes on" restoring.cpp
   "if (record.ticket.value != 0) {
     codec_.forget(record.ticket);
     record.ticket = {};"
   "if (!PLANTED && record.ticket.value != 0) {
     codec_.forget(record.ticket);
     record.ticket = {};")
-pleat_plant("raw bytes are copied before they are written" residency.cpp
+pleat_plant("raw bytes are copied before they are written" restoring.cpp
   "order_.follow(stream, raw == record.block ? record.stream : raw->stream);"
   "if (!PLANTED) order_.follow(stream, raw == record.block ? record.stream : raw->stream);")
-pleat_plant("a payload is read before it is written" residency.cpp
+pleat_plant("a payload is read before it is written" restoring.cpp
   "order_.follow(stream, holder.stream);
   const std::lock_guard"
   "if (!PLANTED) order_.follow(stream, holder.stream);
@@ -84,10 +85,10 @@ pleat_plant("a payload is read before it is written" residency.cpp
 pleat_plant("a payload is given back under a decode" residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
   "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
-pleat_plant("a restored storage is read elsewhere before it is restored" residency.cpp
+pleat_plant("a restored storage is read elsewhere before it is restored" restoring.cpp
   "order_.follow(stream, restored->stream);"
   "if (!PLANTED) order_.follow(stream, restored->stream);")
-pleat_plant("a restored storage's second stream is not noted" residency.cpp
+pleat_plant("a restored storage's second stream is not noted" restoring.cpp
   "memory_.note_use(restored, stream);"
   "if (!PLANTED) memory_.note_use(restored, stream);")
 pleat_plant("a record dropped in flight keeps its payload" residency.cpp
@@ -97,7 +98,7 @@ pleat_plant("a record dropped in flight keeps its payload" residency.cpp
   "if (!PLANTED && record->ticket.value != 0) {
     codec_.forget(record->ticket);
     arena_.free(record->payload);")
-pleat_plant("a superseded storage still refers to its record" residency.cpp
+pleat_plant("a superseded storage still refers to its record" restoring.cpp
   "record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);"
   "if (!PLANTED) record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);")
 pleat_plant("a dropped record stays on the list of what waits" residency.cpp
@@ -145,6 +146,7 @@ pleat_plant("a record that is given up late keeps its payload" encoding.cpp
   "if (!PLANTED && attempt.slot) {")
 
 pleat_write_planted(residency.cpp)
+pleat_write_planted(restoring.cpp)
 pleat_write_planted(encoding.cpp)
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)

@@ -21,8 +21,9 @@ FOLDERS = {
 ROOMS = [
     ["allocator"],
     ["allocator/blocks"],
-    ["allocator/host"],
     ["allocator/residency"],
+    ["allocator/host", "allocator/heap.h"],
+    ["allocator/host_heap.h"],
     ["allocator/allocator.h"],
     ["compress"],
     ["compress/block", "compress/cuda"],
@@ -113,6 +114,17 @@ def test_only_the_bridge_sees_torch_and_not_all_of_it():
         if folder != "torch_bridge" or room_of(path)[1] in TORCH_FREE:
             wrong.append(f"{path} includes {target}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_of_the_architecture_has_every_file():
+    page = (REPO / "docs" / "architecture.md").read_text()
+    stems = {re.sub(r"\.\w+$", "", name) for name in re.findall(r"[\w/]+\.(?:h|cpp|c|cu|cuh|py)\b", page)}
+    missing = []
+    for folder, path in sorted({(folder, path) for folder, path, _ in includes()}):
+        within = re.sub(r"\.\w+$", "", path.removeprefix(folder + "/"))
+        if within not in stems and path.split("/")[1] != "example":
+            missing.append(path)
+    assert not missing, "\n".join(missing)
 
 
 def test_there_is_something_to_check():

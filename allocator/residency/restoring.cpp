@@ -1,0 +1,168 @@
+// How the bytes of a released record come back: decoded, adopted as they are, or copied.
+#include <algorithm>
+#include <mutex>
+
+#include "allocator/residency/record_steps.h"
+#include "allocator/residency/residency.h"
+
+namespace pleat::allocator {
+
+// The raw block itself becomes the restored one.
+Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept {
+  Block* const block = record.block;
+  waiting_.remove(record);
+  if (record.ticket.value != 0) {
+    codec_.forget(record.ticket);
+    record.ticket = {};
+    arena_.free(record.payload);
+  }
+  // What has written it, and an encode that is forgotten but still reads, comes before.
+  order_.follow(stream, record.stream);
+  if (stream != block->stream) memory_.note_use(block, stream);
+  count_raw(guard.scope_, record, false);
+  count(counters_.adopted);
+  return block;
+}
+
+// A copy of raw bytes in a block for `stream`; nullptr if there is no memory.
+Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept {
+  Block* const target = memory_.allocate(record.bytes, stream);
+  if (target == nullptr) return nullptr;
+  order_.follow(stream, raw == record.block ? record.stream : raw->stream);
+  if (stream != raw->stream) memory_.note_use(raw, stream);
+  memory_.copy(target->begin, raw->begin, record.bytes, stream);
+  count(counters_.copied);
+  return target;
+}
+
+Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId stream,
+                                 RestoreStatus* status) noexcept {
+  EventScope& scope = guard.scope_;
+  Block* target = nullptr;
+  switch (record.state) {
+    case RecordState::kWaiting:
+    case RecordState::kHeld:
+      target = adopt_locked(guard, record, stream);
+      break;
+    case RecordState::kTagged:    // storage gone, block never freed: its bytes are still there
+    case RecordState::kRestored:  // an earlier restored storage was written to and is not ours now
+    case RecordState::kPacked: {
+      if (record.packed()) {
+        target = memory_.allocate(record.bytes, stream);
+        if (target != nullptr && !decode_locked(record, target, stream)) {
+          memory_.free(target);
+          *status = RestoreStatus::kDamaged;
+          return nullptr;
+        }
+      } else {
+        // Of a block that was never freed; or of the restored one, whose storage has died in
+        // another thread that has yet to free it: then the copy is all there will be.
+        Block* const raw = record.block != nullptr ? record.block : record.restored;
+        if (raw == nullptr) {
+          *status = RestoreStatus::kWrongState;
+          return nullptr;
+        }
+        target = copy_raw_locked(record, raw, stream);
+        if (target != nullptr && raw == record.restored) {
+          record.block = target;
+          record.stream = stream;
+        }
+      }
+      if (target == nullptr) {
+        *status = RestoreStatus::kOutOfMemory;
+        return nullptr;
+      }
+      break;
+    }
+    default:
+      *status = RestoreStatus::kWrongState;
+      return nullptr;
+  }
+  if (record.state != RecordState::kRestored) {
+    transition(record, RecordAction::kRestore);
+  }
+  {
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    if (record.restored != nullptr) {
+      // Superseded: its free, which may be under way already, is an ordinary one.
+      Record* expected = &record;
+      record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);
+      scope.change(StatKind::kRestored, -signed_bytes(record.bytes));
+    }
+    record.restored = target;
+    target->record.store(&record, std::memory_order_release);
+  }
+  scope.change(StatKind::kRestored, signed_bytes(record.bytes));
+  emit(scope, EventKind::kRestore, record, target, record.bytes);
+  *status = RestoreStatus::kOk;
+  return target;
+}
+
+void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
+                                      StreamId stream) noexcept {
+  Block* const restored = record.restored;
+  if (restored == nullptr || stream == restored->stream) return;
+  order_.follow(stream, restored->stream);
+  memory_.note_use(restored, stream);
+}
+
+Block* Residency::copy_locked(RecordGuard& /*guard*/, Record& record, StreamId stream,
+                              RestoreStatus* status) noexcept {
+  Block* target = nullptr;
+  *status = RestoreStatus::kOk;
+  if (!record.packed()) {
+    // Raw bytes: held, of a storage that is gone but was never freed, or adopted by one that lives.
+    Block* const raw = record.block != nullptr ? record.block : record.restored;
+    if (raw == nullptr) {
+      *status = RestoreStatus::kWrongState;
+      return nullptr;
+    }
+    target = copy_raw_locked(record, raw, stream);
+  } else if ((target = memory_.allocate(record.bytes, stream)) != nullptr &&
+             !decode_locked(record, target, stream)) {
+    memory_.free(target);
+    *status = RestoreStatus::kDamaged;
+    return nullptr;
+  }
+  if (target == nullptr) *status = RestoreStatus::kOutOfMemory;
+  return target;
+}
+
+// `holder`, whose payload it is, must not be dropped before `stream` has read it.
+void Residency::note_reader(Record& holder, StreamId stream) noexcept {
+  if (stream == holder.stream) [[likely]]
+    return;
+  order_.follow(stream, holder.stream);
+  const std::lock_guard<std::mutex> link(link_mutex_);
+  std::vector<StreamId>& readers = holder.readers;
+  if (std::find(readers.begin(), readers.end(), stream) != readers.end()) return;
+  try {
+    readers.push_back(stream);
+  } catch (...) {
+    // What the payload's stream is given from now on waits, as it would have at the drop.
+    order_.follow(holder.stream, stream);
+  }
+}
+
+bool Residency::decode_locked(Record& record, Block* target, StreamId stream) noexcept {
+  const std::uint64_t start = now_ns();
+  // A record that others follow has its payload for good: nothing of it changes any more.
+  Record& holder = record.recomputed ? *record.origin : record;
+  const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
+                                                   : static_cast<void*>(holder.payload.data);
+  const PayloadView payload{data, holder.payload_bytes, holder.form};
+  note_reader(holder, stream);
+  const CodecStatus decoded =
+      record.recomputed
+          ? codec_.decode_function(payload, target->begin, record.bytes, stream, record.function)
+          : codec_.decode(payload, target->begin, record.bytes, stream);
+  count(counters_.decode_ns, now_ns() - start);
+  if (decoded != CodecStatus::kOk) {
+    return false;
+  }
+  count(counters_.restored);
+  count(counters_.decoded_bytes, record.bytes);
+  return true;
+}
+
+}  // namespace pleat::allocator
