@@ -180,6 +180,7 @@ struct Pool::Impl {
   [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
   [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
+  [[nodiscard]] Place take_untouched(std::size_t need, Lane lane, bool align) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
