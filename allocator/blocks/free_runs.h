@@ -11,6 +11,9 @@
 // fit the first-level cache, whatever addresses they span: measured several times faster than both
 // search trees over nodes and a tournament tree over granules, whose misses dominate.
 //
+// There may be a hundred thousand runs. So a walk remembers of each leaf what it has found out, and
+// the next one looks only at leaves of which a run has changed since.
+//
 // Memory is handed in once, large enough for the worst case, so nothing here can fail; only what is
 // used of it is ever touched. Knows nothing of blocks; not thread-safe.
 #pragma once
@@ -35,7 +38,8 @@ class FreeRuns {
 
   // Metadata bytes for a row of `granules` (1 .. kMaxGranules).
   [[nodiscard]] static std::size_t metadata_bytes(std::size_t granules) noexcept {
-    return max_leaves(granules) * (sizeof(Leaf) + kLeafArrays * sizeof(std::int32_t));
+    return max_leaves(granules) *
+           (sizeof(Leaf) + kLeafArrays * sizeof(std::int32_t) + sizeof(std::uint8_t));
   }
 
   // `memory` holds metadata_bytes(granules) zero bytes, 64-byte aligned, and outlives this object.
@@ -51,6 +55,7 @@ class FreeRuns {
     first_ = next += capacity;
     count_ = next += capacity;
     leaf_ = next += capacity;
+    known_ = reinterpret_cast<std::uint8_t*>(next + capacity);
     leaf_count_ = leaves_made_ = 0;
     spare_ = -1;
     run_count_ = 0;
@@ -147,40 +152,91 @@ class FreeRuns {
   // Frees granules that are in use, and therefore touched.
   void give(std::size_t begin, std::size_t length) noexcept { join(begin, length, length); }
 
-  // Asks function(begin, length) for the touched stretch {begin, length} of each run of at least
-  // `least` granules that has one in [begin, end).
+  // Asks function(begin, length) for the longest touched stretch {begin, length} of each run that
+  // has granules in [begin, end), some of which came.
   template <typename Function>
-  void update_touched(std::size_t begin, std::size_t end, std::size_t least,
-                      Function&& function) noexcept {
+  void update_touched(std::size_t begin, std::size_t end, Function&& function) noexcept {
     if (leaf_count_ == 0) return;
     for (std::size_t i = leaf_of(begin); i < leaf_count_; ++i) {
       if (static_cast<std::size_t>(first_[i]) >= end) return;
-      if (static_cast<std::size_t>(largest_[i]) < least) continue;
       Leaf& leaf = at(i);
+      looked_at_ += static_cast<std::size_t>(count_[i]);
       for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
         const auto from = static_cast<std::size_t>(leaf.begin[k]);
         const auto length = static_cast<std::size_t>(leaf.length[k]);
-        if (length < least || from >= end || from + length <= begin) continue;
-        const auto [stretch, granules] = function(from, length);
-        leaf.touched_begin[k] = static_cast<std::int32_t>(stretch);
-        leaf.touched_length[k] = static_cast<std::int32_t>(granules);
+        if (from < end && from + length > begin) set_touched(leaf, k, function(from, length));
       }
+      known_[i] &= kExact;
       refresh(i);
     }
   }
 
-  // Calls function(begin, length) for the runs of at least `least` granules, highest first, until
-  // it returns false. The function must not change the runs.
+  // Asks likewise for all runs of leaves that have lost sight of a longer stretch, maybe, and have
+  // a run of at least `least` (> 0) granules.
   template <typename Function>
-  void visit_down(std::size_t least, Function&& function) const noexcept {
-    for (std::size_t i = leaf_count_; i-- > 0;) {
-      if (static_cast<std::size_t>(largest_[i]) < least) continue;
-      const Leaf& leaf = at(i);
-      for (auto k = static_cast<std::size_t>(count_[i]); k-- > 0;) {
-        const auto length = static_cast<std::size_t>(leaf.length[k]);
-        if (length >= least && !function(static_cast<std::size_t>(leaf.begin[k]), length)) return;
+  void find_touched(std::size_t least, Function&& function) noexcept {
+    visit_leaves_up(least, kExact, [&](std::size_t i) {
+      Leaf& leaf = at(i);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
+        set_touched(leaf, k,
+                    function(static_cast<std::size_t>(leaf.begin[k]),
+                             static_cast<std::size_t>(leaf.length[k])));
       }
-    }
+      refresh(i);
+      known_[i] |= kExact;
+      return true;
+    });
+  }
+
+  // Calls function(begin, length) for the runs of at least `least` (> 0) granules, lowest first,
+  // until it returns false. The function must not change the runs.
+  template <typename Function>
+  void visit_up(std::size_t least, Function&& function) const noexcept {
+    visit_leaves_up(least, 0, [&](std::size_t i) {
+      const Leaf& leaf = at(i);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
+        const auto length = static_cast<std::size_t>(leaf.length[k]);
+        if (length >= least && !function(static_cast<std::size_t>(leaf.begin[k]), length)) {
+          return false;
+        }
+      }
+      return true;
+    });
+  }
+
+  // What a visit that took pages away says of a run.
+  enum class Visit : std::uint8_t { kNext, kStop };
+  // Calls function(run) for the runs of at least `least` (> 0) granules, highest first, until it
+  // returns kStop. The function takes pages away and tells so by changing run.touched_begin and
+  // run.touched_length, to the longest stretch that is left. It is done with runs for which it
+  // returns kNext: a leaf that has no others is passed over by later visits for this `purpose`
+  // (below kPurposes) until one of its runs changes.
+  static constexpr unsigned kPurposes = 7;
+  template <typename Function>
+  void visit_down(std::size_t least, unsigned purpose, Function&& function) noexcept {
+    const auto done = static_cast<std::uint8_t>(kExact << (1 + purpose));
+    visit_leaves_down(least, done, [&](std::size_t i) {
+      Leaf& leaf = at(i);
+      bool changed = false;
+      bool all = true;
+      for (auto k = static_cast<std::size_t>(count_[i]); all && k-- > 0;) {
+        if (static_cast<std::size_t>(leaf.length[k]) < least) continue;
+        Run run = leaf.get(k);
+        all = function(run) == Visit::kNext;
+        if (run.touched_begin == leaf.touched_begin[k] &&
+            run.touched_length == leaf.touched_length[k]) {
+          continue;
+        }
+        leaf.set(k, run);
+        changed = true;
+      }
+      if (changed) {
+        known_[i] &= kExact;
+        refresh(i);
+      }
+      if (all) known_[i] |= done;
+      return all;
+    });
   }
 
   // Calls function(begin, length) for the known touched stretches.
@@ -196,6 +252,24 @@ class FreeRuns {
     }
   }
 
+  // Calls function(begin, length, touched length, exact, purposes) for all runs, lowest first:
+  // whether the touched stretch is the longest, and for which purposes (bits) there is nothing to
+  // be done.
+  template <typename Function>
+  void visit_known(Function&& function) const noexcept {
+    for (std::size_t i = 0; i < leaf_count_; ++i) {
+      const Leaf& leaf = at(i);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count_[i]); ++k) {
+        function(static_cast<std::size_t>(leaf.begin[k]), static_cast<std::size_t>(leaf.length[k]),
+                 static_cast<std::size_t>(leaf.touched_length[k]), (known_[i] & kExact) != 0,
+                 known_[i] >> 1);
+      }
+    }
+  }
+
+  // Runs that walks over the runs have looked at so far; for tests of how far they go.
+  [[nodiscard]] std::size_t looked_at() const noexcept { return looked_at_; }
+
   // nullptr if well.
   [[nodiscard]] const char* check() const noexcept;
 
@@ -205,6 +279,9 @@ class FreeRuns {
   static constexpr std::size_t kLeafRuns = Leaf::kRuns;
   static constexpr std::size_t kLeafArrays = 5;
   static constexpr std::int32_t kBeyond = Leaf::kBeyond;
+  // Of known_, the lowest bit: the touched stretches are the longest there are. The others: see
+  // visit_down().
+  static constexpr std::uint8_t kExact = 1;
 
   // At most every other granule begins a run, and two neighbouring leaves together hold more than
   // half a leaf (see erase).
@@ -226,6 +303,47 @@ class FreeRuns {
       n -= half;
     }
     return static_cast<std::size_t>(low - first_);
+  }
+
+  template <typename Stretch>
+  static void set_touched(Leaf& leaf, std::size_t k, const Stretch& stretch) noexcept {
+    const auto [begin, length] = stretch;
+    leaf.touched_begin[k] = static_cast<std::int32_t>(begin);
+    leaf.touched_length[k] = static_cast<std::int32_t>(length);
+  }
+
+  // Of 32 leaves from i on, those with a run of at least `least` granules and none of these bits.
+  [[nodiscard]] std::uint32_t leaves_to_visit(std::size_t i, std::size_t least,
+                                              std::uint8_t known) const noexcept {
+    return lanes::at_least(largest_ + i, static_cast<std::int32_t>(least)) &
+           lanes::without(known_ + i, known);
+  }
+  // Calls function(i) for such leaves until it returns false.
+  template <typename Function>
+  void visit_leaves_up(std::size_t least, std::uint8_t known, Function&& function) const noexcept {
+    if (least > granules_) return;
+    for (std::size_t i = 0; i < leaf_count_; i += lanes::kCount) {
+      for (std::uint32_t left = leaves_to_visit(i, least, known); left != 0; left &= left - 1) {
+        const std::size_t leaf = i + static_cast<std::size_t>(std::countr_zero(left));
+        looked_at_ += static_cast<std::size_t>(count_[leaf]);
+        if (!function(leaf)) return;
+      }
+    }
+  }
+  template <typename Function>
+  void visit_leaves_down(std::size_t least, std::uint8_t known,
+                         Function&& function) const noexcept {
+    if (least > granules_) return;
+    for (std::size_t i = (leaf_count_ + lanes::kCount - 1) / lanes::kCount * lanes::kCount;
+         i > 0;) {
+      i -= lanes::kCount;
+      for (std::uint32_t left = leaves_to_visit(i, least, known); left != 0;) {
+        const auto highest = static_cast<std::size_t>(std::bit_width(left)) - 1;
+        left &= ~(std::uint32_t{1} << highest);
+        looked_at_ += static_cast<std::size_t>(count_[i + highest]);
+        if (!function(i + highest)) return;
+      }
+    }
   }
 
   // Run k of leaf i.
@@ -262,6 +380,7 @@ class FreeRuns {
     Leaf& leaf = at(i);
     const Run old = leaf.get(k);
     leaf.set(k, run);
+    known_[i] = 0;
     if (k == 0) first_[i] = run.begin;
     raise_or_find(largest_[i], old.length, run.length, leaf.length);
     raise_or_find(touched_[i], old.touched_length, run.touched_length, leaf.touched_length);
@@ -295,9 +414,11 @@ class FreeRuns {
   std::int32_t* first_ = nullptr;
   std::int32_t* count_ = nullptr;
   std::int32_t* leaf_ = nullptr;
+  std::uint8_t* known_ = nullptr;  // until a run changes
   Leaf* leaves_ = nullptr;
   std::int32_t leaves_made_ = 0;  // leaves_ from here on were never touched
-  std::int32_t spare_ = -1;       // list of leaves not in use, linked through begin[0]
+  mutable std::size_t looked_at_ = 0;
+  std::int32_t spare_ = -1;  // list of leaves not in use, linked through begin[0]
 };
 
 // ---- leaves ----
@@ -350,6 +471,7 @@ inline void FreeRuns::insert(std::size_t i, std::size_t k, const Run& run) noexc
   leaf.set(k, run);
   ++count_[i];
   ++run_count_;
+  known_[i] = 0;
   first_[i] = leaf.begin[0];
   largest_[i] = std::max(largest_[i], run.length);
   touched_[i] = std::max(touched_[i], run.touched_length);
@@ -363,6 +485,7 @@ inline void FreeRuns::erase(std::size_t i, std::size_t k) noexcept {
   leaf.move(k + 1, last - k, leaf, k);
   leaf.clear(last);
   if (last == 0) return remove_leaf(i);
+  known_[i] = 0;
   first_[i] = leaf.begin[0];
   if (run.length == largest_[i]) largest_[i] = lanes::maximum(leaf.length);
   if (run.touched_length == touched_[i]) touched_[i] = lanes::maximum(leaf.touched_length);
@@ -379,6 +502,7 @@ inline bool FreeRuns::merge_with_next(std::size_t i) noexcept {
   count_[i] += static_cast<std::int32_t>(more);
   largest_[i] = std::max(largest_[i], largest_[i + 1]);
   touched_[i] = std::max(touched_[i], touched_[i + 1]);
+  known_[i] = 0;
   remove_leaf(i + 1);
   return true;
 }
@@ -398,6 +522,8 @@ inline void FreeRuns::add_leaf(std::size_t i) noexcept {
     std::memmove(array + i + 1, array + i, bytes);
     array[i] = 0;
   }
+  std::memmove(known_ + i + 1, known_ + i, leaf_count_ - i);
+  known_[i] = 0;
   leaf_[i] = made;
   ++leaf_count_;
 }
@@ -410,6 +536,7 @@ inline void FreeRuns::remove_leaf(std::size_t i) noexcept {
   for (std::int32_t* array : {largest_, touched_, first_, count_, leaf_}) {
     std::memmove(array + i, array + i + 1, bytes);
   }
+  std::memmove(known_ + i, known_ + i + 1, leaf_count_ - i);
   largest_[leaf_count_] = touched_[leaf_count_] = 0;
 }
 

@@ -35,6 +35,27 @@ inline std::uint32_t at_least(const std::int32_t* values, std::int32_t bound) no
 #endif
 }
 
+// Bit k is set if values[k] has none of the bits of `bits`. `values`: kCount of them, 16-byte
+// aligned.
+inline std::uint32_t without(const std::uint8_t* values, std::uint8_t bits) noexcept {
+#if defined(__SSE2__)
+  const auto* v = reinterpret_cast<const __m128i*>(values);
+  const __m128i wanted = _mm_set1_epi8(static_cast<char>(bits));
+  const auto sixteen = [&](int i) {
+    const __m128i found = _mm_and_si128(_mm_load_si128(v + i), wanted);
+    return static_cast<std::uint32_t>(
+        _mm_movemask_epi8(_mm_cmpeq_epi8(found, _mm_setzero_si128())));
+  };
+  return sixteen(0) | (sixteen(1) << 16);
+#else
+  std::uint32_t mask = 0;
+  for (std::size_t k = 0; k < kCount; ++k) {
+    mask |= static_cast<std::uint32_t>((values[k] & bits) == 0) << k;
+  }
+  return mask;
+#endif
+}
+
 // Of kCount values.
 inline std::int32_t maximum(const std::int32_t* values) noexcept {
 #if defined(__SSE2__)

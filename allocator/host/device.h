@@ -46,6 +46,10 @@ class Device {
   virtual bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept = 0;
   virtual void release_segment(void* base, std::size_t bytes) noexcept = 0;
 
+  // Whether the device would promise so much memory to one request. A segment's range may be had
+  // for the asking, and whoever touches what was never to be had is killed for it.
+  [[nodiscard]] virtual bool would_promise(std::size_t /*bytes*/) noexcept { return true; }
+
   // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.
   // False if nothing was given back.
   virtual bool release_pages(void* begin, std::size_t bytes) noexcept = 0;

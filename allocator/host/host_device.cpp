@@ -164,6 +164,22 @@ void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {
   calls_.munmap(base, bytes);
 }
 
+// The kernel itself is asked. Where it does not even give the addresses (RLIMIT_AS, RLIMIT_DATA,
+// strict accounting) what we hold free may do, and segments find out as they grow.
+bool HostDevice::would_promise(std::size_t bytes) noexcept {
+  const ErrnoGuard guard;
+  const auto maps = [&](int flags) {
+    void* const mapped = calls_.mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
+    if (mapped == MAP_FAILED) return false;
+    // A promise is made for what can be written, and this way nothing is filled (mlockall).
+    const bool writable = calls_.mprotect(mapped, bytes, PROT_READ | PROT_WRITE) == 0;
+    calls_.munmap(mapped, bytes);
+    return writable;
+  };
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  return maps(kFlags) || !maps(kFlags | MAP_NORESERVE);
+}
+
 bool HostDevice::release_pages(void* begin, std::size_t bytes) noexcept {
   const ErrnoGuard guard;
   const auto unaligned = reinterpret_cast<std::uintptr_t>(begin) | bytes;

@@ -26,6 +26,9 @@ class HostDevice final : public Device {
   [[nodiscard]] void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override;
   bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
   void release_segment(void* base, std::size_t bytes) noexcept override;
+  // As malloc() would fare with the same request: vm.overcommit_memory decides. A cgroup's limit
+  // does not, there nor here.
+  [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
   bool release_pages(void* begin, std::size_t bytes) noexcept override;
   bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
 

@@ -66,6 +66,24 @@ Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, Lane lane) noexcept 
   return {};
 }
 
+// Takes granules of which the pages have to come yet.
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_untouched(std::size_t need, Lane lane,
+                                                               bool align) noexcept {
+  const std::size_t bytes = need << granule_shift;
+  if (bytes > device.capabilities().memory_bytes / 2 && !device.would_promise(bytes)) return {};
+  Place place;
+  if (align) place = take_aligned(need);
+  if (place.segment == nullptr) place = take_most_touched(need, lane);
+  // No more addresses to be had: wherever there is room, else in place of idle segments.
+  if (place.segment == nullptr && aligned_from != SIZE_MAX) {
+    place = take_most_touched(need, lane == Lane::kWork ? Lane::kPacked : Lane::kWork);
+  }
+  if (place.segment == nullptr && release_free_segments() > 0) {
+    place = take_most_touched(need, lane);
+  }
+  return place;
+}
+
 Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream,
                             Lane lane) noexcept {
   if (bytes == 0 || bytes > (FreeRuns::kMaxGranules << granule_shift)) return nullptr;
@@ -89,15 +107,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   }
   const bool touched = place.segment != nullptr;
   if (!touched) [[unlikely]] {
-    if (align) place = take_aligned(need);
-    if (place.segment == nullptr) place = take_most_touched(need, lane);
-    // No more addresses to be had: wherever there is room, else in place of idle segments.
-    if (place.segment == nullptr && aligned_from != SIZE_MAX) {
-      place = take_most_touched(need, lane == Lane::kWork ? Lane::kPacked : Lane::kWork);
-    }
-    if (place.segment == nullptr && release_free_segments() > 0) {
-      place = take_most_touched(need, lane);
-    }
+    place = take_untouched(need, lane, align);
     if (place.segment == nullptr) {
       blocks.put(block);
       emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);

@@ -82,6 +82,9 @@ class Pool final : public BlockMemory {
   // well.
   [[nodiscard]] const char* check_invariants() const;
 
+  // Free runs that were looked at one by one so far, in search of places and of pages; for tests.
+  [[nodiscard]] std::size_t runs_looked_at() const noexcept;
+
   [[nodiscard]] Device& device() const noexcept;
   [[nodiscard]] Statistics& statistics() const noexcept override;
   [[nodiscard]] EventSource& events() const noexcept override;

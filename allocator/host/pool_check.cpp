@@ -69,6 +69,26 @@ const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
     runs_know &= segment.touched.all_touched(first_page(begin), end_page(begin, length));
   });
   if (!runs_know) return "a free run takes untouched pages for touched ones";
+  const char* wrong = nullptr;
+  segment.runs.visit_known([&](std::size_t begin, std::size_t length, std::size_t touched_length,
+                               bool exact, unsigned purposes) {
+    if (exact && longest_touched(segment, begin, length).second != touched_length) {
+      wrong = "a free run has lost sight of a touched stretch, unbeknown";
+    }
+    const auto bit = [](Purge kind) { return 1u << static_cast<unsigned>(kind); };
+    const FreeRun run{static_cast<std::int32_t>(begin), static_cast<std::int32_t>(length), 0, 0};
+    const auto any = [&](std::size_t unit_bytes) {
+      const auto [first, end] = pages_within(run, unit_bytes);
+      return first < end && segment.touched.touched(first, end) != 0;
+    };
+    if ((purposes & bit(Purge::kAllPages)) != 0 && any(page_bytes)) {
+      wrong = "a free page would be overlooked";
+    }
+    if ((purposes & bit(Purge::kWholeHugePages)) != 0 && any(huge_page_bytes)) {
+      wrong = "a free huge page would be overlooked";
+    }
+  });
+  if (wrong != nullptr) return wrong;
   std::size_t touched = 0;
   for (std::size_t page = 0; page < segment.touched.pages(); ++page) {
     touched += segment.touched.test(page) ? 1 : 0;
@@ -103,6 +123,15 @@ const char* Pool::check_invariants() const {
   if (!equals(StatKind::kResident, resident)) return "statistics: resident";
   if (!equals(StatKind::kCached, resident - reserved)) return "statistics: cached";
   return "";
+}
+
+std::size_t Pool::runs_looked_at() const noexcept {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  std::size_t runs = 0;
+  for (std::size_t rank = 0; rank < impl_->segments.count(); ++rank) {
+    runs += impl_->segments[rank].runs.looked_at();
+  }
+  return runs;
 }
 
 const char* FreeRuns::check() const noexcept {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <mutex>
+#include <utility>
 
 #include "allocator/blocks/block_store.h"
 #include "allocator/host/live_window.h"
@@ -153,6 +154,17 @@ struct Pool::Impl {
     return ((((granule + need) << granule_shift) - 1) >> page_shift) + 1;
   }
 
+  [[nodiscard]] std::size_t granules_below(std::size_t page) const noexcept {
+    return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
+  }
+  // The pages, begin and end, of the units of `unit_bytes` that lie in a run altogether.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> pages_within(
+      const FreeRun& run, std::size_t unit_bytes) const noexcept {
+    const auto begin = static_cast<std::size_t>(run.begin) << granule_shift;
+    const auto end = static_cast<std::size_t>(run.begin + run.length) << granule_shift;
+    return {round_up(begin, unit_bytes) >> page_shift, (end & ~(unit_bytes - 1)) >> page_shift};
+  }
+
   // Where pages can be moved, blocks of Lane::kWork that are large begin where a huge page does, so
   // the huge pages of one that is free are free altogether. Those of Lane::kPacked lie wherever
   // there is room, but on fresh pages only in their own segments, as among large ones they would
@@ -171,16 +183,17 @@ struct Pool::Impl {
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
                          std::size_t bytes) noexcept;
-  std::size_t move_run(Segment& from, std::size_t begin, std::size_t length, Segment& to,
-                       std::size_t* next, std::size_t end, std::size_t most) noexcept;
+  std::size_t move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
+                       std::size_t end, std::size_t most) noexcept;
 
   // What purge() may give back: huge pages that were split and are free altogether, to come whole
   // the next time; any whole huge pages; also parts of split ones; or any free page. Without huge
   // pages all are the same.
   enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
   std::size_t purge(std::size_t target, Purge most) noexcept;
-  bool purge_run(Segment& segment, std::size_t begin, std::size_t length, std::size_t target,
-                 Purge kind) noexcept;
+  bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind) noexcept;
+  // Purposes of FreeRuns::visit_down: those of Purge, and this.
+  static constexpr unsigned kMovePages = 4;
 
   // Granules of a segment. Without a segment: none.
   struct Place {
@@ -190,11 +203,18 @@ struct Pool::Impl {
   [[nodiscard]] Place take_recent(std::size_t need, bool align) noexcept;
   [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
+  [[nodiscard]] Place take_untouched(std::size_t need, Lane lane, bool align) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
-  void update_runs(Segment& segment, std::size_t begin, std::size_t end,
-                   std::size_t least = 1) noexcept;
+  // Runs that a search for the best place looks at, low ones first: what it can save is a page
+  // fault.
+  static constexpr std::size_t kMostLooks = 1024;
+  [[nodiscard]] std::pair<std::size_t, std::size_t> longest_touched(
+      const Segment& segment, std::size_t begin, std::size_t length) const noexcept;
+  void find_touched(Segment& segment, std::size_t least) noexcept;
+  void update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  void update_run(const Segment& segment, FreeRun& run) const noexcept;
   bool grow(std::size_t bytes, Lane lane) noexcept;
   bool add_segment(std::size_t bytes, std::size_t room, Lane lane) noexcept;
   bool reach(std::size_t rank, std::size_t end) noexcept;

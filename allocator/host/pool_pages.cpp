@@ -18,12 +18,12 @@ std::uint64_t coarse_now_ns() noexcept {
 
 // Takes granules on touched pages if there are any that the runs had lost sight of; else those with
 // as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
-// Looks at every run that is large enough, which takes less time than the fault that it may save.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need,
                                                                   Lane lane) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
-    if (segments[rank].lane != lane) continue;
-    update_runs(segments[rank], 0, segments[rank].touched.pages(), need);
+    Segment& segment = segments[rank];
+    if (segment.lane != lane) continue;
+    find_touched(segment, need);
   }
   if (const Place place = take_touched(need, lane); place.segment != nullptr) return place;
   Place best = find_lowest(need, lane);
@@ -36,27 +36,36 @@ std::uint64_t coarse_now_ns() noexcept {
   const std::size_t pages = round_up(need, whole) >> shift;
   std::size_t fewest = SIZE_MAX;
   const auto consider = [&](Segment& segment, std::size_t granule, std::size_t untouched) {
-    if (untouched > fewest) return;
+    if (untouched >= fewest) return;
     fewest = untouched;
     best = {&segment, granule};
   };
-  for (std::size_t rank = segments.count(); rank-- > 0;) {
-    Segment& segment = segments[rank];
-    if (segment.lane != lane) continue;
-    const std::size_t usable = segment.bytes >> granule_shift;
-    segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
-      const std::size_t end = std::min(begin + length, usable);
-      if (begin >= end || end - begin < need) return true;
-      consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
-      // Within the run only what is better still is worth a search.
+  // Calls function(segment, begin, end) for runs that are large enough.
+  const auto visit = [&](auto&& function) {
+    std::size_t looks = 0;
+    const auto goes_on = [&] { return fewest > 1 && looks < kMostLooks; };
+    for (std::size_t rank = 0; rank < segments.count() && goes_on(); ++rank) {
+      Segment& segment = segments[rank];
+      if (segment.lane != lane) continue;
+      const std::size_t usable = segment.bytes >> granule_shift;
+      segment.runs.visit_up(need, [&](std::size_t begin, std::size_t length) {
+        const std::size_t end = std::min(begin + length, usable);
+        if (begin < end && end - begin >= need) function(segment, begin, end);
+        ++looks;
+        return goes_on();
+      });
+    }
+  };
+  visit([&](Segment& segment, std::size_t begin, std::size_t) {
+    consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
+  });
+  if (granule_bytes <= page_bytes) {  // within a run only what is better still
+    visit([&](Segment& segment, std::size_t begin, std::size_t end) {
       const std::size_t low = round_up(begin, whole) >> shift;
       const std::size_t high = end >> shift;
-      if (granule_bytes <= page_bytes && low + pages <= high &&
-          segment.touched.touched(low, high) + fewest > pages) {
-        const auto window = segment.touched.best_window(low, high, pages);
-        if (window.untouched < fewest) consider(segment, window.begin << shift, window.untouched);
-      }
-      return true;
+      if (low + pages > high || segment.touched.touched(low, high) + fewest <= pages) return;
+      const auto window = segment.touched.best_window(low, high, pages);
+      consider(segment, window.begin << shift, window.untouched);
     });
   }
   best.segment->runs.take(best.granule, need);
@@ -70,50 +79,63 @@ Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   const std::size_t pages = end_page(0, need);
   Place best;
   std::size_t fewest = SIZE_MAX;
-  for (std::size_t rank = segments.count(); rank-- > 0;) {
+  std::size_t looks = 0;
+  const auto goes_on = [&] { return fewest > 0 && looks < kMostLooks; };
+  for (std::size_t rank = 0; rank < segments.count() && goes_on(); ++rank) {
     Segment& segment = segments[rank];
     if (segment.lane != Lane::kWork) continue;
     const std::size_t usable = segment.bytes >> granule_shift;
-    segment.runs.visit_down(need, [&](std::size_t begin, std::size_t length) {
+    segment.runs.visit_up(need, [&](std::size_t begin, std::size_t length) {
+      ++looks;
       const std::size_t end = std::min(begin + length, usable);
-      std::size_t fewest_here = SIZE_MAX;
-      Place here;
       for (std::size_t at = round_up(begin, huge); at + need <= end; at += huge) {
         const std::size_t page = first_page(at);
         const std::size_t untouched = segment.touched.untouched(page, page + pages);
-        if (untouched < fewest_here) {
-          fewest_here = untouched;
-          here = {&segment, at};
+        if (untouched < fewest) {
+          fewest = untouched;
+          best = {&segment, at};
         }
         if (untouched == 0 || page >= segment.touched.high()) break;  // none further on is better
       }
-      if (here.segment != nullptr && fewest_here <= fewest) {
-        fewest = fewest_here;
-        best = here;
-      }
-      return true;
+      return goes_on();
     });
   }
   if (best.segment != nullptr) best.segment->runs.take(best.granule, need);
   return best;
 }
 
-// Tells the free runs on pages [begin, end), of at least `least` granules, what of them is touched.
-void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end,
-                             std::size_t least) noexcept {
-  const auto granules_below = [&](std::size_t page) {
-    return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
-  };
+// The granules of the longest touched stretch of a run: the first of them and their number.
+std::pair<std::size_t, std::size_t> Pool::Impl::longest_touched(const Segment& segment,
+                                                                std::size_t begin,
+                                                                std::size_t length) const noexcept {
+  const auto found = segment.touched.longest_touched(first_page(begin), end_page(begin, length));
+  const std::size_t low = std::max(granules_below(found.begin), begin);
+  const std::size_t high =
+      std::min(((found.begin + found.length) << page_shift) >> granule_shift, begin + length);
+  return {low, high > low ? high - low : 0};
+}
+
+// Tells the free runs of at least `least` granules what of them is touched, where they have lost
+// sight of it.
+void Pool::Impl::find_touched(Segment& segment, std::size_t least) noexcept {
+  segment.runs.find_touched(least, [&](std::size_t begin, std::size_t length) {
+    return longest_touched(segment, begin, length);
+  });
+}
+
+// Tells the free runs on pages [begin, end), some of which came, what of them is touched.
+void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept {
   segment.runs.update_touched(
-      (begin << page_shift) >> granule_shift, granules_below(end), least,
-      [&](std::size_t from, std::size_t length) {
-        const auto found =
-            segment.touched.longest_touched(first_page(from), end_page(from, length));
-        const std::size_t low = std::max(granules_below(found.begin), from);
-        const std::size_t high =
-            std::min(((found.begin + found.length) << page_shift) >> granule_shift, from + length);
-        return std::pair(low, high > low ? high - low : 0);
-      });
+      (begin << page_shift) >> granule_shift, granules_below(end),
+      [&](std::size_t from, std::size_t length) { return longest_touched(segment, from, length); });
+}
+
+// Tells a run of which pages went what is left of it.
+void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept {
+  const auto [begin, length] = longest_touched(segment, static_cast<std::size_t>(run.begin),
+                                               static_cast<std::size_t>(run.length));
+  run.touched_begin = static_cast<std::int32_t>(begin);
+  run.touched_length = static_cast<std::int32_t>(length);
 }
 
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them.
@@ -127,7 +149,9 @@ void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t en
   const std::size_t limit = resident_limit();
   if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages);
   if (resident + more > limit) {
-    more -= move_pages(segment, first, last, resident + more - limit);
+    const std::size_t moved = move_pages(segment, first, last, resident + more - limit);
+    if (moved > 0) update_runs(segment, first, last);
+    more -= moved;
   }
   if (resident + more > limit) {
     purge(limit > more ? limit - more : 0, Purge::kAllPages);
@@ -171,23 +195,25 @@ std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t e
   for (std::size_t rank = segments.count(); rank-- > 0 && moved < most && next < end;) {
     Segment& from = segments[rank];
     const std::size_t before = moved;
-    from.runs.visit_down(least, [&](std::size_t granule, std::size_t length) {
-      moved += move_run(from, granule, length, to, &next, end, most - moved);
-      return moved < most && next < end;
+    from.runs.visit_down(least, kMovePages, [&](FreeRun& run) {
+      const std::size_t more = move_run(from, run, to, &next, end, most - moved);
+      if (more > 0) update_run(from, run);
+      moved += more;
+      return moved < most && next < end ? FreeRuns::Visit::kNext : FreeRuns::Visit::kStop;
     });
-    if (moved != before) update_runs(from, 0, from.touched.pages());
+    if (moved != before) find_touched(from, 1);
   }
   return moved << huge_shift;
 }
 
 // Moves up to `most` huge pages of a free run to pages [*next, end) of `to`, and *next behind them.
 // Returns their number.
-std::size_t Pool::Impl::move_run(Segment& from, std::size_t begin, std::size_t length, Segment& to,
-                                 std::size_t* next, std::size_t end, std::size_t most) noexcept {
+std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
+                                 std::size_t end, std::size_t most) noexcept {
   const std::size_t huge = to.touched.pages_per_huge_page();
   const std::size_t at_once = device.capabilities().move_bytes >> page_shift;
-  const std::size_t first = round_up(begin << granule_shift, huge_page_bytes) >> page_shift;
-  std::size_t stop = (((begin + length) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
+  const auto [first, run_end] = pages_within(run, huge_page_bytes);
+  std::size_t stop = std::min(run_end, round_up(from.touched.high(), huge));
   const auto is_source = [&](std::size_t page) {
     return from.touched.all_touched(page, page + huge) && !from.touched.is_split(page);
   };
@@ -252,26 +278,27 @@ std::size_t Pool::Impl::move_run(Segment& from, std::size_t begin, std::size_t l
     const std::size_t least = std::max<std::size_t>(unit >> granule_shift, 1);
     for (std::size_t rank = segments.count(); rank-- > 0 && resident > target;) {
       Segment& segment = segments[rank];
-      const std::size_t touched = segment.touched.count();
-      segment.runs.visit_down(least, [&](std::size_t begin, std::size_t length) {
-        return purge_run(segment, begin, length, target, kind) && resident > target;
+      const std::size_t had = resident;
+      segment.runs.visit_down(least, static_cast<unsigned>(kind), [&](FreeRun& run) {
+        const std::size_t touched = segment.touched.count();
+        const bool works = purge_run(segment, run, target, kind);
+        if (segment.touched.count() != touched) update_run(segment, run);
+        return works && resident > target ? FreeRuns::Visit::kNext : FreeRuns::Visit::kStop;
       });
-      if (segment.touched.count() != touched) update_runs(segment, 0, segment.touched.pages());
+      if (resident != had) find_touched(segment, 1);  // better now, that places are being sought
     }
   }
   return before - resident;
 }
 
 // False if the device gave nothing back: further attempts are useless.
-bool Pool::Impl::purge_run(Segment& segment, std::size_t begin, std::size_t length,
-                           std::size_t target, Purge kind) noexcept {
+bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t target,
+                           Purge kind) noexcept {
   TouchedPages& touched = segment.touched;
   const std::size_t huge = touched.pages_per_huge_page();
   const std::size_t unit = kind <= Purge::kWholeHugePages ? huge : 1;  // pages
   const bool split_only = kind == Purge::kBrokenHugePages || kind == Purge::kSplitHugePages;
-  const std::size_t unit_bytes = unit << page_shift;
-  const std::size_t first = round_up(begin << granule_shift, unit_bytes) >> page_shift;
-  std::size_t end = (((begin + length) << granule_shift) & ~(unit_bytes - 1)) >> page_shift;
+  auto [first, end] = pages_within(run, unit << page_shift);
   while (resident > target) {
     const std::size_t last = touched.last_touched(first, end);
     if (last == TouchedPages::kNone) return true;

@@ -290,7 +290,7 @@ const char* PayloadArena::check_invariants() const {
       return "arena: wrong largest run";
     if (const char* error = chunk.runs.check()) return error;
     std::size_t free = 0;
-    chunk.runs.visit_down(1, [&free](std::size_t, std::size_t length) {
+    chunk.runs.visit_up(1, [&free](std::size_t, std::size_t length) {
       free += length;
       return true;
     });

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "test_support.h"
@@ -135,17 +136,71 @@ TEST(FreeRuns, AgreesWithANaiveMap) {
       if (step % 16 == 0) {
         ASSERT_STREQ(row.runs.check(), nullptr);
         ASSERT_EQ(row.runs.run_count(), free.size());
-        auto expected = free.rbegin();
-        row.runs.visit_down(1, [&](std::size_t begin, std::size_t length) {
+        auto expected = free.begin();
+        row.runs.visit_up(1, [&](std::size_t begin, std::size_t length) {
           EXPECT_EQ(begin, expected->first);
           EXPECT_EQ(length, expected->second);
           ++expected;
           return true;
         });
-        ASSERT_TRUE(expected == free.rend());
+        ASSERT_TRUE(expected == free.end());
       }
     }
   }
+}
+
+// A visit leaves out what the one before has seen, but no run that is new since.
+TEST(FreeRuns, AVisitForThePurposeSeesEveryRunThatHasChanged) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  constexpr std::size_t kGranules = 20000;
+  using Range = std::pair<std::size_t, std::size_t>;
+  Row row(kGranules);
+  std::set<Range> used;
+  std::set<Range> seen[2];
+  for (std::size_t g = 0; g < kGranules; g += 4) {
+    row.runs.take(g, 3);
+    used.insert({g, 3});
+  }
+  std::size_t runs = 0;
+  std::size_t visited = 0;
+  for (int step = 0; step < scaled(600); ++step) {
+    const unsigned purpose = random() % 2;
+    std::set<Range> now;
+    row.runs.visit_up(1, [&](std::size_t begin, std::size_t length) {
+      return now.insert({begin, length}).second;
+    });
+    std::set<Range> found;
+    std::size_t last = kGranules;
+    row.runs.visit_down(1, purpose, [&](FreeRun& run) {
+      const auto begin = static_cast<std::size_t>(run.begin);
+      EXPECT_LT(begin, last);
+      last = begin;
+      found.insert({begin, static_cast<std::size_t>(run.length)});
+      return FreeRuns::Visit::kNext;
+    });
+    for (const Range& run : now) {
+      ASSERT_TRUE(seen[purpose].count(run) != 0 || found.count(run) != 0) << run.first;
+    }
+    for (const Range& run : found) ASSERT_EQ(now.count(run), 1u);
+    runs += now.size();
+    visited += found.size();
+    seen[purpose] = now;
+    for (std::size_t change = random() % 4; change > 0; --change) {
+      if (random() % 2 == 0) {
+        const std::size_t length = 1 + random() % 3;
+        const std::size_t begin = row.runs.take_first_fit(length);
+        if (begin != FreeRuns::kNone) used.insert({begin, length});
+        continue;
+      }
+      auto range = used.lower_bound({random() % kGranules, 0});
+      if (range == used.end()) range = used.begin();
+      row.runs.give(range->first, range->second);
+      used.erase(range);
+    }
+  }
+  EXPECT_LT(visited, runs / 4);
+  EXPECT_EQ(row.runs.check(), nullptr);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -43,12 +44,14 @@ std::size_t resident_bytes(const std::byte* begin, std::size_t bytes) {
 
 // Runs `body` in a child; true if it returned 0 there.
 template <typename Body>
-bool holds_in_child(Body&& body) {
+::testing::AssertionResult holds_in_child(Body&& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << (WIFEXITED(status) ? "returned " : "was ended, status ")
+                                       << (WIFEXITED(status) ? WEXITSTATUS(status) : status);
 }
 
 struct HostPoolTest : ::testing::Test {
@@ -388,13 +391,11 @@ TEST_F(HostPoolTest, WhatIsOnlyLookedForIsNotReadable) {
 
 #if !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)  // shadow memory cannot be locked
-bool may_lock_all() {
-  return holds_in_child([] { return mlockall(MCL_CURRENT | MCL_FUTURE) == 0 ? 0 : 1; });
-}
-
 struct LockedTest : HostPoolTest {
   void SetUp() override {
-    if (!may_lock_all()) GTEST_SKIP() << "RLIMIT_MEMLOCK";
+    if (!holds_in_child([] { return mlockall(MCL_CURRENT | MCL_FUTURE); })) {
+      GTEST_SKIP() << "RLIMIT_MEMLOCK";
+    }
   }
   static HostCalls before_linux_5_18() {
     HostCalls calls;
@@ -480,6 +481,109 @@ TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
   }
 }
 #endif
+
+// Whether malloc() has it: what a script without us would be told.
+bool stock_has(std::size_t bytes) {
+  void* const volatile memory = std::malloc(bytes);
+  std::free(memory);
+  return memory != nullptr;
+}
+
+std::size_t memory_bytes() {
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+#if !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)  // they have a malloc() of theirs
+TEST_F(HostPoolTest, ASizeByMistakeIsRefusedWhereMallocRefusesIt) {
+  Pool pool(device, {}, statistics);
+  for (const double times : {0.1, 0.6, 0.9, 1.5, 4.0, 16.0, 100.0}) {
+    SCOPED_TRACE(times);
+    const auto bytes = static_cast<std::size_t>(static_cast<double>(memory_bytes()) * times);
+    errno = 1234;
+    Block* const block = pool.allocate(bytes);
+    EXPECT_EQ(errno, 1234);
+    EXPECT_EQ(block != nullptr, stock_has(bytes));
+    if (block != nullptr) pool.free(block);
+    EXPECT_NE(pool.allocate(1_MiB), nullptr) << "what fits is there afterwards";
+  }
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(HostPoolTest, WhatALimitOfTheProcessForbidsIsRefusedAsByMalloc) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    for (const bool first : {false, true}) {  // before there is a pool
+      SCOPED_TRACE(std::to_string(resource) + (first ? " before" : " after"));
+      EXPECT_TRUE(holds_in_child([&] {
+        std::FILE* file = std::fopen("/proc/self/statm", "r");
+        unsigned long pages = 0;
+        if (std::fscanf(file, "%lu", &pages) != 1) return 1;
+        std::fclose(file);
+        const rlimit limit{pages * 4096 + 2_GiB, RLIM_INFINITY};
+        if (first && setrlimit(resource, &limit) != 0) return 2;
+        HostDevice own;
+        Statistics counts;
+        Pool pool(own, {}, counts);
+        Block* block = pool.allocate(100_MiB);
+        if (block == nullptr) return 3;
+        std::memset(block->begin, 1, 100_MiB);
+        if (!first && setrlimit(resource, &limit) != 0) return 4;
+        for (const std::size_t bytes : {100_MiB, 1_GiB, 4_GiB, 16_GiB, 40_GiB}) {
+          const bool expected = stock_has(bytes);
+          Block* const other = pool.allocate(bytes);
+          if ((other != nullptr) != expected) return static_cast<int>(10 + bytes / 1_GiB);
+          if (other != nullptr) pool.free(other);
+          pool.trim();
+          if (pool.allocate(1_MiB) == nullptr) return 5;
+        }
+        return pool.check_invariants()[0] == '\0' ? 0 : 6;
+      }));
+    }
+  }
+}
+#endif
+
+// The modes of vm.overcommit_memory, which is the machine's and not ours to set.
+struct OvercommitKernel {
+  static inline int mode = 0;
+  static inline std::map<void*, std::pair<std::size_t, int>> mappings;
+  static constexpr std::size_t kMemory = 8_GiB;
+
+  static HostCalls calls() {
+    HostCalls calls;
+    calls.mmap = [](void* at, std::size_t bytes, int protection, int flags, int file,
+                    ::off_t offset) noexcept {
+      void* const mapped = ::mmap(at, bytes, protection, flags | MAP_NORESERVE, file, offset);
+      if (mapped != MAP_FAILED) mappings[mapped] = {bytes, flags};
+      return mapped;
+    };
+    calls.mprotect = [](void* at, std::size_t bytes, int protection) noexcept {
+      const bool reserves = mode == 2 || (mappings[at].second & MAP_NORESERVE) == 0;
+      const bool too_much = (mode == 0 && bytes > kMemory) || (mode == 2 && bytes > kMemory / 2);
+      if (reserves && too_much) {
+        errno = ENOMEM;
+        return -1;
+      }
+      return ::mprotect(at, bytes, protection);
+    };
+    return calls;
+  }
+};
+
+TEST_F(HostPoolTest, WhoIsPromisedHowMuchIsForTheKernelToSay) {
+  HostDevice own({-1}, OvercommitKernel::calls());
+  OvercommitKernel::mode = 0;
+  EXPECT_TRUE(own.would_promise(7_GiB));
+  EXPECT_FALSE(own.would_promise(9_GiB));
+  OvercommitKernel::mode = 1;
+  EXPECT_TRUE(own.would_promise(7_GiB));
+  EXPECT_TRUE(own.would_promise(9_GiB));
+  OvercommitKernel::mode = 2;  // free segments count already, so those that grow find out
+  EXPECT_TRUE(own.would_promise(3_GiB));
+  EXPECT_TRUE(own.would_promise(7_GiB));
+  OvercommitKernel::mappings.clear();
+}
 
 TEST_F(HostPoolTest, AChildOfForkCanAllocateAndFree) {
   Pool pool(device, {}, statistics);

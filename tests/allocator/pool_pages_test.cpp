@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -504,8 +505,67 @@ TEST_F(PoolPagesTest, PagesTheDeviceKeepsStayCounted) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// ---- Against a model
-// -----------------------------------------------------------------------------
+// ---- Work, counted in free runs that were looked at
+
+struct ManyHolesTest : PoolPagesTest, ::testing::WithParamInterface<int> {
+  static constexpr std::size_t kHoles = 20'000;
+  // For each block: what pages are taken from one by one, and a search that gives up.
+  static constexpr std::size_t kFew = kHoles / 10;
+  void make_holes(std::size_t bytes) {
+    device.caps.reserves_freely = true;
+    if (GetParam() > 0) device.caps.huge_page_bytes = 512_KiB;
+    if (GetParam() > 1) device.caps.move_bytes = 1_MiB;
+    PoolOptions options = no_slack();
+    options.reserve_bytes = 64_GiB;
+    pool.emplace(device, options, statistics);
+    std::vector<Block*> blocks;
+    for (std::size_t i = 0; i < 2 * kHoles; ++i) blocks.push_back(pool->allocate(bytes));
+    for (std::size_t i = 0; i < 2 * kHoles; i += 2) pool->free(blocks[i]);
+  }
+  // Runs looked at for each of `count` calls.
+  template <typename Function>
+  std::size_t looked_at(std::size_t count, Function&& function) {
+    function();  // has most to find out
+    const std::size_t before = pool->runs_looked_at();
+    for (std::size_t i = 0; i < count; ++i) function();
+    EXPECT_STREQ(pool->check_invariants(), "");
+    return (pool->runs_looked_at() - before) / count;
+  }
+  FakeDevice device{64_GiB};
+  std::optional<Pool> pool;
+};
+
+TEST_P(ManyHolesTest, LargeBlocksDoNotLookAtThemAll) {
+  make_holes(80_KiB);
+  std::vector<Block*> large;
+  const auto step = [&] {
+    for (int i = 0; i < 8; ++i) large.push_back(pool->allocate(4_MiB));
+    while (!large.empty()) {
+      pool->free(large.back());
+      large.pop_back();
+    }
+  };
+  EXPECT_LE(looked_at(20, step), kFew);
+  // These are kept, and no two are of a size: each needs fresh pages, for which others go.
+  std::size_t more = 0;
+  EXPECT_LE(looked_at(200, [&] { (void)pool->allocate(4_MiB + 64_KiB * ++more); }), kFew);
+}
+
+TEST_P(ManyHolesTest, NorDoBlocksThatFitIntoAnyOfThem) {
+  make_holes(144_KiB);
+  pool->trim();  // each has lost a page at least
+  EXPECT_LE(looked_at(1000, [&] { (void)pool->allocate(140_KiB); }), kFew);
+  std::vector<Block*> blocks;
+  const auto step = [&] {
+    blocks.push_back(pool->allocate(4_KiB * (1 + blocks.size() % 40)));
+    if (blocks.size() % 3 != 0) return;
+    std::swap(blocks[blocks.size() / 2], blocks.back());
+    pool->free(blocks.back());
+    blocks.pop_back();
+  };
+  EXPECT_LE(looked_at(1000, step), kFew);
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, ManyHolesTest, ::testing::Values(0, 1, 2));
 
 }  // namespace
 }  // namespace pleat::allocator
