@@ -170,6 +170,14 @@ WRITTEN = """
     other = t.noise(512, 8, seed=4).requires_grad_()         # no view, whatever its node's name begins with
     copied = torch.permute_copy(nn.functional.gelu(up(x)), (1, 0)) @ other
     note("copied", list(torch.autograd.grad(copied.sum(), [other])))
+    for views in (4, 5):                                     # looked through; one more is not
+        before = t.count("worked_out")
+        h = nn.functional.gelu(up(x))
+        for _ in range(views):
+            h = h.view(-1, 256)
+        y = down(h)
+        del h
+        note(f"{views} views", list(torch.autograd.grad(y.sum(), [down.weight])))
     t.emit(**results, followed=followed, same=same)
 """
 
@@ -186,7 +194,7 @@ def test_what_is_written_kept_or_read_again(run_pair, close):
             close(pleat[name], stock[name], relative=0.5 if name == "second derivative" else 0.2)
     assert stock["same"] and pleat["same"]
     if not STOCK_ONLY:
-        followed = {"untouched", "two passes", "second derivative", "result only", "argument gone", "padded"}
+        followed = {"untouched", "two passes", "second derivative", "result only", "argument gone", "padded", "4 views"}
         assert pleat["followed"] == {name: 1 if name in followed else 0 for name in pleat["followed"]}
 
 

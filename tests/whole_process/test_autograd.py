@@ -421,7 +421,7 @@ TRACED = """
 def test_traced_modules_train_as_in_stock(run_pair, identical):
     pair = run_pair(TRACED, conf=LOSSLESS)
     pair.stock.check()
-    identical(pair.pleat.check().json, pair.stock.json)
+    identical(pair.pleat.active(encoded=1).json, pair.stock.json)
 
 
 WATCHED = """
@@ -447,7 +447,7 @@ def test_a_dispatch_mode_sees_the_operators_of_the_script_only(run_pair, identic
     """The first saved tensor of the process is saved under a mode that logs, and refuses some operators."""
     pair = run_pair(WATCHED, conf=LOSSLESS)
     pair.stock.check()
-    identical(pair.pleat.check().json, pair.stock.json)
+    identical(pair.pleat.active(encoded=1).json, pair.stock.json)
 
 
 WATCHED_FIRST = """
@@ -471,4 +471,4 @@ def test_a_divisor_is_exact_though_its_first_save_was_watched(run_pair, identica
     """Call sites are learned after the first save at this one has been judged without knowing it."""
     pair = run_pair(WATCHED_FIRST, conf="bits:4,min_bytes:0")
     pair.stock.check()
-    identical(pair.pleat.check().json, pair.stock.json)
+    identical(pair.pleat.active(encoded=0).json, pair.stock.json)
