@@ -387,6 +387,36 @@ TEST(Functions, ResultsAreComparedInCompactedPayloadsToo) {
   }
 }
 
+// Under the sanitizers: a payload that is damaged leads nowhere outside it.
+TEST(Functions, ResultsAreNotSoughtOutsideADamagedPayload) {
+  std::mt19937_64 random(seed() + 22);
+  constexpr std::size_t kElements = 200 * 256 + 9;
+  for (const bool zeros : {false, true}) {  // a compacted one, and one that is not
+    Bytes source = gaussian(ElementType::kFloat32, kElements, 0.2, 23);
+    for (std::size_t e = 0; zeros && e < kElements; ++e)
+      source.as<float>()[e] = std::max(source.as<float>()[e], 0.0f);
+    const Bytes results = results_of(source, Function::kGelu);
+    const Encoded from = encoded(source, ElementType::kFloat32, 4, 24);
+    const auto usable = [&](const std::vector<unsigned char>& payload) {
+      Bytes exact(payload.size());  // its end is guarded
+      std::copy(payload.begin(), payload.end(), exact.data());
+      return may_be_result(exact.data(), exact.size(), Function::kGelu, results.data());
+    };
+    EXPECT_TRUE(usable(from.payload));
+    for (std::size_t size = 0; size < from.payload.size(); size += 1 + size / 16) {
+      EXPECT_FALSE(usable({from.payload.begin(), from.payload.begin() + long(size)})) << size;
+    }
+    for (int i = 0; i < 3000; ++i) {
+      auto damaged = from.payload;
+      // The header, the metadata, anywhere: offsets lie at the end.
+      const std::size_t within = i % 3 == 0 ? 64 : i % 3 == 1 ? 64 + 8 * 201 : damaged.size();
+      const std::size_t at = i % 2 == 0 ? random() % within : damaged.size() - 1 - random() % 64;
+      damaged[at] = static_cast<unsigned char>(random());
+      static_cast<void>(usable(damaged));
+    }
+  }
+}
+
 // What cannot be compared is not taken for a result.
 TEST(Functions, ArgumentsThatShowNothingAreRefused) {
   const auto usable = [&](double value, unsigned bits, std::size_t elements) {
