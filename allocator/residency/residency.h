@@ -89,6 +89,12 @@ class Residency {
     }
     return result;
   }
+  // Runs `body()` under the link lock; it takes no lock. For what a record guards by it.
+  template <class Body>
+  void under_link_lock(Body&& body) {
+    const std::lock_guard<std::mutex> guard(link_mutex_);
+    body();
+  }
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 

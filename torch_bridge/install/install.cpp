@@ -19,6 +19,7 @@
 #include "torch_bridge/install/aten_executor.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -79,6 +80,7 @@ void take_locks_around_fork() {
                  [] {
                    fork_locks().unlock_all(allocator::ForkSide::kChild);
                    Runtime::get()->retire();
+                   forget_other_threads_passes();
                  });
 }
 

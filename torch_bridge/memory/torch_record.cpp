@@ -67,14 +67,14 @@ bool TorchRecord::keep_storage() noexcept {
     c10::intrusive_ptr<c10::TensorImpl> strong;
   };
   c10::SmallVector<Living, 2> living;
-  {
-    const std::lock_guard<std::mutex> guard(variables_mutex_);
+  allocator::Residency& residency = Runtime::get()->residency;
+  residency.under_link_lock([&] {
     for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
       if (!slot->weak.expired()) {
         living.push_back({slot, slot->weak, {}});
       }
     }
-  }
+  });
   if (living.empty() && weak.expired()) {
     return false;  // nearly always
   }
@@ -82,15 +82,16 @@ bool TorchRecord::keep_storage() noexcept {
   for (Living& variable : living) {
     variable.strong = variable.weak.lock();
   }
-  const std::lock_guard<std::mutex> guard(variables_mutex_);
-  for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
-    for (Living& variable : living) {
-      if (variable.slot == slot && variable.strong && !slot->kept) {
-        slot->kept = std::move(variable.strong);
+  residency.under_link_lock([&] {
+    for (SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
+      for (Living& variable : living) {
+        if (variable.slot == slot && variable.strong && !slot->kept) {
+          slot->kept = std::move(variable.strong);
+        }
       }
     }
-  }
-  return true;  // `living`, declared before the lock was taken, dies after it is given back
+  });
+  return true;  // what is left of `living` dies without the lock
 }
 
 std::uint32_t TorchRecord::hooks_without_block() noexcept {
@@ -98,7 +99,6 @@ std::uint32_t TorchRecord::hooks_without_block() noexcept {
     return kEveryHook;
   }
   std::uint32_t kept = 0;
-  const std::lock_guard<std::mutex> guard(variables_mutex_);
   for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
     kept += slot->kept ? 1 : 0;
   }
@@ -106,7 +106,6 @@ std::uint32_t TorchRecord::hooks_without_block() noexcept {
 }
 
 void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
-  const std::lock_guard<std::mutex> guard(variables_mutex_);
   slot.next = variables_;
   slot.link = &variables_;
   if (slot.next != nullptr) {
@@ -116,7 +115,6 @@ void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
 }
 
 void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
-  const std::lock_guard<std::mutex> guard(variables_mutex_);
   if (slot.link != nullptr) {
     *slot.link = slot.next;
     if (slot.next != nullptr) {

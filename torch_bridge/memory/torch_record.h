@@ -24,7 +24,7 @@ using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly:
 // stock holds the variable and reads the new data in backward. `weak` is constant while a record
-// knows of it, the rest is guarded by the record.
+// knows of it, the rest is guarded by Residency's link lock.
 struct SavedVariableSlot {
   c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
   c10::intrusive_ptr<c10::TensorImpl> kept;
@@ -97,8 +97,6 @@ class TorchRecord final : public allocator::Record {
   std::array<const LessonBook::Known*, 2> lessons_{};
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
-  // Guards the list and `kept` of its slots; innermost.
-  std::mutex variables_mutex_;
   SavedVariableSlot* variables_ = nullptr;
   // The restored storage while it lives, and the version counter all tensors on it share: a
   // consumer that writes to it is seen there. Guarded by mutex.

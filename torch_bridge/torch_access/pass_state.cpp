@@ -34,6 +34,10 @@ bool leave_pass() noexcept {
   return true;
 }
 
+void forget_other_threads_passes() noexcept {
+  threads_in_backward.store(pass.depth != 0 ? 1 : 0, std::memory_order_relaxed);
+}
+
 int backward_depth() noexcept { return pass.depth; }
 
 bool backward_is_running() noexcept {

@@ -17,6 +17,8 @@ bool leave_pass() noexcept;
 
 // Of the passes that this thread is in: 0 outside of any that is seen.
 [[nodiscard]] int backward_depth() noexcept;
+// In a child of fork(): passes of threads that it does not have are over.
+void forget_other_threads_passes() noexcept;
 // Any thread is in one.
 [[nodiscard]] bool backward_is_running() noexcept;
 
