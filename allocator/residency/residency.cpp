@@ -408,9 +408,9 @@ bool Residency::decode_locked(const Record& record, Block* target, StreamId stre
   return true;
 }
 
-bool Residency::shared(const Record& record) noexcept {
+std::uint32_t Residency::hooks(const Record& record) noexcept {
   const std::lock_guard<std::mutex> guard(link_mutex_);
-  return record.references_ - record.followers_ > 1;
+  return record.references_ - record.followers_;
 }
 
 // ---- drop ---------------------------------------------------------------------------------------

@@ -120,8 +120,10 @@ class Residency {
   // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(Record& record, StreamId stream, RestoreStatus* status) noexcept;
 
+  // How many hooks have the record, the caller's among them.
+  [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
   // True while other hooks than the caller's exist.
-  [[nodiscard]] bool shared(const Record& record) noexcept;
+  [[nodiscard]] bool shared(const Record& record) noexcept { return hooks(record) > 1; }
 
   // The whole-forward signal: encodes what is pending, in release order.
   void forward_end() noexcept;

@@ -94,13 +94,13 @@ void print_report_at_exit() {
 
 void before_fork() {
   Runtime::get()->lock_for_fork();
-  lock_recent_storage_for_fork();
+  lock_kept_storages_for_fork();
   lock_node_classes_for_fork();
 }
 
 void after_fork(allocator::ForkSide side) {
   unlock_node_classes_after_fork();
-  unlock_recent_storage_after_fork();
+  unlock_kept_storages_after_fork();
   Runtime::get()->unlock_after_fork(side);
 }
 
