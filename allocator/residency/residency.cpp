@@ -199,9 +199,9 @@ void Residency::set_origin(Record& record, Record& origin, std::uint64_t functio
   }
 }
 
-bool Residency::shared(const Record& record) noexcept {
+std::uint32_t Residency::hooks(const Record& record) noexcept {
   const std::lock_guard<std::mutex> guard(link_mutex_);
-  return record.references_ - record.followers_ > 1;
+  return record.references_ - record.followers_;
 }
 
 // ---- drop ---------------------------------------------------------------------------------------

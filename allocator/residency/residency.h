@@ -158,8 +158,10 @@ class Residency {
   [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
                                    RestoreStatus* status) noexcept;
 
+  // How many hooks have the record, the caller's among them.
+  [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
   // True while other hooks than the caller's exist.
-  [[nodiscard]] bool shared(const Record& record) noexcept;
+  [[nodiscard]] bool shared(const Record& record) noexcept { return hooks(record) > 1; }
 
   // The whole-forward signal: encodes what waits for it or for a proof, in release order.
   void forward_end() noexcept;

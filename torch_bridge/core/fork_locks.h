@@ -14,13 +14,13 @@ namespace pleat::bridge {
 // above all of them. Fork does not take it, but closes the gate that every section around it
 // passes: so nobody enters such a section with one of these locks.
 enum class ForkPlace : std::uint8_t {
-  kInstall,        // installation
-  kOptions,        // held while the heaps are told of new options
-  kHeap,           // the idle trimmer ends; the gate; link lock, records that wait, arena, pool
-  kKeys,           // ordinals
-  kLessons,        // what is learned of call sites and families
-  kRecentStorage,  // the storage restored last
-  kPolicy,         // what is known of autograd's nodes, and of the code that saves
+  kInstall,       // installation
+  kOptions,       // held while the heaps are told of new options
+  kHeap,          // the idle trimmer ends; the gate; link lock, records that wait, arena, pool
+  kKeys,          // ordinals
+  kLessons,       // what is learned of call sites and families
+  kKeptStorages,  // restored storages that are kept
+  kPolicy,        // what is known of autograd's nodes, and of the code that saves
 };
 
 class ForkLocks;

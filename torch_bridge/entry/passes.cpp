@@ -25,7 +25,7 @@ void backward_enter() noexcept { begin_pass({}); }
 void backward_exit() noexcept {
   forget_pass(backward_depth());
   if (leave_pass()) {
-    drop_recent_storage();
+    drop_kept_storages();
   }
 }
 

@@ -77,6 +77,13 @@ void lend(const Node& node, const at::Tensor& tensor) noexcept {
   }
 }
 
+namespace {
+
+// With gaps an accumulator does not take it as it is: nobody needs to hold it.
+bool may_be_taken(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
+
+}  // namespace
+
 void give(const Node& node, const TorchRecord& record, const GivenTensor& given_tensor,
           bool hold) noexcept {
   try {
@@ -84,7 +91,9 @@ void give(const Node& node, const TorchRecord& record, const GivenTensor& given_
     for (Given& one : given) {
       if (one.record == record.nonce && one.receiver == receiver) {
         if (at::Tensor sibling = one.unwritten(); sibling.defined()) {
-          one.held = std::move(sibling);
+          if (may_be_taken(sibling)) {
+            one.held = std::move(sibling);
+          }
           hold = true;
         }
       }
@@ -92,7 +101,7 @@ void give(const Node& node, const TorchRecord& record, const GivenTensor& given_
     const at::Tensor& tensor = given_tensor.tensor;
     given.push_back({backward_depth(), receiver, record.nonce, given_tensor.variable,
                      c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                     hold ? tensor : at::Tensor()});
+                     hold && may_be_taken(tensor) ? tensor : at::Tensor()});
   } catch (...) {
   }
 }

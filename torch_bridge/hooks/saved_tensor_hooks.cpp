@@ -114,8 +114,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     }
     learn_consumer();
     timer.stop();
+    const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
     if (reader.formula) {
-      TorchRecord::Restored restored = saved_.record->restore(runtime_);
+      TorchRecord::Restored restored = saved_.record->restore(runtime_, slice);
       return saved_.view.on(std::move(restored.storage), restored.version);
     }
     if (reader.node != nullptr && !context_.is_output) {
@@ -126,12 +127,23 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         }
       }
     }
-    const allocator::ByteRange hull = saved_.view.hull();
-    if (2 * (hull.end - hull.begin) <= saved_.record->bytes &&
-        !saved_.record->several_of_one_node() && runtime_.residency.shared(*saved_.record)) {
+    if (const std::uint32_t hooks = slice ? runtime_.residency.hooks(*saved_.record) : 1;
+        hooks > 1) {
       // One of many slices: the whole is restored once for all of them.
-      const TorchRecord::Restored whole = saved_.record->restore(runtime_);
-      return saved_.view.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
+      const allocator::ByteRange hull = saved_.view.hull();
+      const bool has_gaps = 2 * (hull.end - hull.begin) > saved_.record->bytes;
+      if (!has_gaps && !saved_.record->several_of_one_node()) {
+        const TorchRecord::Restored whole = saved_.record->restore(runtime_, slice);
+        return saved_.view.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
+      }
+      // One that reaches from end to end, or that the node may see beside another of the same
+      // storage: to copy so much for each of many would take as long as to restore it. The slices
+      // share the storage, as those of stock do, and the counter of what is written to it. One
+      // without gaps an accumulator may take, unless note_unpacked() holds it.
+      if (hooks >= TorchRecord::kManyHooks && (has_gaps || context_.known)) {
+        TorchRecord::Restored whole = saved_.record->restore(runtime_, slice);
+        return saved_.view.on(std::move(whole.storage), whole.version);
+      }
     }
     TorchRecord::Restored restored =
         saved_.record->restore_apart(runtime_, /*last=*/reader.lets_go);

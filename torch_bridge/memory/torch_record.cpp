@@ -3,50 +3,28 @@
 #include <ATen/ATen.h>
 #include <c10/util/SmallVector.h>
 
-#include <atomic>
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/core/kept_storages.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/torch_access/memory_error.h"
 
 namespace pleat::bridge {
 namespace {
 
-// A restored storage is kept here while other hooks of its record remain and the next restore has
-// not come. One slot: it bounds the extra memory by one tensor.
-struct RecentSlot {
-  std::mutex mutex;
-  ForkLock fork_lock{ForkPlace::kRecentStorage, mutex};
-  c10::Storage storage;
-  std::atomic<const TorchRecord*> record{nullptr};  // compare only
+struct Kept {
+  KeptStorages<c10::Storage> storages;
+  ForkLock fork_lock{ForkPlace::kKeptStorages, storages};
 };
 // Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
 // child.
-RecentSlot& recent_slot = *new RecentSlot;
+Kept& kept = *new Kept;
 
-void keep_recent(const TorchRecord* record, c10::Storage storage) noexcept {
-  RecentSlot& slot = recent_slot;
-  const std::lock_guard<std::mutex> guard(slot.mutex);
-  std::swap(slot.storage, storage);
-  slot.record = record;
-  // The previous storage dies after the lock is gone: `storage` was declared before `guard`.
-}
-
-void forget_recent(const TorchRecord* record) noexcept {
-  c10::Storage old;
-  RecentSlot& slot = recent_slot;
-  if (slot.record.load(std::memory_order_relaxed) == nullptr) {
-    return;  // who put something there for us has returned before we were called
-  }
-  const std::lock_guard<std::mutex> guard(slot.mutex);
-  if (record == nullptr || slot.record == record) {
-    std::swap(slot.storage, old);
-    slot.record = nullptr;
-  }
-}
+KeptStorages<c10::Storage>& kept_storages() noexcept { return kept.storages; }
 
 }  // namespace
 
@@ -56,7 +34,7 @@ TorchRecord::TorchRecord(c10::StorageImpl* storage)
 }
 
 // What was kept for further hooks of the record has no user left.
-TorchRecord::~TorchRecord() { forget_recent(this); }
+TorchRecord::~TorchRecord() { kept_storages().forget(this); }
 
 // To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
 // block: neither under a lock of ours.
@@ -162,36 +140,52 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noex
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
-TorchRecord::Restored TorchRecord::restore(Runtime& runtime) {
+TorchRecord::Restored TorchRecord::restore(Runtime& runtime, bool slice) {
   Restored restored;
   Runtime::note_thread_computes();
-  while (!restored.storage) {
+  std::uint32_t decodes = 0;
+  for (bool has_room = false; !restored.storage;) {
     std::optional<WeakStorage> present;
     {
       allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
       if (restored_may_live()) {
         present = *restored_storage_;
-      } else {
+        restored.version = *restored_version_;
+      } else if (has_room || state == allocator::RecordState::kHeld ||
+                 state == allocator::RecordState::kWaiting) {
         restored.storage = restore_locked(runtime, guard);
+        restored.version = *restored_version_;
+        ++decodes_;
       }
-      restored.version = *restored_version_;
+      decodes = decodes_;
     }
     // To lock it may take the interpreter's lock, whose owner may wait for the record's.
     if (present) {
       restored.storage = c10::Storage(present->lock());  // null if it died just now
+    } else if (!restored.storage) {
+      kept_storages().make_room(this, bytes);
+      has_room = true;
     }
   }
-  if (runtime.residency.shared(*this)) {
-    keep_recent(this, restored.storage);
-  } else {
-    forget_recent(nullptr);
+  const std::uint32_t hooks = runtime.residency.hooks(*this);
+  std::size_t worth = 0;
+  if (slice && hooks >= kManyHooks) {
+    // Of several that a loop asks for in turn each would go before it is asked for again: what had
+    // to be restored again is worth twice as much.
+    constexpr std::uint32_t kMostDoublings = 10;
+    worth = bytes << std::min(decodes, kMostDoublings);
   }
+  const allocator::StatValues live = runtime.statistics.read(allocator::StatKind::kLive);
+  kept_storages().keep(
+      this, hooks > 1 ? restored.storage : c10::Storage(), bytes, worth,
+      {static_cast<std::size_t>(live.current), static_cast<std::size_t>(live.peak)});
   return restored;
 }
 
 TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
   Restored restored;
   Runtime::note_thread_computes();
+  kept_storages().make_room(this, bytes);
   allocator::Residency::RecordGuard guard(runtime.residency, *this);
   check_not_lost();
   if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
@@ -256,6 +250,6 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
                                                /*resizable=*/true);
 }
 
-void drop_recent_storage() noexcept { forget_recent(nullptr); }
+void drop_kept_storages() noexcept { kept_storages().forget_all(); }
 
 }  // namespace pleat::bridge

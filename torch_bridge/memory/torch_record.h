@@ -48,12 +48,14 @@ class TorchRecord final : public allocator::Record {
   // The storage with the bytes that were saved, and the version counter of all tensors on it: one
   // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
   // waits for a running encode. Throws torch's errors: out of memory, or written to and not to be
-  // had again.
+  // had again. `slice`: it is wanted for a small part of its bytes, so that it is worth keeping
+  // while many hooks remain, each of which may want another part.
   struct Restored {
     c10::Storage storage;
     c10::VariableVersion version;
   };
-  [[nodiscard]] Restored restore(Runtime& runtime);
+  [[nodiscard]] Restored restore(Runtime& runtime, bool slice);
+  static constexpr std::uint32_t kManyHooks = 4;
   // The same bytes in a storage that nobody else is given, for who may keep it or write to it
   // unseen. `last`: the graph is not kept, so that nobody will ask again if no other hook has the
   // record.
@@ -102,9 +104,10 @@ class TorchRecord final : public allocator::Record {
   // consumer that writes to it is seen there. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
+  std::uint32_t decodes_ = 0;
 };
 
-// Lets go of the restored storage kept for further hooks of its record.
-void drop_recent_storage() noexcept;
+// Lets go of the restored storages kept for further hooks of their records.
+void drop_kept_storages() noexcept;
 
 }  // namespace pleat::bridge

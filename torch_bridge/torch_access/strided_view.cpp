@@ -35,6 +35,14 @@ ByteRange StridedView::hull() const noexcept {
   return hull_of(sizes_, strides_, offset_, dtype_.itemsize());
 }
 
+std::size_t StridedView::touched_bytes() const noexcept {
+  std::size_t bytes = dtype_.itemsize();
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    bytes *= strides_[i] != 0 ? static_cast<std::size_t>(sizes_[i]) : 1;  // 0: expanded
+  }
+  return bytes;
+}
+
 bool StridedView::is_whole_in_order(std::size_t storage_bytes) const noexcept {
   if (keys_.has_any(
           c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}))) {

@@ -26,6 +26,9 @@ class StridedView {
   // From the first to the last byte that it touches.
   [[nodiscard]] allocator::ByteRange hull() const noexcept;
 
+  // How many bytes it touches, at the most.
+  [[nodiscard]] std::size_t touched_bytes() const noexcept;
+
   // Every byte of a storage of so many, in row-major order, as it stands there.
   [[nodiscard]] bool is_whole_in_order(std::size_t storage_bytes) const noexcept;
 
