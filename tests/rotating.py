@@ -2,6 +2,9 @@
 
 Of a parametrised test a tenth of its parameters is drawn. A test that takes the fixture `draw` draws samples of its
 own and always runs. All run after the others, in an order of the day; none starts when the time is up.
+
+    pytest tests --part fixed       all others
+    pytest tests --part rotating    these
 """
 
 import collections
@@ -12,6 +15,10 @@ from draw import Draw
 
 NOT_REACHED = "the time is up (PLEAT_TEST_UNTIL)"
 DRAW, SETS = pytest.StashKey[Draw](), pytest.StashKey[dict]()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--part", choices=["fixed", "rotating"], help="only the fixed or only the rotating part")
 
 
 def pytest_configure(config):
@@ -30,22 +37,23 @@ def set_of(nodeid):
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
 def pytest_collection_modifyitems(config, items):
-    draw, sets = config.stash[DRAW], collections.defaultdict(list)
+    draw, part = config.stash[DRAW], config.getoption("part")
+    fixed, sets = [], collections.defaultdict(list)
     for item in items:
-        if item.get_closest_marker("rotating"):
-            sets[set_of(item.nodeid)].append(item)
-    if not sets:
-        return
-    chosen = {}
-    for name, tests in sets.items():
+        (sets[set_of(item.nodeid)] if item.get_closest_marker("rotating") else fixed).append(item)
+    if part == "fixed":
+        sets.clear()
+    chosen = fixed if part != "rotating" else []
+    for name in draw.in_turn(sets):
+        tests = sets[name]
         own = any("draw" in item.fixturenames for item in tests)
-        chosen[name] = tests if own else [tests[i] for i in draw.samples(name, len(tests))]
-    left_out = [item for name, tests in sets.items() for item in tests if item not in chosen[name]]
-    fixed = [item for item in items if set_of(item.nodeid) not in sets]
-    items[:] = fixed + [item for name in draw.in_turn(sets) for item in chosen[name]]
+        chosen += tests if own else [tests[i] for i in draw.samples(name, len(tests))]
     config.stash[SETS] = {name: [0, len(tests)] for name, tests in sets.items()}
+    kept = set(chosen)
+    left_out = [item for item in items if item not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
 
 
 def pytest_runtest_setup(item):
