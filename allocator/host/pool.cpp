@@ -149,9 +149,13 @@ void Pool::Impl::free(Block* block) noexcept {
   emit(EventKind::kFree, block->begin, block->requested, block->id, block->stream);
 
   segment.in_use[granule].store(nullptr, std::memory_order_release);
-  segment.runs.give(granule, block->bytes >> granule_shift);
+  const std::size_t granules = block->bytes >> granule_shift;
+  const bool less_than_thought = is_looked_at(block->bytes) && look_at(segment, granule, granules);
+  segment.runs.give(granule, granules);
+  if (less_than_thought) [[unlikely]]
+    update_runs(segment, first_page(granule), end_page(granule, granules));
   if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
-    recent.add(segment, granule, block->bytes >> granule_shift);
+    recent.add(segment, granule, granules);
   }
   --blocks_in_use;
   requested -= block->requested;
@@ -327,7 +331,7 @@ std::size_t Pool::trim() noexcept {
   const std::lock_guard<std::mutex> lock(p.mutex);
   const std::size_t before = p.resident;
   if (!p.device.capabilities().reserves_freely) p.release_free_segments();
-  p.purge(0, Impl::Purge::kAllPages);
+  p.purge(0, Impl::Purge::kAllPages, Impl::Joins::kForget);
   p.window.restart(p.reserved);
   p.aged_out = 0;
   p.publish_all();
