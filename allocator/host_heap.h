@@ -11,8 +11,11 @@ namespace pleat::allocator {
 
 class HostHeap {
  public:
-  HostHeap(BlockCodec& codec, const ResidencyOptions& options)
-      : pool_(device_, PoolOptions{}, statistics_), heap_(pool_, order_, codec, options) {}
+  HostHeap(BlockCodec& codec, const ResidencyOptions& options,
+           HugePages huge_pages = HugePages::kAuto)
+      : device_(DeviceIndex{HeapTable::kHost}, huge_pages),
+        pool_(device_, PoolOptions{}, statistics_),
+        heap_(pool_, order_, codec, options) {}
 
   [[nodiscard]] Heap& heap() noexcept { return heap_; }
   [[nodiscard]] Pool& pool() noexcept { return pool_; }

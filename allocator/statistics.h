@@ -16,7 +16,7 @@ enum class StatKind : std::uint8_t {
   kPayload,   // bytes of payloads
   kRestored,  // bytes of restored storages alive
   kCached,    // resident bytes of free blocks
-  kResident,  // resident bytes of our segments (touched pages)
+  kResident,  // resident bytes of our segments; of blocks in use all, whether written or not
   kCount,
 };
 

@@ -24,8 +24,25 @@ struct DeviceCapabilities {
   std::size_t huge_page_bytes = 0;
   // Such a range of which parts went back alone comes whole again once all of it went back at once.
   bool huge_pages_rejoin = false;
+  // The pages of such a range come singly until join_pages() has made a huge page of them.
+  bool joins_pages = false;
   std::size_t move_bytes = 0;    // what move_pages() can move at once; 0: it cannot
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
+};
+
+// What release_pages() did.
+enum class Released : std::uint8_t {
+  kNothing,
+  kPages,  // whether huge pages come whole there is as it was
+  kAnew,   // and that is as was asked for
+};
+
+// What join_pages() did.
+enum class Joined : std::uint8_t {
+  kNothing,
+  kLater,  // the pages are as they were, but if all go back at once a huge page comes in their
+           // place
+  kWhole,  // they are a huge page, and come as one from now on
 };
 
 class Device {
@@ -51,15 +68,28 @@ class Device {
   [[nodiscard]] virtual bool would_promise(std::size_t /*bytes*/) noexcept { return true; }
 
   // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.
-  // False if nothing was given back.
-  virtual bool release_pages(void* begin, std::size_t bytes) noexcept = 0;
+  // `whole`: huge pages may come whole there. It is as it was before for all of the range, or
+  // should be otherwise for all of it.
+  virtual Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept = 0;
+
+  // Makes one huge page of the pages of a range of that size, which keep what they hold. Only asked
+  // for where joins_pages is set. May be called for memory that others use meanwhile.
+  virtual Joined join_pages(void* /*begin*/) noexcept { return Joined::kNothing; }
+
+  // Tells of each of the `pages` pages from `begin` on whether a part of it is there. Returns the
+  // bytes that are, SIZE_MAX if it does not know.
+  virtual std::size_t look_at_pages(void* /*begin*/, std::size_t /*pages*/,
+                                    bool* /*present*/) noexcept {
+    return SIZE_MAX;
+  }
 
   // Makes the pages of [from, from + bytes) those of [to, to + bytes): whole huge pages of segments
   // that do not overlap, at most move_bytes. `to` had none; `from` is left as after
   // release_pages(). What the pages hold afterwards is not said. False, and nothing has changed,
   // if it cannot be done. Cheaper than giving pages back and touching new ones: nothing is zeroed,
-  // nothing faults. Calls must not overlap.
-  virtual bool move_pages(void* from, void* to, std::size_t bytes) noexcept = 0;
+  // nothing faults. Whether huge pages come whole, `whole`, is the same for all of `from`, stays so
+  // there, and goes with the pages. Calls must not overlap.
+  virtual bool move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept = 0;
 };
 
 }  // namespace pleat::allocator

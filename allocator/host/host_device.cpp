@@ -5,12 +5,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 
 #ifndef MREMAP_DONTUNMAP  // glibc before 2.32
 #define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_COLLAPSE  // glibc before 2.37
+#define MADV_COLLAPSE 25
 #endif
 #ifndef MADV_DONTNEED_LOCKED  // glibc before 2.36
 #define MADV_DONTNEED_LOCKED 24
@@ -47,10 +51,12 @@ void read_small_file(const char* path, char* text, std::size_t capacity) noexcep
   ::close(fd);
 }
 
-bool huge_pages_on_request() noexcept {
+enum class Transparent { kNever, kOnRequest, kAlways };
+Transparent transparent_huge_pages() noexcept {
   char text[64];
   read_small_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
-  return std::strstr(text, "[always]") != nullptr || std::strstr(text, "[madvise]") != nullptr;
+  if (std::strstr(text, "[always]") != nullptr) return Transparent::kAlways;
+  return std::strstr(text, "[madvise]") != nullptr ? Transparent::kOnRequest : Transparent::kNever;
 }
 
 bool address_space_is_free() noexcept {
@@ -63,15 +69,22 @@ bool address_space_is_free() noexcept {
 
 }  // namespace
 
-HostDevice::HostDevice(DeviceIndex index, const HostCalls& calls) noexcept
-    : index_(index), calls_(calls), process_(::getpid()) {
+HostDevice::HostDevice(DeviceIndex index, HugePages huge_pages, const HostCalls& calls) noexcept
+    : index_(index), calls_(calls), process_(::getpid()), advice_(kNone) {
   const ErrnoGuard guard;
   capabilities_.host_accessible = true;
   capabilities_.returns_pages = true;
   capabilities_.reserves_freely = address_space_is_free();
   capabilities_.page_bytes = kAccountingBytes;
-  if (huge_pages_on_request()) {
+  const Transparent transparent = transparent_huge_pages();
+  if (huge_pages == HugePages::kNever && transparent == Transparent::kAlways) {
+    advice_ = MADV_NOHUGEPAGE;
+  }
+  if (huge_pages != HugePages::kNever && transparent != Transparent::kNever) {
     capabilities_.huge_page_bytes = kHugePageBytes;
+    capabilities_.joins_pages =
+        huge_pages == HugePages::kAuto && transparent == Transparent::kOnRequest;
+    if (!capabilities_.joins_pages) advice_ = MADV_HUGEPAGE;
     if (capabilities_.reserves_freely) between_ = map_aligned(kMostMoved);
     if (between_ != nullptr) {
       if (remap(between_, between_ + kHugePageBytes, kHugePageBytes)) {
@@ -124,7 +137,8 @@ bool HostDevice::huge_pages_rejoin() noexcept {
            (resident & 1) != 0;
   };
   const auto touch_first = [&] { *static_cast<volatile std::byte*>(page) = std::byte{1}; };
-  bool rejoins = open(page, kHugePageBytes);
+  bool rejoins =
+      open(page, kHugePageBytes) && calls_.madvise(page, kHugePageBytes, MADV_HUGEPAGE) == 0;
   if (rejoins) {
     touch_first();
     rejoins = last_is_resident() && calls_.madvise(page, kAccountingBytes, MADV_DONTNEED) == 0 &&
@@ -180,16 +194,49 @@ bool HostDevice::would_promise(std::size_t bytes) noexcept {
   return maps(kFlags) || !maps(kFlags | MAP_NORESERVE);
 }
 
-bool HostDevice::release_pages(void* begin, std::size_t bytes) noexcept {
+Released HostDevice::release_pages(void* begin, std::size_t bytes, bool whole) noexcept {
   const ErrnoGuard guard;
   const auto unaligned = reinterpret_cast<std::uintptr_t>(begin) | bytes;
-  if (unaligned % capabilities_.page_bytes != 0) return false;
+  if (unaligned % capabilities_.page_bytes != 0) return Released::kNothing;
   if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
-    if (!release_locked(begin, bytes)) return false;
+    if (!release_locked(begin, bytes)) return Released::kNothing;
     locked_ = true;
   }
-  if (may_move_pages() && unaligned % kHugePageBytes == 0) map_anew(begin, bytes);
-  return true;
+  if (may_move_pages() && unaligned % kHugePageBytes == 0 && map_anew(begin, bytes, whole)) {
+    return Released::kAnew;
+  }
+  return Released::kPages;
+}
+
+Joined HostDevice::join_pages(void* begin) noexcept {
+  const ErrnoGuard guard;
+  if (calls_.madvise(begin, kHugePageBytes, MADV_HUGEPAGE) != 0) return Joined::kNothing;
+  if (!collapses_) return Joined::kLater;
+  if (calls_.madvise(begin, kHugePageBytes, MADV_COLLAPSE) == 0) return Joined::kWhole;
+  if (errno == EINVAL)
+    collapses_ = false;  // before Linux 6.1; khugepaged joins them when it passes
+  return Joined::kLater;
+}
+
+std::size_t HostDevice::look_at_pages(void* begin, std::size_t pages, bool* present) noexcept {
+  const ErrnoGuard guard;
+  static const auto small = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kAtOnce = 32;  // pages
+  unsigned char there[kAtOnce * kAccountingBytes / 4096];
+  const std::size_t each = kAccountingBytes / small;
+  std::size_t bytes = 0;
+  for (std::size_t page = 0; page < pages; page += kAtOnce) {
+    const std::size_t count = std::min(kAtOnce, pages - page);
+    std::byte* const address = static_cast<std::byte*>(begin) + page * kAccountingBytes;
+    if (calls_.mincore(address, count * kAccountingBytes, there) != 0) return SIZE_MAX;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t parts = 0;
+      for (std::size_t k = 0; k < each; ++k) parts += there[i * each + k] & 1;
+      present[page + i] = parts != 0;
+      bytes += parts * small;
+    }
+  }
+  return bytes;
 }
 
 // Locked pages do not go for MADV_DONTNEED. They stay locked where they are touched again.
@@ -217,7 +264,7 @@ bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
     locked_ = true;
   }
   if (calls_.mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return false;
-  if (capabilities_.huge_page_bytes != 0) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  if (advice_ != kNone) calls_.madvise(begin, bytes, advice_);
   return true;
 }
 
@@ -243,19 +290,20 @@ bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
 
 // Maps a range of a segment without pages anew. The kernel joins a new mapping with those beside
 // it; one that pages were moved to or from it keeps apart, and a process may have 65530 of them.
-void HostDevice::map_anew(void* begin, std::size_t bytes) noexcept {
+bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
   if (calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     map_missing(begin, bytes);
-    return;
+    return false;
   }
-  calls_.madvise(begin, bytes, MADV_HUGEPAGE);
+  if (whole) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
   // If the job has asked for new mappings to be locked this one has been filled.
   unsigned char resident = 0;
   if (calls_.mincore(begin, 1, &resident) == 0 && (resident & 1) != 0) {
     release_locked(begin, bytes);
     locked_ = true;
   }
+  return true;
 }
 
 // In place of addresses that may be another's by now. nullptr after so many failures.
@@ -265,7 +313,7 @@ std::byte* HostDevice::other_scratch() noexcept {
 
 // By way of other addresses: what is wrong with the source (a part of it has been locked or bound
 // to a node, or addresses are limited by now) then costs those, and not `to`.
-bool HostDevice::move_pages(void* from, void* to, std::size_t bytes) noexcept {
+bool HostDevice::move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept {
   const ErrnoGuard guard;
   if (bytes > kMostMoved || !may_move_pages()) return false;
   if (!remap(from, between_, bytes)) {
@@ -282,7 +330,7 @@ bool HostDevice::move_pages(void* from, void* to, std::size_t bytes) noexcept {
     between_ = other_scratch();
     return false;
   }
-  map_anew(from, bytes);
+  map_anew(from, bytes, whole);
   return true;
 }
 

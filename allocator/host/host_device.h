@@ -1,7 +1,8 @@
 // The host as a device: segments are anonymous private mappings, pages come on first touch and go
-// with MADV_DONTNEED. Huge pages are asked for, since most of what a training step saves by pooling
-// is page faults. Memory that the job locks (mlockall) is locked page by page as it is touched, and
-// goes back all the same.
+// with MADV_DONTNEED. Memory that is in use for long is faster in huge pages, but a huge page costs
+// 2 MiB for the first byte that is written, and its first touch up to 10 ms in a virtual machine.
+// Memory that the job locks (mlockall) is locked page by page as it is touched, and goes back all
+// the same.
 #pragma once
 
 #include "allocator/host/device.h"
@@ -9,10 +10,18 @@
 
 namespace pleat::allocator {
 
+enum class HugePages : std::uint8_t {
+  kAuto,    // small ones first, to be joined where they turn out to be written densely; where the
+            // system has huge pages for everybody, at once
+  kAlways,  // at once
+  kNever,
+};
+
 class HostDevice final : public Device {
  public:
   // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
-  explicit HostDevice(DeviceIndex index = {-1}, const HostCalls& calls = {}) noexcept;
+  explicit HostDevice(DeviceIndex index = {-1}, HugePages huge_pages = HugePages::kAuto,
+                      const HostCalls& calls = {}) noexcept;
   ~HostDevice() override;
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
@@ -29,17 +38,20 @@ class HostDevice final : public Device {
   // As malloc() would fare with the same request: vm.overcommit_memory decides. A cgroup's limit
   // does not, there nor here.
   [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
-  bool release_pages(void* begin, std::size_t bytes) noexcept override;
-  bool move_pages(void* from, void* to, std::size_t bytes) noexcept override;
+  Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override;
+  Joined join_pages(void* begin) noexcept override;
+  std::size_t look_at_pages(void* begin, std::size_t pages, bool* present) noexcept override;
+  bool move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept override;
 
  private:
+  static constexpr int kNone = -1;
   [[nodiscard]] std::byte* map_aligned(std::size_t bytes) const noexcept;
   [[nodiscard]] bool huge_pages_rejoin() noexcept;
   [[nodiscard]] bool may_move_pages() const noexcept;
   bool remap(void* from, void* to, std::size_t bytes) const noexcept;
   bool open(void* begin, std::size_t bytes) noexcept;
   bool map_missing(void* begin, std::size_t bytes) noexcept;
-  void map_anew(void* begin, std::size_t bytes) noexcept;
+  bool map_anew(void* begin, std::size_t bytes, bool whole) noexcept;
   bool release_locked(void* begin, std::size_t bytes) const noexcept;
   [[nodiscard]] std::byte* other_scratch() noexcept;
 
@@ -49,6 +61,8 @@ class HostDevice final : public Device {
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // of it
   bool locked_ = false;           // mlock() or mlockall() was met
+  int advice_;                    // for new mappings; kNone: none
+  bool collapses_ = true;         // MADV_COLLAPSE is known, as far as we know
   DeviceCapabilities capabilities_;
 };
 

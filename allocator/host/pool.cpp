@@ -146,9 +146,13 @@ void Pool::Impl::free(Block* block) noexcept {
   const Section section(*this);
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
-  segment.runs.give(granule, block->bytes >> granule_shift);
+  const std::size_t granules = block->bytes >> granule_shift;
+  const bool less_than_thought = is_looked_at(block->bytes) && look_at(segment, granule, granules);
+  segment.runs.give(granule, granules);
+  if (less_than_thought) [[unlikely]]
+    update_runs(segment, first_page(granule), end_page(granule, granules));
   if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
-    recent.add(segment, granule, block->bytes >> granule_shift);
+    recent.add(segment, granule, granules);
   }
   --blocks_in_use;
   requested -= block->requested;
@@ -329,7 +333,7 @@ std::size_t Pool::trim() noexcept {
   const Impl::Section section(p);
   const std::size_t before = p.resident;
   if (!p.device.capabilities().reserves_freely) p.release_free_segments();
-  p.purge(0, Impl::Purge::kAllPages);
+  p.purge(0, Impl::Purge::kAllPages, Impl::Joins::kForget);
   p.window.restart(p.reserved);
   p.aged_out = 0;
   return before - p.resident;

@@ -34,6 +34,9 @@ struct PoolOptions {
   // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
   // given back because of age are soon wanted again, so that steps of many seconds do not refault.
   std::uint64_t epoch_ns = 1'000'000'000;
+  // Of the time that passes, so much at most is spent on making huge pages of small ones, where the
+  // device does that at all.
+  double join_share = 0.03;
 };
 
 class Pool final : public BlockMemory {

@@ -21,6 +21,17 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) & ~(unit - 1);
 }
 
+// How far the search for huge pages to be made has come, and what it may spend.
+struct Joining {
+  std::size_t rank = 0;           // of the segment
+  std::size_t page = 0;           // a huge page begins there
+  std::size_t kinds = 0;          // changes from plain to whole met in this round, and back
+  std::uint64_t resumes_ns = 0;   // when the next round may begin
+  std::uint64_t refilled_ns = 0;  // 0: never
+  double allowance_ns = 0;
+  bool only_plain = false;  // split ones do not join
+};
+
 struct Pool::Impl {
   Impl(Device& the_device, const PoolOptions& the_options, Statistics& the_statistics) noexcept
       : device(the_device),
@@ -76,6 +87,7 @@ struct Pool::Impl {
 
   RecentPlaces recent;
   LiveWindow window;
+  Joining joining;
   std::uint64_t operations = 0;
   // Pages given back only because of age, and how many were wanted again since (see want_pages).
   std::size_t aged_out = 0;
@@ -179,6 +191,15 @@ struct Pool::Impl {
       check_age();
   }
   void check_age() noexcept;
+
+  // Of blocks whose pages are looked at when they are freed, if nobody has before.
+  [[nodiscard]] bool is_looked_at(std::size_t bytes) const noexcept {
+    return bytes >= std::max(huge_page_bytes, std::size_t{1} << 20);
+  }
+  bool look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
+  void join_pages(std::uint64_t now_ns) noexcept;
+  bool join_next() noexcept;
+  void join(Segment& segment, std::size_t page) noexcept;
   void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
@@ -190,8 +211,11 @@ struct Pool::Impl {
   // the next time; any whole huge pages; also parts of split ones; or any free page. Without huge
   // pages all are the same.
   enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
-  std::size_t purge(std::size_t target, Purge most) noexcept;
-  bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind) noexcept;
+  // Whether huge pages that were joined once are to come whole again when they are wanted again.
+  enum class Joins : bool { kForget, kKeep };
+  std::size_t purge(std::size_t target, Purge most, Joins joins) noexcept;
+  bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
+                 Joins joins) noexcept;
   // Purposes of FreeRuns::visit_down: those of Purge, and this.
   static constexpr unsigned kMovePages = 4;
 

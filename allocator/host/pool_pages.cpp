@@ -147,14 +147,15 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
   const std::size_t limit = resident_limit();
-  if (resident + more > limit) purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages);
+  if (resident + more > limit)
+    purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages, Joins::kKeep);
   if (resident + more > limit) {
     const std::size_t moved = move_pages(segment, first, last, resident + more - limit);
     if (moved > 0) update_runs(segment, first, last);
     more -= moved;
   }
   if (resident + more > limit) {
-    purge(limit > more ? limit - more : 0, Purge::kAllPages);
+    purge(limit > more ? limit - more : 0, Purge::kAllPages, Joins::kKeep);
     first = begin, last = end;  // what was moved to beside the block may be gone again
     segment.touched.widen(&first, &last);
   }
@@ -229,12 +230,13 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     std::size_t pages = huge;
     while (moved + pages / huge < most && pages < at_once && stop - pages > first &&
            *next + pages < end && is_source(stop - pages - huge) && is_target(*next + pages) &&
-           !from.touched.is_moved(stop - pages) && !from.touched.is_moved(stop - pages - huge)) {
+           !from.touched.is_moved(stop - pages) && !from.touched.is_moved(stop - pages - huge) &&
+           from.touched.is_plain(stop - pages) == from.touched.is_plain(stop - pages - huge)) {
       pages += huge;
     }
     const std::size_t source = stop - pages;
     if (!device.move_pages(from.base + (source << page_shift), to.base + (*next << page_shift),
-                           pages << page_shift)) {
+                           pages << page_shift, !from.touched.is_plain(source))) {
       *next = end;  // nor would it the next time
       break;
     }
@@ -250,10 +252,11 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
 
 [[gnu::noinline]] void Pool::Impl::check_age() noexcept {
   const std::uint64_t now = coarse_now_ns();
+  if (device.capabilities().joins_pages) join_pages(now);
   if (!window.advance(now, reserved)) return;
   const std::size_t limit = resident_limit();
   if (resident > limit) {
-    const std::size_t gone = purge(limit, Purge::kWholeHugePages);
+    const std::size_t gone = purge(limit, Purge::kWholeHugePages, Joins::kForget);
     if (gone > 0) {
       aged_out = gone;
       wanted_again = 0;
@@ -266,7 +269,8 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
 
 // Gives free pages back until `target` bytes are resident or nothing is left that `most` allows.
 // Highest first, so that what stays is dense at the low end. Returns the bytes given back.
-[[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most) noexcept {
+[[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most,
+                                                Joins joins) noexcept {
   if (!returns_pages) return 0;
   const std::size_t before = resident;
   for (const Purge kind : {Purge::kBrokenHugePages, Purge::kWholeHugePages, Purge::kSplitHugePages,
@@ -281,7 +285,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
       const std::size_t had = resident;
       segment.runs.visit_down(least, static_cast<unsigned>(kind), [&](FreeRun& run) {
         const std::size_t touched = segment.touched.count();
-        const bool works = purge_run(segment, run, target, kind);
+        const bool works = purge_run(segment, run, target, kind, joins);
         if (segment.touched.count() != touched) update_run(segment, run);
         return works && resident > target ? FreeRuns::Visit::kNext : FreeRuns::Visit::kStop;
       });
@@ -292,19 +296,22 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
 }
 
 // False if the device gave nothing back: further attempts are useless.
-bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t target,
-                           Purge kind) noexcept {
+bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
+                           Joins joins) noexcept {
   TouchedPages& touched = segment.touched;
   const std::size_t huge = touched.pages_per_huge_page();
   const std::size_t unit = kind <= Purge::kWholeHugePages ? huge : 1;  // pages
-  const bool split_only = kind == Purge::kBrokenHugePages || kind == Purge::kSplitHugePages;
+  const auto may_go = [&](std::size_t page) {
+    if (kind == Purge::kBrokenHugePages) return touched.is_split(page) && !touched.is_plain(page);
+    return kind != Purge::kSplitHugePages || touched.comes_singly(page);
+  };
   auto [first, end] = pages_within(run, unit << page_shift);
   while (resident > target) {
     const std::size_t last = touched.last_touched(first, end);
     if (last == TouchedPages::kNone) return true;
     std::size_t low = last & ~(unit - 1);
     const std::size_t high = low + unit;
-    if (split_only && !touched.is_split(last)) {
+    if (!may_go(last)) {
       const std::size_t huge_begin = last & ~(huge - 1);
       if (huge_begin <= first) return true;
       end = huge_begin;
@@ -312,14 +319,21 @@ bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t tar
     }
     const std::size_t excess = (resident - target + page_bytes - 1) >> page_shift;
     while (low > first && high - low < excess && touched.untouched(low - unit, low) < unit &&
-           (!split_only || touched.is_split(low - 1))) {
+           may_go(low - 1) && touched.is_plain(low - 1) == touched.is_plain(last)) {
       low -= unit;
     }
     std::byte* const address = segment.base + (low << page_shift);
     const std::size_t bytes = (high - low) << page_shift;
-    if (!device.release_pages(address, bytes)) return false;
+    const bool whole =
+        !touched.is_plain(last) && (joins == Joins::kKeep || !device.capabilities().joins_pages);
+    const Released released = device.release_pages(address, bytes, whole);
+    if (released == Released::kNothing) return false;
     const std::size_t gone = touched.touched(low, high) << page_shift;
     touched.clear(low, high);
+    for (std::size_t page = round_up(low, huge); released == Released::kAnew && page + huge <= high;
+         page += huge) {
+      touched.set_plain(page, !whole);
+    }
     resident -= gone;
     emit(EventKind::kPagesRelease, address, gone);
     end = low;

@@ -51,7 +51,7 @@ struct Segment {
     in_use = reinterpret_cast<std::atomic<Block*>*>(metadata.data() + runs_bytes);
     touched.attach(metadata.data() + runs_bytes + map_bytes, pages,
                    std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1),
-                   capabilities.huge_pages_rejoin);
+                   capabilities.huge_pages_rejoin, capabilities.joins_pages);
     return true;
   }
 };

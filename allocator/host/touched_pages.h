@@ -2,7 +2,12 @@
 // the kernel backs the segment with huge pages, also which of those have been split: a touch of an
 // untouched huge page brings all of it, but once a part was given back its pages come singly, on
 // some kernels until all of it is given back at once. (That the kernel may also join them on its
-// own account nobody tells us.) Not thread-safe.
+// own account nobody tells us.)
+//
+// Where huge pages are made of small ones (DeviceCapabilities::joins_pages) a huge page is *plain*
+// until it has been joined: its pages come singly. Pages count as touched from the moment they are
+// handed out, though their owner may never write them: such a huge page is *unsure* until somebody
+// has looked. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +22,22 @@ class TouchedPages {
   static constexpr std::size_t kNone = SIZE_MAX;
 
   [[nodiscard]] static std::size_t metadata_bytes(std::size_t pages) noexcept {
-    return 3 * words_for(pages) * sizeof(std::uint64_t);
+    return kArrays * words_for(pages) * sizeof(std::uint64_t);
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
   // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
-  // `rejoin`: a huge page given back at once is no longer split.
+  // `rejoin`: a huge page given back at once is no longer split. `joins`: huge pages are plain.
   void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1,
-              bool rejoin = false) noexcept {
+              bool rejoin = false, bool joins = false) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
     split_ = words_ + words_for(pages);
     moved_ = split_ + words_for(pages);
+    unsure_ = moved_ + words_for(pages);
+    whole_ = unsure_ + words_for(pages);
     pages_ = pages;
     huge_ = pages_per_huge_page;
     rejoin_ = rejoin;
+    joins_ = joins;
     count_ = 0;
     high_ = 0;
     moved_count_ = 0;
@@ -67,13 +75,38 @@ class TouchedPages {
   }
   [[nodiscard]] std::size_t pages_per_huge_page() const noexcept { return huge_; }
   [[nodiscard]] bool is_split(std::size_t page) const noexcept { return get(split_, page / huge_); }
+  [[nodiscard]] bool is_plain(std::size_t page) const noexcept {
+    return joins_ && !get(whole_, page / huge_);
+  }
+  [[nodiscard]] bool comes_singly(std::size_t page) const noexcept {
+    return is_split(page) || is_plain(page);
+  }
+  void set_plain(std::size_t page, bool plain) noexcept { put(whole_, page / huge_, !plain); }
+  void set_split(std::size_t page, bool split) noexcept { put(split_, page / huge_, split); }
   // Whether move() has brought a huge page here since all of it was last given back, and how many
   // it has.
   [[nodiscard]] bool is_moved(std::size_t page) const noexcept { return get(moved_, page / huge_); }
   [[nodiscard]] std::size_t moved() const noexcept { return moved_count_; }
 
+  // Whether a huge page of [begin, end), which begin and end one, is unsure.
+  [[nodiscard]] bool any_unsure(std::size_t begin, std::size_t end) const noexcept {
+    bool any = false;
+    for_each_word(begin / huge_, end / huge_, [&](std::size_t word, std::uint64_t mask) {
+      any |= (unsure_[word] & mask) != 0;
+    });
+    return any;
+  }
+  [[nodiscard]] bool is_unsure(std::size_t page) const noexcept {
+    return get(unsure_, page / huge_);
+  }
+  // Of the huge page that begins at `page` somebody has looked at all pages: they are there but for
+  // those that were forgotten.
+  void set_sure(std::size_t page) noexcept { put(unsure_, page / huge_, false); }
+
   void touch(std::size_t begin, std::size_t end) noexcept {
     count_ += untouched(begin, end);
+    for_each_word(begin / huge_, (end + huge_ - 1) / huge_,
+                  [&](std::size_t word, std::uint64_t mask) { unsure_[word] |= mask; });
     if (end > high_) high_ = end;
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
   }
@@ -90,14 +123,28 @@ class TouchedPages {
     if (!rejoin_ || huge_ == 1) return;
     for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) renew(huge);
   }
+  // Page `page` never came.
+  void forget(std::size_t page) noexcept {
+    if (!test(page)) return;
+    put(words_, page, false);
+    --count_;
+    if (page + 1 == high_) {
+      const std::size_t last = last_touched(0, page);
+      high_ = last == kNone ? 0 : last + 1;
+    }
+  }
   // A huge page's worth of pages, all touched, became those of `page`, which is untouched, of this
   // segment or another. Both begin a huge page.
   void move(TouchedPages& from, std::size_t from_page, std::size_t page) noexcept {
     const bool was_split = from.is_split(from_page);
+    const bool was_plain = from.is_plain(from_page);
+    const bool was_unsure = from.is_unsure(from_page);
     from.clear(from_page, from_page + huge_);
     from.renew(from_page / huge_);
     touch(page, page + huge_);
     put(split_, page / huge_, was_split);
+    put(unsure_, page / huge_, was_unsure);
+    set_plain(page, was_plain);
     put(moved_, page / huge_, true);
     ++moved_count_;
   }
@@ -105,7 +152,7 @@ class TouchedPages {
   void reset() noexcept {
     clear(0, (high_ + huge_ - 1) & ~(huge_ - 1));
     for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) {
-      split_[i] = moved_[i] = 0;
+      split_[i] = moved_[i] = unsure_[i] = whole_[i] = 0;
     }
     moved_count_ = 0;
   }
@@ -169,10 +216,11 @@ class TouchedPages {
   }
 
  private:
+  static constexpr std::size_t kArrays = 5;
   static constexpr std::size_t words_for(std::size_t bits) noexcept { return (bits + 63) / 64; }
 
   [[nodiscard]] bool comes_whole(std::size_t first) const noexcept {
-    return !is_split(first) && untouched(first, first + huge_) == huge_;
+    return !comes_singly(first) && untouched(first, first + huge_) == huge_;
   }
   // The first page of [page, end) that is touched, or is not; `end` if there is none.
   [[nodiscard]] std::size_t next(std::size_t page, std::size_t end, bool touched) const noexcept {
@@ -216,11 +264,14 @@ class TouchedPages {
   }
 
   std::uint64_t* words_ = nullptr;
-  std::uint64_t* split_ = nullptr;  // one bit a huge page
-  std::uint64_t* moved_ = nullptr;  // likewise
+  std::uint64_t* split_ = nullptr;   // one bit a huge page
+  std::uint64_t* moved_ = nullptr;   // likewise
+  std::uint64_t* unsure_ = nullptr;  // likewise
+  std::uint64_t* whole_ = nullptr;   // likewise: not plain
   std::size_t pages_ = 0;
   std::size_t huge_ = 1;  // pages in a huge page
   bool rejoin_ = false;
+  bool joins_ = false;
   std::size_t count_ = 0;
   std::size_t moved_count_ = 0;
   std::size_t high_ = 0;

@@ -66,8 +66,8 @@ TEST_F(HostPoolTest, SegmentsAreAlignedAndLeaveErrnoAlone) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(segment) % 2_MiB, 0u);
   EXPECT_EQ(device.reserve_segment(std::size_t{1} << 60, std::size_t{1} << 60), nullptr);
   EXPECT_EQ(device.reserve_segment(SIZE_MAX, SIZE_MAX), nullptr);
-  EXPECT_TRUE(device.release_pages(segment, 2_MiB));
-  EXPECT_FALSE(device.release_pages(static_cast<char*>(segment) + 1, 4096));
+  EXPECT_NE(device.release_pages(segment, 2_MiB, true), Released::kNothing);
+  EXPECT_EQ(device.release_pages(static_cast<char*>(segment) + 1, 4096, true), Released::kNothing);
   device.release_segment(segment, 4_MiB);
   EXPECT_EQ(errno, 1234);
 }
@@ -85,7 +85,9 @@ std::size_t mappings(const std::byte* begin, std::size_t bytes) {
   return count;
 }
 
-struct MovingTest : HostPoolTest {
+struct MovingTest : ::testing::TestWithParam<HugePages> {
+  HostDevice device{{-1}, GetParam()};
+  const bool whole = !device.capabilities().joins_pages;
   static constexpr std::size_t kBytes = 64_MiB;
   void SetUp() override {
     if (device.capabilities().move_bytes == 0) GTEST_SKIP() << "this kernel cannot";
@@ -98,11 +100,11 @@ struct MovingTest : HostPoolTest {
   std::byte* segment = nullptr;
 };
 
-TEST_F(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
+TEST_P(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
   errno = 1234;
   std::memset(segment, 7, 4_MiB);
   std::memset(segment + 4_MiB, 8, 2_MiB);
-  ASSERT_TRUE(device.move_pages(segment, segment + 16_MiB, 4_MiB));
+  ASSERT_TRUE(device.move_pages(segment, segment + 16_MiB, 4_MiB, whole));
   EXPECT_EQ(resident_bytes(segment, 4_MiB), 0u);
   EXPECT_EQ(resident_bytes(segment + 16_MiB, 4_MiB), 4_MiB);
   for (std::size_t i = 0; i < 4_MiB; i += 1000) {
@@ -110,11 +112,12 @@ TEST_F(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
     ASSERT_EQ(segment[16_MiB + i], std::byte{7}) << i;
   }
   EXPECT_EQ(segment[4_MiB], std::byte{8});
-  EXPECT_FALSE(device.move_pages(segment, segment + 32_MiB, device.capabilities().move_bytes * 2));
+  EXPECT_FALSE(
+      device.move_pages(segment, segment + 32_MiB, device.capabilities().move_bytes * 2, whole));
   EXPECT_EQ(errno, 1234);
 }
 
-TEST_F(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
+TEST_P(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   const std::size_t before = mappings(segment, kBytes);
@@ -124,7 +127,7 @@ TEST_F(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
   for (int i = 0; i < 2000; ++i) {
     const std::size_t from = random() % there.size(), to = random() % there.size();
     if (!there[from] || there[to]) continue;
-    ASSERT_TRUE(device.move_pages(segment + from * 2_MiB, segment + to * 2_MiB, 2_MiB));
+    ASSERT_TRUE(device.move_pages(segment + from * 2_MiB, segment + to * 2_MiB, 2_MiB, whole));
     there[from] = false;
     there[to] = true;
     ASSERT_EQ(segment[to * 2_MiB + 12345], std::byte{1});
@@ -132,34 +135,34 @@ TEST_F(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
   EXPECT_GT(mappings(segment, kBytes), before);
   for (std::size_t i = 0; i < there.size(); ++i) {
     if (!there[i]) continue;
-    ASSERT_TRUE(device.release_pages(segment + i * 2_MiB, 2_MiB));
+    ASSERT_NE(device.release_pages(segment + i * 2_MiB, 2_MiB, whole), Released::kNothing);
   }
   EXPECT_LE(mappings(segment, kBytes), before + 1);
 }
 
-TEST_F(MovingTest, WhatTheKernelRefusesLosesNothing) {
+TEST_P(MovingTest, WhatTheKernelRefusesLosesNothing) {
   std::memset(segment, 7, 2_MiB);
   // What another has done to a part of it makes it several mappings, which older kernels do not
   // move as one.
   ASSERT_EQ(madvise(segment + 1_MiB, 64_KiB, MADV_DONTDUMP), 0);
-  const bool moved = device.move_pages(segment, segment + 16_MiB, 2_MiB);
+  const bool moved = device.move_pages(segment, segment + 16_MiB, 2_MiB, whole);
   const std::byte* const now = segment + (moved ? 16_MiB : 0);
   for (std::size_t i = 0; i < 2_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
   std::memset(segment, 9, kBytes);  // all of it is still ours
-  EXPECT_TRUE(device.move_pages(segment + 4_MiB, segment + 32_MiB, 2_MiB) ||
+  EXPECT_TRUE(device.move_pages(segment + 4_MiB, segment + 32_MiB, 2_MiB, whole) ||
               device.capabilities().move_bytes == 0);
   EXPECT_EQ(segment[32_MiB], std::byte{9});
 }
 
-TEST_F(MovingTest, AForkedChildMovesNothing) {
+TEST_P(MovingTest, AForkedChildMovesNothing) {
   std::memset(segment, 7, 2_MiB);
   EXPECT_TRUE(holds_in_child([&] {
-    return device.move_pages(segment, segment + 16_MiB, 2_MiB) || segment[5] != std::byte{7};
+    return device.move_pages(segment, segment + 16_MiB, 2_MiB, whole) || segment[5] != std::byte{7};
   }));
-  EXPECT_TRUE(device.move_pages(segment, segment + 16_MiB, 2_MiB));
+  EXPECT_TRUE(device.move_pages(segment, segment + 16_MiB, 2_MiB, whole));
 }
 
-TEST_F(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
+TEST_P(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
   std::memset(segment, 7, 2_MiB);
   EXPECT_TRUE(holds_in_child([&] {
     HostDevice own;
@@ -168,7 +171,7 @@ TEST_F(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
     std::memset(mine, 7, 2_MiB);
     rlimit tight{1_MiB, 1_MiB};
     if (setrlimit(RLIMIT_AS, &tight) != 0) return 2;
-    const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB);
+    const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB, whole);
     const std::byte* const now = mine + (moved ? 16_MiB : 0);
     for (std::size_t i = 0; i < 2_MiB; i += 1000) {
       if (now[i] != std::byte{7}) return 3;
@@ -210,7 +213,7 @@ struct FailingKernel {
 };
 
 // A move takes three calls that map over something, its failure one more: the way back.
-TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
+TEST_P(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
   bool a_move_failed = false;
   for (int call = 1; call <= 4; ++call) {
     for (int also = 0; also <= 2; ++also) {
@@ -218,7 +221,7 @@ TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
         SCOPED_TRACE(std::to_string(call) + (unmaps ? " unmaps" : "") + ", " +
                      std::to_string(also) + " more");
         FailingKernel::countdown = INT_MAX;
-        HostDevice failing({-1}, FailingKernel::calls());
+        HostDevice failing({-1}, GetParam(), FailingKernel::calls());
         ASSERT_NE(failing.capabilities().move_bytes, 0u);
         auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
         ASSERT_NE(own, nullptr);
@@ -227,7 +230,7 @@ TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
         FailingKernel::also = also;
         FailingKernel::unmaps = unmaps;
         errno = 1234;
-        const bool moved = failing.move_pages(own, own + 16_MiB, 4_MiB);
+        const bool moved = failing.move_pages(own, own + 16_MiB, 4_MiB, whole);
         EXPECT_EQ(errno, 1234);
         FailingKernel::countdown = INT_MAX;
         ASSERT_NE(resident_bytes(own, kBytes), SIZE_MAX) << "a hole";
@@ -244,9 +247,9 @@ TEST_F(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
   EXPECT_TRUE(a_move_failed);
 }
 
-TEST_F(MovingTest, PagesThatFindNoWayBackAreNotKept) {
+TEST_P(MovingTest, PagesThatFindNoWayBackAreNotKept) {
   FailingKernel::countdown = INT_MAX;
-  HostDevice failing({-1}, FailingKernel::calls());
+  HostDevice failing({-1}, GetParam(), FailingKernel::calls());
   auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
   ASSERT_NE(own, nullptr);
   std::memset(own, 7, 16_MiB);
@@ -254,7 +257,7 @@ TEST_F(MovingTest, PagesThatFindNoWayBackAreNotKept) {
   FailingKernel::countdown = 2;
   FailingKernel::also = 2;
   FailingKernel::unmaps = true;
-  EXPECT_FALSE(failing.move_pages(own, own + 32_MiB, 16_MiB));
+  EXPECT_FALSE(failing.move_pages(own, own + 32_MiB, 16_MiB, whole));
   FailingKernel::countdown = INT_MAX;
   EXPECT_EQ(resident_bytes(own, kBytes), 0u);
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -263,6 +266,9 @@ TEST_F(MovingTest, PagesThatFindNoWayBackAreNotKept) {
   (void)before;
   failing.release_segment(own, kBytes);
 }
+
+INSTANTIATE_TEST_SUITE_P(HugePages, MovingTest,
+                         ::testing::Values(HugePages::kAuto, HugePages::kAlways));
 
 TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
   Pool pool(device, {}, statistics);
@@ -378,7 +384,7 @@ TEST_F(HostPoolTest, WhatIsOnlyLookedForIsNotReadable) {
     readable += bytes;
     return ::mprotect(at, bytes, protection);
   };
-  HostDevice spied({-1}, calls);
+  HostDevice spied({-1}, HugePages::kAuto, calls);
   readable = 0;
   void* const segment = spied.reserve_segment(4_MiB, 1_GiB);
   ASSERT_NE(segment, nullptr);
@@ -416,7 +422,7 @@ TEST_F(LockedTest, FreedPagesGoAllTheSame) {
         SCOPED_TRACE(std::to_string(how) + (first ? " before" : " after") + (old ? " old" : ""));
         EXPECT_TRUE(holds_in_child([&] {
           if (first && mlockall(how) != 0) return 1;
-          HostDevice own({-1}, old ? before_linux_5_18() : HostCalls{});
+          HostDevice own({-1}, HugePages::kAuto, old ? before_linux_5_18() : HostCalls{});
           Statistics counts;
           Pool pool(own, small_options(), counts);
           Block* block = pool.allocate(32_MiB);
@@ -461,6 +467,7 @@ TEST_F(LockedTest, OnlyWhatIsTouchedComes) {
 
 TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
   if (device.capabilities().move_bytes == 0) GTEST_SKIP() << "this kernel cannot";
+  const bool whole = !device.capabilities().joins_pages;
   for (const bool first : {false, true}) {
     EXPECT_TRUE(holds_in_child([&] {
       if (first && mlockall(MCL_FUTURE) != 0) return 1;
@@ -469,18 +476,122 @@ TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
       if (mine == nullptr) return 2;
       std::memset(mine, 7, 2_MiB);
       if (!first && mlockall(MCL_FUTURE) != 0) return 3;
-      const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB);
+      const bool moved = own.move_pages(mine, mine + 16_MiB, 2_MiB, whole);
       if (resident_bytes(mine, 32_MiB) != 2_MiB) return 4;
       const std::byte* const now = mine + (moved ? 16_MiB : 0);
       for (std::size_t i = 0; i < 2_MiB; i += 1000) {
         if (now[i] != std::byte{7}) return 5;
       }
-      if (!own.release_pages(mine, 32_MiB)) return 6;
+      if (own.release_pages(mine, 32_MiB, whole) == Released::kNothing) return 6;
       return resident_bytes(mine, 32_MiB) == 0 ? 0 : 7;
     }));
   }
 }
 #endif
+
+// Of a range, what lies in huge pages.
+std::size_t huge_bytes(const std::byte* begin, std::size_t bytes) {
+  std::FILE* file = std::fopen("/proc/self/smaps", "r");
+  char line[1024];
+  std::size_t sum = 0;
+  bool inside = false;
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    char* end = nullptr;
+    const std::uintptr_t from = std::strtoull(line, &end, 16);
+    if (*end == '-') {
+      inside = from + 1 > reinterpret_cast<std::uintptr_t>(begin) &&
+               from < reinterpret_cast<std::uintptr_t>(begin) + bytes;
+    }
+    unsigned long kib = 0;
+    if (inside && std::sscanf(line, "AnonHugePages: %lu", &kib) == 1) sum += kib * 1024;
+  }
+  std::fclose(file);
+  return sum;
+}
+
+struct HostDensityTest : HostPoolTest {
+  HostDensityTest() { options.join_share = 1e6; }
+  void SetUp() override {
+    if (!device.capabilities().joins_pages) GTEST_SKIP() << "not here";
+  }
+  static void use(Pool& pool) {
+    for (int i = 0; i < 200; ++i) pool.free(pool.allocate(64_KiB));
+  }
+  static HostCalls before_linux_6_1() {
+    HostCalls calls;
+    calls.madvise = [](void* at, std::size_t bytes, int advice) noexcept {
+      constexpr int kCollapse = 25;
+      if (advice != kCollapse) return ::madvise(at, bytes, advice);
+      errno = EINVAL;
+      return -1;
+    };
+    return calls;
+  }
+  PoolOptions options;
+};
+
+// As in a key/value cache of which 16 positions are written.
+TEST_F(HostDensityTest, ABlockThatIsUsedSparselyTakesWhatIsWritten) {
+  Pool pool(device, options, statistics);
+  Block* block = pool.allocate(512_MiB);
+  ASSERT_NE(block, nullptr);
+  for (std::size_t i = 0; i < 2000; ++i) {
+    block->begin[i * 268'433 % 512_MiB] = std::byte{1};  // no two on a page of 4 KiB
+  }
+  for (int round = 0; round < 3; ++round) use(pool);
+  EXPECT_LE(resident_bytes(block->begin, 512_MiB), 2000 * 4_KiB);
+  pool.free(block);
+  EXPECT_LE(current(statistics, StatKind::kCached), 2001 * 64_KiB);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(HostDensityTest, ABlockThatIsUsedDenselyComesToLieInHugePages) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  Pool pool(device, options, statistics);
+  Block* block = pool.allocate(16_MiB);
+  auto* const words = reinterpret_cast<std::uint64_t*>(block->begin);
+  for (std::size_t i = 0; i < 16_MiB / 8; ++i) words[i] = i * seed;
+  EXPECT_EQ(huge_bytes(block->begin, 16_MiB), 0u);
+  for (int round = 0; round < 100 && huge_bytes(block->begin, 16_MiB) < 16_MiB; ++round) use(pool);
+  EXPECT_EQ(huge_bytes(block->begin, 16_MiB), 16_MiB);
+  for (std::size_t i = 0; i < 16_MiB / 8; ++i) ASSERT_EQ(words[i], i * seed);
+  // And comes whole if it went because others wanted the memory.
+  std::byte* const begin = block->begin;
+  ASSERT_EQ(device.release_pages(begin, 16_MiB, true), Released::kAnew);
+  begin[0] = std::byte{1};
+  EXPECT_EQ(resident_bytes(begin, 16_MiB), 2_MiB);
+}
+
+TEST_F(HostDensityTest, WhereTheKernelCannotJoinPagesTheyComeWholeTheNextTime) {
+  HostDevice old({-1}, HugePages::kAuto, before_linux_6_1());
+  Pool pool(old, options, statistics);
+  Block* block = pool.allocate(16_MiB);
+  std::byte* const begin = block->begin;
+  std::memset(begin, 7, 16_MiB);
+  for (int round = 0; round < 3; ++round) use(pool);
+  for (std::size_t i = 0; i < 16_MiB; i += 1000) ASSERT_EQ(begin[i], std::byte{7});
+  ASSERT_NE(old.release_pages(begin, 16_MiB, true), Released::kNothing);
+  begin[0] = std::byte{1};
+  EXPECT_EQ(resident_bytes(begin, 16_MiB), 2_MiB);
+}
+
+TEST_F(HostDensityTest, AlwaysAndNeverAreWhatTheySay) {
+  for (const HugePages wanted : {HugePages::kAlways, HugePages::kNever}) {
+    HostDevice own({-1}, wanted);
+    Statistics counts;
+    Pool pool(own, options, counts);
+    Block* block = pool.allocate(16_MiB);
+    block->begin[0] = std::byte{1};
+    EXPECT_EQ(resident_bytes(block->begin, 16_MiB),
+              wanted == HugePages::kAlways ? 2_MiB : std::size_t{4_KiB});
+    std::memset(block->begin, 1, 16_MiB);
+    for (int round = 0; round < 3; ++round) use(pool);
+    EXPECT_EQ(huge_bytes(block->begin, 16_MiB), wanted == HugePages::kAlways ? 16_MiB : 0u);
+    pool.free(block);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
 
 // Whether malloc() has it: what a script without us would be told.
 bool stock_has(std::size_t bytes) {
@@ -572,7 +683,7 @@ struct OvercommitKernel {
 };
 
 TEST_F(HostPoolTest, WhoIsPromisedHowMuchIsForTheKernelToSay) {
-  HostDevice own({-1}, OvercommitKernel::calls());
+  HostDevice own({-1}, HugePages::kAuto, OvercommitKernel::calls());
   OvercommitKernel::mode = 0;
   EXPECT_TRUE(own.would_promise(7_GiB));
   EXPECT_FALSE(own.would_promise(9_GiB));

@@ -42,7 +42,7 @@ TEST(LiveWindow, LengtheningIsBoundedAndUndoneByARestart) {
 }
 
 TEST(TouchedPages, CountsAcrossWords) {
-  alignas(8) std::byte memory[128] = {};
+  alignas(8) std::byte memory[256] = {};
   ASSERT_LE(TouchedPages::metadata_bytes(300), sizeof memory);
   TouchedPages pages;
   pages.attach(memory, 300);
@@ -64,7 +64,7 @@ TEST(TouchedPages, TheBestWindowIsTheLowestOfThoseWithFewestUntouched) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < testing::scaled(2000); ++round) {
-    alignas(8) std::byte memory[128] = {};
+    alignas(8) std::byte memory[256] = {};
     TouchedPages pages;
     pages.attach(memory, 300);
     for (int i = 0; i < 6; ++i) {

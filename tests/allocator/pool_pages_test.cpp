@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -106,51 +107,88 @@ class HugePageKernel {
  public:
   static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
 
-  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin.
-  explicit HugePageKernel(FakeDevice& device, bool rejoins = false) : rejoins_(rejoins) {
-    device.on_release = [this](std::byte* begin, std::size_t bytes) { release(begin, bytes); };
-    device.on_move = [this](std::byte* from, std::byte* to, std::size_t bytes) {
-      move(from, to, bytes);
+  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin. With caps.joins_pages only what has been
+  // joined is advised.
+  explicit HugePageKernel(FakeDevice& device, bool rejoins = false)
+      : rejoins_(rejoins), joins_(device.caps.joins_pages) {
+    device.on_release = [this](std::byte* begin, std::size_t bytes, bool whole) {
+      return release(begin, bytes, whole);
+    };
+    device.on_move = [this](std::byte* from, std::byte* to, std::size_t bytes, bool whole) {
+      move(from, to, bytes, whole);
+    };
+    device.on_join = [this](std::byte* begin) { return join(begin); };
+    device.on_look = [this](std::byte* begin, std::size_t pages, bool* present) {
+      return look(begin, pages, present);
     };
   }
+  bool joins_now = true;  // else when all went back and comes again
+  bool maps_anew = true;
 
   void touch(const std::byte* begin, std::size_t bytes) {
     const std::uintptr_t first = page_of(begin), last = page_of(begin + bytes - 1);
     for (std::uintptr_t page = first; page <= last; ++page) {
       const std::uintptr_t huge = page / kPagesPerHuge;
-      if (present(huge) == 0 && split_.count(huge) == 0) {
+      const bool advised = !joins_ || advised_.count(huge) != 0;
+      if (advised && present(huge) == 0 && split_.count(huge) == 0) {
         for (std::uintptr_t i = 0; i < kPagesPerHuge; ++i) pages_.insert(huge * kPagesPerHuge + i);
       }
       pages_.insert(page);
     }
   }
-  void release(const std::byte* begin, std::size_t bytes) {
-    for (std::uintptr_t page = page_of(begin); page <= page_of(begin + bytes - 1); ++page) {
+  Released release(const std::byte* begin, std::size_t bytes, bool whole) {
+    const std::uintptr_t first = page_of(begin), end = page_of(begin + bytes);
+    for (std::uintptr_t page = first; page < end; ++page) {
       if (pages_.erase(page) != 0) touched_.insert(page / kPagesPerHuge);
     }
     for (const std::uintptr_t huge : touched_) {
       if (present(huge) != 0) split_.insert(huge);
     }
     touched_.clear();
-    if (!rejoins_) return;
-    const std::uintptr_t end = page_of(begin + bytes);
-    for (std::uintptr_t page = page_of(begin); page + kPagesPerHuge <= end; ++page) {
-      if (page % kPagesPerHuge == 0) rejoined_ += split_.erase(page / kPagesPerHuge);
+    if (!rejoins_) return Released::kPages;
+    const bool anew = maps_anew && first % kPagesPerHuge == 0 && end % kPagesPerHuge == 0;
+    for (std::uintptr_t page = first; page + kPagesPerHuge <= end; ++page) {
+      if (page % kPagesPerHuge != 0) continue;
+      rejoined_ += split_.erase(page / kPagesPerHuge);
+      if (anew) advise(page / kPagesPerHuge, whole);
     }
+    return anew ? Released::kAnew : Released::kPages;
   }
   // Whole huge pages, with whatever of them is present. The target must have nothing.
-  void move(const std::byte* from, const std::byte* to, std::size_t bytes) {
+  void move(const std::byte* from, const std::byte* to, std::size_t bytes, bool whole) {
     for (std::uintptr_t i = 0; i < bytes / kPage; i += kPagesPerHuge) {
       const std::uintptr_t source = (page_of(from) + i) / kPagesPerHuge;
       const std::uintptr_t target = (page_of(to) + i) / kPagesPerHuge;
       EXPECT_EQ(present(target), 0u);
+      EXPECT_EQ(whole, !joins_ || advised_.count(source) != 0);
       for (std::uintptr_t page = 0; page < kPagesPerHuge; ++page) {
         if (pages_.erase(source * kPagesPerHuge + page) != 0)
           pages_.insert(target * kPagesPerHuge + page);
       }
       split_.erase(target);
       if (split_.erase(source) != 0) split_.insert(target);
+      advise(target, whole);
     }
+  }
+  Joined join(const std::byte* begin) {
+    const std::uintptr_t huge = page_of(begin) / kPagesPerHuge;
+    advise(huge, true);
+    if (!joins_now) {
+      split_.insert(huge);
+      return Joined::kLater;
+    }
+    ++joined_;
+    split_.erase(huge);
+    for (std::uintptr_t i = 0; i < kPagesPerHuge; ++i) pages_.insert(huge * kPagesPerHuge + i);
+    return Joined::kWhole;
+  }
+  std::size_t look(const std::byte* begin, std::size_t pages, bool* there) const {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < pages; ++i) {
+      there[i] = pages_.count(page_of(begin) + i) != 0;
+      bytes += there[i] ? kPage : 0;
+    }
+    return bytes;
   }
   // A block that is written at once. What the pool counts as resident is what is.
   Block* allocate(Pool& pool, std::size_t bytes) {
@@ -160,6 +198,7 @@ class HugePageKernel {
     return block;
   }
   std::size_t rejoined() const { return rejoined_; }
+  std::size_t joined() const { return joined_; }
   std::size_t resident() const { return pages_.size() * kPage; }
   std::size_t split() const { return split_.size(); }
 
@@ -171,9 +210,18 @@ class HugePageKernel {
     return static_cast<std::size_t>(std::distance(pages_.lower_bound(huge * kPagesPerHuge),
                                                   pages_.lower_bound((huge + 1) * kPagesPerHuge)));
   }
+  void advise(std::uintptr_t huge, bool whole) {
+    if (whole) {
+      advised_.insert(huge);
+    } else {
+      advised_.erase(huge);
+    }
+  }
   bool rejoins_;
+  bool joins_;
   std::size_t rejoined_ = 0;
-  std::set<std::uintptr_t> pages_, split_, touched_;
+  std::size_t joined_ = 0;
+  std::set<std::uintptr_t> pages_, split_, touched_, advised_;
 };
 
 TEST_F(PoolPagesTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
@@ -312,16 +360,18 @@ TEST_F(PoolPagesTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// Whether a huge page rejoins, and whether it can be moved.
-struct HugePageTest : PoolPagesTest, ::testing::WithParamInterface<std::pair<bool, bool>> {};
+// Whether a huge page rejoins, whether it can be moved, and whether there are only those that were
+// joined.
+struct HugePageTest : PoolPagesTest, ::testing::WithParamInterface<std::tuple<bool, bool, bool>> {};
 
 TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   device.caps.reserves_freely = true;
   device.caps.huge_page_bytes = 512_KiB;
-  const auto [rejoins, moves] = GetParam();
+  const auto [rejoins, moves, joins] = GetParam();
   device.caps.huge_pages_rejoin = rejoins;
+  device.caps.joins_pages = joins;
   device.caps.move_bytes = moves ? 1_MiB : 0;
   HugePageKernel kernel(device, rejoins);
   PoolOptions options = small_options();
@@ -330,6 +380,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
   options.resident_slack_bytes = 64_KiB;
   options.resident_slack_fraction = 0.02;
   options.epoch_ns = 10'000'000;
+  options.join_share = 1e6;
   Pool pool(device, options, statistics);
   PayloadArena arena(pool, {256_KiB, 256});
   std::vector<Block*> live;
@@ -366,14 +417,178 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
     device.move_works = random() % 8 != 0;
+    kernel.joins_now = random() % 8 != 0;
+    kernel.maps_anew = random() % 8 != 0;
   }
   EXPECT_GT(kernel.split(), 0u);
+  EXPECT_EQ(kernel.joined() > 0, joins);
   EXPECT_EQ(kernel.rejoined() > 0, rejoins);
   EXPECT_EQ(device.moved_pages_bytes > 0, moves);
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, HugePageTest,
-                         ::testing::Values(std::pair(false, false), std::pair(true, false),
-                                           std::pair(true, true)));
+                         ::testing::Values(std::tuple(false, false, false),
+                                           std::tuple(true, false, false),
+                                           std::tuple(true, true, false),
+                                           std::tuple(false, false, true),
+                                           std::tuple(true, true, true)));
+
+// Small pages first, of which the kernel makes huge ones when it is told to.
+struct DensityTest : PoolPagesTest {
+  DensityTest() {
+    device.let_pages_move();
+    device.caps.huge_pages_rejoin = device.caps.joins_pages = true;
+    kernel.emplace(device, true);
+    options.reserve_bytes = 1_GiB;
+    options.join_share = 1e6;
+  }
+  // So often that the pool looks around.
+  void use(Pool& pool) {
+    for (int i = 0; i < 200; ++i) {
+      Block* const block = pool.allocate(4_KiB);
+      kernel->touch(block->begin, 4_KiB);
+      pool.free(block);
+    }
+  }
+  PoolOptions options = small_options();
+  std::optional<HugePageKernel> kernel;
+};
+
+TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
+  Pool pool(device, options, statistics);
+  Block* block = pool.allocate(64_MiB);
+  for (std::size_t i = 0; i < 16; ++i) kernel->touch(block->begin + i * 4_MiB, 4_KiB);
+  for (int round = 0; round < 3; ++round) {
+    use(pool);
+    EXPECT_LE(kernel->resident(), 17 * 64_KiB);
+  }
+  EXPECT_EQ(kernel->joined(), 0u);
+  EXPECT_GE(current(statistics, StatKind::kResident), 64_MiB) << "may be written at any time";
+  pool.free(block);
+  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+  EXPECT_STREQ(pool.check_invariants(), "");
+  // What is there is found again.
+  EXPECT_EQ(pool.allocate(64_KiB)->begin, block->begin);
+  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+}
+
+TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
+  for (const bool at_once : {true, false}) {
+    kernel.emplace(device, true);
+    kernel->joins_now = at_once;
+    Statistics own;
+    Pool pool(device, options, own);
+    Block* block = pool.allocate(8_MiB);
+    kernel->touch(block->begin, 8_MiB);
+    EXPECT_EQ(kernel->resident(), 8_MiB);
+    use(pool);
+    EXPECT_EQ(kernel->joined(), at_once ? 16u : 0u);
+    // If all of it goes back and is wanted again it comes whole.
+    Block* other = pool.allocate(8_MiB);
+    kernel->touch(other->begin, 8_MiB);
+    pool.free(block);
+    Block* larger = pool.allocate(9_MiB);
+    kernel->touch(larger->begin, 9_MiB);
+    for (Block* one : {other, larger}) pool.free(one);
+    block = pool.allocate(7_MiB + 64_KiB);
+    kernel->touch(block->begin, 7_MiB + 64_KiB);
+    EXPECT_EQ(current(own, StatKind::kResident), kernel->resident());
+    EXPECT_STREQ(pool.check_invariants(), "");
+    pool.free(block);
+    pool.trim();
+    EXPECT_EQ(kernel->resident(), 0u);
+  }
+}
+
+TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
+  Pool pool(device, options, statistics);
+  Block* block = pool.allocate(8_MiB);
+  kernel->touch(block->begin, 8_MiB);
+  use(pool);
+  EXPECT_EQ(kernel->joined(), 16u);
+  pool.free(block);
+  pool.trim();
+  block = pool.allocate(8_MiB);
+  kernel->touch(block->begin + 1_MiB, 4_KiB);
+  EXPECT_EQ(kernel->resident(), 64_KiB);
+  pool.free(block);
+  EXPECT_EQ(current(statistics, StatKind::kResident), 64_KiB);
+}
+
+TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
+  Pool pool(device, options, statistics);
+  int looks = 0;
+  device.on_look = [&](std::byte* begin, std::size_t pages, bool* present) {
+    ++looks;
+    return kernel->look(begin, pages, present);
+  };
+  for (int i = 0; i < 10; ++i) {
+    Block* block = pool.allocate(8_MiB);
+    kernel->touch(block->begin, 8_MiB);
+    pool.free(block);
+  }
+  EXPECT_EQ(looks, 16);
+}
+
+// Whoever writes when: in the end the books are the kernel's.
+TEST_F(DensityTest, SparseAndDenseBlocksAreCountedAsTheyAre) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  options.resident_slack_bytes = 64_KiB;
+  options.epoch_ns = 10'000'000;
+  Pool pool(device, options, statistics);
+  std::vector<Block*> live;
+  for (int step = 0; step < scaled(10000); ++step) {
+    if (random() % 1000 == 0) pool.trim();
+    if (live.size() < 30 && random() % 2 == 0) {
+      Block* block = pool.allocate(512_KiB * (1 + random() % 8));
+      live.push_back(block);
+      const bool dense = random() % 2 == 0;
+      for (std::size_t at = 0; at < block->bytes; at += 64_KiB) {
+        if (dense || random() % 16 == 0) kernel->touch(block->begin + at, 4_KiB);
+      }
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      Block* block = live.back();
+      if (random() % 2 == 0) kernel->touch(block->begin + random() % block->bytes, 1);
+      pool.free(block);
+      live.pop_back();
+    }
+    ASSERT_GE(current(statistics, StatKind::kResident), kernel->resident()) << step;
+    device.move_works = random() % 8 != 0;
+    kernel->joins_now = random() % 8 != 0;
+    kernel->maps_anew = random() % 8 != 0;
+    if (step % 64 != 0) continue;
+    ASSERT_STREQ(pool.check_invariants(), "") << step;
+    if (step % 1024 != 0) continue;
+    for (Block* block : live) pool.free(block);
+    live.clear();
+    ASSERT_EQ(current(statistics, StatKind::kResident), kernel->resident()) << step;
+  }
+  EXPECT_GT(kernel->joined(), 0u);
+  EXPECT_GT(device.moved_pages_bytes, 0u);
+}
+
+TEST_F(DensityTest, JoiningTakesAShareOfTheTimeThatPasses) {
+  options.join_share = 0.1;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  Pool pool(device, options, statistics);
+  std::chrono::nanoseconds spent{0};
+  device.on_join = [&](std::byte* begin) {
+    const auto start = now();
+    while (now() - start < std::chrono::milliseconds(1)) {
+    }
+    spent += now() - start;
+    return kernel->join(begin);
+  };
+  Block* block = pool.allocate(256_MiB);
+  kernel->touch(block->begin, 256_MiB);
+  const auto start = now();
+  while (now() - start < std::chrono::milliseconds(300)) use(pool);
+  const auto passed = now() - start;
+  EXPECT_GT(spent, std::chrono::milliseconds(20));
+  // What it may spend at first, and one more than it may at the end.
+  EXPECT_LT(spent, passed / 10 + std::chrono::milliseconds(20) + spent / 10);
+}
 
 TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere) {
   device.caps.reserves_freely = true;

@@ -63,8 +63,10 @@ class FakeDevice : public Device {
   bool move_works = true;
   bool reserves = true;
   bool extends = true;
-  std::function<void(std::byte*, std::size_t)> on_release;
-  std::function<void(std::byte*, std::byte*, std::size_t)> on_move;
+  std::function<Released(std::byte*, std::size_t, bool)> on_release;
+  std::function<void(std::byte*, std::byte*, std::size_t, bool)> on_move;
+  std::function<Joined(std::byte*)> on_join;
+  std::function<std::size_t(std::byte*, std::size_t, bool*)> on_look;
 
   DeviceIndex index() const noexcept override { return {7}; }
   const DeviceCapabilities& capabilities() const noexcept override { return caps; }
@@ -85,16 +87,23 @@ class FakeDevice : public Device {
     reserved -= bytes;
     --segments;
   }
-  bool release_pages(void* begin, std::size_t bytes) noexcept override {
-    if (release_works) released_pages_bytes += bytes;
-    if (release_works && on_release) on_release(static_cast<std::byte*>(begin), bytes);
-    return release_works;
+  Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override {
+    if (!release_works) return Released::kNothing;
+    released_pages_bytes += bytes;
+    if (on_release) return on_release(static_cast<std::byte*>(begin), bytes, whole);
+    return Released::kPages;
   }
-  bool move_pages(void* from, void* to, std::size_t bytes) noexcept override {
+  Joined join_pages(void* begin) noexcept override {
+    return on_join ? on_join(static_cast<std::byte*>(begin)) : Joined::kNothing;
+  }
+  std::size_t look_at_pages(void* begin, std::size_t pages, bool* present) noexcept override {
+    return on_look ? on_look(static_cast<std::byte*>(begin), pages, present) : SIZE_MAX;
+  }
+  bool move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept override {
     if (!move_works) return false;
     EXPECT_LE(bytes, caps.move_bytes);
     moved_pages_bytes += bytes;
-    if (on_move) on_move(static_cast<std::byte*>(from), static_cast<std::byte*>(to), bytes);
+    if (on_move) on_move(static_cast<std::byte*>(from), static_cast<std::byte*>(to), bytes, whole);
     return true;
   }
 

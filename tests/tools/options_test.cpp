@@ -41,7 +41,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
-      "reuse_gradients:0,verbose:1,copy_raw:1";
+      "reuse_gradients:0,huge_pages:never,verbose:1,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -53,6 +53,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.min_bytes, 3u << 20);
   EXPECT_EQ(second.options.seed, ~std::uint64_t{0});
   EXPECT_FALSE(second.options.reuse_gradients);
+  EXPECT_EQ(second.options.huge_pages, HugePages::kNever);
   EXPECT_EQ(second.options.verbose, 1);
   EXPECT_TRUE(second.options.copy_raw);
 }
@@ -232,7 +233,7 @@ TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(parse("bitz:4").problems.at(0),
             "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-            "reuse_gradients, recompute, verbose, copy_raw");
+            "reuse_gradients, recompute, huge_pages, verbose, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

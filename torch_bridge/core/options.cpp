@@ -84,6 +84,25 @@ bool parse_switch(std::string_view text, bool& value) {
   return true;
 }
 
+constexpr std::array<std::pair<std::string_view, HugePages>, 3> kHugePagesNames{
+    {{"auto", HugePages::kAuto}, {"always", HugePages::kAlways}, {"never", HugePages::kNever}}};
+
+bool parse_huge_pages(std::string_view text, Options& options) {
+  text = trimmed(text);
+  for (const auto& [name, meaning] : kHugePagesNames) {
+    if (text != name) continue;
+    options.huge_pages = meaning;
+    return true;
+  }
+  return false;
+}
+
+std::string huge_pages_text(const Options& options) {
+  for (const auto& [name, meaning] : kHugePagesNames)
+    if (options.huge_pages == meaning) return std::string(name);
+  return {};
+}
+
 constexpr std::array<std::pair<char, unsigned>, 3> kByteUnits{{{'G', 30}, {'M', 20}, {'K', 10}}};
 
 // "65536", "64K", "64KiB", "64 kib": all powers of two.
@@ -168,6 +187,12 @@ constexpr std::array kEntries{
             return parse_switch(text, options.recompute);
           },
           [](const Options& options) { return number_text(options.recompute ? 1 : 0); }},
+    Entry{{"huge_pages", "auto", "auto | always | never",
+           "of the memory for tensors; auto: where it turns out to be written densely, at little "
+           "cost; "
+           "always: from the first touch. As it is at the start, for the whole run"},
+          parse_huge_pages,
+          huge_pages_text},
     Entry{{"verbose", "0", "0..1", "1: a report on stderr at exit"},
           [](std::string_view text, Options& options) {
             int verbose = 0;

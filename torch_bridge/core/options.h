@@ -19,6 +19,12 @@ enum class Mode : std::uint8_t {
   kLossy,     // `bits` per lossy element
 };
 
+enum class HugePages : std::uint8_t {
+  kAuto,    // where memory turns out to be written densely
+  kAlways,  // from the first touch
+  kNever,
+};
+
 struct Options {
   Mode mode = Mode::kLossy;
   double bits = 4.0;  // 1..8, with kLossy
@@ -28,7 +34,8 @@ struct Options {
   std::uint64_t seed = 0;             // run seed of the dither
   bool reuse_gradients = true;        // write gradients of activations over those they come from
   bool recompute = true;              // results of activations from their compressed argument
-  int verbose = 0;                    // 0..1
+  HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
+  int verbose = 0;                          // 0..1
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 

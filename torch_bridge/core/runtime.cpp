@@ -24,13 +24,25 @@ std::uint64_t rank_from_environment() noexcept {
   return 0;
 }
 
+allocator::HugePages huge_pages(HugePages wanted) noexcept {
+  switch (wanted) {
+    case HugePages::kAlways:
+      return allocator::HugePages::kAlways;
+    case HugePages::kNever:
+      return allocator::HugePages::kNever;
+    case HugePages::kAuto:
+      break;
+  }
+  return allocator::HugePages::kAuto;
+}
+
 }  // namespace
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
 
 Runtime::Runtime(const Options& options, compress::Executor executor)
     : codec(std::move(executor), options.copy_raw),
-      host(codec, residency_options(options)),
+      host(codec, residency_options(options), huge_pages(options.huge_pages)),
       rank_(rank_from_environment()) {
   heaps.add(host.heap());
   set_options(options);

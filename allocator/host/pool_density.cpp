@@ -1,0 +1,122 @@
+// Whether pages that were handed out are written at all, and densely: what never came is not
+// counted once a block is free, and small pages that are all there become huge ones, a few at a
+// time.
+#include <time.h>
+
+#include "allocator/host/pool_impl.h"
+
+namespace pleat::allocator {
+namespace {
+
+constexpr double kFirstAllowanceNs = 20e6;
+constexpr double kMostAllowanceNs = 50e6;  // after a pause
+constexpr double kAtOnceNs = 2e6;
+// Of 65530 mappings that a process may have; where huge pages come whole is a matter of mappings.
+constexpr std::size_t kMostKinds = 8192;
+constexpr std::size_t kMostPages = 512;  // of a huge page
+
+double now_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
+
+// Looks which pages of a block its owner has written, in those of its huge pages at which nobody
+// has looked. True if some were not, which are then not counted any more.
+bool Pool::Impl::look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept {
+  TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  const std::size_t begin = round_up(granule << granule_shift, huge_page_bytes) >> page_shift;
+  const std::size_t end =
+      (((granule + need) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
+  if (begin >= end || huge > kMostPages || !touched.any_unsure(begin, end)) return false;
+  const std::size_t before = touched.count();
+  for (std::size_t first = begin; first < end; first += huge) {
+    if (!touched.is_unsure(first)) continue;
+    bool present[kMostPages];
+    if (device.look_at_pages(segment.base + (first << page_shift), huge, present) == SIZE_MAX) {
+      break;
+    }
+    const std::size_t had = touched.count();
+    for (std::size_t i = 0; i < huge; ++i) {
+      if (!present[i]) touched.forget(first + i);
+    }
+    touched.set_sure(first);
+    const std::size_t absent = had - touched.count();
+    if (absent != 0 && absent != huge && !touched.comes_singly(first)) {
+      touched.set_split(first, true);
+    }
+  }
+  const std::size_t forgotten = before - touched.count();
+  resident -= forgotten << page_shift;
+  return forgotten != 0;
+}
+
+// Makes huge pages for as long as the share of time that has passed allows, in rounds over all
+// segments with a pause after each.
+[[gnu::noinline]] void Pool::Impl::join_pages(std::uint64_t now) noexcept {
+  Joining& j = joining;
+  if (j.refilled_ns == 0) {
+    j.allowance_ns = options.join_share > 0 ? kFirstAllowanceNs : 0;
+  } else {
+    const auto passed = static_cast<double>(now - j.refilled_ns);
+    j.allowance_ns = std::min(j.allowance_ns + passed * options.join_share, kMostAllowanceNs);
+  }
+  j.refilled_ns = now;
+  if (now < j.resumes_ns || j.allowance_ns <= 0) return;
+  const double begin = now_ns();
+  const double most = std::min(j.allowance_ns, kAtOnceNs);
+  do {
+    if (!join_next()) {
+      j.resumes_ns = now + options.epoch_ns;
+      j.rank = j.page = j.kinds = 0;
+      break;
+    }
+  } while (now_ns() - begin < most);
+  j.allowance_ns -= now_ns() - begin;
+}
+
+// Looks at the next huge page whose small pages may all be there, and joins them. False at the end
+// of a round.
+bool Pool::Impl::join_next() noexcept {
+  Joining& j = joining;
+  for (; j.rank < segments.count(); ++j.rank, j.page = 0) {
+    Segment& segment = segments[j.rank];
+    const TouchedPages& touched = segment.touched;
+    const std::size_t huge = touched.pages_per_huge_page();
+    while (j.page < touched.high()) {
+      const std::size_t page = j.page;
+      j.page += huge;
+      const bool plain = touched.is_plain(page);
+      if (page > 0 && plain != touched.is_plain(page - huge)) ++j.kinds;
+      if (j.kinds >= kMostKinds) return false;
+      if (!plain && (j.only_plain || !touched.is_split(page))) continue;
+      if (!touched.all_touched(page, page + huge)) continue;
+      join(segment, page);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Pool::Impl::join(Segment& segment, std::size_t page) noexcept {
+  TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  if (huge > kMostPages) return;
+  bool present[kMostPages];
+  std::byte* const address = segment.base + (page << page_shift);
+  const std::size_t there = device.look_at_pages(address, huge, present);
+  // What little is missing is not worth its while: the end of a block, mostly.
+  if (there == SIZE_MAX || there < huge_page_bytes - huge_page_bytes / 8) return;
+  const Joined joined = device.join_pages(address);
+  if (joined == Joined::kNothing) return;
+  if (joined == Joined::kLater && !touched.is_plain(page)) joining.only_plain = true;
+  touched.set_plain(page, false);
+  touched.set_split(page, joined != Joined::kWhole);
+  if (joined == Joined::kWhole) touched.set_sure(page);
+  update_runs(segment, page, page + huge);  // such a page may be moved
+}
+
+}  // namespace pleat::allocator
