@@ -10,13 +10,14 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 namespace pleat::bridge {
 
 class KeyBook {
  public:
   // What one thread counts. Its functions but the constructor are that thread's only, and never
-  // fail: without memory the ordinals stand still.
+  // fail: without memory, or beyond 65536 families in one graph, new families do not count.
   class Recording {
    public:
     // `thread`: a number of the thread's own, as start_anew() will name it. Throws std::bad_alloc.
@@ -32,16 +33,21 @@ class KeyBook {
    private:
     friend class KeyBook;
     struct Count {
-      std::uint64_t graph = 0;
+      std::uint64_t family = 0;
+      std::uint64_t graph = 0;  // in which it counts; 0: the place is free
       std::uint32_t ordinal = 0;
     };
     Count* count_of(std::uint64_t family) noexcept;
+    Count& place_of(std::uint64_t family) noexcept;
+    bool make_room() noexcept;
 
     KeyBook& book_;
     const std::uint64_t thread_;
     std::atomic<std::uint64_t> graph_{1};  // raised by whichever thread begins a backward pass
     std::uint64_t counted_graph_ = 1;
-    std::unordered_map<std::uint64_t, Count> counts_;
+    // Open addressing, a power of two of places, at most half of them taken. A family is a hash.
+    std::vector<Count> counts_;
+    std::size_t families_ = 0;
   };
 
   KeyBook() = default;

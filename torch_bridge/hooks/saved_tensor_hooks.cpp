@@ -54,7 +54,9 @@ c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
 
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  public:
-  SavedTensorHooks(Runtime& runtime, std::optional<Decision> decision, SaveContext context)
+  // The decision falls in pack.
+  explicit SavedTensorHooks(Runtime& runtime) : runtime_(runtime) {}
+  SavedTensorHooks(Runtime& runtime, const Decision& decision, const SaveContext& context)
       : runtime_(runtime), decision_(decision), context_(context) {}
 
   ~SavedTensorHooks() override {
@@ -320,9 +322,7 @@ ConstructionScope*& current_construction() noexcept {
 std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
   const ConstructionScope* const scope = current_construction();
   if (scope == nullptr || scope->variable == nullptr) {
-    return runtime.tagging()
-               ? std::make_unique<SavedTensorHooks>(runtime, std::nullopt, SaveContext{})
-               : nullptr;
+    return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime) : nullptr;
   }
   const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;
