@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -349,6 +350,17 @@ def test_side_by_side_one_process_moves_at_a_time_and_the_order_turns(tmp_path, 
     order = ["stock 0", "off 0", "off 1", "stock 1", "stock 2", "off 2"]
     noted = (tmp_path / "order").read_text().splitlines()
     assert noted == [f"{step} {what}" for step in order for what in ("begins", "ends")]
+
+
+def test_side_by_side_a_process_that_paused_before_it_was_waited_for_has_not_moved(tmp_path, monkeypatch):
+    stand_in(tmp_path, monkeypatch, STEPS_WITH_PAUSES)
+    with harness.Training(harness.Row("stock"), ["--pause"], None, 1) as training:
+        while pathlib.Path(f"/proc/{training.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+        assert training.run_to_pause()
+        assert (tmp_path / "order").read_text() == ""
+        assert training.run_to_pause()
+        assert (tmp_path / "order").read_text() == "stock 0 begins\nstock 0 ends\n"
 
 
 @pytest.mark.parametrize("before", ["if row == 'off': sys.exit('out of luck')\n", ""])

@@ -137,6 +137,7 @@ class Training:
 
     def __init__(self, row: Row, options: list[str], library: pathlib.Path | None, threads: int) -> None:
         self.row = row
+        self._paused = False
         self._folder = tempfile.TemporaryDirectory()
         self._out = pathlib.Path(self._folder.name) / "result.json"
         self._log = pathlib.Path(self._folder.name) / "log"
@@ -164,11 +165,14 @@ class Training:
         """Goes on until the program stops itself (--pause) or ends. False: it has ended."""
         if self.process.poll() is not None:
             return False
-        self.process.send_signal(signal.SIGCONT)
+        if self._paused:  # a fresh process goes on by itself: told to, it might run past a pause that nobody has seen
+            self.process.send_signal(signal.SIGCONT)
+            self._paused = False
         seen = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         if seen.si_code != os.CLD_STOPPED:
             return False  # subprocess asks for the exit code itself
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        self._paused = True
         return True
 
     def result(self) -> dict:
