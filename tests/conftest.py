@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pytest
 
-from forked import ForkServer
+from forked import ForkServer, close_all
 
 pytest_plugins = ["cpu_seconds", "rotating"]
 
@@ -265,9 +265,8 @@ class Runner:
         return server
 
     def close(self):
-        for server in self.fork_servers.values():
-            with self.cpu_account.noted_before():
-                server.close()
+        with self.cpu_account.noted_before():
+            close_all(self.fork_servers.values())
 
     def pair(self, source, *, conf=LOSSY, **options):
         """The same script, stock and under Pleat (in parallel; stock once per script and options)."""

@@ -97,12 +97,29 @@ class ForkServer:
 
     @property
     def ended(self):
-        return self.process is not None and self.process.poll() is not None
+        """Whether the server is gone, whoever started it."""
+        poll = select.poll()
+        poll.register(self.requests, 0)
+        return bool(poll.poll(0))
 
-    def close(self):
+    def hang_up(self):
+        """No more requests from here."""
         self.requests.close()
+
+    def wait(self):
+        """Waits for the server's end, if it was started here: until all who called have hung up."""
         if self.process:
             self.process.wait()
+
+
+def close_all(servers):
+    """Hangs up everywhere before it waits anywhere: who waits for one server while others wait for its call at a second
+    one to end would wait for ever."""
+    servers = list(servers)
+    for server in servers:
+        server.hang_up()
+    for server in servers:
+        server.wait()
 
 
 @contextlib.contextmanager
