@@ -1,7 +1,8 @@
 """The rotating part of the tests, a plugin of pytest: what is marked `rotating` runs a tenth a day (draw.py).
 
-Of a parametrised test a tenth of its parameters is drawn. A test that takes the fixture `draw` draws samples of its
-own and always runs. All run after the others, in an order of the day; none starts when the time is up.
+A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. A test
+that takes the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day;
+none starts when the time is up.
 
     pytest tests --part fixed       all others
     pytest tests --part rotating    these
@@ -30,9 +31,10 @@ def draw(request):
     return request.config.stash[DRAW]
 
 
-def set_of(nodeid):
-    """The name of the set that a parametrised test belongs to."""
-    return nodeid.partition("[")[0]
+def set_of(item):
+    """The name of the set that a test belongs to; None if it is of the fixed part."""
+    marker = item.get_closest_marker("rotating")
+    return marker and marker.kwargs.get("set", item.nodeid.partition("[")[0])
 
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
@@ -40,7 +42,8 @@ def pytest_collection_modifyitems(config, items):
     draw, part = config.stash[DRAW], config.getoption("part")
     fixed, sets = [], collections.defaultdict(list)
     for item in items:
-        (sets[set_of(item.nodeid)] if item.get_closest_marker("rotating") else fixed).append(item)
+        name = set_of(item)
+        (sets[name] if name else fixed).append(item)
     if part == "fixed":
         sets.clear()
     chosen = fixed if part != "rotating" else []
@@ -48,7 +51,7 @@ def pytest_collection_modifyitems(config, items):
         tests = sets[name]
         own = any("draw" in item.fixturenames for item in tests)
         chosen += tests if own else [tests[i] for i in draw.samples(name, len(tests))]
-    config.stash[SETS] = {name: [0, len(tests)] for name, tests in sets.items()}
+    config.stash[SETS] = {name: sorted(test.nodeid for test in tests) for name, tests in sets.items()}
     kept = set(chosen)
     left_out = [item for item in items if item not in kept]
     if left_out:
@@ -78,11 +81,11 @@ def pytest_terminal_summary(terminalreporter, config):
     sets, draw = config.stash.get(SETS, {}), config.stash[DRAW]
     if not sets or draw.everything and draw.until is None:
         return
-    for outcome in ("passed", "failed", "skipped"):
+    ran = set()
+    for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
-            name = set_of(report.nodeid)
-            if name in sets and not (outcome == "skipped" and NOT_REACHED in str(report.longrepr)):
-                sets[name][0] += 1
+            if not (outcome == "skipped" and NOT_REACHED in str(report.longrepr)):
+                ran.add(report.nodeid)
     terminalreporter.section(f"rotating part, PLEAT_TEST_DRAW={draw.text}")
-    for name, (ran, all_of_it) in sorted(sets.items()):
-        terminalreporter.write_line(f"{name}: {ran} of {all_of_it} tests")
+    for name, tests in sorted(sets.items()):
+        terminalreporter.write_line(f"{name}: {len(ran.intersection(tests))} of {len(tests)} tests")

@@ -72,6 +72,14 @@ ROTATING = """
     def test_draws_itself(draw):
         print("ran", draw.samples("mine", 20))
 
+    @pytest.mark.rotating(set="two tests")
+    def test_one_of_two():
+        print("ran one")
+
+    @pytest.mark.rotating(set="two tests")
+    def test_other_of_two():
+        print("ran other")
+
     def test_fixed():
         print("ran fixed")
 """
@@ -93,15 +101,16 @@ def collected(tmp_path, repository, *args, **variables):
 
 def test_a_day_runs_a_tenth_of_a_set_and_all_of_the_rest(tmp_path, repository):
     out = collected(tmp_path, repository, PLEAT_TEST_DRAW="2026-11-26")
-    assert "4 passed, 18 deselected" in out  # 2 of 20, the one that draws itself, the fixed one
+    assert "5 passed, 19 deselected" in out  # 2 of 20, the one that draws itself, one of two, the fixed one
     assert "test_some.py::test_in_a_set: 2 of 20 tests" in out
-    assert "21 passed, 1 deselected" in collected(tmp_path, repository, "--part", "rotating", PLEAT_TEST_DRAW="all")
-    assert "1 passed, 21 deselected" in collected(tmp_path, repository, "--part", "fixed")
+    assert "\ntwo tests: 1 of 2 tests" in out
+    assert "23 passed, 1 deselected" in collected(tmp_path, repository, "--part", "rotating", PLEAT_TEST_DRAW="all")
+    assert "1 passed, 23 deselected" in collected(tmp_path, repository, "--part", "fixed")
 
 
 def test_nothing_of_the_rotating_part_starts_when_the_time_is_up(tmp_path, repository):
     out = collected(tmp_path, repository, PLEAT_TEST_DRAW="2026-11-26", PLEAT_TEST_UNTIL="1")
-    assert "1 passed, 3 skipped" in out
+    assert "1 passed, 4 skipped" in out
     assert "test_some.py::test_in_a_set: 0 of 20 tests" in out
 
 

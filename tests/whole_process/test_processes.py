@@ -311,6 +311,7 @@ def limited(request, runner, addresses_of_stock):
     return options, runner.run(LIMITED, preload=False, **options).check()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_address_space_limits_are_respected(limited, run_script, conf):
     """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
