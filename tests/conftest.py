@@ -203,13 +203,13 @@ class Runner:
         is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`.
         Forks under Pleat wind down as any interpreter does on their day of ten, those of stock never."""
         preload = preload and not STOCK_ONLY
-        forked = not (fresh or env or launcher or limits) and threads == 1
+        forked = not (fresh or env or launcher or limits)
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
         variables = {"PLEAT_TEST_RESULTS": str(results)}
         if forked:
             if preload and conf is not None:
                 variables["PLEAT_CONF"] = conf
-            server, path = self._fork_server(preload), self._path(source)
+            server, path = self._fork_server(preload, threads), self._path(source)
             wind_down = preload and self.draw.includes(f"{path.name} {conf} {args}")
             stdout, stderr, code, seconds = server.run(path, args, variables, timeout, wind_down)
             self.cpu_account.note(seconds)
@@ -247,9 +247,10 @@ class Runner:
             os.killpg(process.pid, signal.SIGKILL)
             return *process.communicate(), None
 
-    def _fork_server(self, preload):
+    def _fork_server(self, preload, threads):
+        name = f"{'pleat' if preload else 'stock'}{threads}"
         with self.starting:
-            server = self.fork_servers.get(preload)
+            server = self.fork_servers.get(name)
             if server is None or server.ended:
                 options = {}
                 if preload:
@@ -257,10 +258,9 @@ class Runner:
                     options = {"library": library, "late_start": library.with_name("libtest_late_start.so")}
                     if not options["late_start"].exists():
                         _missing(f"{options['late_start']} is not built")
-                environment = self.environment(conf=None, preload=False)
-                address = str(self.addresses / ("pleat" if preload else "stock"))
-                server = self.fork_servers[preload] = ForkServer(
-                    address, self.python, environment, self.addresses, **options
+                environment = self.environment(conf=None, preload=False, threads=threads)
+                server = self.fork_servers[name] = ForkServer(
+                    str(self.addresses / name), self.python, environment, self.addresses, **options
                 )
         return server
 

@@ -1,7 +1,7 @@
 """The rotating part of the tests, a plugin of pytest: what is marked `rotating` runs a tenth a day (draw.py).
 
 A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. A test
-that takes the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day;
+whose argument is the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day;
 none starts when the time is up.
 
     pytest tests --part fixed       all others
@@ -9,6 +9,7 @@ none starts when the time is up.
 """
 
 import collections
+import inspect
 
 import pytest
 
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(config, items):
     chosen = fixed if part != "rotating" else []
     for name in draw.in_turn(sets):
         tests = sets[name]
-        own = any("draw" in item.fixturenames for item in tests)
+        own = any("draw" in inspect.signature(item.function).parameters for item in tests)
         chosen += tests if own else [tests[i] for i in draw.samples(name, len(tests))]
     config.stash[SETS] = {name: sorted(test.nodeid for test in tests) for name, tests in sets.items()}
     kept = set(chosen)

@@ -2,6 +2,7 @@
 #
 #   part NAME COMMAND...    runs it under a heading; what it prints is kept for the summary
 #   skip_part NAME          forgets that the part failed
+#   choose_cuda_architectures BUILD DRAW   sets PLEAT_CUDA_ARCHITECTURES for set-up
 #   summary TITLE           a line for each part; 1 if one failed
 #
 # CPU seconds are user and system time of all processes of a part (tools/count.py waits for those that nobody waits for).
@@ -22,6 +23,20 @@ count_cpu() {
   done
 }
 
+# What the CUDA kernels are built for, two thirds of a minute for each: where nothing is built yet, one architecture,
+# another one each day; else as it was built; all three where everything is drawn.
+choose_cuda_architectures() {
+  local build=$1 draw=$2 all=(80 90 100)
+  if [ -z "${PLEAT_CUDA_ARCHITECTURES:-}" ] && [ "$draw" != all ]; then
+    if [ -e "$build/compress/cuda/pleat_kernels.fatbin" ]; then
+      PLEAT_CUDA_ARCHITECTURES=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
+    else
+      PLEAT_CUDA_ARCHITECTURES=${all[$(date -u -d "$draw" +%s) / 86400 % 3]}
+    fi
+  fi
+  export PLEAT_CUDA_ARCHITECTURES
+}
+
 part() {
   local name=$1 log=$part_folder/log start=$SECONDS begin_ms counted=()
   shift
@@ -40,7 +55,21 @@ part() {
   part_last[$name]=$(grep -E '^=+ .*(passed|failed|error|skipped|no tests ran).* in .*=+$|tests passed, .* out of ' "$log" | tail -n 1)
 }
 
-skip_part() {
+skip_# What the CUDA kernels are built for, two thirds of a minute for each: where nothing is built yet, one architecture,
+# another one each day; else as it was built; all three where everything is drawn.
+choose_cuda_architectures() {
+  local build=$1 draw=$2 all=(80 90 100)
+  if [ -z "${PLEAT_CUDA_ARCHITECTURES:-}" ] && [ "$draw" != all ]; then
+    if [ -e "$build/compress/cuda/pleat_kernels.fatbin" ]; then
+      PLEAT_CUDA_ARCHITECTURES=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
+    else
+      PLEAT_CUDA_ARCHITECTURES=${all[$(date -u -d "$draw" +%s) / 86400 % 3]}
+    fi
+  fi
+  export PLEAT_CUDA_ARCHITECTURES
+}
+
+part() {
   local i
   for i in "${!part_names[@]}"; do [ "${part_names[i]}" = "$1" ] && part_codes[i]=0; done
 }

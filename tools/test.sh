@@ -8,6 +8,8 @@
 #   --fixed     all but the rotating part
 #   --rotating  the rotating part only
 #
+# Where nothing is built yet, the CUDA kernels are built for one architecture, another one each day; with --all for all.
+#
 #   PLEAT_TEST_DRAW=2026-11-26  the tenth of that day (default: of today, UTC)
 #   PLEAT_TEST_UNTIL=SECONDS    nothing of the rotating part starts after this time (since the epoch)
 set -uo pipefail
@@ -39,6 +41,7 @@ run_pytest() {
   [ "$part_code" = 5 ] || some=true  # 5: no test
 }
 
+choose_cuda_architectures "$build" "$PLEAT_TEST_DRAW"
 part set-up bash "$root/tools/setup.sh" test
 [ "$part_code" = 0 ] || { summary 'no set-up, no tests'; exit 1; }
 printf '\nPLEAT_TEST_DRAW=%s\n' "$PLEAT_TEST_DRAW"

@@ -7,7 +7,7 @@ namespace pleat::compress::test {
 namespace {
 
 constexpr std::size_t kLosslessSizes[] = {0,  1,   7,   8,   9,     63,    64,
-                                  65, 255, 256, 257, 16383, 16385, 65536 + 3};
+                                          65, 255, 256, 257, 16383, 16385, 65536 + 3};
 
 void expect_exact(const void* data, std::size_t elements, ElementType type, unsigned bits = 0,
                   bool force_raw = false) {

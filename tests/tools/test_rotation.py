@@ -63,9 +63,13 @@ def test_the_environment_names_the_draw_and_the_end(monkeypatch):
 ROTATING = """
     import pytest
 
+    @pytest.fixture
+    def what_draws_too(draw):
+        pass
+
     @pytest.mark.rotating
     @pytest.mark.parametrize("n", range(20))
-    def test_in_a_set(n):
+    def test_in_a_set(n, what_draws_too):
         print("ran", n)
 
     @pytest.mark.rotating
