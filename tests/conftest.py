@@ -23,7 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pytest
 
-from forked import ForkServer
+from forked import ForkServer, close_all
+
+pytest_plugins = ["cpu_seconds", "rotating"]
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 SUPPORT = REPOSITORY / "tests" / "whole_process"
@@ -56,7 +58,7 @@ def test_python(build_dir):
 
 @pytest.fixture(scope="session")
 def torch_version(test_python):
-    text = "import torch, sys; sys.stdout.write(torch.__version__.split('+')[0])"
+    text = "import importlib.metadata as m, sys; sys.stdout.write(m.version('torch').split('+')[0])"
     return subprocess.run(
         [test_python, "-c", text], capture_output=True, text=True, check=True, env=_script_environment()
     ).stdout
@@ -152,8 +154,10 @@ class Pair:
 
 
 class Runner:
-    def __init__(self, python, library_of, folder):
-        self.python, self.library_of, self.folder = python, library_of, folder
+    def __init__(self, python, library_of, folder, addresses, draw, cpu_account):
+        """addresses: folder of the servers of forked scripts, which all who name it share."""
+        self.python, self.library_of, self.folder, self.addresses = python, library_of, folder, addresses
+        self.draw, self.cpu_account = draw, cpu_account
         self.cached_stock = {}
         self.fork_servers, self.starting = {}, threading.Lock()
 
@@ -196,16 +200,19 @@ class Runner:
         fresh=False,
     ):
         """Runs a script (source text or path) in a process of its own. Where it asks for no more than that, it
-        is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`."""
+        is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`.
+        Forks under Pleat wind down as any interpreter does on their day of ten, those of stock never."""
         preload = preload and not STOCK_ONLY
-        forked = not (fresh or env or launcher or limits) and threads == 1
+        forked = not (fresh or env or launcher or limits)
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
         variables = {"PLEAT_TEST_RESULTS": str(results)}
         if forked:
             if preload and conf is not None:
                 variables["PLEAT_CONF"] = conf
-            server = self._fork_server(preload)
-            stdout, stderr, code = server.run(self._path(source), args, variables, timeout)
+            server, path = self._fork_server(preload, threads), self._path(source)
+            wind_down = preload and self.draw.includes(f"{path.name} {conf} {args}")
+            stdout, stderr, code, seconds = server.run(path, args, variables, timeout, wind_down)
+            self.cpu_account.note(seconds)
         else:
             environment = self.environment(conf=conf, preload=preload, threads=threads, extra=env) | variables
             command = [str(self.python), *launcher, str(self._path(source)), *map(str, args)]
@@ -223,7 +230,7 @@ class Runner:
         )
 
     def _run_fresh(self, command, environment, limits, timeout):
-        """As ForkServer.run."""
+        """Output, errors and exit code as of ForkServer.run."""
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -240,9 +247,10 @@ class Runner:
             os.killpg(process.pid, signal.SIGKILL)
             return *process.communicate(), None
 
-    def _fork_server(self, preload):
+    def _fork_server(self, preload, threads):
+        name = f"{'pleat' if preload else 'stock'}{threads}"
         with self.starting:
-            server = self.fork_servers.get(preload)
+            server = self.fork_servers.get(name)
             if server is None or server.ended:
                 options = {}
                 if preload:
@@ -250,13 +258,15 @@ class Runner:
                     options = {"library": library, "late_start": library.with_name("libtest_late_start.so")}
                     if not options["late_start"].exists():
                         _missing(f"{options['late_start']} is not built")
-                environment = self.environment(conf=None, preload=False)
-                server = self.fork_servers[preload] = ForkServer(self.python, environment, self.folder, **options)
+                environment = self.environment(conf=None, preload=False, threads=threads)
+                server = self.fork_servers[name] = ForkServer(
+                    str(self.addresses / name), self.python, environment, self.addresses, **options
+                )
         return server
 
     def close(self):
-        for server in self.fork_servers.values():
-            server.close()
+        with self.cpu_account.noted_before():
+            close_all(self.fork_servers.values())
 
     def pair(self, source, *, conf=LOSSY, **options):
         """The same script, stock and under Pleat (in parallel; stock once per script and options)."""
@@ -274,11 +284,14 @@ class Runner:
 
 
 @pytest.fixture(scope="session")
-def runner(test_python, request, tmp_path_factory):
+def runner(test_python, request, tmp_path_factory, draw, cpu_account):
     def library():
         return request.getfixturevalue("preload_library")
 
-    runner = Runner(test_python, library, tmp_path_factory.mktemp("scripts"))
+    folder = tmp_path_factory.mktemp("scripts")
+    # What the workers of pytest-xdist have in common is a folder above.
+    shared = tmp_path_factory.getbasetemp().parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
+    runner = Runner(test_python, library, folder, shared, draw, cpu_account)
     yield runner
     runner.close()
 
@@ -291,13 +304,6 @@ def run_script(runner):
 @pytest.fixture
 def run_pair(runner):
     return runner.pair
-
-
-def pytest_collection_modifyitems(config, items):
-    """The operator table takes longest: where several files are tested at a time (and --no-loadscope-reorder
-    keeps their order), it begins."""
-    if hasattr(config, "workerinput"):  # one of pytest-xdist's workers
-        items.sort(key=lambda item: item.path.parent.name != "operators")
 
 
 # Comparisons of two scripts' results.

@@ -5,11 +5,15 @@ Under libpleat.so that interpreter imports torch with PLEAT_DISABLE=1. A fork ta
 libpleat.so told of torch's engine once more (whole_process/late_start.c), which is where it starts in any
 Python process: there it reads its options, opens the bridge and installs it.
 
+An interpreter with torch takes 0.3 seconds to wind down, most of what a small script costs in a fork. So a fork whose
+script ended well runs what `atexit` has and is gone, unless it is asked to wind down.
+
 Imported by the tests: ForkServer. Run by it, in the interpreter of the scripts: the server itself.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -22,28 +26,43 @@ import tempfile
 import time
 
 LONGEST_REQUEST = 1 << 16
-START_SECONDS = 300  # torch's import, on a busy machine
+START_SECONDS = 600  # torch's import, on a busy machine
 
 
 class ForkServer:
-    """Requests may come from several threads; their scripts run at the same time.
+    """Requests may come from several threads, and from all processes that name the same address; their scripts run
+    at the same time.
 
+    address: where the server listens. Who comes first starts it and waits for its end, which comes when all who
+             called have closed.
     library, late_start: paths of libpleat.so and of what starts it in a fork; None: stock."""
 
-    def __init__(self, python, environment, folder, library=None, late_start=None):
+    def __init__(self, address, python, environment, folder, library=None, late_start=None):
         if library:
             environment = environment | {"PLEAT_DISABLE": "1", "LD_PRELOAD": f"{late_start}:{library}"}
-        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = subprocess.Popen(
-                [python, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment,
-                cwd=folder, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+        self.requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.process = None
+        with entrance(address):
+            try:
+                self.requests.connect(address)
+                return
+            except (FileNotFoundError, ConnectionRefusedError):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(address)
+                listener.listen()
+                self.process = subprocess.Popen(
+                    [python, __file__, address, str(listener.fileno())], pass_fds=[listener.fileno()],
+                    env=environment, cwd=folder, stdin=subprocess.DEVNULL, start_new_session=True,
+                )  # fmt: skip
+                self.requests.connect(address)
 
-    def run(self, script, args, variables, timeout):
-        """Runs `script` as __main__ with `variables` added to the environment: its output, its errors and its
-        exit code as subprocess gives them, None if it was ended after `timeout` seconds."""
-        request = json.dumps({"argv": [str(script), *map(str, args)], "variables": variables}).encode()
+    def run(self, script, args, variables, timeout, wind_down=True):
+        """Runs `script` as __main__ with `variables` added to the environment: its output, its errors, its exit
+        code as subprocess gives them, None if it was ended after `timeout` seconds, and its CPU seconds."""
+        request = {"argv": [str(script), *map(str, args)], "variables": variables, "wind_down": wind_down}
+        request = json.dumps(request).encode()
         assert len(request) <= LONGEST_REQUEST, "a script like this one needs an interpreter of its own"
         reading, writing = os.pipe()
         with open(reading, "rb", buffering=0) as status, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -51,20 +70,21 @@ class ForkServer:
                 socket.send_fds(self.requests, [request], [out.fileno(), err.fileno(), writing])
             finally:
                 os.close(writing)
-            group = self._number(status, START_SECONDS)  # comes when torch is imported
-            if group is None:
+            started = self._line(status, START_SECONDS)  # comes when torch is imported
+            if started is None:
                 raise RuntimeError(f"no script forked within {START_SECONDS} s")
-            code = self._number(status, timeout)
-            if code is None:
+            ended = self._line(status, timeout)
+            if ended is None:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
+                    os.killpg(int(started[0]), signal.SIGKILL)
+            code, cpu_seconds = (int(ended[0]), float(ended[1])) if ended else (None, 0.0)
             out.seek(0)
             err.seek(0)
-            return out.read(), err.read(), code
+            return out.read(), err.read(), code, cpu_seconds
 
     @staticmethod
-    def _number(status, seconds):
-        """The next line; None if it does not come within `seconds`."""
+    def _line(status, seconds):
+        """The words of the next line; None if it does not come within `seconds`."""
         line, deadline = b"", time.monotonic() + seconds
         while not line.endswith(b"\n"):
             if not select.select([status], [], [], max(0, deadline - time.monotonic()))[0]:
@@ -73,37 +93,84 @@ class ForkServer:
             if not byte:
                 raise RuntimeError("the server of forked scripts, or a script's parent, ended")
             line += byte
-        return int(line)
+        return line.split()
 
     @property
     def ended(self):
-        return self.process.poll() is not None
+        """Whether the server is gone, whoever started it."""
+        poll = select.poll()
+        poll.register(self.requests, 0)
+        return bool(poll.poll(0))
 
-    def close(self):
+    def hang_up(self):
+        """No more requests from here."""
         self.requests.close()
-        try:
-            self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+
+    def wait(self):
+        """Waits for the server's end, if it was started here: until all who called have hung up."""
+        if self.process:
             self.process.wait()
 
 
-# The server: a fork for each request becomes the script's parent, tells how it ended and is gone.
+def close_all(servers):
+    """Hangs up everywhere before it waits anywhere: who waits for one server while others wait for its call at a second
+    one to end would wait for ever."""
+    servers = list(servers)
+    for server in servers:
+        server.hang_up()
+    for server in servers:
+        server.wait()
 
 
-def serve(requests):
+@contextlib.contextmanager
+def entrance(address):
+    """Held by who calls the server, and by the server while it looks whether it may go."""
+    with open(address + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# The server: a fork for each request becomes the script's parent, tells how it ended and is gone. The server waits for
+# its forks, or nobody would count their CPU seconds.
+
+
+def serve(address, listener):
     """The next request whose script this process is to run; None in the server, when no more will come."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the parents
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, 3)
-        if not message:
-            return None
-        if os.fork() == 0:
-            requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            return become_script(json.loads(message), *descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+    signal.signal(signal.SIGCHLD, lambda *_: reap(os.WNOHANG))
+    callers = []
+    while callers or somebody_calls(address, listener):
+        for ready in select.select([listener, *callers], [], [])[0]:
+            if ready is listener:
+                callers.append(listener.accept()[0])
+                continue
+            message, descriptors, _, _ = socket.recv_fds(ready, LONGEST_REQUEST, 3)
+            if not message:
+                callers.remove(ready)
+                ready.close()
+            elif os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for connection in (listener, *callers):
+                    connection.close()
+                return become_script(json.loads(message), *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    reap(0)
+    return None
+
+
+def somebody_calls(address, listener):
+    """Whether a connection waits to be accepted. If none does, none will."""
+    with entrance(address):
+        if select.select([listener], [], [], 0)[0]:
+            return True
+        os.unlink(address)
+        return False
+
+
+def reap(options):
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, options)[0]:
+            pass
 
 
 def become_script(request, stdout, stderr, status):
@@ -111,8 +178,9 @@ def become_script(request, stdout, stderr, status):
     os.write(status, b"%d\n" % os.getpid())
     child = os.fork()
     if child:
-        _, how = os.waitpid(child, 0)
-        os.write(status, b"%d\n" % os.waitstatus_to_exitcode(how))
+        _, how, used = os.wait4(child, 0)
+        cpu_seconds = used.ru_utime + used.ru_stime
+        os.write(status, b"%d %.3f\n" % (os.waitstatus_to_exitcode(how), cpu_seconds))
         os._exit(0)
     for descriptor, place in ((stdout, 1), (stderr, 2)):
         os.dup2(descriptor, place)
@@ -125,7 +193,20 @@ def become_script(request, stdout, stderr, status):
     os.environ.update(request["variables"])
     if colon and not ctypes.PyDLL(late_start).pleat_test_start():
         raise RuntimeError("torch has not told its engine")
-    return request["argv"]
+    return request
+
+
+def end_here():
+    """Ends the process of a script that has ended well, without a walk through all that torch has allocated."""
+    import atexit, os, sys, threading  # noqa: E401, the names of this module are the script's by now
+
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
@@ -135,13 +216,16 @@ if __name__ == "__main__":
     # What is there is nobody's to collect: a fork that ends walks all of it else, copying it page by page (1.5 s).
     gc.collect()
     gc.freeze()
-    argv = serve(socket.socket(fileno=int(sys.argv[1])))
-    if argv:
-        sys.argv = argv
-        sys.path[0] = os.path.dirname(argv[0])
-        __file__ = argv[0]
+    request = serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
+    if request:
+        sys.argv = request["argv"]
+        sys.path[0] = os.path.dirname(sys.argv[0])
+        __file__ = sys.argv[0]
         with open(__file__) as source:
             program = compile(source.read(), __file__, "exec", dont_inherit=True)
+        __end__ = None if request["wind_down"] else end_here
         for name in [name for name in globals() if not name.startswith("__") and name != "program"]:
             del globals()[name]  # a script has what it imports
         exec(program)
+        if __end__:
+            __end__()

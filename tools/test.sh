@@ -1,49 +1,65 @@
 #!/usr/bin/env bash
-# Sets up, then runs all tests: ctest (units), then pytest (operators, tools, whole processes). Arguments go to pytest.
+# Sets up, then runs the tests: units (ctest), then interposing, the fixed core and the rotating part (pytest).
+# Tells at the end what each part took.
+#
+#   tools/test.sh [--all] [--fixed | --rotating] [ARGUMENTS FOR PYTEST]
+#
+#   --all       the rotating part whole, and not the tenth of today
+#   --fixed     all but the rotating part
+#   --rotating  the rotating part only
+#
+# Where nothing is built yet, the CUDA kernels are built for one architecture, another one each day; with --all for all.
+#
+#   PLEAT_TEST_DRAW=2026-11-26  the tenth of that day (default: of today, UTC)
+#   PLEAT_TEST_UNTIL=SECONDS    nothing of the rotating part starts after this time (since the epoch)
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${PLEAT_BUILD_DIR:-$root/build}
 export PLEAT_BUILD_DIR=$build
 export CI=${CI:-true}  # what is not built is a failure, not a skip
+export PLEAT_TEST_DRAW=${PLEAT_TEST_DRAW:-$(date -u +%F)}
+# shellcheck source=tools/parts.sh
+source "$root/tools/parts.sh"
 
-bash "$root/tools/setup.sh" test || exit 1
-set_up_seconds=$SECONDS
-
-printf '\n== units (ctest)\n'
-start=$SECONDS
-ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)"
-units=$?
-units_seconds=$((SECONDS - start))
+fixed=true rotating=true
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) PLEAT_TEST_DRAW=all ;;
+    --fixed) rotating=false ;;
+    --rotating) fixed=false ;;
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit ;;
+    *) break ;;
+  esac
+  shift
+done
 
 run_pytest() {
-  (cd "$root" && "$build/venv/bin/python" -m pytest "$@")
+  local name=$1
+  shift
+  part "$name" env -C "$root" "$build/venv/bin/python" -m pytest "$@"
+  [ "$part_code" = 5 ] || some=true  # 5: no test
 }
 
-# By itself: start-up is a matter of microseconds.
-printf '\n== interposing (pytest)\n'
-start=$SECONDS
-run_pytest tests/interpose "$@"
-interposing=$?
-interposing_seconds=$((SECONDS - start))
+choose_cuda_architectures "$build" "$PLEAT_TEST_DRAW"
+part set-up bash "$root/tools/setup.sh" test
+[ "$part_code" = 0 ] || { summary 'no set-up, no tests'; exit 1; }
+printf '\nPLEAT_TEST_DRAW=%s\n' "$PLEAT_TEST_DRAW"
 
-# Three files at a time keep two cores busy: what they start, torch's import above all, has one thread each.
-# In the order of collection: the operator table, which takes longest, begins.
-printf '\n== operators, tools and whole processes (pytest)\n'
-start=$SECONDS
-run_pytest tests --ignore=tests/interpose -n 3 --dist loadfile --no-loadscope-reorder "$@"
-processes=$?
-processes_seconds=$((SECONDS - start))
-
-# Arguments may leave one of the two without a test (exit code 5), not both.
-none=5
-[ $# -gt 0 ] && [ $interposing = $none ] && [ $processes != $none ] && interposing=0
-[ $# -gt 0 ] && [ $processes = $none ] && [ $interposing != $none ] && processes=0
-
-verdict() { if [ "$1" = 0 ]; then echo "passed in $2 s"; else echo "FAILED (exit code $1) after $2 s"; fi; }
-printf '\n== summary\n'
-printf '%-38s  %s\n' set-up "$(verdict 0 $set_up_seconds)" \
-  'units' "$(verdict $units $units_seconds)" \
-  'interposing' "$(verdict $interposing $interposing_seconds)" \
-  'operators, tools and whole processes' "$(verdict $processes $processes_seconds)"
-[ $units = 0 ] && [ $interposing = 0 ] && [ $processes = 0 ]
+some=false
+if $fixed; then
+  part 'units' ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)"
+  # By itself: start-up is a matter of microseconds.
+  run_pytest 'interposing' tests/interpose "$@"
+  # Three at a time keep two cores busy: what they start, torch's import above all, has one thread each.
+  run_pytest 'tools, whole processes' tests --ignore=tests/interpose --part fixed \
+    -n 3 --dist loadfile --no-loadscope-reorder "$@"
+fi
+if $rotating; then
+  run_pytest "rotating part" tests --part rotating -n 3 --dist load --maxschedchunk 1 "$@"
+fi
+# Arguments may leave parts without a test (exit code 5), not all of them.
+if [ $# -gt 0 ] && $some; then
+  for i in "${!part_names[@]}"; do [ "${part_codes[i]}" != 5 ] || part_codes[i]=0; done
+fi
+summary "tests, PLEAT_TEST_DRAW=$PLEAT_TEST_DRAW"

@@ -4,9 +4,12 @@ import platform
 import shutil
 import subprocess
 
+import pytest
+
 from sanitized import build, run
 
 
+@pytest.mark.sanitizer
 def test_no_data_race(build_dir):
     programs = build(build_dir / "tsan", "tsan", "allocator_test")
     # Without address randomisation: the sanitizer of GCC 12 does not know where newer kernels map things.

@@ -23,12 +23,12 @@ void expect_same(const Encoded& a, const Encoded& b, const std::string& what) {
   EXPECT_EQ(a.statistics.escaped_groups, b.statistics.escaped_groups) << what;
 }
 
-constexpr std::size_t kSizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3, 300001};
+constexpr std::size_t kIdentitySizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3, 300001};
 
 TEST(Identity, EveryInstructionSetGivesTheSameBytes) {
   for (const ElementType type : kFloatTypes) {
     for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
-      for (const std::size_t elements : kSizes) {
+      for (const std::size_t elements : kIdentitySizes) {
         const Bytes source = mixed(type, elements, bits);
         use_kernels(&kScalarKernels);
         const Encoded reference =

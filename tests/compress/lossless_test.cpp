@@ -6,8 +6,8 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr std::size_t kSizes[] = {0,  1,   7,   8,   9,     63,    64,
-                                  65, 255, 256, 257, 16383, 16385, 65536 + 3};
+constexpr std::size_t kLosslessSizes[] = {0,  1,   7,   8,   9,     63,    64,
+                                          65, 255, 256, 257, 16383, 16385, 65536 + 3};
 
 void expect_exact(const void* data, std::size_t elements, ElementType type, unsigned bits = 0,
                   bool force_raw = false) {
@@ -34,7 +34,7 @@ TEST(Lossless, AnyBytesOfAnyTypeComeBackExactly) {
     const UsePath use(path);
     for (int t = 0; t <= 6; ++t) {
       const auto type = static_cast<ElementType>(t);
-      for (const std::size_t elements : kSizes) {
+      for (const std::size_t elements : kLosslessSizes) {
         for (const std::size_t shift : {std::size_t{0}, element_size(type)}) {
           Bytes source(elements * element_size(type), shift);
           for (std::size_t i = 0; i < source.size(); ++i)
@@ -51,7 +51,7 @@ TEST(Lossless, BooleansTakeOneBit) {
   std::mt19937_64 random(seed());
   for (const Path& path : paths()) {
     const UsePath use(path);
-    for (const std::size_t elements : kSizes) {
+    for (const std::size_t elements : kLosslessSizes) {
       Bytes source(elements, 1);
       for (std::size_t e = 0; e < elements; ++e) source.data()[e] = random() & 1;
       if (elements > 1) source.data()[0] = 0, source.data()[elements - 1] = 1;
@@ -75,7 +75,7 @@ TEST(Lossless, IntegersTakeTheNarrowestExactWidth) {
     const UsePath use(path);
     for (const ElementType type : {ElementType::kInt64, ElementType::kInt32}) {
       const unsigned own = 8 * static_cast<unsigned>(element_size(type));
-      for (const std::size_t elements : kSizes) {
+      for (const std::size_t elements : kLosslessSizes) {
         if (elements < 2) continue;
         for (unsigned width = 1; width < own; ++width) {
           for (const bool low_end : {true, false}) {
@@ -110,7 +110,7 @@ TEST(Lossless, IntegersTakeTheNarrowestExactWidth) {
 TEST(Lossless, RepeatedElementsTakeNoBits) {
   for (int t = 0; t <= 6; ++t) {
     const auto type = static_cast<ElementType>(t);
-    for (const std::size_t elements : kSizes) {
+    for (const std::size_t elements : kLosslessSizes) {
       if (elements == 0) continue;
       Bytes source(elements * element_size(type));
       const unsigned char pattern[8] = {1, 0x80, 0xC0, 0x7F, 5, 6, 7, 8};  // a NaN in float32

@@ -16,6 +16,8 @@ changed.
   --subject pleat    what is compared with stock: Pleat ("pleat"), stock again ("stock": validates
                      this program), or hooks that damage what is saved ("damage": negative control)
 
+Without --draw it runs every sample, in the order of the tables; with it a tenth of each operator's (tests/draw.py).
+
 Torch-only on purpose: needs nothing but the C ABI of the bridge to switch tagging.
 """
 
@@ -23,6 +25,7 @@ import argparse
 import collections
 import contextlib
 import faulthandler
+import functools
 import json
 import os
 import re
@@ -30,15 +33,18 @@ import sys
 import time
 import traceback
 import warnings
+import zlib
 
 faulthandler.enable()
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "whole_process"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [TESTS, os.path.join(TESTS, "whole_process")]
 warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
 from torch.utils._pytree import tree_flatten, tree_unflatten  # noqa: E402
 
 import pleat_test_support as support  # noqa: E402
+from draw import Draw  # noqa: E402
 from exclusions import EXCLUSIONS  # noqa: E402
 
 GROUP = 256  # elements of a quantisation group, in storage order
@@ -152,11 +158,11 @@ def weighted_sum(tensors, generator):
 
 
 class Case:
-    """A sample as a function of fresh inputs. `name` is what failures print."""
+    """A sample as a function of fresh inputs. `name` is what failures print, `index` that of the sample."""
 
-    def __init__(self, name, seed, tree, call, parameters=None, double=True):
-        self.name, self.seed, self.tree, self.call = name, seed, tree, call
-        self.parameters, self.double = parameters, double
+    def __init__(self, name, tree, call, double):
+        self.name, self.tree, self.call, self.double = name, tree, call, double
+        self.index, self.seed = 0, 0
         self.changed = False  # some saved tensor came back other than stock's
 
     def forward(self):
@@ -487,76 +493,93 @@ def table_samples(op, dtype):
             return
 
 
-def operator_cases(dtype, pattern, skipped):
+def seed_of(name, index):
+    """A seed of the sample's own, whatever runs beside it."""
+    return zlib.crc32(name.encode()) % 100_000_000 + 10 * index
+
+
+def operator_cases(op, dtype, skipped):
+    name = "op_db/" + (op.full_name if hasattr(op, "full_name") else op.name)
+    if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+        skipped["operator has no gradient in this type"] += 1
+        return []
+    torch.manual_seed(seed_of(name, 0))
+    try:
+        samples = list(table_samples(op, dtype))
+        samples += enlarged_samples(op, dtype)
+    except Exception:  # noqa: BLE001
+        skipped["sample_inputs raises"] += 1
+        return []
+
+    def case(sample):
+        def call(inputs):
+            value, args, kwargs = inputs.take()
+            return sample.output_process_fn_grad(op(value, *args, **kwargs)), []
+
+        tree = (sample.input, sample.args, sample.kwargs)
+        return Case(name, tree, call, double=op.supports_gradgrad)
+
+    return [case(sample) for sample in samples]
+
+
+def module_cases(info, dtype, skipped):
+    name = "module_db/" + info.name
+    if dtype not in info.dtypes:
+        skipped["module has no such type"] += 1
+        return []
+    torch.manual_seed(seed_of(name, 0))
+    try:
+        samples = list(
+            info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True)
+        )
+    except Exception:  # noqa: BLE001
+        skipped["module_inputs raises"] += 1
+        return []
+
+    def case(sample):
+        def call(inputs):
+            made = sample.constructor_input
+            module = info.module_cls(*made.args, **made.kwargs).to(dtype=dtype)
+            module.train()
+            args, kwargs = inputs.take()
+            outputs = module(*args, **kwargs)
+            return outputs, [p for p in module.parameters() if p.requires_grad]
+
+        tree = (sample.forward_input.args, sample.forward_input.kwargs)
+        return Case(name, tree, call, double=info.supports_gradgrad)
+
+    usable = [sample for sample in samples if sample.forward_input is not None]
+    skipped["module sample without forward input"] += len(samples) - len(usable)
+    return [case(sample) for sample in usable]
+
+
+def tables(pattern):
+    """(name, function that makes the cases) of every operator and module."""
     from torch.testing._internal.common_methods_invocations import op_db
-
-    seed = 1000
-    for op in op_db:
-        name = "op_db/" + (op.full_name if hasattr(op, "full_name") else op.name)
-        if not pattern.search(name):
-            continue
-        if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
-            skipped["operator has no gradient in this type"] += 1
-            continue
-        torch.manual_seed(seed)
-        try:
-            samples = list(table_samples(op, dtype))
-            samples += enlarged_samples(op, dtype)
-        except Exception:  # noqa: BLE001
-            skipped["sample_inputs raises"] += 1
-            continue
-        for index, sample in enumerate(samples):
-            seed += 10
-            tree = (sample.input, sample.args, sample.kwargs)
-
-            def call(inputs, op=op, sample=sample):
-                value, args, kwargs = inputs.take()
-                return sample.output_process_fn_grad(op(value, *args, **kwargs)), []
-
-            case = Case(name, seed, tree, call, double=op.supports_gradgrad)
-            case.index = index
-            yield case
-
-
-def module_cases(dtype, pattern, skipped):
     from torch.testing._internal.common_modules import module_db
 
-    seed = 2000
+    for op in op_db:
+        name = "op_db/" + (op.full_name if hasattr(op, "full_name") else op.name)
+        if pattern.search(name):
+            yield name, functools.partial(operator_cases, op)
     for info in module_db:
-        name = "module_db/" + info.name
-        if not pattern.search(name):
-            continue
-        if dtype not in info.dtypes:
-            skipped["module has no such type"] += 1
-            continue
-        torch.manual_seed(seed)
-        try:
-            samples = list(
-                info.module_inputs_func(
-                    info, device="cpu", dtype=dtype, requires_grad=True, training=True
-                )
-            )
-        except Exception:  # noqa: BLE001
-            skipped["module_inputs raises"] += 1
-            continue
-        for index, sample in enumerate(samples):
-            if sample.forward_input is None:
-                skipped["module sample without forward input"] += 1
-                continue
-            seed += 10
-            tree = (sample.forward_input.args, sample.forward_input.kwargs)
+        if pattern.search("module_db/" + info.name):
+            yield "module_db/" + info.name, functools.partial(module_cases, info)
 
-            def call(inputs, info=info, sample=sample, dtype=dtype):
-                made = sample.constructor_input
-                module = info.module_cls(*made.args, **made.kwargs).to(dtype=dtype)
-                module.train()
-                args, kwargs = inputs.take()
-                outputs = module(*args, **kwargs)
-                return outputs, [p for p in module.parameters() if p.requires_grad]
 
-            case = Case(name, seed, tree, call, double=info.supports_gradgrad)
-            case.index = index
-            yield case
+def drawn_cases(pattern, dtype, draw, totals, skipped):
+    """The cases of today, those of an operator one after the other. Counts how many there are in all."""
+    for name, cases_of in draw.in_turn(tables(pattern)):
+        cases = cases_of(dtype, skipped)
+        for index, case in enumerate(cases):
+            case.index, case.seed = index, seed_of(name, index)
+        totals["samples of the table"] += len(cases)
+        totals["operators and modules of the table"] += bool(cases)
+        for index in draw.samples(name, len(cases)):
+            if draw.time_is_up():
+                totals["samples not reached"] += 1
+            else:
+                yield cases[index]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -668,7 +691,8 @@ def main():
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--bits", type=int, default=4, help="width the lossy bound is computed for")
     parser.add_argument("--only", default="", help="regular expression on names, e.g. 'op_db/linalg'")
-    parser.add_argument("--samples", type=int, default=0, help="at most so many samples per operator")
+    parser.add_argument("--draw", default="all", help="date whose tenth of the samples is run")
+    parser.add_argument("--until", type=float, help="seconds since the epoch after which no sample starts")
     parser.add_argument("--json", default="", help="write the report here")
     parser.add_argument("--progress", default="", help="file that always names the sample under way")
     options = parser.parse_args()
@@ -685,33 +709,30 @@ def main():
     before = support.stats()
     started = time.time()
 
-    for cases in (operator_cases, module_cases):
-        for case in cases(dtype, pattern, skipped):
-            if options.samples and case.index >= options.samples:
+    for case in drawn_cases(pattern, dtype, Draw(options.draw, options.until), totals, skipped):
+        if progress:
+            progress.seek(0)
+            progress.write(f"{case.name} sample {case.index} seed {case.seed}\n".ljust(160))
+        names.add(case.name)
+        totals["samples"] += 1
+        begin = time.time()
+        try:
+            with written_memory(case):
+                problems = judge(case, options.check, subject, options.bits, totals, dropped, census)
+        except Exception:  # noqa: BLE001
+            problems = ["sweep: " + traceback.format_exc(limit=4)]
+        seconds[case.name] += time.time() - begin
+        if case.changed:
+            changed.add(case.name)
+        for problem in problems:
+            reason = excluded(case.name, options.check, problem)
+            entry = {"name": case.name, "sample": case.index, "seed": case.seed, "problem": problem}
+            if reason:
+                exclusions.append({**entry, "reason": reason})
+                print(f"EXCLUDED {case.name} sample {case.index}: {problem}", flush=True)
                 continue
-            if progress:
-                progress.seek(0)
-                progress.write(f"{case.name} sample {case.index} seed {case.seed}\n".ljust(160))
-            names.add(case.name)
-            totals["samples"] += 1
-            begin = time.time()
-            try:
-                with written_memory(case):
-                    problems = judge(case, options.check, subject, options.bits, totals, dropped, census)
-            except Exception:  # noqa: BLE001
-                problems = ["sweep: " + traceback.format_exc(limit=4)]
-            seconds[case.name] += time.time() - begin
-            if case.changed:
-                changed.add(case.name)
-            for problem in problems:
-                reason = excluded(case.name, options.check, problem)
-                entry = {"name": case.name, "sample": case.index, "seed": case.seed, "problem": problem}
-                if reason:
-                    exclusions.append({**entry, "reason": reason})
-                    print(f"EXCLUDED {case.name} sample {case.index}: {problem}", flush=True)
-                    continue
-                failures.append(entry)
-                print(f"FAIL {case.name} sample {case.index}: {problem}", flush=True)
+            failures.append(entry)
+            print(f"FAIL {case.name} sample {case.index}: {problem}", flush=True)
 
     totals["operators and modules"] = len(names)
     if options.check == "lossy":
@@ -722,6 +743,7 @@ def main():
         "check": options.check,
         "subject": options.subject,
         "dtype": options.dtype,
+        "draw": options.draw,
         "seconds": round(time.time() - started, 1),
         "totals": dict(totals),
         "census": dict(census),

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
-pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+pytestmark = [pytest.mark.package, pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")]
 
 STEPS = 6
 CONF = "bits:4,min_bytes:0"

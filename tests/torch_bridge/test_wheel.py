@@ -9,7 +9,7 @@ import pytest
 
 from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
-pytestmark = [pytest.mark.wheel, pytest.mark.slow, pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")]
+pytestmark = [pytest.mark.package, pytest.mark.slow, pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")]
 
 STEP = """
 import sys, torch, pleat

@@ -44,7 +44,7 @@ LOADER = """
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_data_loader_workers_by_fork(run_pair, close, identical, conf):
-    pair = run_pair(LOADER, conf=conf, fresh=True, threads=2)
+    pair = run_pair(LOADER, conf=conf, threads=2)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=20).json
     assert pleat["tagged_by_workers"] == 0, "a forked child must not tag"
     if conf == LOSSLESS:
@@ -97,7 +97,7 @@ FORK = """
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_a_forked_child_finishes_the_inherited_graph_and_runs_its_own(run_pair, conf, end):
     """It has one thread, though its OpenMP believes in the parent's two."""
-    pair = run_pair(FORK, conf=conf, args=(end,), fresh=True, threads=2)
+    pair = run_pair(FORK, conf=conf, args=(end,), threads=2)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
     assert pleat["threads"] == stock["threads"] == 2
     assert pleat["status"] == stock["status"] == 7
@@ -311,6 +311,7 @@ def limited(request, runner, addresses_of_stock):
     return options, runner.run(LIMITED, preload=False, **options).check()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_address_space_limits_are_respected(limited, run_script, conf):
     """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""

@@ -35,10 +35,7 @@ STEPS = """
 """
 
 
-@pytest.mark.parametrize("conf", [
-    pytest.param(LOSSY, marks=pytest.mark.smoke), LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"
-])
-def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
+def a_thousand_steps(run_script, conf):
     result = run_script(STEPS.format(steps=1000), conf=conf, fresh=True).active(released=1000, encoded=1000)
     got = result.json
     growth = {
@@ -51,6 +48,17 @@ def test_a_thousand_steps_leave_nothing_behind(run_script, conf):
     assert growth["resident"] <= allowed, f"resident memory grew by {growth} KiB: {got['resident']}, {got['huge']}"
     assert got["alive"] == [0], "records are alive after their graph is gone"
     assert got["payload"] == 0 and got["restored"] == 0
+
+
+@pytest.mark.smoke
+def test_a_thousand_steps_leave_nothing_behind(run_script):
+    a_thousand_steps(run_script, LOSSY)
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"])
+def test_a_thousand_steps_of_another_kind_leave_nothing_behind(run_script, conf):
+    a_thousand_steps(run_script, conf)
 
 
 @pytest.mark.smoke
