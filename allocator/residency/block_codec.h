@@ -43,7 +43,7 @@ struct EncodeRequest {
   StreamId stream{};
   // Where the bytes may be `function`, element by element, of what this payload was made of.
   // function 0: they are not.
-  PayloadView origin{};
+  PayloadView argument{};
   std::uint64_t function = 0;
 };
 
@@ -65,7 +65,7 @@ struct EncodePlan {
     virtual ~Details() = default;
   };
   std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
-  bool recomputed = false;  // the bytes follow from the origin: there is nothing to write
+  bool recomputed = false;  // the argument gives the bytes: there is nothing to write
   bool in_place = false;    // encode_in_place() can do it
   std::unique_ptr<Details> details;
 };
@@ -95,7 +95,7 @@ class BlockCodec {
  public:
   virtual ~BlockCodec() = default;
 
-  // Looks at the block once. Where the bytes of `request.origin` do as well: recomputed.
+  // Looks at the block once. Recomputed: the bytes of `request.argument` do as well.
   [[nodiscard]] virtual EncodePlan plan(const EncodeRequest& request) noexcept = 0;
 
   // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and says how many bytes it

@@ -2,7 +2,7 @@
 // and a chunk goes back when its last payload is dropped. Large payloads are blocks themselves. A
 // chunk belongs to one stream, like a block: what lies in it is written on that stream.
 //
-// kLive counts the bytes of payloads, not of chunks; kReserved counts whole chunks, for they are in
+// kRequested counts the bytes of payloads, not of chunks. kActive counts whole chunks: they are in
 // use. Lock order: arena, then the memory's.
 #pragma once
 

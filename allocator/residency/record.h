@@ -82,6 +82,9 @@ enum class Start : std::uint8_t {
 // The only place where states change. False (and no change) for a transition the table above lacks.
 [[nodiscard]] bool apply(RecordState& state, RecordAction action) noexcept;
 
+// A payload holds the bytes of its block. A record without one may be *recomputed*: its bytes are
+// `function`, element by element, of those of its *argument*, which is another record with a
+// payload. Then this record is one of the argument's *results*.
 class Record {
  public:
   Record() = default;
@@ -99,10 +102,10 @@ class Record {
   [[nodiscard]] virtual std::uint32_t hooks_without_block() noexcept = 0;
 
   // What is decided about a released block before it is encoded: the choice of codec, and whether
-  // its bytes may be the function of the origin's. Called with no lock of residency held.
+  // the record may be recomputed. Called with no lock of residency held.
   struct Decision {
     std::uint64_t choice = 0;
-    bool may_follow_origin = false;  // asked for only if there is an origin
+    bool may_be_recomputed = false;  // without an argument it means nothing
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 
@@ -119,7 +122,7 @@ class Record {
   std::size_t payload_bytes = 0;
   PayloadForm form{};
   bool payload_in_block = false;  // place:inplace: `block` holds the payload
-  bool recomputed = false;        // in place of a payload: `function` of what `origin` has in its
+  bool recomputed = false;        // there is no payload: the argument's does
   bool counted_raw = false;       // the bytes of `block` count as saved raw
   bool proof_given = false;       // Residency::start() has come
   std::uint32_t encodes = 0;
@@ -147,16 +150,14 @@ class Record {
   TensorKey key{};
   StreamId stream{};  // of the last pack: what it was given before, the bytes are complete for
   RecordId id{};
-  // What the bytes are an elementwise function of, with a reference of ours:
-  // Residency::set_origin().
-  Record* origin = nullptr;
+  Record* argument = nullptr;  // with a reference of ours; Residency::set_argument()
   std::uint64_t function = 0;  // BlockCodec::decode_function()
 
  private:
   friend class Residency;
-  // Guarded by the link lock: hooks and followers, and of these the records it is the origin of.
+  // Guarded by the link lock: references of hooks and results, and how many results there are.
   std::uint32_t references_ = 1;
-  std::uint32_t followers_ = 0;
+  std::uint32_t results_ = 0;
 };
 
 }  // namespace pleat::allocator

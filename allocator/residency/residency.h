@@ -98,11 +98,11 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // The bytes of a tagged record are `function` of origin's, element by element, unless the record
-  // knows better when it is encoded. The first that is set stays; in vain unless origin has a
-  // payload of its own in the arena by now. Both must be referred to by the caller, who holds
-  // neither's mutex.
-  void set_origin(Record& record, Record& origin, std::uint64_t function) noexcept;
+  // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of those of
+  // `argument`, element by element. Record::decide() and the codec have the last word when the
+  // block is released. Does nothing if the record has an argument, or if `argument` has no payload
+  // of its own in the arena by now. The caller refers to both and holds neither's mutex.
+  void set_argument(Record& record, Record& argument, std::uint64_t function) noexcept;
 
   // The proof that a record waits for has come (Record::wait_until): it is encoded now, or once it
   // is released. Any thread that refers to the record; once or often.

@@ -89,7 +89,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!tagged) {
       strong_ = tensor.detach();
     } else if (decision_->choice.bits != 0 && runtime_.recompute.load(std::memory_order_relaxed)) {
-      follow_argument(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+      recompute_from_argument(
+          tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
     }
   }
 
@@ -235,15 +236,15 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   // If this is what an activation has made of a tensor that is compressed by now, the same payload
   // will do for both.
-  void follow_argument(const c10::StorageImpl* storage) noexcept {
+  void recompute_from_argument(const c10::StorageImpl* storage) noexcept {
     if (decision_->producer == nullptr || context_.is_output || !saved_.version.enabled() ||
         saved_.saved_version != 0 || saved_.record->identity != storage) {
       return;
     }
-    const MadeBy made = made_by(*decision_->producer);
-    if (made.function != compress::Function::kNone && is_saved_tensor_hooks(made.argument)) {
-      follow(runtime_, saved_, static_cast<const SavedTensorHooks&>(*made.argument).saved_,
-             Recipe{made.function, decision_->choice.type});
+    const RecomputedFrom from = recomputed_from(*decision_->producer);
+    if (from.function != compress::Function::kNone && is_saved_tensor_hooks(from.argument)) {
+      recompute_from(runtime_, saved_, static_cast<const SavedTensorHooks&>(*from.argument).saved_,
+                     Recomputed{from.function, decision_->choice.type});
     }
   }
 

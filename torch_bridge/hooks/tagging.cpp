@@ -147,12 +147,12 @@ bool tag(SavedTensor& saved, const Save& save) {
   return true;
 }
 
-void follow(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
-            const Recipe& recipe) noexcept {
+void recompute_from(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
+                    const Recomputed& how) noexcept {
   if (argument.record != nullptr && argument.record != result.record &&
       argument.version.enabled() && argument.version.current_version() == argument.saved_version &&
       argument.view.is_whole_in_order(result.record->bytes)) {
-    runtime.residency.set_origin(*result.record, *argument.record, recipe.pack());
+    runtime.residency.set_argument(*result.record, *argument.record, how.pack());
   }
 }
 

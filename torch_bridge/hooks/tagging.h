@@ -45,7 +45,7 @@ void remember(SavedTensor& saved, const Save& save);
 
 // Lets the payload of `argument` do for `result` too, which a function has made of it, if nobody
 // has written to the argument since it was saved.
-void follow(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
-            const Recipe& recipe) noexcept;
+void recompute_from(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
+                    const Recomputed& how) noexcept;
 
 }  // namespace pleat::bridge

@@ -130,13 +130,13 @@ ReleasedStorage TorchRecord::released() const noexcept {
 }
 
 allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
-  ReleasedStorage argument;
-  if (origin != nullptr) {
-    argument = {.choice = CodecChoice::unpack(origin->choice),
-                .whole = origin->ranges.is_all_of(origin->bytes)};
+  ReleasedStorage of_argument;
+  if (argument != nullptr) {
+    of_argument = {.choice = CodecChoice::unpack(argument->choice),
+                   .whole = argument->ranges.is_all_of(argument->bytes)};
   }
   const ReleaseDecision decision =
-      decide_at_release(released(), origin != nullptr ? &argument : nullptr);
+      decide_at_release(released(), argument != nullptr ? &of_argument : nullptr);
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
@@ -175,10 +175,10 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime, bool slice) {
     constexpr std::uint32_t kMostDoublings = 10;
     worth = bytes << std::min(decodes, kMostDoublings);
   }
-  const allocator::StatValues live = runtime.statistics.read(allocator::StatKind::kLive);
+  const allocator::StatValues requested = runtime.statistics.read(allocator::StatKind::kRequested);
   kept_storages().keep(
       this, hooks > 1 ? restored.storage : c10::Storage(), bytes, worth,
-      {static_cast<std::size_t>(live.current), static_cast<std::size_t>(live.peak)});
+      {static_cast<std::size_t>(requested.current), static_cast<std::size_t>(requested.peak)});
   return restored;
 }
 

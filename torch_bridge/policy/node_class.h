@@ -22,7 +22,7 @@ struct NodeClass {
   PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it works out; PLEAT_GRADIENTS: others
   bool passes_parameter = false;             // as the traits of the table
   bool aliases_input = false;
-  bool saves_argument = false;
+  bool recomputable = false;
   bool bears_noise = false;
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python

@@ -30,7 +30,7 @@ using Traits = std::uint8_t;
 inline constexpr Traits kBearsNoise = 1;  // a gentle function of what it saves: whoever made that
 inline constexpr Traits kPassesParameter = 2;  // a view or cast: a parameter may hide behind it
 inline constexpr Traits kAliasesInput = 4;     // its output is on the storage of its only input
-inline constexpr Traits kSavesArgument = 8;    // an activation that recomputed.h can repeat
+inline constexpr Traits kRecomputable = 8;     // its result can be: recomputed.h
 
 struct OperatorRow {
   std::string_view node;           // how the name of its node begins
