@@ -44,8 +44,8 @@ void remember(SavedTensor& saved, const Save& save);
 [[nodiscard]] bool tag(SavedTensor& saved, const Save& save);
 
 // Lets the payload of `argument` do for `result` too, which a function has made of it, if nobody
-// has written to the argument since it was saved.
-void recompute_from(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
+// has written to the argument since it was saved and both lie on one device.
+void recompute_from(const SavedTensor& result, const SavedTensor& argument,
                     const Recomputed& how) noexcept;
 
 }  // namespace pleat::bridge

@@ -14,13 +14,13 @@
 
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/lesson_book.h"
 #include "torch_bridge/core/release_policy.h"
-#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/memory/device_backend.h"
 
 namespace pleat::bridge {
 
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // A saved variable, held weakly by the hook that saved it. Once its .data was swapped, strongly:
 // stock holds the variable and reads the new data in backward. `weak` is constant while a record
@@ -34,8 +34,11 @@ struct SavedVariableSlot {
 
 class TorchRecord final : public allocator::Record {
  public:
-  explicit TorchRecord(c10::StorageImpl* storage);
+  // Of a storage on the device of `backend`.
+  TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage);
   ~TorchRecord() override;
+
+  [[nodiscard]] DeviceBackend& backend() const noexcept { return backend_; }
 
   bool keep_storage() noexcept override;
   std::uint32_t hooks_without_block() noexcept override;
@@ -49,17 +52,18 @@ class TorchRecord final : public allocator::Record {
   // that an earlier call restored if it lives and nobody wrote to it, else a new one. Any thread;
   // waits for a running encode. Throws torch's errors: out of memory, or written to and not to be
   // had again. `slice`: it is wanted for a small part of its bytes, so that it is worth keeping
-  // while many hooks remain, each of which may want another part.
+  // while many hooks remain, each of which may want another part. The bytes are complete for the
+  // current stream of the backend's device.
   struct Restored {
     c10::Storage storage;
     c10::VariableVersion version;
   };
-  [[nodiscard]] Restored restore(Runtime& runtime, bool slice);
+  [[nodiscard]] Restored restore(bool slice);
   static constexpr std::uint32_t kManyHooks = 4;
   // The same bytes in a storage that nobody else is given, for who may keep it or write to it
   // unseen. `last`: the graph is not kept, so that nobody will ask again if no other hook has the
   // record.
-  [[nodiscard]] Restored restore_apart(Runtime& runtime, bool last);
+  [[nodiscard]] Restored restore_apart(bool last);
 
   // The last storage restored is this one, untouched since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
@@ -89,10 +93,11 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] ReleasedStorage released() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
-  c10::Storage restore_locked(Runtime& runtime, allocator::Residency::RecordGuard& guard);
+  c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream);
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
+  DeviceBackend& backend_;
   std::uint64_t saved_after_ = UINT64_MAX;
   bool saved_as_output_ = false;
   bool written_ = false;

@@ -8,6 +8,7 @@
 
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/node_class.h"
 
@@ -31,6 +32,7 @@ struct Decision {
   std::uint64_t lesson = 0;           // under which name the first unpack teaches the consumer
   std::uint64_t saver = 0;            // as Product::saver
   bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
+  DeviceBackend* backend = nullptr;   // of the device it lies on
   allocator::Block* block = nullptr;  // where the storage lies
   // The grad_fn of a tensor that is eligible or at a pole, as long as that tensor lives.
   const torch::autograd::Node* producer = nullptr;

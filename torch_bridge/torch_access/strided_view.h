@@ -19,8 +19,8 @@ namespace pleat::bridge {
 class StridedView {
  public:
   StridedView() = default;
-  // Of a CPU tensor with storage. Its conjugate and negative bits are kept, its autograd keys are
-  // not.
+  // Of a plain strided tensor of any device. Its conjugate and negative bits are kept, its autograd
+  // keys are not.
   explicit StridedView(const c10::TensorImpl& tensor);
 
   // From the first to the last byte that it touches.
