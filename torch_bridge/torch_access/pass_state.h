@@ -17,6 +17,9 @@ bool leave_pass() noexcept;
 
 // Of the passes that this thread is in: 0 outside of any that is seen.
 [[nodiscard]] int backward_depth() noexcept;
+// This thread is in a backward pass, whether that was seen to begin or autograd alone knows of it:
+// nodes of other devices run in threads of their own.
+[[nodiscard]] bool in_backward() noexcept;
 // In a child of fork(): passes of threads that it does not have are over.
 void forget_other_threads_passes() noexcept;
 // Any thread is in one.
