@@ -112,13 +112,14 @@ class BlockCodec {
   // Whether verdict() would answer without waiting. Must be quick and take no lock but the codec's
   // own: residency asks under its locks.
   [[nodiscard]] virtual bool is_decided(EncodeTicket /*ticket*/) noexcept { return true; }
-  // What became of an encode that was queued; status kQueued while that is not known, unless
-  // `wait`: then blocks until it is. A ticket is good until another status was returned, or
+  // What became of an encode that was queued. The status is kQueued while that is not known; with
+  // `wait` the call blocks until it is. A ticket is good until another status was returned, or
   // forget().
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }
-  // Nobody will ask: source and payload are used again, in the order of the stream.
+  // Nobody will ask for the verdict. Source and payload may be used again, in the order of the
+  // stream.
   virtual void forget(EncodeTicket /*ticket*/) noexcept {}
 
   // Fills `target` (the whole storage, `target_bytes`) from a payload of this codec, queued on

@@ -16,22 +16,24 @@
 
 namespace pleat::allocator {
 
-// A block is live before it has a record; from the first pack on:
+// A block is live before it has a record. From the first pack on:
 //
-//   state      the bytes are in              leaves by
-//   kTagged    the block, storage alive      release -> kReleasing | keep -> kKept
-//   kReleasing the block, storage gone       encode -> kEncoding | wait -> kWaiting | hold -> kHeld
-//   kWaiting   the block, owned by us        encode -> kEncoding | done -> kPacked | hold -> kHeld
-//   |
-//                                            adopt -> kRestored
-//   kEncoding  the block, codec reading      done -> kPacked | queued -> kWaiting | gave up ->
-//   kHeld kHeld      the block, owned by us        adopt -> kRestored kPacked    the payload, ours
-//   or origin's restore -> kRestored kRestored  payload and/or a restored     storage freed ->
-//   kPacked (payload) or kHeld (adopted)
-//              storage that is alive
-//   kKept      the original storage, which   -
-//              we now hold strongly
-//   any        last hook dropped -> kDead
+//   state       the bytes are in                  leaves by
+//   kTagged     the block, storage alive          release -> kReleasing | keep -> kKept
+//                                                 copied out -> kRestored
+//   kReleasing  the block, storage gone           encode -> kEncoding | wait -> kWaiting
+//                                                 hold -> kHeld
+//   kWaiting    the block, owned by us            encode -> kEncoding | done -> kPacked
+//                                                 hold -> kHeld | adopt -> kRestored
+//   kEncoding   the block, codec reading          done -> kPacked | queued -> kWaiting
+//                                                 gave up -> kHeld
+//   kHeld       the block, owned by us            adopt -> kRestored
+//   kPacked     a payload, ours or the argument's restore -> kRestored
+//   kRestored   a restored storage that lives,    storage freed -> kPacked (payload)
+//               and maybe a payload               or kHeld (adopted)
+//   kKept       the original storage, which we    -
+//               hold strongly
+//   any                                           last hook dropped -> kDead
 //
 // kWaiting has a reason (Hold) and is on one list; Residency::end_wait() ends it.
 enum class RecordState : std::uint8_t {
@@ -92,17 +94,17 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // The block is freed, but the storage may live on with other bytes: takes strong references, for
-  // good, to what the record's hooks will read. False if nothing of it lives, as nearly always.
-  // Called with no lock of residency held.
+  // Takes permanent strong references to what the hooks will read: the block is freed, but the
+  // storage may live on with other bytes. Returns false if nothing lives, as nearly always. Called
+  // with no lock of residency held.
   [[nodiscard]] virtual bool keep_storage() noexcept = 0;
-  // Then: the number of hooks that do not need the block, kEveryHook if none does. Called under the
-  // link lock; takes no lock but the record's own innermost ones.
+  // Returns how many hooks no longer need the block; kEveryHook if all. Called after
+  // keep_storage(). Called under the link lock; takes no lock but the record's own innermost ones.
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
   [[nodiscard]] virtual std::uint32_t hooks_without_block() noexcept = 0;
 
-  // What is decided about a released block before it is encoded: the choice of codec, and whether
-  // the record may be recomputed. Called with no lock of residency held.
+  // Decides about a released block before it is encoded: how the codec stores it, and whether the
+  // record may be recomputed. Called with no lock of residency held.
   struct Decision {
     std::uint64_t choice = 0;
     bool may_be_recomputed = false;  // without an argument it means nothing
@@ -126,7 +128,7 @@ class Record {
   bool counted_raw = false;       // the bytes of `block` count as saved raw
   bool proof_given = false;       // Residency::start() has come
   std::uint32_t encodes = 0;
-  // Streams beside `stream` that were given work with the payload. Guarded by the link lock.
+  // Streams other than `stream` that were given work with the payload. Guarded by the link lock.
   std::vector<StreamId> readers;
 
   // On the list of what waits; guarded by its lock.
@@ -136,7 +138,7 @@ class Record {
   Record* waiting_next = nullptr;
   Record* waiting_previous = nullptr;
 
-  // Its bytes can be had without what happens to the storage: from a payload.
+  // The bytes come from a payload, whatever happens to the storage.
   [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || recomputed; }
 
   // Written while tagging (under the link lock), constant once released, but for decide().

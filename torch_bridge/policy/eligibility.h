@@ -14,7 +14,7 @@
 
 namespace pleat::bridge {
 
-// What the constructor of SavedVariable was called with; absent without the preload library.
+// What the constructor of SavedVariable was called with. Not known without the preload library.
 struct SaveContext {
   bool known = false;  // the others mean something
   bool is_output = false;
@@ -59,8 +59,8 @@ struct Decision {
 // plus lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Never throws. Counts nothing, teaches nothing, and does not take the ordinal of the key. Takes no
-// lock but the ones of look-ups that miss their cache.
+// Decides about a tensor that is being saved. Never throws. Counts nothing, teaches nothing, and
+// does not take the ordinal of the key. Locks only where a look-up misses its cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

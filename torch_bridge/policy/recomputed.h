@@ -14,14 +14,14 @@ namespace pleat::bridge {
 struct RecomputedFrom {
   // kNone: not known, or its argument is given up.
   compress::Function function = compress::Function::kNone;
-  // Of the saved argument; anybody's. Alive while `held`, which keeps other threads out of the
-  // node.
+  // The hooks of the saved argument, ours or somebody else's. They live while `held`, which keeps
+  // other threads out of the node.
   torch::autograd::SavedVariableHooks* argument = nullptr;
   std::unique_lock<std::mutex> held;
 };
 
-// How the storage of a tensor with this grad_fn was filled, if nobody has written to it since:
-// views are looked through. `node` must be alive. Never throws.
+// What the storage of a tensor with grad_fn `node` can be recomputed from, if nobody has written to
+// the storage since. Looks through views. `node` must be alive. Never throws.
 [[nodiscard]] RecomputedFrom recomputed_from(const torch::autograd::Node& node) noexcept;
 
 }  // namespace pleat::bridge
