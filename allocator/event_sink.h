@@ -53,7 +53,7 @@ struct Event {
   RecordId record{};
   TensorKey key{};
   std::uint32_t op = 0;
-  std::uint32_t phase = 0;
+  std::uint32_t phase = 0;  // what the thread was doing; 0: nobody has said
   std::uint32_t stack = 0;
   // What it added to each kind of the statistics; StatKind is the index.
   std::array<std::int64_t, kStatKinds> change{};

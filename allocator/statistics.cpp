@@ -4,10 +4,10 @@ namespace pleat::allocator {
 
 const char* stat_name(StatKind kind) noexcept {
   switch (kind) {
-    case StatKind::kLive:
-      return "live";
-    case StatKind::kReserved:
-      return "reserved";
+    case StatKind::kRequested:
+      return "requested";
+    case StatKind::kActive:
+      return "active";
     case StatKind::kSavedRaw:
       return "saved_raw";
     case StatKind::kPayload:
@@ -16,8 +16,8 @@ const char* stat_name(StatKind kind) noexcept {
       return "restored";
     case StatKind::kCached:
       return "cached";
-    case StatKind::kResident:
-      return "resident";
+    case StatKind::kReserved:
+      return "reserved";
     case StatKind::kCount:
       break;
   }

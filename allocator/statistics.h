@@ -9,14 +9,19 @@
 
 namespace pleat::allocator {
 
+// What is counted, each in bytes. Requested, active and reserved mean what requested_bytes,
+// active_bytes and reserved_bytes mean in torch.cuda.memory_stats(): active holds the rounding that
+// requested lacks, reserved the free memory that active lacks. Where torch reserves addresses and
+// maps them later (expandable segments) its reserved_bytes are those mapped; so are these.
 enum class StatKind : std::uint8_t {
-  kLive,      // bytes requested by callers and not freed yet, payloads included
-  kReserved,  // bytes of blocks in use, rounding included (active)
-  kSavedRaw,  // bytes of saved blocks not compressed (tagged, or held raw)
-  kPayload,   // bytes of payloads
-  kRestored,  // bytes of restored storages alive
-  kCached,    // resident bytes of free blocks
-  kResident,  // resident bytes of our segments; of blocks in use all, whether written or not
+  kRequested,  // that callers asked for, of blocks in use; of a chunk, those of its payloads
+  kActive,     // of blocks in use, rounded up to whole granules; a chunk of payloads counts whole
+  kSavedRaw,   // of storages saved and not compressed (tagged, or held raw)
+  kPayload,    // of payloads
+  kRestored,   // of restored storages that live
+  kCached,     // reserved and not active: pages of free blocks
+  kReserved,   // of pages that our segments have from the system, those of active blocks all
+               // included, whether written or not; addresses without pages do not count
   kCount,
 };
 
@@ -47,8 +52,8 @@ class Statistics {
     }
   }
   // As add() without the price of atomic read-modify-write: every writer of this kind must hold one
-  // and the same lock. The pool's own kinds (kLive, kReserved, kCached, kResident) are written so;
-  // hence one Statistics per pool.
+  // and the same lock. The pool's own kinds (kRequested, kActive, kCached, kReserved) are written
+  // so; hence one Statistics per pool.
   void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t now = c.current.load(std::memory_order_relaxed) + bytes;

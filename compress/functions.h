@@ -1,5 +1,5 @@
-// Activations that are worked out of an argument again. What a payload's noise does to them is in
-// function_kernels.h.
+// Activations whose results are recomputed from their arguments. What a payload's noise does to
+// them is in function_kernels.h.
 #pragma once
 
 #include <cstddef>

@@ -70,7 +70,7 @@ struct CodecSpec {
   Transform transform = Transform::kNone;
 };
 
-// Activations that a decoder can work out of the restored argument: torch's gelu (exact and tanh
+// Activations that a decoder can recompute from the restored argument: torch's gelu (exact and tanh
 // form) and silu.
 enum class Function : std::uint8_t { kNone, kGelu, kGeluTanh, kSilu };
 

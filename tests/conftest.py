@@ -142,7 +142,7 @@ class Result:
         records = self.stats.get("records", {})
         assert records.get("released", 0) >= released, f"nothing released: {self.stats}"
         if "bits:off" not in (self.conf or ""):
-            compressed = records.get("encoded", 0) + records.get("worked_out", 0)
+            compressed = records.get("encoded", 0) + records.get("recomputed", 0)
             assert compressed >= encoded, f"nothing encoded: {self.stats}"
         return self
 

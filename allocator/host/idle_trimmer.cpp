@@ -71,8 +71,9 @@ void IdleTrimmer::lock_for_fork() noexcept {
 void IdleTrimmer::unlock_after_fork() noexcept { start_mutex_.unlock(); }
 
 std::uint64_t IdleTrimmer::uses() const noexcept {
-  const StatValues live = pool_.statistics().read(StatKind::kLive);
-  return static_cast<std::uint64_t>(live.allocated) + static_cast<std::uint64_t>(live.freed);
+  const StatValues requested = pool_.statistics().read(StatKind::kRequested);
+  return static_cast<std::uint64_t>(requested.allocated) +
+         static_cast<std::uint64_t>(requested.freed);
 }
 
 void IdleTrimmer::run() noexcept {

@@ -128,12 +128,12 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
 
   ++blocks_in_use;
   requested += counted;
-  reserved += rounded;
-  window.raise(reserved);
+  active += rounded;
+  window.raise(active);
   if (!touched) [[unlikely]]
     want_pages(*segment, first_page(granule), end_page(granule, need));
 
-  count_live(static_cast<std::int64_t>(counted));
+  count_requested(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
        block->id, stream);
   return block;
@@ -156,8 +156,8 @@ void Pool::Impl::free(Block* block) noexcept {
   }
   --blocks_in_use;
   requested -= block->requested;
-  reserved -= block->bytes;
-  count_live(-static_cast<std::int64_t>(block->requested));
+  active -= block->bytes;
+  count_requested(-static_cast<std::int64_t>(block->requested));
   emit(block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, block->begin,
        block->requested != 0 ? block->requested : block->bytes, block->id, block->stream);
   blocks.put(block);
@@ -172,12 +172,12 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t less = block->requested - bytes;
   requested -= less;
   block->requested = bytes;
-  count_live(-static_cast<std::int64_t>(less));
+  count_requested(-static_cast<std::int64_t>(less));
   if (keep < had) {
     Segment& segment = *block->segment;
     segment.runs.give(granule_of(segment, block->begin) + keep, had - keep);
     block->bytes = keep << granule_shift;
-    reserved -= (had - keep) << granule_shift;
+    active -= (had - keep) << granule_shift;
   }
   emit(EventKind::kShrink, block->begin, bytes, block->id, block->stream);
   tick();
@@ -284,8 +284,8 @@ Pool::Pool(Device& device, const PoolOptions& options, Statistics& statistics)
 Pool::~Pool() {
   Impl& p = *impl_;
   const Impl::Section section(p);
-  p.count_live(-static_cast<std::int64_t>(p.requested));
-  p.reserved = 0;
+  p.count_requested(-static_cast<std::int64_t>(p.requested));
+  p.active = 0;
   while (p.segments.count() > 0) p.forget_segment(p.segments.count() - 1);
 }
 
@@ -303,7 +303,7 @@ Block* Pool::allocate_container(std::size_t bytes, StreamId stream) noexcept {
 
 void Pool::count_requested(EventScope& scope, std::int64_t bytes) noexcept {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
-  scope.change_exclusive(StatKind::kLive, bytes);
+  scope.change_exclusive(StatKind::kRequested, bytes);
 }
 
 void Pool::copy(void* to, const void* from, std::size_t bytes, StreamId /*stream*/) noexcept {
@@ -334,7 +334,7 @@ std::size_t Pool::trim() noexcept {
   const std::size_t before = p.resident;
   if (!p.device.capabilities().reserves_freely) p.release_free_segments();
   p.purge(0, Impl::Purge::kAllPages, Impl::Joins::kForget);
-  p.window.restart(p.reserved);
+  p.window.restart(p.active);
   p.aged_out = 0;
   return before - p.resident;
 }

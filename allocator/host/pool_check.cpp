@@ -30,7 +30,7 @@ void Pool::visit_blocks(Visitor visitor, void* context) const {
 }
 
 const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
-                              std::size_t* requested_bytes, std::size_t* reserved_bytes) const {
+                              std::size_t* requested_bytes, std::size_t* active_bytes) const {
   if (const char* error = segment.runs.check()) return error;
   std::size_t runs = 0;
   std::size_t granule = 0;
@@ -59,7 +59,7 @@ const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
     }
     ++*in_use;
     *requested_bytes += block->requested;
-    *reserved_bytes += block->bytes;
+    *active_bytes += block->bytes;
     granule += block->bytes >> granule_shift;
   }
   if (granule != segment.runs.granules()) return "a block reaches beyond its segment";
@@ -102,26 +102,26 @@ const char* Pool::check_invariants() const {
   const std::lock_guard<std::mutex> lock(p.mutex);
   std::size_t in_use = 0;
   std::size_t requested = 0;
-  std::size_t reserved = 0;
+  std::size_t active = 0;
   std::size_t resident = 0;
   const std::byte* previous_end = nullptr;
   for (std::size_t rank = 0; rank < p.segments.count(); ++rank) {
     const Segment& segment = p.segments[rank];
     if (segment.base == nullptr || segment.base < previous_end) return "segments out of order";
     previous_end = segment.base + segment.bytes;
-    if (const char* error = p.check(segment, &in_use, &requested, &reserved)) return error;
+    if (const char* error = p.check(segment, &in_use, &requested, &active)) return error;
     resident += segment.touched.count() << p.page_shift;
   }
   if (in_use != p.blocks_in_use) return "wrong number of blocks in use";
   if (requested != p.requested) return "wrong sum of requested bytes";
-  if (reserved != p.reserved) return "wrong sum of reserved bytes";
+  if (active != p.active) return "wrong sum of active bytes";
   if (resident != p.resident) return "wrong sum of resident bytes";
   const auto equals = [&p](StatKind kind, std::size_t value) {
     return p.statistics.current(kind) == static_cast<std::int64_t>(value);
   };
-  if (!equals(StatKind::kReserved, reserved)) return "statistics: reserved";
-  if (!equals(StatKind::kResident, resident)) return "statistics: resident";
-  if (!equals(StatKind::kCached, resident - reserved)) return "statistics: cached";
+  if (!equals(StatKind::kActive, active)) return "statistics: active";
+  if (!equals(StatKind::kReserved, resident)) return "statistics: reserved";
+  if (!equals(StatKind::kCached, resident - active)) return "statistics: cached";
   return "";
 }
 

@@ -76,13 +76,13 @@ struct Pool::Impl {
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
 
-  // What the statistics were last told; cached is resident - reserved, because a block in use lies
+  // What the statistics were last told; cached is resident - active, because a block in use lies
   // on touched pages only.
   std::size_t requested = 0;
-  std::size_t reserved = 0;
+  std::size_t active = 0;
   std::size_t resident = 0;
+  std::int64_t published_active = 0;
   std::int64_t published_reserved = 0;
-  std::int64_t published_resident = 0;
   std::int64_t published_cached = 0;
 
   RecentPlaces recent;
@@ -138,13 +138,13 @@ struct Pool::Impl {
     published = now;
   }
   void publish_all() noexcept {
-    publish(StatKind::kReserved, published_reserved, reserved);
-    publish(StatKind::kResident, published_resident, resident);
-    publish(StatKind::kCached, published_cached, resident - reserved);
+    publish(StatKind::kActive, published_active, active);
+    publish(StatKind::kReserved, published_reserved, resident);
+    publish(StatKind::kCached, published_cached, resident - active);
   }
 
-  void count_live(std::int64_t bytes) noexcept {
-    if (bytes != 0) scope->change_exclusive(StatKind::kLive, bytes);
+  void count_requested(std::int64_t bytes) noexcept {
+    if (bytes != 0) scope->change_exclusive(StatKind::kRequested, bytes);
   }
 
   [[nodiscard]] std::size_t resident_limit() const noexcept {
@@ -246,7 +246,7 @@ struct Pool::Impl {
   void forget_segment(std::size_t rank) noexcept;
 
   const char* check(const Segment& segment, std::size_t* in_use, std::size_t* requested_bytes,
-                    std::size_t* reserved_bytes) const;
+                    std::size_t* active_bytes) const;
 };
 
 }  // namespace pleat::allocator

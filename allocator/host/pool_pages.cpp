@@ -253,7 +253,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
 [[gnu::noinline]] void Pool::Impl::check_age() noexcept {
   const std::uint64_t now = coarse_now_ns();
   if (device.capabilities().joins_pages) join_pages(now);
-  if (!window.advance(now, reserved)) return;
+  if (!window.advance(now, active)) return;
   const std::size_t limit = resident_limit();
   if (resident > limit) {
     const std::size_t gone = purge(limit, Purge::kWholeHugePages, Joins::kForget);

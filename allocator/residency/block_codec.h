@@ -43,7 +43,7 @@ struct EncodeRequest {
   StreamId stream{};
   // Where the bytes may be `function`, element by element, of what this payload was made of.
   // function 0: they are not.
-  PayloadView origin{};
+  PayloadView argument{};
   std::uint64_t function = 0;
 };
 
@@ -65,7 +65,7 @@ struct EncodePlan {
     virtual ~Details() = default;
   };
   std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
-  bool recomputed = false;  // the bytes follow from the origin: there is nothing to write
+  bool recomputed = false;  // the argument gives the bytes: there is nothing to write
   bool in_place = false;    // encode_in_place() can do it
   std::unique_ptr<Details> details;
 };
@@ -95,7 +95,7 @@ class BlockCodec {
  public:
   virtual ~BlockCodec() = default;
 
-  // Looks at the block once. Where the bytes of `request.origin` do as well: recomputed.
+  // Looks at the block once. Recomputed: the bytes of `request.argument` do as well.
   [[nodiscard]] virtual EncodePlan plan(const EncodeRequest& request) noexcept = 0;
 
   // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and says how many bytes it
@@ -112,13 +112,14 @@ class BlockCodec {
   // Whether verdict() would answer without waiting. Must be quick and take no lock but the codec's
   // own: residency asks under its locks.
   [[nodiscard]] virtual bool is_decided(EncodeTicket /*ticket*/) noexcept { return true; }
-  // What became of an encode that was queued; status kQueued while that is not known, unless
-  // `wait`: then blocks until it is. A ticket is good until another status was returned, or
+  // What became of an encode that was queued. The status is kQueued while that is not known; with
+  // `wait` the call blocks until it is. A ticket is good until another status was returned, or
   // forget().
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }
-  // Nobody will ask: source and payload are used again, in the order of the stream.
+  // Nobody will ask for the verdict. Source and payload may be used again, in the order of the
+  // stream.
   virtual void forget(EncodeTicket /*ticket*/) noexcept {}
 
   // Fills `target` (the whole storage, `target_bytes`) from a payload of this codec, queued on

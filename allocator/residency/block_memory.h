@@ -38,10 +38,10 @@ class BlockMemory {
   // stream at once: nobody else may be using it.
   virtual void shrink(Block* block, std::size_t bytes) noexcept = 0;
 
-  // `stream`, not the block's own, has been given work with the block, or will be before it is
-  // freed.
+  // Says that `stream`, which is not the block's own, uses the block. Its work is queued before the
+  // block is freed.
   virtual void note_use(Block* block, StreamId stream) noexcept = 0;
-  // A stream other than the block's own has been given work with it.
+  // True if note_use() has named a stream for the block.
   [[nodiscard]] virtual bool used_elsewhere(const Block* block) const noexcept = 0;
   // Copies bytes between blocks, queued on `stream`.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamId stream) noexcept = 0;

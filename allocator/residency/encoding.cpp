@@ -43,8 +43,9 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
   EncodeRequest request{record.block->begin,  record.bytes,  record.ranges.data(),
                         record.ranges.size(), record.choice, record.nonce,
                         record.key,           record.stream};
-  if (const Record* const origin = record.origin; origin != nullptr && decision.may_follow_origin) {
-    request.origin = {origin->payload.data, origin->payload_bytes, origin->form};
+  if (const Record* const argument = record.argument;
+      argument != nullptr && decision.may_be_recomputed) {
+    request.argument = {argument->payload.data, argument->payload_bytes, argument->form};
     request.function = record.function;
   }
   const EncodePlan plan = codec_.plan(request);

@@ -2,7 +2,7 @@
 // and a chunk goes back when its last payload is dropped. Large payloads are blocks themselves. A
 // chunk belongs to one stream, like a block: what lies in it is written on that stream.
 //
-// kLive counts the bytes of payloads, not of chunks; kReserved counts whole chunks, for they are in
+// kRequested counts the bytes of payloads, not of chunks. kActive counts whole chunks: they are in
 // use. Lock order: arena, then the memory's.
 #pragma once
 
@@ -40,8 +40,8 @@ class PayloadArena {
   [[nodiscard]] PayloadSlot allocate(std::size_t bytes, StreamId stream = {}) noexcept;
   // Gives the tail beyond `bytes` (> 0) back; the data stays where it is.
   void shrink(PayloadSlot& slot, std::size_t bytes) noexcept;
-  // What the slot's stream was given before may still use it; other streams' work must be over, or
-  // come before what its stream is given from now on.
+  // Work that the slot's stream was given before may still use the slot. Work of other streams must
+  // be over, or ordered before what the slot's stream is given from now on.
   void free(PayloadSlot& slot) noexcept;
 
   void lock_for_fork() noexcept;

@@ -16,22 +16,24 @@
 
 namespace pleat::allocator {
 
-// A block is live before it has a record; from the first pack on:
+// A block is live before it has a record. From the first pack on:
 //
-//   state      the bytes are in              leaves by
-//   kTagged    the block, storage alive      release -> kReleasing | keep -> kKept
-//   kReleasing the block, storage gone       encode -> kEncoding | wait -> kWaiting | hold -> kHeld
-//   kWaiting   the block, owned by us        encode -> kEncoding | done -> kPacked | hold -> kHeld
-//   |
-//                                            adopt -> kRestored
-//   kEncoding  the block, codec reading      done -> kPacked | queued -> kWaiting | gave up ->
-//   kHeld kHeld      the block, owned by us        adopt -> kRestored kPacked    the payload, ours
-//   or origin's restore -> kRestored kRestored  payload and/or a restored     storage freed ->
-//   kPacked (payload) or kHeld (adopted)
-//              storage that is alive
-//   kKept      the original storage, which   -
-//              we now hold strongly
-//   any        last hook dropped -> kDead
+//   state       the bytes are in                  leaves by
+//   kTagged     the block, storage alive          release -> kReleasing | keep -> kKept
+//                                                 copied out -> kRestored
+//   kReleasing  the block, storage gone           encode -> kEncoding | wait -> kWaiting
+//                                                 hold -> kHeld
+//   kWaiting    the block, owned by us            encode -> kEncoding | done -> kPacked
+//                                                 hold -> kHeld | adopt -> kRestored
+//   kEncoding   the block, codec reading          done -> kPacked | queued -> kWaiting
+//                                                 gave up -> kHeld
+//   kHeld       the block, owned by us            adopt -> kRestored
+//   kPacked     a payload, ours or the argument's restore -> kRestored
+//   kRestored   a restored storage that lives,    storage freed -> kPacked (payload)
+//               and maybe a payload               or kHeld (adopted)
+//   kKept       the original storage, which we    -
+//               hold strongly
+//   any                                           last hook dropped -> kDead
 //
 // kWaiting has a reason (Hold) and is on one list; Residency::end_wait() ends it.
 enum class RecordState : std::uint8_t {
@@ -82,6 +84,9 @@ enum class Start : std::uint8_t {
 // The only place where states change. False (and no change) for a transition the table above lacks.
 [[nodiscard]] bool apply(RecordState& state, RecordAction action) noexcept;
 
+// A payload holds the bytes of its block. A record without one may be *recomputed*: its bytes are
+// `function`, element by element, of those of its *argument*, which is another record with a
+// payload. Then this record is one of the argument's *results*.
 class Record {
  public:
   Record() = default;
@@ -89,20 +94,20 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // The block is freed, but the storage may live on with other bytes: takes strong references, for
-  // good, to what the record's hooks will read. False if nothing of it lives, as nearly always.
-  // Called with no lock of residency held.
+  // Takes permanent strong references to what the hooks will read: the block is freed, but the
+  // storage may live on with other bytes. Returns false if nothing lives, as nearly always. Called
+  // with no lock of residency held.
   [[nodiscard]] virtual bool keep_storage() noexcept = 0;
-  // Then: the number of hooks that do not need the block, kEveryHook if none does. Called under the
-  // link lock; takes no lock but the record's own innermost ones.
+  // Returns how many hooks no longer need the block; kEveryHook if all. Called after
+  // keep_storage(). Called under the link lock; takes no lock but the record's own innermost ones.
   static constexpr std::uint32_t kEveryHook = ~std::uint32_t{0};
   [[nodiscard]] virtual std::uint32_t hooks_without_block() noexcept = 0;
 
-  // What is decided about a released block before it is encoded: the choice of codec, and whether
-  // its bytes may be the function of the origin's. Called with no lock of residency held.
+  // Decides about a released block before it is encoded: how the codec stores it, and whether the
+  // record may be recomputed. Called with no lock of residency held.
   struct Decision {
     std::uint64_t choice = 0;
-    bool may_follow_origin = false;  // asked for only if there is an origin
+    bool may_be_recomputed = false;  // without an argument it means nothing
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 
@@ -119,11 +124,11 @@ class Record {
   std::size_t payload_bytes = 0;
   PayloadForm form{};
   bool payload_in_block = false;  // place:inplace: `block` holds the payload
-  bool recomputed = false;        // in place of a payload: `function` of what `origin` has in its
+  bool recomputed = false;        // there is no payload: the argument's does
   bool counted_raw = false;       // the bytes of `block` count as saved raw
   bool proof_given = false;       // Residency::start() has come
   std::uint32_t encodes = 0;
-  // Streams beside `stream` that were given work with the payload. Guarded by the link lock.
+  // Streams other than `stream` that were given work with the payload. Guarded by the link lock.
   std::vector<StreamId> readers;
 
   // On the list of what waits; guarded by its lock.
@@ -133,7 +138,7 @@ class Record {
   Record* waiting_next = nullptr;
   Record* waiting_previous = nullptr;
 
-  // Its bytes can be had without what happens to the storage: from a payload.
+  // The bytes come from a payload, whatever happens to the storage.
   [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || recomputed; }
 
   // Written while tagging (under the link lock), constant once released, but for decide().
@@ -147,16 +152,14 @@ class Record {
   TensorKey key{};
   StreamId stream{};  // of the last pack: what it was given before, the bytes are complete for
   RecordId id{};
-  // What the bytes are an elementwise function of, with a reference of ours:
-  // Residency::set_origin().
-  Record* origin = nullptr;
+  Record* argument = nullptr;  // with a reference of ours; Residency::set_argument()
   std::uint64_t function = 0;  // BlockCodec::decode_function()
 
  private:
   friend class Residency;
-  // Guarded by the link lock: hooks and followers, and of these the records it is the origin of.
+  // Guarded by the link lock: references of hooks and results, and how many results there are.
   std::uint32_t references_ = 1;
-  std::uint32_t followers_ = 0;
+  std::uint32_t results_ = 0;
 };
 
 }  // namespace pleat::allocator

@@ -183,25 +183,26 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
   }
 }
 
-void Residency::set_origin(Record& record, Record& origin, std::uint64_t function) noexcept {
+void Residency::set_argument(Record& record, Record& argument, std::uint64_t function) noexcept {
   {
-    const RecordGuard guard(*this, origin);
-    if (origin.payload_bytes == 0 || origin.payload_in_block || origin.bytes != record.bytes) {
+    const RecordGuard guard(*this, argument);
+    if (argument.payload_bytes == 0 || argument.payload_in_block ||
+        argument.bytes != record.bytes) {
       return;
     }
   }
   const std::lock_guard<std::mutex> link(link_mutex_);
-  if (record.origin == nullptr) {
-    ++origin.references_;
-    ++origin.followers_;
-    record.origin = &origin;
+  if (record.argument == nullptr) {
+    ++argument.references_;
+    ++argument.results_;
+    record.argument = &argument;
     record.function = function;
   }
 }
 
 std::uint32_t Residency::hooks(const Record& record) noexcept {
   const std::lock_guard<std::mutex> guard(link_mutex_);
-  return record.references_ - record.followers_;
+  return record.references_ - record.results_;
 }
 
 // ---- drop ---------------------------------------------------------------------------------------
@@ -253,10 +254,10 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link,
     memory_.free(record->block);
   }  // a kRestored record's block is the restored one, or a moved one that is still out there
   emit(scope, EventKind::kDrop, *record, nullptr, payload_bytes);
-  Record* const origin = record->origin;
+  Record* const argument = record->argument;
   delete record;
-  if (origin != nullptr) {
-    drop(origin, [&] { --origin->followers_; });
+  if (argument != nullptr) {
+    drop(argument, [&] { --argument->results_; });
   }
 }
 

@@ -63,8 +63,8 @@ class Residency {
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
-  // The free of every block of the memory comes through here. An untagged block goes straight back;
-  // a saved block whose storage is gone is compressed (or held) first. Any thread; never throws.
+  // Every block of the memory is freed through here. An untagged block goes straight back; a saved
+  // block whose storage is gone is compressed (or held) first. Any thread; never throws.
   void release(Block* block) noexcept {
     if (block->record.load(std::memory_order_acquire) == nullptr) [[likely]] {
       memory_.free(block);
@@ -75,8 +75,8 @@ class Residency {
 
   // Runs `body(Record*)` with the record linked to `block` (nullptr if none) under the link lock.
   // The body may merge ranges and choice into a tagged record, call add_reference(), or return a
-  // new record to link; it takes no lock. Returns what the body returned: the record of a pack
-  // while the block was in use on `stream`.
+  // new record to link; it takes no lock. Returns what the body returned. The call is a pack: the
+  // block is in use on `stream`.
   template <class Body>
   Record* with_linked(Block* block, StreamId stream, Body&& body) {
     EventScope scope(memory_.events(), memory_.statistics(), EventScope::Begin::kAlways);
@@ -98,11 +98,11 @@ class Residency {
   // Only inside with_linked().
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // The bytes of a tagged record are `function` of origin's, element by element, unless the record
-  // knows better when it is encoded. The first that is set stays; in vain unless origin has a
-  // payload of its own in the arena by now. Both must be referred to by the caller, who holds
-  // neither's mutex.
-  void set_origin(Record& record, Record& origin, std::uint64_t function) noexcept;
+  // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of those of
+  // `argument`, element by element. Record::decide() and the codec have the last word when the
+  // block is released. Does nothing if the record has an argument, or if `argument` has no payload
+  // of its own in the arena by now. The caller refers to both and holds neither's mutex.
+  void set_argument(Record& record, Record& argument, std::uint64_t function) noexcept;
 
   // The proof that a record waits for has come (Record::wait_until): it is encoded now, or once it
   // is released. Any thread that refers to the record; once or often.
@@ -167,7 +167,7 @@ class Residency {
   void forward_end() noexcept;
   // Moves the clock that Record::wait_until is on, and ends the waits that are due. Any thread.
   void advance() noexcept {
-    // Two threads may count one: it measures a wait, roughly.
+    // Two threads may count as one: the clock measures a wait roughly.
     clock_.store(clock_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (!waiting_.empty()) [[unlikely]] {
       end_due();
@@ -221,16 +221,16 @@ class Residency {
     bool recomputed = false;
     bool in_place = false;
   };
-  // The block is released or waits, and off the list. The codec runs without the record's mutex.
+  // Encodes a record that is released, or that waited and is off the list. The codec runs without
+  // the record's mutex.
   void encode(RecordGuard& guard, Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
   void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record) noexcept;
-  // The one place where a wait ends: `record` was taken off the list, with a reference of ours that
-  // this gives up.
+  // The one place where a wait ends. `record` is off the list; our reference to it is given up.
   void end_wait(Record& record, Start start, bool may_wait) noexcept;
-  // The first that waits and for which `due(record)`, off the list and with a reference of ours;
+  // Takes the first waiting record with `due(record)` off the list, with a reference of ours.
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;

@@ -146,8 +146,8 @@ void Residency::note_reader(Record& holder, StreamId stream) noexcept {
 
 bool Residency::decode_locked(Record& record, Block* target, StreamId stream) noexcept {
   const std::uint64_t start = now_ns();
-  // A record that others follow has its payload for good: nothing of it changes any more.
-  Record& holder = record.recomputed ? *record.origin : record;
+  // An argument of others has its payload for good: nothing of it changes any more.
+  Record& holder = record.recomputed ? *record.argument : record;
   const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
                                                    : static_cast<void*>(holder.payload.data);
   const PayloadView payload{data, holder.payload_bytes, holder.form};

@@ -13,7 +13,7 @@ namespace pleat::allocator {
 
 class WaitingRecords {
  public:
-  // The caller holds a reference and the record's mutex.
+  // Adds `record`, to which the caller holds a reference, under the record's mutex.
   void add(Record& record, Hold hold) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     record.hold = hold;
@@ -35,7 +35,7 @@ class WaitingRecords {
     return true;
   }
 
-  // With the list locked, as for std::scoped_lock.
+  // For std::scoped_lock. first() and take_off() are called with the list locked.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
   bool try_lock() { return mutex_.try_lock(); }
@@ -49,14 +49,14 @@ class WaitingRecords {
     record.waiting.store(false, std::memory_order_release);
   }
 
-  // As of now if the list is not locked.
+  // Without the lock a snapshot.
   [[nodiscard]] std::size_t count(Hold hold) const noexcept {
     return counts_[static_cast<std::size_t>(hold)].load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool empty() const noexcept {
     return count(Hold::kForwardEnd) + count(Hold::kProof) + count(Hold::kVerdict) == 0;
   }
-  // Of records that wait for a proof or a verdict: what is bounded.
+  // Bytes of the records that wait for a proof or a verdict. Residency bounds these.
   [[nodiscard]] std::size_t bounded_bytes() const noexcept {
     return bounded_bytes_.load(std::memory_order_relaxed);
   }

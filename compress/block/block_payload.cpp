@@ -282,33 +282,33 @@ Status decode_block(const BlockForm& form, const void* payload, std::size_t payl
 }
 
 Status decode_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
-                             void* target, std::size_t target_bytes, Recipe recipe,
+                             void* target, std::size_t target_bytes, Recomputed how,
                              const Executor& executor) noexcept {
-  if (recipe.type != form.type || !is_floating(form.type) || recipe.function == Function::kNone) {
+  if (how.type != form.type || !is_floating(form.type) || how.function == Function::kNone) {
     return Status::kCorrupt;
   }
   const std::size_t elements = target_bytes / element_size(form.type);
   const SpanPart part{static_cast<const std::byte*>(payload), payload_bytes,
                       static_cast<std::byte*>(target), target_bytes, form.nonce};
   if (is_single(form, target_bytes) && form.patch_bytes == 0 && has_form(form, part, elements)) {
-    return decode_function(payload, payload_bytes, target, target_bytes, recipe.function, executor);
+    return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
   }
   // Lines kept exact, or elements repeated: known when all is there.
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) {
-    apply_function(target, elements, form.type, recipe.function, executor);
+    apply_function(target, elements, form.type, how.function, executor);
   }
   return status;
 }
 
 bool may_be_result(const BlockForm& form, const void* payload, std::size_t payload_bytes,
-                   Recipe recipe, const void* result, std::size_t result_bytes) noexcept {
+                   Recomputed how, const void* result, std::size_t result_bytes) noexcept {
   SpanPart part{static_cast<const std::byte*>(payload), payload_bytes, nullptr, result_bytes,
                 form.nonce};
-  return recipe.type == form.type && recipe.function != Function::kNone &&
+  return how.type == form.type && how.function != Function::kNone &&
          is_single(form, result_bytes) && skip_patch(form, part) &&
          has_form(form, part, form.elements) &&
-         compress::may_be_result(part.from, part.from_bytes, recipe.function, result);
+         compress::may_be_result(part.from, part.from_bytes, how.function, result);
 }
 
 }  // namespace pleat::compress::block

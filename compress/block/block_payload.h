@@ -80,17 +80,17 @@ struct BlockEncodeResult {
                                   std::size_t payload_bytes, void* target, std::size_t target_bytes,
                                   const Executor& executor) noexcept;
 
-// As decode_block(), with the recipe's function (not kNone) of the elements in their place.
-// kCorrupt also for a recipe of another type than the form's.
+// As decode_block(), with `how.function` (not kNone) of the elements in their place.
+// kCorrupt also for a `how.type` other than the form's.
 [[nodiscard]] Status decode_block_function(const BlockForm& form, const void* payload,
                                            std::size_t payload_bytes, void* target,
-                                           std::size_t target_bytes, Recipe recipe,
+                                           std::size_t target_bytes, Recomputed how,
                                            const Executor& executor) noexcept;
 
-// Whether `result` looks like the recipe's function of what the payload was made of, and is as well
+// Whether `result` looks like `how.function` of what the payload was made of, and is as well
 // restored that way: compress::may_be_result(). False for payloads of several spans.
 [[nodiscard]] bool may_be_result(const BlockForm& form, const void* payload,
-                                 std::size_t payload_bytes, Recipe recipe, const void* result,
+                                 std::size_t payload_bytes, Recomputed how, const void* result,
                                  std::size_t result_bytes) noexcept;
 
 }  // namespace pleat::compress::block

@@ -1,4 +1,5 @@
-// What is asked of a block's payload, and how one block's values are worked out of another's.
+// What is asked of a block's payload, and how one block's values are recomputed from
+// another's payload.
 // Records keep both as opaque 64-bit words. Torch-free.
 #pragma once
 
@@ -59,8 +60,9 @@ struct BlockSpec {
           std::min(a.transform, b.transform)};  // none, unbiased, nearly unbiased
 }
 
-// A block without a payload: `function` of the values, of `type`, that another one's payload gives.
-struct Recipe {
+// A block without a payload is *recomputed*: its values are `function` of those that the payload of
+// another block, its *argument*, gives. Both are of `type`.
+struct Recomputed {
   Function function = Function::kNone;
   ElementType type = ElementType::kBytes;
 
@@ -68,10 +70,10 @@ struct Recipe {
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
     return static_cast<std::uint64_t>(type) << 8 | static_cast<std::uint64_t>(function);
   }
-  [[nodiscard]] static constexpr Recipe unpack(std::uint64_t packed) noexcept {
+  [[nodiscard]] static constexpr Recomputed unpack(std::uint64_t packed) noexcept {
     return {static_cast<Function>(packed & 0xff), static_cast<ElementType>(packed >> 8 & 0xff)};
   }
-  [[nodiscard]] bool operator==(const Recipe&) const = default;
+  [[nodiscard]] bool operator==(const Recomputed&) const = default;
 };
 
 }  // namespace pleat::compress::block

@@ -286,7 +286,7 @@ TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
   EXPECT_LT(process_resident_bytes(), before + 8_MiB);
 #endif
   (void)before;
-  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
 }
 
 TEST_F(HostPoolTest, MemoryFallsByItselfAfterAPeak) {
@@ -433,7 +433,7 @@ TEST_F(LockedTest, FreedPagesGoAllTheSame) {
           pool.free(block);
           pool.trim();
           if (resident_bytes(begin, 32_MiB) != 0) return 4;
-          if (counts.current(StatKind::kResident) != 0) return 5;
+          if (counts.current(StatKind::kReserved) != 0) return 5;
           // And again, with what was given back once.
           block = pool.allocate(24_MiB);
           if (block == nullptr) return 6;
@@ -796,7 +796,7 @@ TEST_F(HostPoolTest, AnyThreadMayFree) {
     for (Block* block : shelf.blocks) pool.free(block);
   }
   EXPECT_STREQ(pool.check_invariants(), "");
-  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ class LateMemory final : public BlockMemory {
     return allocate(bytes, 0, stream);
   }
   void count_requested(EventScope& scope, std::int64_t bytes) noexcept override {
-    scope.change_exclusive(StatKind::kLive, bytes);
+    scope.change_exclusive(StatKind::kRequested, bytes);
   }
   void free(Block* block) noexcept override {
     EventScope scope(events_, statistics_, EventScope::Begin::kIfWanted);
@@ -329,8 +329,8 @@ class LateMemory final : public BlockMemory {
   }
   void tell(EventScope& scope, EventKind kind, const Block& block, std::int64_t requested,
             std::int64_t active) noexcept {
-    if (requested != 0) scope.change_exclusive(StatKind::kLive, requested);
-    if (active != 0) scope.change_exclusive(StatKind::kReserved, active);
+    if (requested != 0) scope.change_exclusive(StatKind::kRequested, requested);
+    if (active != 0) scope.change_exclusive(StatKind::kActive, active);
     Event event;
     event.kind = kind;
     event.block = block.id;

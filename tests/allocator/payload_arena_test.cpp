@@ -149,16 +149,16 @@ TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(1000);
   PayloadSlot b = arena.allocate(200_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 1000u + 200_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 512_KiB);
-  EXPECT_EQ(statistics.read(StatKind::kLive).peak, static_cast<std::int64_t>(1000 + 200_KiB))
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 1000u + 200_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 512_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kRequested).peak, static_cast<std::int64_t>(1000 + 200_KiB))
       << "the chunk never shows";
   arena.shrink(b, 1_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 1000u + 1_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 1000u + 1_KiB);
   arena.free(a);
   arena.free(b);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u) << "the chunk goes with its last payload";
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u) << "the chunk goes with its last payload";
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
@@ -179,10 +179,10 @@ TEST_F(PayloadArenaTest, LargePayloadsAreBlocksAndShrinkAsBlocks) {
   PayloadSlot slot = arena.allocate(10_MiB);
   ASSERT_NE(pool.find(slot.data), nullptr);
   arena.shrink(slot, 5_MiB);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 5_MiB);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 5_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 5_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 5_MiB);
   arena.free(slot);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
 TEST_F(PayloadArenaTest, AFullPoolGivesAnEmptySlot) {
@@ -201,8 +201,8 @@ TEST_F(PayloadArenaTest, AFullPoolGivesAnEmptySlot) {
   EXPECT_FALSE(arena.allocate(0));
   EXPECT_STREQ(arena.check_invariants(), "");
   for (PayloadSlot& slot : slots) arena.free(slot);
-  EXPECT_EQ(current(own, StatKind::kLive), 0u);
-  EXPECT_EQ(current(own, StatKind::kReserved), 0u);
+  EXPECT_EQ(current(own, StatKind::kRequested), 0u);
+  EXPECT_EQ(current(own, StatKind::kActive), 0u);
 }
 
 TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
@@ -212,8 +212,8 @@ TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
     PayloadSlot large = arena.allocate(1_MiB);
     arena.free(large);
   }
-  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
 TEST_F(PayloadArenaTest, AgreesWithANaiveModel) {
@@ -258,11 +258,11 @@ TEST_F(PayloadArenaTest, AgreesWithANaiveModel) {
     if (step % 16 == 0) {
       ASSERT_STREQ(arena.check_invariants(), "") << step;
       ASSERT_STREQ(pool.check_invariants(), "") << step;
-      ASSERT_EQ(current(statistics, StatKind::kLive), sum);
+      ASSERT_EQ(current(statistics, StatKind::kRequested), sum);
     }
   }
   for (PayloadSlot& slot : live) arena.free(slot);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
 TEST(PayloadArenaThreads, AnyThreadMayFree) {
@@ -313,7 +313,7 @@ TEST(PayloadArenaThreads, AnyThreadMayFree) {
   EXPECT_EQ(errors, 0);
   EXPECT_STREQ(arena.check_invariants(), "");
   for (PayloadSlot& slot : shelf) arena.free(slot);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 

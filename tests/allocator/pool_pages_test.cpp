@@ -54,14 +54,14 @@ TEST_F(PoolPagesTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
     } else if (Block* block = pool.allocate(64_KiB * (1 + random() % 8))) {
       live.push_back(block);
     }
-    high = std::max(high, current(statistics, StatKind::kReserved));
-    ASSERT_LE(current(statistics, StatKind::kResident), limit_for(high, options)) << step;
+    high = std::max(high, current(statistics, StatKind::kActive));
+    ASSERT_LE(current(statistics, StatKind::kReserved), limit_for(high, options)) << step;
     if (step % 64 == 0) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
   }
-  EXPECT_GE(statistics.read(StatKind::kLive).peak,
-            statistics.read(StatKind::kResident).peak * 9 / 10);
+  EXPECT_GE(statistics.read(StatKind::kRequested).peak,
+            statistics.read(StatKind::kReserved).peak * 9 / 10);
 }
 
 TEST_F(PoolPagesTest, ARepeatedStepPurgesNothing) {
@@ -75,9 +75,9 @@ TEST_F(PoolPagesTest, ARepeatedStepPurgesNothing) {
     for (std::size_t i = 39; i < 40; i -= 2) pool.free(blocks[i]);
   };
   step();
-  const auto touched = statistics.read(StatKind::kResident).allocated;
+  const auto touched = statistics.read(StatKind::kReserved).allocated;
   for (int i = 0; i < 100; ++i) step();
-  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_EQ(statistics.read(StatKind::kReserved).allocated, touched);
   EXPECT_EQ(device.released_pages_bytes, 0u);
 }
 
@@ -94,12 +94,12 @@ TEST_F(PoolPagesTest, HighPagesGoFirstAndNoMoreThanNeeded) {
   Block* wide = pool.allocate(128_KiB);
   ASSERT_NE(wide, nullptr);
   EXPECT_EQ(device.released_pages_bytes, 128_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 16 * 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 16 * 64_KiB);
   EXPECT_STREQ(pool.check_invariants(), "");
   // The 2nd is still there: taking it touches nothing.
-  const auto touched = statistics.read(StatKind::kResident).allocated;
+  const auto touched = statistics.read(StatKind::kReserved).allocated;
   ASSERT_EQ(pool.allocate(64_KiB)->begin, blocks[0]->begin + 128_KiB);
-  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_EQ(statistics.read(StatKind::kReserved).allocated, touched);
 }
 
 // What the kernel does with a segment advised to use huge pages of eight pages each.
@@ -194,7 +194,7 @@ class HugePageKernel {
   Block* allocate(Pool& pool, std::size_t bytes) {
     Block* block = pool.allocate(bytes);
     touch(block->begin, bytes);
-    EXPECT_EQ(current(pool.statistics(), StatKind::kResident), resident());
+    EXPECT_EQ(current(pool.statistics(), StatKind::kReserved), resident());
     return block;
   }
   std::size_t rejoined() const { return rejoined_; }
@@ -311,7 +311,7 @@ TEST_F(PoolPagesTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
   for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
   ASSERT_NE(pool.allocate(1536_KiB), nullptr);
   EXPECT_EQ(device.released_pages_bytes, 1536_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 4_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 4_MiB);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
@@ -412,7 +412,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
       pool.free(live.back());
       live.pop_back();
     }
-    ASSERT_EQ(current(statistics, StatKind::kResident), kernel.resident()) << step;
+    ASSERT_EQ(current(statistics, StatKind::kReserved), kernel.resident()) << step;
     if (step % 64 == 0) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
@@ -462,13 +462,13 @@ TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
     EXPECT_LE(kernel->resident(), 17 * 64_KiB);
   }
   EXPECT_EQ(kernel->joined(), 0u);
-  EXPECT_GE(current(statistics, StatKind::kResident), 64_MiB) << "may be written at any time";
+  EXPECT_GE(current(statistics, StatKind::kReserved), 64_MiB) << "may be written at any time";
   pool.free(block);
-  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+  EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
   EXPECT_STREQ(pool.check_invariants(), "");
   // What is there is found again.
   EXPECT_EQ(pool.allocate(64_KiB)->begin, block->begin);
-  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+  EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
 }
 
 TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
@@ -491,7 +491,7 @@ TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
     for (Block* one : {other, larger}) pool.free(one);
     block = pool.allocate(7_MiB + 64_KiB);
     kernel->touch(block->begin, 7_MiB + 64_KiB);
-    EXPECT_EQ(current(own, StatKind::kResident), kernel->resident());
+    EXPECT_EQ(current(own, StatKind::kReserved), kernel->resident());
     EXPECT_STREQ(pool.check_invariants(), "");
     pool.free(block);
     pool.trim();
@@ -511,7 +511,7 @@ TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
   kernel->touch(block->begin + 1_MiB, 4_KiB);
   EXPECT_EQ(kernel->resident(), 64_KiB);
   pool.free(block);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 64_KiB);
 }
 
 TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
@@ -553,7 +553,7 @@ TEST_F(DensityTest, SparseAndDenseBlocksAreCountedAsTheyAre) {
       pool.free(block);
       live.pop_back();
     }
-    ASSERT_GE(current(statistics, StatKind::kResident), kernel->resident()) << step;
+    ASSERT_GE(current(statistics, StatKind::kReserved), kernel->resident()) << step;
     device.move_works = random() % 8 != 0;
     kernel->joins_now = random() % 8 != 0;
     kernel->maps_anew = random() % 8 != 0;
@@ -562,7 +562,7 @@ TEST_F(DensityTest, SparseAndDenseBlocksAreCountedAsTheyAre) {
     if (step % 1024 != 0) continue;
     for (Block* block : live) pool.free(block);
     live.clear();
-    ASSERT_EQ(current(statistics, StatKind::kResident), kernel->resident()) << step;
+    ASSERT_EQ(current(statistics, StatKind::kReserved), kernel->resident()) << step;
   }
   EXPECT_GT(kernel->joined(), 0u);
   EXPECT_GT(device.moved_pages_bytes, 0u);
@@ -643,14 +643,14 @@ TEST_F(PoolPagesTest, ResidentPagesAreTakenBeforeLowAddresses) {
   pool.free(blocks[1]);
   EXPECT_EQ(pool.trim(), 256_KiB);
   for (const std::size_t i : {5u, 6u, 7u}) pool.free(blocks[i]);
-  const auto touched = statistics.read(StatKind::kResident).allocated;
+  const auto touched = statistics.read(StatKind::kReserved).allocated;
   EXPECT_EQ(pool.allocate(252_KiB)->begin, base + 5 * 256_KiB) << "the lowest that is there";
   EXPECT_EQ(pool.allocate(24_KiB)->begin, base + 5 * 256_KiB + 252_KiB);
   EXPECT_EQ(pool.allocate(384_KiB)->begin, base + 6 * 256_KiB + 20_KiB);
-  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched);
+  EXPECT_EQ(statistics.read(StatKind::kReserved).allocated, touched);
   EXPECT_STREQ(pool.check_invariants(), "");
   EXPECT_EQ(pool.allocate(128_KiB)->begin, base + 1 * 256_KiB) << "two pages anywhere: the lowest";
-  EXPECT_EQ(statistics.read(StatKind::kResident).allocated, touched + 128_KiB);
+  EXPECT_EQ(statistics.read(StatKind::kReserved).allocated, touched + 128_KiB);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
@@ -680,13 +680,13 @@ TEST_F(PoolPagesTest, MemoryFallsWhenTheJobNeedsLess) {
   Pool pool(device, options, statistics);
   Block* kept = pool.allocate(1_MiB);
   pool.free(pool.allocate(32_MiB));
-  EXPECT_GE(current(statistics, StatKind::kResident), 32_MiB);
+  EXPECT_GE(current(statistics, StatKind::kReserved), 32_MiB);
   const timespec pause{0, 5'000'000};
   bool fell = false;
   for (int i = 0; i < 400 && !fell; ++i) {
     for (int k = 0; k < 64; ++k) pool.free(pool.allocate(64_KiB));
     ::nanosleep(&pause, nullptr);
-    fell = current(statistics, StatKind::kResident) <= limit_for(2_MiB, options);
+    fell = current(statistics, StatKind::kReserved) <= limit_for(2_MiB, options);
   }
   EXPECT_TRUE(fell);
   EXPECT_STREQ(pool.check_invariants(), "");
@@ -707,7 +707,7 @@ TEST_F(PoolPagesTest, TrimGivesBackEveryWholeFreePage) {
   pool.free(a);
   pool.free(c);
   pool.trim();
-  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
 }
 
 TEST_F(PoolPagesTest, PagesTheDeviceKeepsStayCounted) {
@@ -716,7 +716,7 @@ TEST_F(PoolPagesTest, PagesTheDeviceKeepsStayCounted) {
   Pool pool(device, small_options(), statistics);
   pool.free(pool.allocate(8_MiB));
   EXPECT_EQ(pool.trim(), 0u);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 8_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 8_MiB);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 

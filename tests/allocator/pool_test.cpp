@@ -25,14 +25,14 @@ TEST_F(PoolTest, BlocksAreRoundedToTheGranuleAndCountedAsRequested) {
   EXPECT_EQ(block->bytes, 8_KiB);
   EXPECT_EQ(block->requested, 5000u);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->begin) % 4096, 0u);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 5000u);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 8_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 5000u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 8_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 64_KiB);
   EXPECT_EQ(current(statistics, StatKind::kCached), 56_KiB);
   EXPECT_STREQ(pool.check_invariants(), "");
   pool.free(block);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 0u);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
@@ -96,11 +96,11 @@ TEST_F(PoolTest, ShrinkFreesTheTailAtOnce) {
   pool.shrink(block, 5000);
   EXPECT_EQ(block->requested, 5000u);
   EXPECT_EQ(block->bytes, 8_KiB);
-  EXPECT_EQ(current(statistics, StatKind::kLive), 5000u + 4096u);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 5000u + 4096u);
   EXPECT_STREQ(pool.check_invariants(), "");
   EXPECT_EQ(pool.allocate(56_KiB)->begin, block->begin + 8_KiB);
   pool.shrink(block, 4999);  // within the granule
-  EXPECT_EQ(current(statistics, StatKind::kLive), 4999u + 4096u + 56_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kRequested), 4999u + 4096u + 56_KiB);
   pool.free(guard);
   pool.free(block);
   EXPECT_STREQ(pool.check_invariants(), "");
@@ -209,7 +209,7 @@ TEST_F(PoolTest, SegmentsGoBackWithTrimAndWithThePool) {
   }
   EXPECT_EQ(device.segments, 0);
   for (const StatKind kind :
-       {StatKind::kLive, StatKind::kReserved, StatKind::kResident, StatKind::kCached}) {
+       {StatKind::kRequested, StatKind::kActive, StatKind::kReserved, StatKind::kCached}) {
     EXPECT_EQ(statistics.current(kind), 0) << stat_name(kind);
   }
 }
@@ -218,11 +218,11 @@ TEST_F(PoolTest, MemoryThatComesAtOnceCountsAtOnce) {
   device.caps.returns_pages = false;
   Pool pool(device, small_options(), statistics);
   Block* block = pool.allocate(1_MiB);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 4_MiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 4_MiB);
   EXPECT_STREQ(pool.check_invariants(), "");
   pool.free(block);
   EXPECT_EQ(pool.trim(), 4_MiB);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 0u);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
   EXPECT_EQ(device.released_pages_bytes, 0u);
 }
 
@@ -266,7 +266,7 @@ TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
     next += view.bytes;
     sum += view.bytes;
   }
-  EXPECT_EQ(sum, current(statistics, StatKind::kResident));
+  EXPECT_EQ(sum, current(statistics, StatKind::kReserved));
   EXPECT_TRUE(views[0].in_use && !views[0].saved);
   EXPECT_FALSE(views[1].in_use);
   EXPECT_TRUE(views[2].in_use && views[2].saved);
@@ -375,12 +375,12 @@ TEST_P(ModelTest, AgreesWithIt) {
       std::byte* const lowest = model.first_fit(round(bytes));
       const auto first_page = reinterpret_cast<std::uintptr_t>(lowest) / 64_KiB;
       const auto last_page = (reinterpret_cast<std::uintptr_t>(lowest) + bytes - 1) / 64_KiB;
-      const auto touched = statistics.read(StatKind::kResident).allocated;
+      const auto touched = statistics.read(StatKind::kReserved).allocated;
       Block* block = pool.allocate(bytes);
       ASSERT_NE(block, nullptr);
       if (pages_come_and_go) {
         ASSERT_TRUE(model.is_free(block->begin, block->bytes)) << step;
-        ASSERT_LE(statistics.read(StatKind::kResident).allocated - touched,
+        ASSERT_LE(statistics.read(StatKind::kReserved).allocated - touched,
                   (last_page - first_page + 1) * 64_KiB);
       } else {
         ASSERT_EQ(block->begin, expected(block->bytes)) << step;
@@ -400,8 +400,8 @@ TEST_P(ModelTest, AgreesWithIt) {
     }
     if (step % 16 == 0) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
-      ASSERT_EQ(current(statistics, StatKind::kLive), requested);
-      ASSERT_EQ(current(statistics, StatKind::kReserved), model.sum());
+      ASSERT_EQ(current(statistics, StatKind::kRequested), requested);
+      ASSERT_EQ(current(statistics, StatKind::kActive), model.sum());
     }
   }
 }
@@ -431,7 +431,7 @@ TEST_F(PoolTest, ManySmallSegmentsKeepTheInvariants) {
     if (step % 16 == 0) {
       ASSERT_STREQ(pool.check_invariants(), "") << step;
     }
-    ASSERT_LE(current(statistics, StatKind::kResident), tight.reserved);
+    ASSERT_LE(current(statistics, StatKind::kReserved), tight.reserved);
   }
   EXPECT_GT(refused, 0);
 }

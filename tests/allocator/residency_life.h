@@ -207,7 +207,7 @@ class ResidencyLife {
     write(block, value, on);
     storages_.push_back({block, value, on});
     save(storages_.back());
-    residency_.set_origin(*storages_.back().record, *argument.record, kFunction);
+    residency_.set_argument(*storages_.back().record, *argument.record, kFunction);
   }
   void save(Storage& storage) {
     const StreamId on = stream();
@@ -358,7 +358,7 @@ class ResidencyLife {
     if (codec_.tickets() != 0) problem("tickets are left");
     check_books();
     for (const StatKind kind :
-         {StatKind::kLive, StatKind::kSavedRaw, StatKind::kPayload, StatKind::kRestored}) {
+         {StatKind::kRequested, StatKind::kSavedRaw, StatKind::kPayload, StatKind::kRestored}) {
       if (world_.memory.statistics().current(kind) != 0) {
         problem(std::string("left: ") + stat_name(kind));
       }

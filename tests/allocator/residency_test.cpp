@@ -113,7 +113,7 @@ class InvertingCodec final : public BlockCodec {
   }
   static bool is_result(const EncodeRequest& r) noexcept {
     const auto argument =
-        static_cast<unsigned char>(~*static_cast<const unsigned char*>(r.origin.data));
+        static_cast<unsigned char>(~*static_cast<const unsigned char*>(r.argument.data));
     return *static_cast<const unsigned char*>(r.source) ==
            static_cast<unsigned char>(argument + r.function);
   }
@@ -181,7 +181,7 @@ class ResidencyTest : public ::testing::Test {
     return true;
   }
   void expect_empty() {
-    EXPECT_EQ(statistics.current(StatKind::kLive), 0);
+    EXPECT_EQ(statistics.current(StatKind::kRequested), 0);
     EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
     EXPECT_EQ(statistics.current(StatKind::kPayload), 0);
     EXPECT_EQ(statistics.current(StatKind::kRestored), 0);
@@ -229,25 +229,25 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
 }
 
 // A record whose bytes are a function of another's, whatever becomes of the two.
-class FollowingTest : public ResidencyTest {
+class RecomputedTest : public ResidencyTest {
  protected:
   FakeStorage argument_storage, result_storage;
   FakeRecord* argument = nullptr;
   FakeRecord* result = nullptr;
 
   // Results are 3 more than arguments.
-  void follow(unsigned char value, unsigned char result_value) {
+  void save_argument_and_result(unsigned char value, unsigned char result_value) {
     argument = tag_and_release(value, argument_storage);
     Block* const block = filled_block(result_value);
     result = tag(block, result_storage);
-    residency->set_origin(*result, *argument, 3);
+    residency->set_argument(*result, *argument, 3);
     result_storage.alive = false;
     residency->release(block);
   }
 };
 
-TEST_F(FollowingTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
-  follow(7, 10);
+TEST_F(RecomputedTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
+  save_argument_and_result(7, 10);
   EXPECT_EQ(codec.encodes, 1);
   EXPECT_EQ(residency->counters().recomputed, 1u);
   EXPECT_EQ(result->state, RecordState::kPacked);
@@ -276,7 +276,7 @@ TEST_F(FollowingTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
+TEST_F(RecomputedTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
   std::atomic<int> destroyed{0};
   Block* const first = filled_block(7);
   argument = tag(first, argument_storage, &destroyed);
@@ -284,7 +284,7 @@ TEST_F(FollowingTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
   residency->release(first);
   Block* const second = filled_block(10);
   result = tag(second, result_storage);
-  residency->set_origin(*result, *argument, 3);
+  residency->set_argument(*result, *argument, 3);
   residency->drop(argument);
   EXPECT_EQ(destroyed, 0);
   result_storage.alive = false;
@@ -297,8 +297,8 @@ TEST_F(FollowingTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, AResultThatWasWrittenToIsStoredItself) {
-  follow(7, 11);
+TEST_F(RecomputedTest, AResultThatWasWrittenToIsStoredItself) {
+  save_argument_and_result(7, 11);
   EXPECT_EQ(codec.encodes, 2);
   EXPECT_EQ(residency->counters().recomputed, 0u);
   Block* const block = restore(*result);
@@ -309,7 +309,7 @@ TEST_F(FollowingTest, AResultThatWasWrittenToIsStoredItself) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
+TEST_F(RecomputedTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
   for (const bool held : {false, true}) {
     SCOPED_TRACE(held);
     codec.refuse = held;
@@ -324,7 +324,7 @@ TEST_F(FollowingTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
     codec.refuse = false;
     Block* const second = filled_block(10);
     result = tag(second, second_storage);
-    residency->set_origin(*result, *argument, 3);
+    residency->set_argument(*result, *argument, 3);
     second_storage.alive = false;
     residency->release(second);
     EXPECT_EQ(residency->counters().recomputed, 0u);
@@ -341,12 +341,12 @@ TEST_F(FollowingTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, ARecordMayThinkBetterOfIt) {
+TEST_F(RecomputedTest, ARecordMayThinkBetterOfIt) {
   argument = tag_and_release(7, argument_storage);
   Block* const block = filled_block(10);
   result = tag(block, result_storage);
   result->follows = false;
-  residency->set_origin(*result, *argument, 3);
+  residency->set_argument(*result, *argument, 3);
   result_storage.alive = false;
   residency->release(block);
   EXPECT_EQ(codec.encodes, 2);
@@ -358,8 +358,8 @@ TEST_F(FollowingTest, ARecordMayThinkBetterOfIt) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, ADamagedPayloadFailsBoth) {
-  follow(7, 10);
+TEST_F(RecomputedTest, ADamagedPayloadFailsBoth) {
+  save_argument_and_result(7, 10);
   codec.damaged = true;
   {
     Residency::RecordGuard guard(*residency, *result);
@@ -373,8 +373,8 @@ TEST_F(FollowingTest, ADamagedPayloadFailsBoth) {
   expect_empty();
 }
 
-TEST_F(FollowingTest, ThreadsRestoreTheTwoAtOnce) {
-  follow(7, 10);
+TEST_F(RecomputedTest, ThreadsRestoreTheTwoAtOnce) {
+  save_argument_and_result(7, 10);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -522,7 +522,7 @@ TEST_F(ResidencyTest, RefusedByTheCodecTheBlockIsHeldRawAndAdoptedAtRestore) {
   EXPECT_EQ(record->state, RecordState::kHeld);
   EXPECT_EQ(restore(*record), block);
   residency->drop(record);  // the graph goes first, the user still holds the restored storage
-  EXPECT_EQ(statistics.current(StatKind::kLive), static_cast<std::int64_t>(kBytes));
+  EXPECT_EQ(statistics.current(StatKind::kRequested), static_cast<std::int64_t>(kBytes));
   residency->release(block);
   expect_empty();
 }

@@ -25,11 +25,11 @@ TEST(Statistics, PeaksAndSumsFollowEveryChange) {
 TEST(Statistics, BothWaysOfAddingCountAlike) {
   Statistics statistics;
   for (const std::int64_t change : {5, 7, -3, 20, -29}) {
-    statistics.add(StatKind::kLive, change);
-    statistics.add_exclusive(StatKind::kReserved, change);
+    statistics.add(StatKind::kRequested, change);
+    statistics.add_exclusive(StatKind::kActive, change);
   }
-  const StatValues a = statistics.read(StatKind::kLive);
-  const StatValues b = statistics.read(StatKind::kReserved);
+  const StatValues a = statistics.read(StatKind::kRequested);
+  const StatValues b = statistics.read(StatKind::kActive);
   EXPECT_EQ(a.current, b.current);
   EXPECT_EQ(a.peak, b.peak);
   EXPECT_EQ(a.allocated, b.allocated);
@@ -42,14 +42,14 @@ TEST(Statistics, NothingIsLostBetweenThreads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10000; ++i) {
-        statistics.add(StatKind::kLive, 3);
-        statistics.add(StatKind::kLive, -2);
+        statistics.add(StatKind::kRequested, 3);
+        statistics.add(StatKind::kRequested, -2);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(statistics.current(StatKind::kLive), 40000);
-  EXPECT_EQ(statistics.read(StatKind::kLive).allocated, 120000);
+  EXPECT_EQ(statistics.current(StatKind::kRequested), 40000);
+  EXPECT_EQ(statistics.read(StatKind::kRequested).allocated, 120000);
 }
 
 TEST(Statistics, EveryKindHasAName) {

@@ -534,13 +534,13 @@ TEST(BlockFunction, OfAnotherTypeOrNoneIsRefused) {
   const Bytes data = gaussian(ElementType::kBFloat16, 3000);
   const Coded coded = encoded(data, {}, {ElementType::kBFloat16, 4});
   Bytes results(data.size());
-  for (const Recipe recipe : {Recipe{Function::kGelu, ElementType::kFloat16},
-                              Recipe{Function::kNone, ElementType::kBFloat16},
-                              Recipe{Function::kSilu, ElementType::kInt32}}) {
+  for (const Recomputed how : {Recomputed{Function::kGelu, ElementType::kFloat16},
+                               Recomputed{Function::kNone, ElementType::kBFloat16},
+                               Recomputed{Function::kSilu, ElementType::kInt32}}) {
     EXPECT_EQ(decode_block_function(coded.form, coded.payload.data(), coded.payload.size(),
-                                    results.data(), results.size(), recipe, serial_executor()),
+                                    results.data(), results.size(), how, serial_executor()),
               Status::kCorrupt);
-    EXPECT_FALSE(may_be_result(coded.form, coded.payload.data(), coded.payload.size(), recipe,
+    EXPECT_FALSE(may_be_result(coded.form, coded.payload.data(), coded.payload.size(), how,
                                results.data(), results.size()));
   }
 }
@@ -605,8 +605,8 @@ TEST(BlockWords, ComeBackFromTheirPacking) {
   // Without a transform the words are those that records had before there was one.
   EXPECT_EQ((BlockSpec{ElementType::kBFloat16, 4, true, {Look::kColumns, 96}}.pack()),
             96ull << 32 | 3ull << 17 | 1ull << 16 | 1ull << 8 | 4ull);
-  const Recipe recipe{Function::kSilu, ElementType::kBFloat16};
-  EXPECT_EQ(Recipe::unpack(recipe.pack()), recipe);
+  const Recomputed how{Function::kSilu, ElementType::kBFloat16};
+  EXPECT_EQ(Recomputed::unpack(how.pack()), how);
   BlockForm form;
   form.shape = BlockShape::kTable;
   form.type = ElementType::kInt64;

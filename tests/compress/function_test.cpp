@@ -1,4 +1,4 @@
-// Activations worked out of restored arguments, against the C library's erf, tanh and exp in
+// Activations recomputed from restored arguments, against the C library's erf, tanh and exp in
 // double.
 #include "compress/functions.h"
 #include "tests/compress/support.h"

@@ -197,16 +197,15 @@ void decode_everywhere(const Block& block) {
   std::uint8_t* const target = exactly(block.target_bytes);
   std::uint8_t* const result = exactly(block.target_bytes);
   std::memset(result, 0x3C, block.target_bytes);
-  const Recipe recipe{static_cast<Function>(block.form.nonce % 4), block.form.type};
+  const Recomputed how{static_cast<Function>(block.form.nonce % 4), block.form.type};
   for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
     if (!isa_supported(isa)) continue;
     set_isa(isa);
     (void)decode_block(block.form, payload, block.payload.size(), target, block.target_bytes,
                        serial_executor());
     (void)decode_block_function(block.form, payload, block.payload.size(), target,
-                                block.target_bytes, recipe, serial_executor());
-    (void)may_be_result(block.form, payload, block.payload.size(), recipe, result,
-                        block.target_bytes);
+                                block.target_bytes, how, serial_executor());
+    (void)may_be_result(block.form, payload, block.payload.size(), how, result, block.target_bytes);
   }
   std::free(payload);
   std::free(target);

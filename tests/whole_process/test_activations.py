@@ -1,4 +1,4 @@
-"""Results of GELU and SiLU are not stored beside their arguments, but worked out of those (`recompute`)."""
+"""Results of GELU and SiLU are not stored beside their arguments, but recomputed from those (`recompute`)."""
 
 import pytest
 
@@ -22,9 +22,9 @@ MODELS = """
     x, y = t.noise(4, 128, 64, seed=1), t.noise(4, 128, 64, seed=2)      # three dimensions: views in between
     def train(block, dtype=torch.float32):
         net = nn.Sequential(nn.Linear(64, 64), block, nn.Linear(64, 64)).to(dtype)
-        before = t.count("worked_out")
+        before = t.count("recomputed")
         ((net(x.to(dtype)) - y.to(dtype)) ** 2).float().mean().backward()
-        return [t.gradients(net), t.count("worked_out") - before]
+        return [t.gradients(net), t.count("recomputed") - before]
     results = {name: train(Functional(function)) for name, function in functions.items()}
     results["module"] = train(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)))
     results["bfloat16"] = train(Functional(functions["gelu"]), torch.bfloat16)
@@ -53,7 +53,7 @@ MODELS = """
         def forward(self, x):
             return self.down(self.function(self.up(x) - 50 * (torch.arange(256) % 64 == 0)))
     results["outliers"] = train(Outliers(functions["gelu"]))
-    t.emit(**{name: gradients for name, (gradients, _) in results.items()}, followed={name: n for name, (_, n) in results.items()})
+    t.emit(**{name: gradients for name, (gradients, _) in results.items()}, recomputed={name: n for name, (_, n) in results.items()})
 """
 
 
@@ -61,12 +61,12 @@ MODELS = """
 def test_gradients_are_stocks_and_the_results_take_nothing(run_pair, close):
     pair = run_pair(MODELS, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
-    names = list(stock["followed"])
+    names = list(stock["recomputed"])
     # The argument's own noise is too much with an outlier among 64, whoever restores the result.
     close({n: pleat[n] for n in names if n != "outliers"}, {n: stock[n] for n in names if n != "outliers"}, relative=0.2)
     if not STOCK_ONLY:
         stored = {"transposed", "layer norm", "batch norm", "outliers"}
-        assert pleat["followed"] == {name: 0 if name in stored else 1 for name in names}
+        assert pleat["recomputed"] == {name: 0 if name in stored else 1 for name in names}
         assert any((a != b).any() for a, b in zip(pleat["gelu"], stock["gelu"])), "nothing was lossy"
         assert pair.pleat.stats["records"]["double_encodes"] == 0
         assert pair.pleat.stats["records"]["alive"] == 0
@@ -80,7 +80,7 @@ def test_where_every_result_is_stored(run_pair, close, identical, conf):
         identical({n: pleat[n] for n in ("gelu", "silu")}, {n: stock[n] for n in ("gelu", "silu")})
     else:
         close(pleat["gelu"], stock["gelu"], relative=0.2)
-    assert not any(pleat["followed"].values())
+    assert not any(pleat["recomputed"].values())
 
 
 WRITTEN = """
@@ -90,10 +90,10 @@ WRITTEN = """
     up, down = nn.Linear(64, 256), nn.Linear(256, 64)
     x = t.noise(512, 64, seed=1)
     mask = (t.noise(512, 256, seed=2) > 0).float() * 2
-    results, followed = {}, {}
+    results, recomputed = {}, {}
     def run(name, write, keep=False):
         up.zero_grad(), down.zero_grad()
-        before = t.count("worked_out")
+        before = t.count("recomputed")
         kept = up(x) if keep else None
         h = nn.functional.gelu(up(x) if kept is None else kept)
         write(h)
@@ -104,7 +104,7 @@ WRITTEN = """
             results[name] = t.gradients(down) + t.gradients(up)
         except RuntimeError as error:
             results[name] = str(error)[:80]
-        followed[name] = t.count("worked_out") - before
+        recomputed[name] = t.count("recomputed") - before
     def by_data(h):
         h.data.mul_(mask)
     def without_grad(h):
@@ -129,11 +129,11 @@ WRITTEN = """
     run("argument kept", lambda h: None, keep=True)
     def note(name, gradients):
         results[name] = gradients
-        followed[name] = t.count("worked_out") - before
+        recomputed[name] = t.count("recomputed") - before
     def graph():
         return down(nn.functional.gelu(up(x))).square().mean()
     up.zero_grad(), down.zero_grad()
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     loss = graph()                                           # one pass after the other over the same graph
     loss.backward(retain_graph=True)
     first = [g.clone() for g in t.gradients(down)]
@@ -142,50 +142,50 @@ WRITTEN = """
     same = all(torch.equal(a, b) for a, b in zip(first, t.gradients(down)))
     note("two passes", first)
     up.zero_grad(), down.zero_grad()
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     gradients = torch.autograd.grad(graph(), list(up.parameters()) + list(down.parameters()), create_graph=True)
     sum(g.square().sum() for g in gradients).backward()
     note("second derivative", t.gradients(down) + t.gradients(up))
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     note("result only", list(torch.autograd.grad(graph(), [down.weight])))
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     h = nn.functional.gelu(up(x))
     y, z = down(h), h.sum()
     del h
     z.backward()                                             # frees what the activation has saved
     note("argument gone", list(torch.autograd.grad(y.sum(), [down.weight])))
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     padded = x * (torch.arange(512) % 4 != 0)[:, None]
     net = nn.Sequential(nn.Linear(64, 256, bias=False), nn.GELU(), nn.Linear(256, 64))
     net(padded).square().mean().backward()
     note("padded", t.gradients(net))
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     h = nn.functional.gelu(up(x))
     aux = down(h)                                            # saved, then written to, then saved again
     h[:, 3] = 5.0
     y = down(h)
     del h
     note("saved twice", list(torch.autograd.grad(y.sum(), [down.weight])))
-    before = t.count("worked_out")
+    before = t.count("recomputed")
     other = t.noise(512, 8, seed=4).requires_grad_()         # no view, whatever its node's name begins with
     copied = torch.permute_copy(nn.functional.gelu(up(x)), (1, 0)) @ other
     note("copied", list(torch.autograd.grad(copied.sum(), [other])))
     for views in (4, 5):                                     # looked through; one more is not
-        before = t.count("worked_out")
+        before = t.count("recomputed")
         h = nn.functional.gelu(up(x))
         for _ in range(views):
             h = h.view(-1, 256)
         y = down(h)
         del h
         note(f"{views} views", list(torch.autograd.grad(y.sum(), [down.weight])))
-    t.emit(**results, followed=followed, same=same)
+    t.emit(**results, recomputed=recomputed, same=same)
 """
 
 
 def test_what_is_written_kept_or_read_again(run_pair, close):
     pair = run_pair(WRITTEN, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
-    names = [n for n in stock if n not in ("followed", "same", "pleat_stats")]
+    names = [n for n in stock if n not in ("recomputed", "same", "pleat_stats")]
     for name in names:
         if isinstance(stock[name], str):
             assert pleat[name] == stock[name]
@@ -194,8 +194,8 @@ def test_what_is_written_kept_or_read_again(run_pair, close):
             close(pleat[name], stock[name], relative=0.5 if name == "second derivative" else 0.2)
     assert stock["same"] and pleat["same"]
     if not STOCK_ONLY:
-        followed = {"untouched", "two passes", "second derivative", "result only", "argument gone", "padded", "4 views"}
-        assert pleat["followed"] == {name: 1 if name in followed else 0 for name in pleat["followed"]}
+        recomputed = {"untouched", "two passes", "second derivative", "result only", "argument gone", "padded", "4 views"}
+        assert pleat["recomputed"] == {name: 1 if name in recomputed else 0 for name in pleat["recomputed"]}
 
 
 DEAD = """
@@ -206,16 +206,16 @@ DEAD = """
         up, down = nn.Linear(64, 3072), nn.Linear(3072, 64)  # twelve groups a row
         with torch.no_grad():
             up.bias[unit] -= 100
-        before = t.count("worked_out")
+        before = t.count("recomputed")
         y = down(function(up(t.noise(250, 64, seed=1) * 1.5)))
         (y * t.noise(250, 64, seed=2)).sum().backward()
-        return [down.weight.grad, t.count("worked_out") - before]
+        return [down.weight.grad, t.count("recomputed") - before]
     found = {}
     for name, function in {"gelu": nn.functional.gelu, "silu": nn.functional.silu}.items():
         for unit in (7, 300, 700, 2900):
             found[f"{name} {unit}"] = gradient(function, unit)
         found[name + " all alive"] = gradient(function, [])
-    t.emit(gradients={name: g for name, (g, _) in found.items()}, followed={name: n for name, (_, n) in found.items()})
+    t.emit(gradients={name: g for name, (g, _) in found.items()}, recomputed={name: n for name, (_, n) in found.items()})
 """
 
 
@@ -229,7 +229,7 @@ def test_beside_a_unit_far_below_zero_results_are_stored(run_pair, close):
         along = (error * stock["gradients"][name]).sum() / (stock["gradients"][name] ** 2).sum()
         assert abs(along) < 0.02, f"{name}: biased by {along:.3f}"
     if not STOCK_ONLY:
-        assert pleat["followed"] == {name: int(name.endswith("alive")) for name in pleat["followed"]}
+        assert pleat["recomputed"] == {name: int(name.endswith("alive")) for name in pleat["recomputed"]}
 
 
 TRAINED = """

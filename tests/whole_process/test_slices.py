@@ -109,7 +109,7 @@ def test_a_loop_over_slices_restores_little_more_than_was_compressed(run_pair, i
 PEAK = LOOPS + """
     peaks = {}
     if t.bridge().loaded:
-        peak = lambda: t.stats()["bytes"]["live"]["peak"]
+        peak = lambda: t.stats()["bytes"]["requested"]["peak"]
         for loop in sorted(loops, key=lambda loop: loop is four_in_turn):  # which takes most, last
             t.bridge().disable()
             run(loop)

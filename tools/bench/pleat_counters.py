@@ -46,7 +46,9 @@ def summary(result: dict) -> str:
         saved, payload = moved
         words.append(f"a step saves {saved / 1e6:.0f} MB -> {payload / 1e6:.0f} MB ({saved / payload:.2f}x)")
     if moved and counter(result, "records.encoded") and result.get("steps"):
-        tensors = counter(result, "records.encoded") + (counter(result, "records.worked_out") or 0)
+        # Results from before the counter got its name have it as "worked_out".
+        recomputed = counter(result, "records.recomputed") or counter(result, "records.worked_out") or 0
+        tensors = counter(result, "records.encoded") + recomputed
         words.append(f"{tensors / result['steps']:.0f} tensors a step")
     if hook_ns(result) is not None:
         words.append(f"{hook_ns(result):.0f} ns a hook call")

@@ -2,7 +2,7 @@
 //
 //   pair      ns of one free and one allocate of random size in a steady population
 //   step      a training step replayed: forward saves, transients, payloads, backward; reports
-//             live_over_resident = peak requested live bytes / peak resident bytes (want >= 0.90)
+//             requested_over_reserved = peak requested bytes / peak reserved bytes (want >= 0.90)
 //             and faulted = bytes of pages touched anew per step once warm, as a share of the peak
 #include <benchmark/benchmark.h>
 
@@ -71,21 +71,21 @@ void pair(benchmark::State& state, double low, double high) {
     pool.free(live[steps[i].victim]);
     live[steps[i].victim] = pool.allocate(steps[i].bytes);
   }
-  const auto touched = statistics.read(StatKind::kResident).allocated;
+  const auto touched = statistics.read(StatKind::kReserved).allocated;
   std::size_t i = 0;
   for (auto _ : state) {
     const Step& step = steps[i++ & (steps.size() - 1)];
     pool.free(live[step.victim]);
     live[step.victim] = pool.allocate(step.bytes);
   }
-  const auto reserved = static_cast<double>(statistics.current(StatKind::kReserved));
-  state.counters["reserved_MB"] = reserved / 1e6;
+  const auto active = static_cast<double>(statistics.current(StatKind::kActive));
+  state.counters["active_MB"] = active / 1e6;
   state.counters["fresh_bytes"] =
-      static_cast<double>(statistics.read(StatKind::kResident).allocated - touched) /
+      static_cast<double>(statistics.read(StatKind::kReserved).allocated - touched) /
       static_cast<double>(state.iterations());
-  state.counters["live_over_resident"] =
-      static_cast<double>(statistics.read(StatKind::kLive).peak) /
-      static_cast<double>(statistics.read(StatKind::kResident).peak);
+  state.counters["requested_over_reserved"] =
+      static_cast<double>(statistics.read(StatKind::kRequested).peak) /
+      static_cast<double>(statistics.read(StatKind::kReserved).peak);
 }
 BENCHMARK_CAPTURE(pair, large, 64 * kKiB, 64 * kMiB)->Arg(100)->Arg(500)->Arg(2000)->Arg(10000);
 BENCHMARK_CAPTURE(pair, small, 4 * kKiB, 1 * kMiB)->Arg(500)->Arg(10000);
@@ -170,16 +170,16 @@ void step(benchmark::State& state, bool compress) {
   std::vector<Layer> layers(160);
   for (Layer& layer : layers) layer = {sizes.next(), sizes.next()};
   for (int i = 0; i < 3; ++i) one_step(pool, arena, layers, compress);
-  const auto touched = statistics.read(StatKind::kResident).allocated;
+  const auto touched = statistics.read(StatKind::kReserved).allocated;
   for (auto _ : state) one_step(pool, arena, layers, compress);
-  const auto resident = statistics.read(StatKind::kResident);
-  const auto live = statistics.read(StatKind::kLive);
-  state.counters["live_over_resident"] =
-      static_cast<double>(live.peak) / static_cast<double>(resident.peak);
-  state.counters["faulted"] = static_cast<double>(resident.allocated - touched) /
+  const auto reserved = statistics.read(StatKind::kReserved);
+  const auto requested = statistics.read(StatKind::kRequested);
+  state.counters["requested_over_reserved"] =
+      static_cast<double>(requested.peak) / static_cast<double>(reserved.peak);
+  state.counters["faulted"] = static_cast<double>(reserved.allocated - touched) /
                               static_cast<double>(state.iterations()) /
-                              static_cast<double>(resident.peak);
-  state.counters["peak_MB"] = static_cast<double>(resident.peak) / 1e6;
+                              static_cast<double>(reserved.peak);
+  state.counters["peak_MB"] = static_cast<double>(reserved.peak) / 1e6;
   state.counters["ns_per_pair"] = benchmark::Counter(
       static_cast<double>(layers.size()) * (compress ? 5 : 4),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);

@@ -69,8 +69,8 @@ CodecStatus status_of(Status status) noexcept {
 allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept {
   allocator::EncodePlan plan;
   if (request.function != 0 &&
-      may_be_result(form_of(request.origin), request.origin.data, request.origin.bytes,
-                    Recipe::unpack(request.function), request.source, request.source_bytes)) {
+      may_be_result(form_of(request.argument), request.argument.data, request.argument.bytes,
+                    Recomputed::unpack(request.function), request.source, request.source_bytes)) {
     plan.recomputed = true;
     return plan;
   }
@@ -113,7 +113,7 @@ CodecStatus CodecAdapter::decode_function(const PayloadView& payload, void* targ
                                           std::size_t target_bytes, allocator::StreamId,
                                           std::uint64_t function) noexcept {
   return status_of(decode_block_function(form_of(payload), payload.data, payload.bytes, target,
-                                         target_bytes, Recipe::unpack(function), executor_));
+                                         target_bytes, Recomputed::unpack(function), executor_));
 }
 
 allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const BlockSpec& spec,

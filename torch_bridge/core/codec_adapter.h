@@ -13,7 +13,7 @@ namespace pleat::bridge {
 
 // What a record carries as its opaque `choice` and `function`.
 using CodecChoice = compress::block::BlockSpec;
-using Recipe = compress::block::Recipe;
+using Recomputed = compress::block::Recomputed;
 
 // What went through the codec, by class, for the report. Relaxed atomics.
 struct CodecTotals {

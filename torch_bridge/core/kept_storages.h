@@ -2,10 +2,10 @@
 // them, and all have one record: without the storage that the slice before was cut from, backward
 // would restore the whole tensor for every slice.
 //
-// What is kept costs what stock holds at that time anyway, the original of the very record. How
-// long it is kept depends on what it is worth, in bytes: a storage goes once other records have
-// restored as many since it was asked for last. So a storage that no loop asks for any more does
-// not stay, and to restore one again costs a share of what was restored meanwhile.
+// What is kept costs what stock holds at that time anyway, the original of the very record. A
+// storage has a worth in bytes, and goes once other records have restored as many bytes since it
+// was asked for last. So a storage that no loop asks for any more does not stay. Restoring one
+// again costs a share of what was restored meanwhile.
 //
 // Torch-free: a Storage is what keeps the bytes by living, null if it keeps none.
 #pragma once
@@ -25,8 +25,8 @@ class KeptStorages {
  public:
   using Record = const void*;  // compared only
 
-  // `record` is about to restore so many bytes. Lets go of what is not worth waiting for any
-  // longer, first of all of what is worth nothing: it makes room for the storage that comes.
+  // Makes room for `bytes` that `record` is about to restore. Drops the storages that are not worth
+  // waiting for any longer; those worth nothing go at once.
   void make_room(Record record, std::size_t bytes) noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) {
       return;
@@ -40,10 +40,10 @@ class KeptStorages {
     let_go([&](const Kept& kept) { return kept.record != record && kept.waited >= kept.worth; });
   }
 
-  // Keeps `storage` of so many bytes, which the record has been restored into, in place of an
-  // earlier one; none if it is null. Of those that are worth nothing only the last is kept. All
-  // together they never take more memory than all that is live beside them has taken at any time,
-  // but for one.
+  // Keeps `storage`, of `bytes`, into which the record was restored, in place of the record's
+  // earlier one. A null storage takes no place. Of storages worth nothing only the last is
+  // kept. But for one, the storages kept never take more bytes than what is live beside them has
+  // taken at any time.
   struct Live {
     std::size_t now = 0, peak = 0;  // bytes, those kept here included
   };

@@ -1,7 +1,7 @@
-// The ordinals of saved tensors. A key is a family and an ordinal: the how-manieth of its kind in
-// one graph. A graph is what one thread has recorded since a backward pass last began over
-// something that it recorded: so each of two threads that train side by side gets the same keys in
-// every step, and so does one whose graph another thread runs. Torch-free.
+// The ordinals of saved tensors. A key is a family and an ordinal, which counts the tensors of the
+// family in one graph. A graph is what one thread has recorded since a backward pass last began
+// over something that the thread recorded. So each of two threads that train side by side gets the
+// same keys in every step, and so does a thread whose graph another thread runs. Torch-free.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,9 @@
 // The text form of options, "key:value,key:value": items taken apart, values put in quotes. Knows
 // no key and no option. Torch-free.
 //
-//   items   are separated by commas. Spaces around keys and values are ignored, blank items
-//   skipped. value   plain: everything up to the next comma. Or quoted, where it starts with a
-//   double quote:
+//   items   are separated by commas. Spaces around keys and values are ignored, and so are blank
+//           items.
+//   value   plain: everything up to the next comma. Or quoted, if it starts with a double quote:
 //           everything up to the closing quote, spaces and commas included. Inside, \" stands for a
 //           quote and \\ for a backslash; a backslash before anything else is a mistake.
 //   key     everything before the first colon; a value may hold colons.

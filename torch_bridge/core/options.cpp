@@ -181,7 +181,7 @@ constexpr std::array kEntries{
           },
           [](const Options& options) { return number_text(options.reuse_gradients ? 1 : 0); }},
     Entry{{"recompute", "1", "0 | 1",
-           "1: the result of GELU or SiLU is not stored, but worked out again from the compressed "
+           "1: the result of GELU or SiLU is not stored, but recomputed from its compressed "
            "argument"},
           [](std::string_view text, Options& options) {
             return parse_switch(text, options.recompute);

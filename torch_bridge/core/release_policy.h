@@ -1,6 +1,6 @@
-// What is decided of a saved tensor when its block is released: how exactly it is stored, with what
-// has been learned since it was saved, and whether it may be recomputed from another's payload
-// instead. Its values are not looked at: the codec does, and has the last word. Torch-free.
+// Decides about a saved tensor when its block is released: how exactly it is stored, given what has
+// been learned since it was saved, and whether it may be recomputed from another's payload instead.
+// Does not look at values: the codec does, and has the last word. Torch-free.
 #pragma once
 
 #include "torch_bridge/core/codec_adapter.h"
@@ -21,7 +21,8 @@ struct ReleaseDecision {
   bool may_be_recomputed = false;  // if the codec finds the bytes to be the argument's function
 };
 
-// `argument`: what the activation that made it has saved and has in a payload; null: none.
+// `argument`: the storage, with a payload, that the released one may be recomputed from; null:
+// none.
 [[nodiscard]] ReleaseDecision decide_at_release(const ReleasedStorage& released,
                                                 const ReleasedStorage* argument) noexcept;
 

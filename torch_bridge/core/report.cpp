@@ -127,8 +127,8 @@ std::string stats_json(Runtime& runtime) {
       .field("released", r.released)
       .field("encoded", r.encoded)
       .field("encoded_in_place", r.encoded_in_place)
-      .field("worked_out", r.recomputed)
-      .field("worked_out_bytes", r.recomputed_bytes)
+      .field("recomputed", r.recomputed)
+      .field("recomputed_bytes", r.recomputed_bytes)
       .field("double_encodes", r.double_encodes)
       .field("held", r.held)
       .field("kept", r.kept)
@@ -202,10 +202,10 @@ std::string report_text(Runtime& runtime) {
   // What compression freed per backward pass; 0 where there is nothing to estimate from.
   const double freed = passes > 0 ? (source - payload) / passes : 0;
   add("pleat: report\n");
-  add("  memory        tensors took %s at the peak", megabytes(peak(StatKind::kLive)).c_str());
+  add("  memory        tensors took %s at the peak", megabytes(peak(StatKind::kRequested)).c_str());
   if (freed > 0) {
     add(", without compression about %s (estimate)",
-        megabytes(peak(StatKind::kLive) + freed).c_str());
+        megabytes(peak(StatKind::kRequested) + freed).c_str());
   }
   if (source > 0) {
     add("; encoding took %.2f s, decoding %.2f s\n", seconds(r.encode_ns), seconds(r.decode_ns));
@@ -243,7 +243,7 @@ std::string report_text(Runtime& runtime) {
         megabytes(freed).c_str());
   }
   add("  pages         %s resident at the peak in Pleat's segments\n",
-      megabytes(peak(StatKind::kResident)).c_str());
+      megabytes(peak(StatKind::kReserved)).c_str());
   add("  peak by kind  saved raw %s, payload %s, restored %s\n",
       megabytes(peak(StatKind::kSavedRaw)).c_str(), megabytes(peak(StatKind::kPayload)).c_str(),
       megabytes(peak(StatKind::kRestored)).c_str());

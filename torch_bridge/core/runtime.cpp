@@ -65,7 +65,8 @@ void Runtime::set_options(const Options& options) {
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
   recompute.store(options.recompute, std::memory_order_relaxed);
   codec.set_copy_raw(options.copy_raw);
-  residency.set_options(residency_options(options));
+  heaps.for_each(
+      [&](allocator::Heap& heap) { heap.residency().set_options(residency_options(options)); });
 }
 
 bool Runtime::tagging() const noexcept {
@@ -74,7 +75,7 @@ bool Runtime::tagging() const noexcept {
 
 void Runtime::retire() noexcept {
   set_enabled(false);
-  residency.stop_encoding();
+  heaps.for_each([](allocator::Heap& heap) { heap.residency().stop_encoding(); });
 }
 
 void Runtime::exempt_enter() noexcept { ++exempt_depth; }
@@ -95,10 +96,12 @@ std::uint64_t Runtime::next_nonce() noexcept {
 void Runtime::begin_backward(std::span<const std::uint64_t> recorders) noexcept {
   backward_passes.fetch_add(1, std::memory_order_relaxed);
   keys.start_anew(recorders);
-  if (residency.any_waiting()) {
-    note_thread_computes();
-    residency.forward_end();
-  }
+  heaps.for_each([](allocator::Heap& heap) {
+    if (heap.residency().any_waiting()) {
+      note_thread_computes();
+      heap.residency().forward_end();
+    }
+  });
 }
 
 }  // namespace pleat::bridge

@@ -1,6 +1,5 @@
-// The one global of the process: device, pool, arena, codec, residency and counters, built by
-// install and leaked on purpose (tensors are freed until the very end of the process, after static
-// destructors have run).
+// The one global of the process: heaps, codec, options and counters. Built by install and leaked on
+// purpose: tensors are freed until the very end of the process, after static destructors have run.
 #pragma once
 
 #include <atomic>

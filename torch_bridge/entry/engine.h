@@ -8,8 +8,8 @@ namespace pleat::bridge {
 // engine to wrap; null: the default engine in force now. Once.
 [[nodiscard]] void* wrap_engine(void* engine_stub);
 
-// A C++ program that was served before main and embeds Python later: Python's engine replaces the
-// one wrapped first.
+// Wraps Python's engine in place of the one wrapped first. For a C++ program that was served before
+// main and embeds Python later.
 void rewrap_engine(void* engine_stub);
 
 }  // namespace pleat::bridge

@@ -25,7 +25,7 @@
 #include <type_traits>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/policy/eligibility.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/torch_access/pass_state.h"
@@ -95,7 +95,11 @@ bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
   if (storage.use_count() != (is_view ? 2 : 1) || (is_view && grad._base().use_count() != 1)) {
     return false;
   }
-  const allocator::Block* const block = block_of(runtime, *storage.unsafeGetStorageImpl());
+  const DeviceBackend* const backend = backend_of(impl->device());
+  if (backend == nullptr) {
+    return false;
+  }
+  const allocator::Block* const block = backend->block_of(*storage.unsafeGetStorageImpl());
   return block != nullptr && block->record.load(std::memory_order_relaxed) == nullptr;
 }
 

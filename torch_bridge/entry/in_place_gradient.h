@@ -1,7 +1,7 @@
 // The backward of an activation makes a gradient as large as the one it is given, element by
-// element, and then drops that one: for a moment a step holds both, beside the restored tensor.
-// Where nobody else can see the gradient it is given, the result is written over it: same values, a
-// third less memory there, and fewer bytes to move. Torch's own engine does so where it adds up
+// element, and then drops that one: for a moment a step holds both gradients, beside the restored
+// tensor. Where nobody else can see the first gradient, the result is written over it: same values,
+// a third less memory there, and fewer bytes to move. Torch's own engine does so where it adds up
 // gradients, under the same conditions (InputBuffer, can_accumulate_inplace).
 #pragma once
 

@@ -1,6 +1,6 @@
 // What this thread has handed out to functions of users in the backward passes that it runs. Stock
-// hands them the saved variable itself, to which the graph keeps a reference; where ours has died,
-// these stand in for it.
+// hands out the saved variable itself, to which the graph keeps a reference. Where ours has died,
+// the tensors here stand in for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,9 @@ namespace pleat::bridge {
 
 class TorchRecord;
 
-// Keeps a reference to a tensor whose storage lives until the backward pass is over, so that no
-// accumulator takes it for .grad. Where passes are not seen: until another node is lent something.
+// Keeps a reference to `tensor`, whose storage lives, until the backward pass is over: no
+// accumulator takes the tensor for .grad then. Where passes are not seen, the reference goes when
+// another node is lent something.
 void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
 struct GivenTensor {
@@ -23,19 +24,20 @@ struct GivenTensor {
   const c10::TensorImpl* variable = nullptr;  // the saved one that it stands for; compare only
 };
 
-// `node`, which runs, is given a tensor of `record` that stands for a saved variable that has died.
-// It is kept alive if `hold`, or if it is the second view of one storage: stock's graph holds both,
-// so that no accumulator takes either. Then until another node unpacks and nobody else has it, or
-// the pass is over.
+// Notes that `node`, which runs, is given a tensor of `record` in place of a saved variable that
+// has died. Holds the tensor if `hold`, or if it is the second view of one storage: stock's graph
+// holds both views, so no accumulator takes either. A held tensor goes when another node unpacks
+// and nobody else has the tensor, or when the pass is over.
 void give(const torch::autograd::Node& node, const TorchRecord& record, const GivenTensor& given,
           bool hold) noexcept;
 
-// What it was given of the record and still has, unless somebody has written to it.
+// The tensors of `record` that `node` was given and still has, but for those that were written to.
 [[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
                                                         const TorchRecord& record);
 
-// The running node unpacks something, or `node` if none runs: what the other nodes of its pass were
-// given is forgotten, but for what is held and somebody has: it may wait to be accumulated.
+// Called when the running node unpacks something, or `node` if none runs. Drops what was handed to
+// other nodes of this pass. Keeps a tensor that we hold and someone else references: it may be a
+// pending gradient.
 void forget_given_to_others(const torch::autograd::Node* node) noexcept;
 
 // A backward pass of that depth is over: 1 is the outermost.

@@ -1,4 +1,4 @@
-// Who asks for a saved tensor in backward, and how one whose storage lives is handed to him.
+// Who asks for a saved tensor in backward, and what the reader gets if the tensor's storage lives.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,21 +8,22 @@
 
 namespace pleat::bridge {
 
-// Who asks. Code of a user may hand the tensor on as a gradient, which an accumulator takes as it
-// is.
+// Who asks. A user's code may hand the tensor on as a gradient, and an accumulator takes a gradient
+// as it is.
 struct Reader {
   bool formula = false;  // of torch's, which returns nothing that it saved; or no pass runs
   // A user's that runs, or whose hook does. Null in a thread without a pass.
   const torch::autograd::Node* node = nullptr;
-  bool lets_go = false;  // it asks for what it saved itself, which stock gives up once it has run
+  // The node asks for what it saved itself, which stock gives up once the node has run.
+  bool lets_go = false;
 };
 
-// Of this thread now, for what was saved in `context`.
+// The reader in this thread now, of a tensor that was saved in `context`.
 [[nodiscard]] Reader present_reader(const SaveContext& context);
 
 // What the reader gets of a saved tensor whose storage lives. In stock the saved variable is a
-// second reference to it, so that no accumulator takes what a user's node hands on; of an output
-// stock keeps none. `requires_grad`: of the saved variable.
+// second reference to the tensor, so no accumulator takes what a user's node hands on. Stock keeps
+// no reference to an output. `requires_grad`: of the saved variable.
 [[nodiscard]] at::Tensor hand_living(at::Tensor living, const Reader& reader,
                                      const SaveContext& context, bool requires_grad);
 

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <atomic>
-#include <cstring>
 #include <optional>
 #include <typeinfo>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/reader.h"
 #include "torch_bridge/hooks/tagging.h"
-#include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recomputed.h"
@@ -43,15 +41,6 @@ void teach(Runtime& runtime, const Decision& decision, const at::Tensor& tensor,
   }
 }
 
-// The bytes of `storage` in `range`, in a storage of their own.
-c10::Storage copy_of(const c10::Storage& storage, allocator::ByteRange range) {
-  c10::Storage copy(c10::Storage::use_byte_size_t(), range.end - range.begin, cpu_allocator(),
-                    /*resizable=*/true);
-  std::memcpy(copy.mutable_data(), static_cast<const char*>(storage.data()) + range.begin,
-              range.end - range.begin);
-  return copy;
-}
-
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
  public:
   // The decision falls in pack.
@@ -61,8 +50,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   ~SavedTensorHooks() override {
     if (saved_.record != nullptr) {
-      runtime_.residency.drop(saved_.record,
-                              [&] { saved_.record->remove_variable(saved_.original); });
+      saved_.record->backend().residency().drop(
+          saved_.record, [&] { saved_.record->remove_variable(saved_.original); });
     }
   }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
@@ -89,7 +78,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!tagged) {
       strong_ = tensor.detach();
     } else if (decision_->choice.bits != 0 && runtime_.recompute.load(std::memory_order_relaxed)) {
-      follow_argument(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+      recompute_from_argument(
+          tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
     }
   }
 
@@ -118,7 +108,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     timer.stop();
     const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
     if (reader.formula) {
-      TorchRecord::Restored restored = saved_.record->restore(runtime_, slice);
+      TorchRecord::Restored restored = saved_.record->restore(slice);
       return saved_.view.on(std::move(restored.storage), restored.version);
     }
     if (reader.node != nullptr && !context_.is_output) {
@@ -129,26 +119,26 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
         }
       }
     }
-    if (const std::uint32_t hooks = slice ? runtime_.residency.hooks(*saved_.record) : 1;
+    if (const std::uint32_t hooks = slice ? backend().residency().hooks(*saved_.record) : 1;
         hooks > 1) {
       // One of many slices: the whole is restored once for all of them.
       const allocator::ByteRange hull = saved_.view.hull();
       const bool has_gaps = 2 * (hull.end - hull.begin) > saved_.record->bytes;
       if (!has_gaps && !saved_.record->several_of_one_node()) {
-        const TorchRecord::Restored whole = saved_.record->restore(runtime_, slice);
-        return saved_.view.on_hull(copy_of(whole.storage, hull), c10::VariableVersion(0));
+        const TorchRecord::Restored whole = saved_.record->restore(slice);
+        return saved_.view.on_hull(backend().copy(whole.storage, hull, backend().current_stream()),
+                                   c10::VariableVersion(0));
       }
       // One that reaches from end to end, or that the node may see beside another of the same
       // storage: to copy so much for each of many would take as long as to restore it. The slices
       // share the storage, as those of stock do, and the counter of what is written to it. One
       // without gaps an accumulator may take, unless note_unpacked() holds it.
       if (hooks >= TorchRecord::kManyHooks && (has_gaps || context_.known)) {
-        TorchRecord::Restored whole = saved_.record->restore(runtime_, slice);
+        TorchRecord::Restored whole = saved_.record->restore(slice);
         return saved_.view.on(std::move(whole.storage), whole.version);
       }
     }
-    TorchRecord::Restored restored =
-        saved_.record->restore_apart(runtime_, /*last=*/reader.lets_go);
+    TorchRecord::Restored restored = saved_.record->restore_apart(/*last=*/reader.lets_go);
     return saved_.view.on(std::move(restored.storage), restored.version);
   }
 
@@ -169,7 +159,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       }
       count_living(*present.unsafeGetTensorImpl());
       if (const Reader reading = present_reader(context_);
-          reading.lets_go && !runtime_.residency.shared(*saved_.record)) {
+          reading.lets_go && !backend().residency().shared(*saved_.record)) {
         handed_ = present;
       } else if (reading.node != nullptr) {
         lend(*reading.node, present);  // stock's graph keeps it for others
@@ -205,7 +195,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       handed_ = variable;
     }
     give(*reading.node, *saved_.record, {variable, saved_.original.weak._unsafe_get_target()},
-         /*hold=*/!reading.lets_go || runtime_.residency.shared(*saved_.record));
+         /*hold=*/!reading.lets_go || backend().residency().shared(*saved_.record));
   }
 
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
@@ -218,6 +208,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
+
+  // Of the device that the saved tensor lies on. Only if it was tagged.
+  [[nodiscard]] DeviceBackend& backend() const noexcept { return saved_.record->backend(); }
 
   // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
   VariablePtr lock_original() const {
@@ -235,15 +228,15 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   // If this is what an activation has made of a tensor that is compressed by now, the same payload
   // will do for both.
-  void follow_argument(const c10::StorageImpl* storage) noexcept {
+  void recompute_from_argument(const c10::StorageImpl* storage) noexcept {
     if (decision_->producer == nullptr || context_.is_output || !saved_.version.enabled() ||
         saved_.saved_version != 0 || saved_.record->identity != storage) {
       return;
     }
-    const MadeBy made = made_by(*decision_->producer);
-    if (made.function != compress::Function::kNone && is_saved_tensor_hooks(made.argument)) {
-      follow(runtime_, saved_, static_cast<const SavedTensorHooks&>(*made.argument).saved_,
-             Recipe{made.function, decision_->choice.type});
+    const RecomputedFrom from = recomputed_from(*decision_->producer);
+    if (from.function != compress::Function::kNone && is_saved_tensor_hooks(from.argument)) {
+      recompute_from(saved_, static_cast<const SavedTensorHooks&>(*from.argument).saved_,
+                     Recomputed{from.function, decision_->choice.type});
     }
   }
 

@@ -1,6 +1,6 @@
-// The saved-tensor hooks: pack keeps a weak reference and tags the block, unpack hands out the very
-// storage if it lives and a restored one if it does not. The way of a tensor from here on:
-// tagging.h -> allocator/residency/record.h -> residency.h -> BlockCodec -> compress/codec.h.
+// The saved-tensor hooks. Pack keeps a weak reference and tags the block. Unpack hands out the very
+// storage if it lives, else a restored one. The way of a tensor from here on: tagging.h ->
+// allocator/residency/record.h -> residency.h -> BlockCodec -> compress/codec.h.
 #pragma once
 
 #include <memory>
@@ -26,12 +26,14 @@ struct ConstructionScope {
 // True for hooks made here.
 [[nodiscard]] bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept;
 
-// What was saved, unchecked and detached, for hooks of a user that replace `hooks`, made here.
+// The tensor that was saved, detached and without a version check, for a user's hooks that replace
+// `hooks`, made here.
 [[nodiscard]] at::Tensor value_of(torch::autograd::SavedVariableHooks& hooks);
 
-// The variable that `hooks`, made here, were given, if it lives and still stands for what was
-// saved; or what the node that asks has of it already. Undefined if call_unpack_hook() is to be
-// asked. Counts as an unpack. Throws autograd's error if it was written to.
+// Returns the variable that `hooks`, made here, were given, if the variable lives and still stands
+// for what was saved; or the tensor that the asking node was given for it before. Both count as an
+// unpack, and throw autograd's error if the variable was written to. Undefined: ask
+// call_unpack_hook().
 [[nodiscard]] at::Tensor present_variable(torch::autograd::SavedVariableHooks& hooks);
 
 // Autograd has made `variable` from what call_unpack_hook() returned.

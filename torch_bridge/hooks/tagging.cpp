@@ -37,14 +37,14 @@ void wait_for_lesson(TorchRecord& record, const Save& save) noexcept {
     }
     if (const LessonBook::Known* const lesson = runtime.lessons.follow(name)) {
       // The tensor that is being saved holds the block: nothing was released since it was tagged.
-      runtime.residency.with_linked(d.block, allocator::StreamId{},
-                                    [&](allocator::Record* present) {
-                                      if (present == &record) {
-                                        record.add_lesson(*lesson);
-                                        record.wait_until = runtime.residency.clock() + kWait;
-                                      }
-                                      return present;
-                                    });
+      allocator::Residency& residency = d.backend->residency();
+      residency.with_linked(d.block, d.backend->current_stream(), [&](allocator::Record* present) {
+        if (present == &record) {
+          record.add_lesson(*lesson);
+          record.wait_until = residency.clock() + kWait;
+        }
+        return present;
+      });
     }
   } catch (...) {  // no memory: it does not wait
   }
@@ -61,7 +61,7 @@ void add_variable(TorchRecord& record, SavedVariableSlot& original,
 
 std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
                                          c10::StorageImpl* storage) {
-  auto record = std::make_unique<TorchRecord>(storage);
+  auto record = std::make_unique<TorchRecord>(*save.decision.backend, storage);
   add_ranges(*save.tensor.unsafeGetTensorImpl(), record->bytes, record->ranges);
   record->choice = save.decision.choice.pack();
   record->key = save.decision.key;
@@ -100,8 +100,9 @@ bool tag(SavedTensor& saved, const Save& save) {
   bool made = false;
   bool of_original = false;  // the record is of this very storage, not of one that was restored
   bool twice = false;
-  allocator::Record* const linked = runtime.residency.with_linked(
-      d.block, allocator::StreamId{}, [&](allocator::Record* present) -> allocator::Record* {
+  allocator::Residency& residency = d.backend->residency();
+  allocator::Record* const linked = residency.with_linked(
+      d.block, d.backend->current_stream(), [&](allocator::Record* present) -> allocator::Record* {
         auto* const known = static_cast<TorchRecord*>(present);
         if (known == nullptr) {
           TorchRecord* const record = make_record(saved, save, storage).release();
@@ -119,12 +120,12 @@ bool tag(SavedTensor& saved, const Save& save) {
           if (saved.saved_version != 0) {
             known->note_written();
           }
-          runtime.residency.add_reference(*known);
+          residency.add_reference(*known);
           return known;
         }
         if (known->restored == d.block && known->is_restored_into(storage)) {
           // Double backward saves what we restored: the payload already stands for it.
-          runtime.residency.add_reference(*known);
+          residency.add_reference(*known);
           runtime.reused.fetch_add(1, std::memory_order_relaxed);
           return known;
         }
@@ -147,12 +148,13 @@ bool tag(SavedTensor& saved, const Save& save) {
   return true;
 }
 
-void follow(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
-            const Recipe& recipe) noexcept {
+void recompute_from(const SavedTensor& result, const SavedTensor& argument,
+                    const Recomputed& how) noexcept {
   if (argument.record != nullptr && argument.record != result.record &&
-      argument.version.enabled() && argument.version.current_version() == argument.saved_version &&
+      &argument.record->backend() == &result.record->backend() && argument.version.enabled() &&
+      argument.version.current_version() == argument.saved_version &&
       argument.view.is_whole_in_order(result.record->bytes)) {
-    runtime.residency.set_origin(*result.record, *argument.record, recipe.pack());
+    result.record->backend().residency().set_argument(*result.record, *argument.record, how.pack());
   }
 }
 

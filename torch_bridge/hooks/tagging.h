@@ -1,5 +1,5 @@
-// From a tensor that is being saved to the record of its storage: one that stands for the same
-// bytes already, or a new one. From then on the bytes are residency's.
+// From a tensor that is being saved to the record of its storage. The record is one that stands for
+// the same bytes already, or a new one. From then on the bytes are residency's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,16 +36,16 @@ struct SavedTensor {
   torch::autograd::CreationMeta creation{};  // how a view came to be
 };
 
-// Notes all but the record and the original.
+// Fills in everything in `saved` but the record and the original.
 void remember(SavedTensor& saved, const Save& save);
 
 // Gives an eligible tensor its record. False if its block has one that stands for other bytes.
 // Throws std::bad_alloc; `saved` has no record then.
 [[nodiscard]] bool tag(SavedTensor& saved, const Save& save);
 
-// Lets the payload of `argument` do for `result` too, which a function has made of it, if nobody
-// has written to the argument since it was saved.
-void follow(Runtime& runtime, const SavedTensor& result, const SavedTensor& argument,
-            const Recipe& recipe) noexcept;
+// Lets `result` be recomputed from the payload of `argument`, if both lie on one device and nobody
+// has written to the argument since it was saved. `how`: the function that has made the result.
+void recompute_from(const SavedTensor& result, const SavedTensor& argument,
+                    const Recomputed& how) noexcept;
 
 }  // namespace pleat::bridge

@@ -6,9 +6,10 @@
 
 namespace pleat::bridge {
 
-// As compress::Executor says. Serial inside a parallel region; in a thread that has no ATen threads
-// beside it and only happens to free a tensor: OpenMP would start a team for it; and in a forked
-// child, which has none of the team that its OpenMP believes in.
+// As compress::Executor says. Runs serially
+//   inside a parallel region,
+//   in a thread that only happens to free a tensor, because OpenMP would start a team for it,
+//   in a forked child, because the team that OpenMP believes in does not exist there.
 void aten_executor(std::size_t items, std::size_t grain,
                    const std::function<void(std::size_t, std::size_t)>& body);
 

@@ -19,6 +19,7 @@
 #include "torch_bridge/install/aten_executor.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/memory/host_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
@@ -134,6 +135,7 @@ class Installation {
     functions_.engine_stub = wrap_engine(host.engine_stub);
     const bool sees_saves = install_entry_points(host, functions_);
     runtime->interposed = host.interposed != 0 && sees_saves;
+    set_host_backend(*new HostBackend(*runtime));  // leaked, as the runtime is
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
     take_locks_around_fork();

@@ -59,18 +59,6 @@ void cpu_deleter(void* pointer) {
   previous_deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
 }
 
-c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes) {
-  c10::profiledCPUMemoryReporter().New(block->begin, bytes);
-  return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
-}
-
-allocator::Block* block_of(Runtime& runtime, const c10::StorageImpl& storage) noexcept {
-  const at::DataPtr& data = storage.data_ptr();
-  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context()) return nullptr;
-  allocator::Block* const block = runtime.pool.find(data.get());
-  return block != nullptr && storage.nbytes() <= block->requested ? block : nullptr;
-}
-
 c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }
 
 void install_cpu_allocator(Runtime&) {

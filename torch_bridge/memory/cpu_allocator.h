@@ -3,7 +3,6 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
-#include <c10/core/StorageImpl.h>
 
 #include <cstddef>
 
@@ -14,13 +13,6 @@ namespace pleat::bridge {
 // The uniform deleter: a block of ours is released through residency, any other pointer goes to the
 // previous allocator's deleter unchanged. Any thread, never throws.
 void cpu_deleter(void* pointer);
-
-// A DataPtr over a block that residency restored; its free is cpu_deleter.
-[[nodiscard]] c10::DataPtr adopt_block(allocator::Block* block, std::size_t bytes);
-
-// The block that a storage of ours lies in; null for one that is foreign, or has another's bytes.
-[[nodiscard]] allocator::Block* block_of(Runtime& runtime,
-                                         const c10::StorageImpl& storage) noexcept;
 
 [[nodiscard]] c10::Allocator* cpu_allocator() noexcept;
 

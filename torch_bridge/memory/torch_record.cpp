@@ -10,8 +10,7 @@
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/kept_storages.h"
-#include "torch_bridge/memory/cpu_allocator.h"
-#include "torch_bridge/torch_access/memory_error.h"
+#include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
 namespace {
@@ -28,8 +27,8 @@ KeptStorages<c10::Storage>& kept_storages() noexcept { return kept.storages; }
 
 }  // namespace
 
-TorchRecord::TorchRecord(c10::StorageImpl* storage)
-    : identity(storage), weak(StoragePtr::reclaim_copy(storage)) {
+TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage)
+    : identity(storage), weak(StoragePtr::reclaim_copy(storage)), backend_(backend) {
   bytes = storage->nbytes();
 }
 
@@ -45,7 +44,7 @@ bool TorchRecord::keep_storage() noexcept {
     c10::intrusive_ptr<c10::TensorImpl> strong;
   };
   c10::SmallVector<Living, 2> living;
-  allocator::Residency& residency = Runtime::get()->residency;
+  allocator::Residency& residency = backend_.residency();
   residency.under_link_lock([&] {
     for (const SavedVariableSlot* slot = variables_; slot != nullptr; slot = slot->next) {
       if (!slot->weak.expired()) {
@@ -130,30 +129,33 @@ ReleasedStorage TorchRecord::released() const noexcept {
 }
 
 allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
-  ReleasedStorage argument;
-  if (origin != nullptr) {
-    argument = {.choice = CodecChoice::unpack(origin->choice),
-                .whole = origin->ranges.is_all_of(origin->bytes)};
+  ReleasedStorage of_argument;
+  if (argument != nullptr) {
+    of_argument = {.choice = CodecChoice::unpack(argument->choice),
+                   .whole = argument->ranges.is_all_of(argument->bytes)};
   }
   const ReleaseDecision decision =
-      decide_at_release(released(), origin != nullptr ? &argument : nullptr);
+      decide_at_release(released(), argument != nullptr ? &of_argument : nullptr);
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
-TorchRecord::Restored TorchRecord::restore(Runtime& runtime, bool slice) {
+TorchRecord::Restored TorchRecord::restore(bool slice) {
+  allocator::Residency& residency = backend_.residency();
+  const allocator::StreamId stream = backend_.current_stream();
   Restored restored;
   Runtime::note_thread_computes();
   std::uint32_t decodes = 0;
   for (bool has_room = false; !restored.storage;) {
     std::optional<WeakStorage> present;
     {
-      allocator::Residency::RecordGuard guard(runtime.residency, *this);  // waits for an encode
+      allocator::Residency::RecordGuard guard(residency, *this);  // waits for an encode
       if (restored_may_live()) {
         present = *restored_storage_;
         restored.version = *restored_version_;
+        residency.share_restored_locked(guard, *this, stream);
       } else if (has_room || state == allocator::RecordState::kHeld ||
                  state == allocator::RecordState::kWaiting) {
-        restored.storage = restore_locked(runtime, guard);
+        restored.storage = restore_locked(guard, stream);
         restored.version = *restored_version_;
         ++decodes_;
       }
@@ -167,7 +169,7 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime, bool slice) {
       has_room = true;
     }
   }
-  const std::uint32_t hooks = runtime.residency.hooks(*this);
+  const std::uint32_t hooks = residency.hooks(*this);
   std::size_t worth = 0;
   if (slice && hooks >= kManyHooks) {
     // Of several that a loop asks for in turn each would go before it is asked for again: what had
@@ -175,26 +177,28 @@ TorchRecord::Restored TorchRecord::restore(Runtime& runtime, bool slice) {
     constexpr std::uint32_t kMostDoublings = 10;
     worth = bytes << std::min(decodes, kMostDoublings);
   }
-  const allocator::StatValues live = runtime.statistics.read(allocator::StatKind::kLive);
+  const allocator::StatValues requested =
+      backend_.heap().statistics().read(allocator::StatKind::kRequested);
   kept_storages().keep(
       this, hooks > 1 ? restored.storage : c10::Storage(), bytes, worth,
-      {static_cast<std::size_t>(live.current), static_cast<std::size_t>(live.peak)});
+      {static_cast<std::size_t>(requested.current), static_cast<std::size_t>(requested.peak)});
   return restored;
 }
 
-TorchRecord::Restored TorchRecord::restore_apart(Runtime& runtime, bool last) {
+TorchRecord::Restored TorchRecord::restore_apart(bool last) {
+  allocator::Residency& residency = backend_.residency();
+  const allocator::StreamId stream = backend_.current_stream();
   Restored restored;
   Runtime::note_thread_computes();
   kept_storages().make_room(this, bytes);
-  allocator::Residency::RecordGuard guard(runtime.residency, *this);
+  allocator::Residency::RecordGuard guard(residency, *this);
   check_not_lost();
-  if (last && state == allocator::RecordState::kHeld && !runtime.residency.shared(*this)) {
-    restored.storage = restore_locked(runtime, guard);  // the raw block itself
+  if (last && state == allocator::RecordState::kHeld && !residency.shared(*this)) {
+    restored.storage = restore_locked(guard, stream);  // the raw block itself
     restored.version = *restored_version_;
   } else {
     allocator::Residency::RestoreStatus status{};
-    allocator::Block* const block =
-        runtime.residency.copy_locked(guard, *this, allocator::StreamId{}, &status);
+    allocator::Block* const block = residency.copy_locked(guard, *this, stream, &status);
     restored.storage = c10::Storage(storage_of(block, status));
     restored.version = c10::VariableVersion(0);
   }
@@ -224,11 +228,11 @@ bool TorchRecord::restored_may_live() const {
   return restored_version_->current_version() == 0 && !restored_storage_->expired();
 }
 
-c10::Storage TorchRecord::restore_locked(Runtime& runtime,
-                                         allocator::Residency::RecordGuard& guard) {
+c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guard,
+                                         allocator::StreamId stream) {
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
-      runtime.residency.restore_locked(guard, *this, allocator::StreamId{}, &status);
+      backend_.residency().restore_locked(guard, *this, stream, &status);
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);
@@ -239,15 +243,13 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
                                    allocator::Residency::RestoreStatus status) const {
   if (block == nullptr) {
     if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
-      throw_out_of_memory(bytes, "restoring a saved tensor");
+      backend_.throw_out_of_memory(bytes, "restoring a saved tensor");
     }
     TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
                 allocator::record_state_name(state), ", status ", static_cast<int>(status),
                 "); please report this as a bug of Pleat");
   }
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                               adopt_block(block, bytes), cpu_allocator(),
-                                               /*resizable=*/true);
+  return backend_.wrap(block, bytes);
 }
 
 void drop_kept_storages() noexcept { kept_storages().forget_all(); }

@@ -31,10 +31,10 @@ struct Product {
       saver;  // hash of the class of the node that saves it, or kSavedByProducer; 0: not known
 };
 
-// `producer` made `saved`, the argument that an operator with a pole saves; or is that operator,
-// and `saved` its result. Reads the values where a sum of many lies between: a hand-written softmax
-// divides by one of at least 1, but the log of the few probabilities that a mask leaves has its
-// pole close by. Any thread.
+// `saved` is the argument of the operator with the pole, and `producer` made it; or it is that
+// operator's result (`is_result`), and `producer` is the operator. Reads the values where a sum of
+// many lies between: a hand-written softmax divides by one of at least 1, but the log of the few
+// probabilities that a mask leaves has its pole close by. Any thread.
 void teach_before_pole(Runtime& runtime, const torch::autograd::Node& producer,
                        const at::TensorBase& saved, bool is_result) noexcept;
 

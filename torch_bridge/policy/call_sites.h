@@ -1,5 +1,5 @@
 // Which call sites of the SavedVariable constructor belong to operators whose saved tensors need
-// care: so the consumer is known when a tensor is packed, and not only at its first unpack. Learned
+// care. So the consumer is known when a tensor is packed, and not only at its first unpack. Learned
 // by running each such operator once on a few numbers and noting who called.
 #pragma once
 
@@ -19,7 +19,8 @@ namespace pleat::bridge {
 // Asks the process and the book of lessons, and remembers the answer for this thread.
 [[nodiscard]] CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept;
 
-// What is known of a call site, from the start or by lessons since; nothing of none. Thread-safe.
+// What is known of a call site, from the start or by lessons since; nothing for a null address.
+// Thread-safe.
 [[nodiscard]] inline CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept {
   if (return_address == nullptr) {
     return {};
@@ -30,9 +31,9 @@ namespace pleat::bridge {
   return hit ? cached.known : look_up_call_site(runtime, return_address);
 }
 
-// Runs the known operators, none of which draws a random number of the job's; once, outside of any
-// lock. Calls `also` last, while this thread's saves get no hooks and nothing that its operators do
-// is reported.
+// Runs the known operators once, outside of any lock. None of them draws a random number of the
+// job's. Calls `also` last, while this thread's saves get no hooks and nothing that its operators
+// do is reported.
 void learn_call_sites(void (*also)());
 
 // Called by the constructor hook while learn_call_sites() runs in this thread.

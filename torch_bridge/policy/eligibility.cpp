@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "sensitivity/sensitivity.h"
-#include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/call_sites.h"
 #include "torch_bridge/policy/node_class.h"
@@ -24,12 +23,22 @@ using compress::block::Look;
 using torch::autograd::Node;
 
 // Lazy conjugation and negation are carried by the view layout.
-bool plain_key_set(const c10::DispatchKeySet& keys) noexcept {
-  constexpr c10::DispatchKeySet plain{
-      c10::DispatchKey::CPU,         c10::DispatchKey::ADInplaceOrView,
-      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
-      c10::DispatchKey::Conjugate,   c10::DispatchKey::Negative};
-  return (keys.raw_repr() & ~plain.raw_repr() & ~c10::full_backend_mask) == 0;
+bool has_plain_keys(const c10::TensorImpl& tensor) noexcept {
+  using c10::DispatchKeySet;
+  constexpr DispatchKeySet on_every_device{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                           c10::DispatchKey::AutogradCPU,
+                                           c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+  const DispatchKeySet beside(DispatchKeySet::RAW, tensor.key_set().raw_repr() &
+                                                       ~on_every_device.raw_repr() &
+                                                       ~c10::full_backend_mask);
+  if (beside.empty()) {
+    return true;
+  }
+  if (!(beside - c10::autocast_dispatch_keyset).empty()) {
+    return false;  // nor may it be asked for its device: that may run anybody's code
+  }
+  const DeviceBackend* const backend = backend_of(tensor.device());
+  return backend != nullptr && beside == DispatchKeySet(backend->autocast_key());
 }
 
 ElementType element_type(at::ScalarType type) noexcept {
@@ -136,7 +145,8 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   if (!is_plain_strided(*impl)) {
     return Reason::kNotPlainStrided;
   }
-  if (!impl->device().is_cpu()) {
+  d.backend = backend_of(impl->device());
+  if (d.backend == nullptr) {
     return Reason::kOtherDevice;
   }
   const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
@@ -159,7 +169,7 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   if (saved_by_compiled_function(context.call_site)) {
     return Reason::kCompiledFunction;
   }
-  if ((d.block = block_of(runtime, *storage)) == nullptr) {
+  if ((d.block = d.backend->block_of(*storage)) == nullptr) {
     return Reason::kForeignStorage;
   }
   if (tensor.is_view()) {
@@ -243,8 +253,8 @@ Needs needs_of_eligible(Runtime& runtime, const at::Tensor& tensor, const SaveCo
 }  // namespace
 
 bool is_plain_strided(const c10::TensorImpl& tensor) noexcept {
-  return plain_key_set(tensor.key_set()) && tensor.has_storage() &&
-         tensor.layout() == at::kStrided && !tensor.is_python_dispatch();
+  return has_plain_keys(tensor) && tensor.has_storage() && tensor.layout() == at::kStrided &&
+         !tensor.is_python_dispatch();
 }
 
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {

@@ -8,12 +8,13 @@
 
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/node_class.h"
 
 namespace pleat::bridge {
 
-// What the constructor of SavedVariable was called with; absent without the preload library.
+// What the constructor of SavedVariable was called with. Not known without the preload library.
 struct SaveContext {
   bool known = false;  // the others mean something
   bool is_output = false;
@@ -31,6 +32,7 @@ struct Decision {
   std::uint64_t lesson = 0;           // under which name the first unpack teaches the consumer
   std::uint64_t saver = 0;            // as Product::saver
   bool saves_input = false;           // the argument of a node whose backward reads it: CallSite
+  DeviceBackend* backend = nullptr;   // of the device it lies on
   allocator::Block* block = nullptr;  // where the storage lies
   // The grad_fn of a tensor that is eligible or at a pole, as long as that tensor lives.
   const torch::autograd::Node* producer = nullptr;
@@ -57,8 +59,8 @@ struct Decision {
 // plus lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Never throws. Counts nothing, teaches nothing, and does not take the ordinal of the key. Takes no
-// lock but the ones of look-ups that miss their cache.
+// Decides about a tensor that is being saved. Never throws. Counts nothing, teaches nothing, and
+// does not take the ordinal of the key. Locks only where a look-up misses its cache.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

@@ -29,7 +29,7 @@ NodeClass classify(std::string name) {
   c.gradient = formula_of(name);
   c.passes_parameter = (row.traits & kPassesParameter) != 0;
   c.aliases_input = (row.traits & kAliasesInput) != 0 && c.of_torch && !name.ends_with("_copy");
-  c.saves_argument = (row.traits & kSavesArgument) != 0 && c.of_torch;
+  c.recomputable = (row.traits & kRecomputable) != 0 && c.of_torch;
   c.bears_noise = (row.traits & kBearsNoise) != 0;
   c.accumulate_grad = name == "AccumulateGrad";
   c.python = name == "PyNode";

@@ -19,17 +19,18 @@ struct NodeClass {
   Needs as_consumer;               // for any tensor this node saved
   bool statistics = false;         // its outputs but the first are a normalisation's
   BeforePole before_pole = BeforePole::kEnds;
-  PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it works out; PLEAT_GRADIENTS: others
+  PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it computes; PLEAT_GRADIENTS: others
   bool passes_parameter = false;             // as the traits of the table
   bool aliases_input = false;
-  bool saves_argument = false;
+  bool recomputable = false;
   bool bears_noise = false;
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node
 };
 
-// Asks the process and remembers the answer for this thread. Never fails.
+// Looks the class up among those of the process, and remembers the answer for this thread. Never
+// fails.
 [[nodiscard]] const NodeClass& look_up_class(const std::type_info* type) noexcept;
 
 // Never fails; `node` must be alive. Thread-safe. The answer lives for good.
@@ -39,7 +40,8 @@ struct NodeClass {
   return cached.type == type ? *cached.known : look_up_class(type);
 }
 
-// The classes of what `node`, which must be alive, takes its first inputs from.
+// A hash of the classes of the nodes that the first three inputs of `node` come from. `node` must
+// be alive.
 [[nodiscard]] std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept;
 
 }  // namespace pleat::bridge

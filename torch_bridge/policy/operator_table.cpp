@@ -143,8 +143,8 @@ constexpr OperatorRow kOperators[] = {
     {"Sigmoid"sv, kNone, kNone, kSavesResult},
     {"ErfBackward"sv, kNone, kNone, kSavesInput, kBearsNoise},
     {"ErfcBackward"sv, kNone, kNone, kSavesInput},
-    {"GeluBackward0"sv, kNone, kNone, kEnds, kSavesArgument},
-    {"SiluBackward0"sv, kNone, kNone, kEnds, kSavesArgument},
+    {"GeluBackward0"sv, kNone, kNone, kEnds, kRecomputable},
+    {"SiluBackward0"sv, kNone, kNone, kEnds, kRecomputable},
     {"ReluBackward"sv, kNone, kNone, kPasses},
     // sums
     {"AddBackward"sv, kNone, kNone, kPasses},

@@ -30,7 +30,7 @@ using Traits = std::uint8_t;
 inline constexpr Traits kBearsNoise = 1;  // a gentle function of what it saves: whoever made that
 inline constexpr Traits kPassesParameter = 2;  // a view or cast: a parameter may hide behind it
 inline constexpr Traits kAliasesInput = 4;     // its output is on the storage of its only input
-inline constexpr Traits kSavesArgument = 8;    // an activation that recomputed.h can repeat
+inline constexpr Traits kRecomputable = 8;     // its result can be: recomputed.h
 
 struct OperatorRow {
   std::string_view node;           // how the name of its node begins
@@ -42,12 +42,12 @@ struct OperatorRow {
       Rows::kNone;  // it is a normalisation along these: its outputs but the first are exact
 };
 
-// The first row that `node`, a class name like "AddmmBackward0", begins with; one of nothing if
-// there is none. Of a list of tensors ("ForeachExpBackward0") the row of its operator, whose cares
-// alone hold.
+// The first row that `node`, a class name like "AddmmBackward0", begins with; an empty row if there
+// is none. The node of a list of tensors ("ForeachExpBackward0") has the cares of its operator's
+// row, and nothing else.
 [[nodiscard]] OperatorRow operator_row(std::string_view node) noexcept;
 
-// The formula that a node of this very name works out; PLEAT_GRADIENTS: one that stays as it is.
+// The formula that a node of this very name computes; PLEAT_GRADIENTS: none that can be in place.
 [[nodiscard]] PleatGradient formula_of(std::string_view node) noexcept;
 
 // All rows, in their order: for tests.

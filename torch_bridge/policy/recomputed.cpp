@@ -21,7 +21,7 @@ struct NodeMutex : Node {
 
 }  // namespace
 
-MadeBy made_by(const Node& node) noexcept {
+RecomputedFrom recomputed_from(const Node& node) noexcept {
   constexpr int kMostViews = 4;
   const Node* maker = &node;
   for (int i = 0; i < kMostViews && class_of(*maker).aliases_input; ++i) {
@@ -32,29 +32,29 @@ MadeBy made_by(const Node& node) noexcept {
     }
     maker = input;
   }
-  if (!class_of(*maker).saves_argument) {
+  if (!class_of(*maker).recomputable) {
     return {};
   }
-  MadeBy made;
+  RecomputedFrom from;
   const SavedVariable* argument = nullptr;
   if (const auto* const gelu = dynamic_cast<const GeluBackward0*>(maker)) {
-    made.function = gelu->approximate == "none"   ? Function::kGelu
+    from.function = gelu->approximate == "none"   ? Function::kGelu
                     : gelu->approximate == "tanh" ? Function::kGeluTanh
                                                   : Function::kNone;
     argument = &gelu->self_;
   } else if (const auto* const silu = dynamic_cast<const SiluBackward0*>(maker)) {
-    made.function = Function::kSilu;
+    from.function = Function::kSilu;
     argument = &silu->self_;
   }
-  if (made.function == Function::kNone) {
+  if (from.function == Function::kNone) {
     return {};
   }
   // This thread may be in that node, and save what a hook has made: the lock fails then, too.
-  made.held = std::unique_lock(NodeMutex::of(const_cast<Node&>(*maker)), std::try_to_lock);
-  if (made.held) {
-    made.argument = hooks_of(*argument);
+  from.held = std::unique_lock(NodeMutex::of(const_cast<Node&>(*maker)), std::try_to_lock);
+  if (from.held) {
+    from.argument = hooks_of(*argument);
   }
-  return made.argument != nullptr ? std::move(made) : MadeBy{};
+  return from.argument != nullptr ? std::move(from) : RecomputedFrom{};
 }
 
 }  // namespace pleat::bridge

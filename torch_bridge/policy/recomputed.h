@@ -1,5 +1,6 @@
-// Activations of which the result is not stored but worked out again from the argument, which they
-// save themselves: a GELU's result is the next layer's input, and would be compressed beside it.
+// Activations whose result is not stored but recomputed from their argument, which they save
+// themselves. A GELU's result is the next layer's input, and would be compressed beside the
+// argument.
 #pragma once
 
 #include <mutex>
@@ -9,18 +10,18 @@
 
 namespace pleat::bridge {
 
-// How an activation has made its result.
-struct MadeBy {
+// What the result of an activation can be recomputed from.
+struct RecomputedFrom {
   // kNone: not known, or its argument is given up.
   compress::Function function = compress::Function::kNone;
-  // Of the saved argument; anybody's. Alive while `held`, which keeps other threads out of the
-  // node.
+  // The hooks of the saved argument, ours or somebody else's. They live while `held`, which keeps
+  // other threads out of the node.
   torch::autograd::SavedVariableHooks* argument = nullptr;
   std::unique_lock<std::mutex> held;
 };
 
-// How the storage of a tensor with this grad_fn was filled, if nobody has written to it since:
-// views are looked through. `node` must be alive. Never throws.
-[[nodiscard]] MadeBy made_by(const torch::autograd::Node& node) noexcept;
+// What the storage of a tensor with grad_fn `node` can be recomputed from, if nobody has written to
+// the storage since. Looks through views. `node` must be alive. Never throws.
+[[nodiscard]] RecomputedFrom recomputed_from(const torch::autograd::Node& node) noexcept;
 
 }  // namespace pleat::bridge

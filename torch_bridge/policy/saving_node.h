@@ -1,6 +1,6 @@
 // What can be known, while a tensor is being saved, of the node that saves it. The constructor of
-// SavedVariable is not told: these are the cases where it matters and its call site does not say
-// it.
+// SavedVariable is not told which node saves. Here are the cases where the node matters and the
+// call site does not name it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,20 +29,21 @@ class PowInProgress {
   bool outer_;
 };
 
-// What this thread saves is read by a pow of any exponent.
+// True if what this thread saves now is read by a pow, of whatever exponent.
 [[nodiscard]] bool pow_is_in_progress() noexcept;
 
-// At least so much care for what this thread saves now from `call_site`.
+// The least care for what this thread saves now from `call_site`.
 [[nodiscard]] Care care_of_saves_in_progress(const void* call_site) noexcept;
 
 // This thread makes `node` the grad_fn of a tensor. A function written in Python saves its tensors
 // right after that, from code of libtorch_python.
 void note_gradient_edge(const torch::autograd::Node* node) noexcept;
-// How often this thread has.
+// How many times this thread has done so.
 [[nodiscard]] std::uint64_t gradient_edges() noexcept;
 
-// The constructor was called from `call_site` by the function that torch.compile has made of a
-// graph. Its backward may be anything, and it has chosen what to save with care of its own.
+// True if the constructor was called from `call_site` for a function that torch.compile has made of
+// a graph. The backward of such a function may be anything, and the function itself has chosen what
+// to save.
 [[nodiscard]] bool saved_by_compiled_function(const void* call_site) noexcept;
 
 // How much noise `node`, which has just unpacked a tensor, can bear. Unlike its class's as_consumer

@@ -40,6 +40,10 @@ void forget_other_threads_passes() noexcept {
 
 int backward_depth() noexcept { return pass.depth; }
 
+bool in_backward() noexcept {
+  return pass.depth != 0 || torch::autograd::get_current_graph_task_id() >= 0;
+}
+
 bool backward_is_running() noexcept {
   return threads_in_backward.load(std::memory_order_relaxed) != 0;
 }

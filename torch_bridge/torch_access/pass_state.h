@@ -1,5 +1,5 @@
-// The backward passes that run: who is in one, how deep, and whether it makes a graph. And what
-// else is true of this thread that decides if operators of ours may run in it.
+// The backward passes that run: which thread is in one, how deep, and whether it makes a graph.
+// Also whether operators of ours may run in this thread.
 //
 // A pass is known by its thread. Nodes on the CPU run in the thread that has called backward; what
 // must hold in another thread too asks autograd for the graph task.
@@ -15,11 +15,14 @@ void enter_pass() noexcept;
 // True if the outermost one is over.
 bool leave_pass() noexcept;
 
-// Of the passes that this thread is in: 0 outside of any that is seen.
+// How many backward passes this thread is in, one within the other; 0 where none is seen.
 [[nodiscard]] int backward_depth() noexcept;
-// In a child of fork(): passes of threads that it does not have are over.
+// True if this thread is in a backward pass, seen to begin or known to autograd alone. Nodes of
+// other devices run in threads of their own, which see no pass begin.
+[[nodiscard]] bool in_backward() noexcept;
+// Called in a child of fork(): the passes of threads that the child does not have are over.
 void forget_other_threads_passes() noexcept;
-// Any thread is in one.
+// True if any thread is in one.
 [[nodiscard]] bool backward_is_running() noexcept;
 
 // True while this thread is in a backward pass with create_graph. Not known without the preload

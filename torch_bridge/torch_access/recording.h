@@ -1,5 +1,5 @@
-// Which thread has recorded a graph, and what it counts of its keys. Autograd writes into each node
-// the number of the thread that made it.
+// Which thread has recorded a graph, and the ordinals that the thread counts for its keys. Autograd
+// writes into each node the number of the thread that made it.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -11,10 +11,11 @@
 
 namespace pleat::bridge {
 
-// This thread's; made when it is first asked for. Null without memory for it.
+// The counts of this thread, made when they are first asked for. Null if there is no memory for
+// them.
 [[nodiscard]] KeyBook::Recording* this_recording(KeyBook& book) noexcept;
 
-// The threads that recorded these roots; this one without any.
+// The threads that recorded the nodes of `roots`; without roots, this thread.
 using ThreadNumbers = c10::SmallVector<std::uint64_t, 4>;
 [[nodiscard]] ThreadNumbers recorders_of(const torch::autograd::edge_list& roots);
 

@@ -7,13 +7,13 @@
 
 namespace pleat::bridge {
 
-// The hooks it has; null if none. Nobody may take them off meanwhile.
+// The hooks of `saved`; null: none. The caller knows that nobody takes them off meanwhile.
 [[nodiscard]] std::unique_ptr<torch::autograd::SavedVariableHooks>& hooks_of(
     torch::autograd::SavedVariable& saved) noexcept;
 [[nodiscard]] torch::autograd::SavedVariableHooks* hooks_of(
     const torch::autograd::SavedVariable& saved) noexcept;
 
-// What it holds itself where it has no hooks.
+// The tensor that `saved` holds where it has no hooks.
 [[nodiscard]] at::Tensor& data_of(torch::autograd::SavedVariable& saved) noexcept;
 
 }  // namespace pleat::bridge

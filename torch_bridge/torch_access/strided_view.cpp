@@ -20,6 +20,12 @@ ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t
   return {first, first + (last + 1) * item};
 }
 
+// On whichever device: the bits of the backend go with all keys that each backend has.
+constexpr c10::DispatchKeySet kKept =
+    c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask) |
+    c10::DispatchKeySet(
+        {c10::DispatchKey::Dense, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+
 }  // namespace
 
 StridedView::StridedView(const c10::TensorImpl& tensor)
@@ -27,9 +33,7 @@ StridedView::StridedView(const c10::TensorImpl& tensor)
       strides_(tensor.strides()),
       offset_(tensor.storage_offset()),
       dtype_(tensor.dtype()),
-      keys_(tensor.key_set() &
-            c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::Conjugate,
-                                 c10::DispatchKey::Negative})) {}
+      keys_(c10::DispatchKeySet::RAW, tensor.key_set().raw_repr() & kKept.raw_repr()) {}
 
 ByteRange StridedView::hull() const noexcept {
   return hull_of(sizes_, strides_, offset_, dtype_.itemsize());

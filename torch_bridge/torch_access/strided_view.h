@@ -19,24 +19,26 @@ namespace pleat::bridge {
 class StridedView {
  public:
   StridedView() = default;
-  // Of a CPU tensor with storage. Its conjugate and negative bits are kept, its autograd keys are
-  // not.
+  // Of a plain strided tensor of any device. Its conjugate and negative bits are kept, its autograd
+  // keys are not.
   explicit StridedView(const c10::TensorImpl& tensor);
 
-  // From the first to the last byte that it touches.
+  // The range from the first to the last byte that the view touches.
   [[nodiscard]] allocator::ByteRange hull() const noexcept;
 
-  // How many bytes it touches, at the most.
+  // The bytes that the view touches, at most.
   [[nodiscard]] std::size_t touched_bytes() const noexcept;
 
-  // Every byte of a storage of so many, in row-major order, as it stands there.
+  // True if the view is every byte of a storage of `storage_bytes`, in row-major order, neither
+  // conjugate nor negative.
   [[nodiscard]] bool is_whole_in_order(std::size_t storage_bytes) const noexcept;
 
-  // A tensor of its own, outside autograd and inference mode, whose writes `version` counts.
+  // The view made again on `storage`: a tensor of its own, outside autograd and inference mode,
+  // whose writes `version` counts.
   [[nodiscard]] at::Tensor on(c10::Storage storage, const c10::VariableVersion& version) const {
     return on(std::move(storage), version, offset_);
   }
-  // The same on a storage that holds but the hull.
+  // The same view on a storage that holds the hull alone.
   [[nodiscard]] at::Tensor on_hull(c10::Storage storage,
                                    const c10::VariableVersion& version) const {
     return on(std::move(storage), version, 0);

@@ -20,13 +20,13 @@ struct VersionMismatch {
 
 [[noreturn]] void throw_version_error(const VersionMismatch& mismatch);
 
-// How a saved variable was made, where it is a view whose base must not be written to: DEFAULT of
+// How `variable` was made if it is a view whose base must not be written to; DEFAULT for all
 // others.
 [[nodiscard]] torch::autograd::CreationMeta creation_of(const at::Tensor& variable);
 
-// Stock asks the variable that it holds for its grad_fn, and that of such a view raises an error of
-// its own once its base was written to. Raises it for a view that is gone and was output
-// `output_number` of `producer`, as does stock; nothing for others.
+// Raises stock's error for a view that is gone, if its base must not be written to and was. Stock
+// raises the error when it asks the view that it holds for its grad_fn. The view was output
+// `output_number` of `producer`. Does nothing for other tensors.
 void check_view(torch::autograd::CreationMeta creation, const torch::autograd::Node& producer,
                 std::int64_t output_number);
 

@@ -1,0 +1,39 @@
+#include "torch_bridge/memory/host_backend.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+#include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/torch_access/memory_error.h"
+
+namespace pleat::bridge {
+
+allocator::Block* HostBackend::block_of(const c10::StorageImpl& storage) const noexcept {
+  const at::DataPtr& data = storage.data_ptr();
+  if (data.get_deleter() != &cpu_deleter || data.get() != data.get_context()) return nullptr;
+  allocator::Block* const block = pool_.find(data.get());
+  return block != nullptr && storage.nbytes() <= block->requested ? block : nullptr;
+}
+
+StoragePtr HostBackend::wrap(allocator::Block* block, std::size_t bytes) const {
+  c10::profiledCPUMemoryReporter().New(block->begin, bytes);
+  c10::DataPtr data(block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU));
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                               std::move(data), cpu_allocator(),
+                                               /*resizable=*/true);
+}
+
+c10::Storage HostBackend::copy(const c10::Storage& storage, allocator::ByteRange range,
+                               allocator::StreamId /*stream*/) const {
+  const std::size_t bytes = range.end - range.begin;
+  c10::Storage copy(c10::Storage::use_byte_size_t(), bytes, cpu_allocator(), /*resizable=*/true);
+  std::memcpy(copy.mutable_data(), static_cast<const char*>(storage.data()) + range.begin, bytes);
+  return copy;
+}
+
+void HostBackend::throw_out_of_memory(std::size_t bytes, const char* purpose) const {
+  bridge::throw_out_of_memory(bytes, purpose);
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,26 @@
+// The backend of the host: blocks of our pool under the allocator of CPU tensors. Its work is done
+// when a call returns, on the one stream that there is.
+#pragma once
+
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/memory/device_backend.h"
+
+namespace pleat::bridge {
+
+class HostBackend final : public DeviceBackend {
+ public:
+  explicit HostBackend(Runtime& runtime) noexcept
+      : DeviceBackend(runtime.host.heap(), c10::DispatchKey::AutocastCPU), pool_(runtime.pool) {}
+
+  allocator::Block* block_of(const c10::StorageImpl& storage) const noexcept override;
+  allocator::StreamId current_stream() const noexcept override { return {}; }
+  StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override;
+  c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
+                    allocator::StreamId stream) const override;
+  [[noreturn]] void throw_out_of_memory(std::size_t bytes, const char* purpose) const override;
+
+ private:
+  const allocator::Pool& pool_;
+};
+
+}  // namespace pleat::bridge
