@@ -92,25 +92,11 @@ std::array<NamedClass, 6> classes(const CodecTotals& t) {
            {"raw", t.raw}}};
 }
 
-}  // namespace
-
-std::string stats_json(Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
-  const CodecTotals& t = runtime.codec.totals();
-  const Options options = runtime.options();
-  Json json;
-  json.open();
-  json.open("options");
-  for (const OptionRow& row : option_table()) {
-    json.text(std::string(row.key).c_str(), option_value(options, row.key));
-  }
-  json.close();
-  json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
-  json.field("lossy_width", runtime.bits.uniform());
+void bytes_json(Json& json, allocator::Statistics& statistics) {
   json.open("bytes");
   for (std::size_t i = 0; i < static_cast<std::size_t>(StatKind::kCount); ++i) {
     const auto kind = static_cast<StatKind>(i);
-    const allocator::StatValues v = runtime.statistics.read(kind);
+    const allocator::StatValues v = statistics.read(kind);
     json.open(allocator::stat_name(kind))
         .field("current", v.current)
         .field("peak", v.peak)
@@ -119,6 +105,10 @@ std::string stats_json(Runtime& runtime) {
         .close();
   }
   json.close();
+}
+
+void records_json(Json& json, Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
   const auto tagged = load(r.tagged);
   json.open("records")
       .field("tagged", r.tagged)
@@ -147,17 +137,23 @@ std::string stats_json(Runtime& runtime) {
       .field("live_at_unpack", runtime.live_at_unpack)
       .field("backward_passes", runtime.backward_passes)
       .close();
+}
+
+void eligibility_json(Json& json, ReasonCounts& reasons) {
   json.open("eligibility");
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
     const auto reason = static_cast<Reason>(i);
-    if (load(runtime.reasons[reason].tensors) != 0) {
+    if (load(reasons[reason].tensors) != 0) {
       json.open(reason_name(reason))
-          .field("tensors", runtime.reasons[reason].tensors)
-          .field("bytes", runtime.reasons[reason].bytes)
+          .field("tensors", reasons[reason].tensors)
+          .field("bytes", reasons[reason].bytes)
           .close();
     }
   }
   json.close();
+}
+
+void codec_json(Json& json, const CodecTotals& t) {
   json.open("codec");
   for (const NamedClass& c : classes(t)) {
     class_json(json, c.name, c.value);
@@ -168,6 +164,143 @@ std::string stats_json(Runtime& runtime) {
       .field("two_valued_groups", t.two_valued_groups)
       .field("escaped_groups", t.escaped_groups)
       .close();
+}
+
+// Lines of a report, as printf writes them.
+class Text {
+ public:
+  template <typename... Args>
+  void add(Args... args) {
+    char line[512];
+    std::snprintf(line, sizeof line, args...);
+    out_ += line;
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+double peak(const Runtime& runtime, StatKind kind) {
+  return static_cast<double>(runtime.statistics.read(kind).peak);
+}
+
+// What compression freed per backward pass, in bytes; 0 where there is nothing to estimate from.
+double freed_per_pass(Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const auto passes = static_cast<double>(load(runtime.backward_passes));
+  const auto freed =
+      static_cast<double>(load(r.source_bytes)) - static_cast<double>(load(r.payload_bytes));
+  return passes > 0 ? freed / passes : 0;
+}
+
+void add_memory(Text& text, Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const double freed = freed_per_pass(runtime);
+  text.add("  memory        tensors took %s at the peak",
+           megabytes(peak(runtime, StatKind::kRequested)).c_str());
+  if (freed > 0) {
+    text.add(", without compression about %s (estimate)",
+             megabytes(peak(runtime, StatKind::kRequested) + freed).c_str());
+  }
+  if (load(r.source_bytes) > 0) {
+    text.add("; encoding took %.2f s, decoding %.2f s\n", seconds(r.encode_ns),
+             seconds(r.decode_ns));
+  } else {
+    text.add("; nothing was compressed\n");
+  }
+}
+
+void add_compression(Text& text, Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const Options options = runtime.options();
+  const unsigned width = runtime.bits.uniform();
+  const auto source = static_cast<double>(load(r.source_bytes));
+  const auto payload = static_cast<double>(load(r.payload_bytes));
+  text.add("  options       bits:%s when:%s place:%s min_bytes:%s seed:%s\n",
+           option_value(options, "bits").c_str(), option_value(options, "when").c_str(),
+           option_value(options, "place").c_str(), option_value(options, "min_bytes").c_str(),
+           option_value(options, "seed").c_str());
+  if (options.mode == Mode::kLossy && width != options.bits) {
+    text.add("                without a profile bits:%s means a uniform width of %u bits\n",
+             option_value(options, "bits").c_str(), width);
+  }
+  text.add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
+  if (payload > 0) {
+    text.add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
+             load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
+  }
+  text.add("\n");
+  for (const NamedClass& c : classes(runtime.codec.totals())) {
+    const auto from = static_cast<double>(load(c.value.source_bytes));
+    const auto to = static_cast<double>(load(c.value.payload_bytes));
+    if (from > 0) {
+      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
+               megabytes(to).c_str(), to > 0 ? from / to : 0.0);
+    }
+  }
+  if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
+    text.add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
+             "recomputed", megabytes(bytes).c_str());
+  }
+  if (const double freed = freed_per_pass(runtime); freed > 0) {
+    text.add("  estimate      the peak plus the %s that compression freed per backward pass\n",
+             megabytes(freed).c_str());
+  }
+}
+
+void add_costs(Text& text, Runtime& runtime) {
+  text.add("  pages         %s resident at the peak in Pleat's segments\n",
+           megabytes(peak(runtime, StatKind::kReserved)).c_str());
+  text.add("  peak by kind  saved raw %s, payload %s, restored %s\n",
+           megabytes(peak(runtime, StatKind::kSavedRaw)).c_str(),
+           megabytes(peak(runtime, StatKind::kPayload)).c_str(),
+           megabytes(peak(runtime, StatKind::kRestored)).c_str());
+  if (const auto reused = load(runtime.gradients_reused); reused > 0) {
+    text.add("  gradients     %" PRIu64 " written over the gradients they are made of (%s)\n",
+             reused, megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
+  }
+  if (const auto samples = load(runtime.hook_samples); samples > 0) {
+    text.add("  hooks         %.0f ns a call\n",
+             static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
+  }
+}
+
+void add_left_alone(Text& text, Runtime& runtime) {
+  text.add("  left alone   ");
+  bool any = false;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
+    const auto reason = static_cast<Reason>(i);
+    const auto tensors = load(runtime.reasons[reason].tensors);
+    if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
+      continue;
+    }
+    text.add("%s %s %" PRIu64, any ? "," : "", reason_name(reason), tensors);
+    any = true;
+  }
+  text.add("%s alive at unpack %" PRIu64 ", held raw %" PRIu64 " (%s)\n", any ? "," : "",
+           load(runtime.live_at_unpack), load(runtime.residency.counters().held),
+           megabytes(static_cast<double>(load(runtime.codec.totals().kept_raw_bytes))).c_str());
+}
+
+}  // namespace
+
+std::string stats_json(Runtime& runtime) {
+  const allocator::ResidencyCounters& r = runtime.residency.counters();
+  const Options options = runtime.options();
+  Json json;
+  json.open();
+  json.open("options");
+  for (const OptionRow& row : option_table()) {
+    json.text(std::string(row.key).c_str(), option_value(options, row.key));
+  }
+  json.close();
+  json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
+  json.field("lossy_width", runtime.bits.uniform());
+  bytes_json(json, runtime.statistics);
+  records_json(json, runtime);
+  eligibility_json(json, runtime.reasons);
+  codec_json(json, runtime.codec.totals());
   json.open("gradients")
       .field("reused", runtime.gradients_reused)
       .field("reused_bytes", runtime.gradient_bytes_reused)
@@ -183,93 +316,13 @@ std::string stats_json(Runtime& runtime) {
 }
 
 std::string report_text(Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
-  const CodecTotals& t = runtime.codec.totals();
-  const Options options = runtime.options();
-  std::string out;
-  char line[512];
-  const auto add = [&](auto... args) {
-    std::snprintf(line, sizeof line, args...);
-    out += line;
-  };
-  const unsigned width = runtime.bits.uniform();
-  const auto passes = static_cast<double>(load(runtime.backward_passes));
-  const double source = static_cast<double>(load(r.source_bytes));
-  const double payload = static_cast<double>(load(r.payload_bytes));
-  const auto peak = [&](StatKind kind) {
-    return static_cast<double>(runtime.statistics.read(kind).peak);
-  };
-  // What compression freed per backward pass; 0 where there is nothing to estimate from.
-  const double freed = passes > 0 ? (source - payload) / passes : 0;
-  add("pleat: report\n");
-  add("  memory        tensors took %s at the peak", megabytes(peak(StatKind::kRequested)).c_str());
-  if (freed > 0) {
-    add(", without compression about %s (estimate)",
-        megabytes(peak(StatKind::kRequested) + freed).c_str());
-  }
-  if (source > 0) {
-    add("; encoding took %.2f s, decoding %.2f s\n", seconds(r.encode_ns), seconds(r.decode_ns));
-  } else {
-    add("; nothing was compressed\n");
-  }
-  add("  options       bits:%s when:%s place:%s min_bytes:%s seed:%s\n",
-      option_value(options, "bits").c_str(), option_value(options, "when").c_str(),
-      option_value(options, "place").c_str(), option_value(options, "min_bytes").c_str(),
-      option_value(options, "seed").c_str());
-  if (options.mode == Mode::kLossy && width != options.bits) {
-    add("                without a profile bits:%s means a uniform width of %u bits\n",
-        option_value(options, "bits").c_str(), width);
-  }
-  add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
-  if (payload > 0) {
-    add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
-        load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
-  }
-  out += '\n';
-  for (const NamedClass& c : classes(t)) {
-    const auto from = static_cast<double>(load(c.value.source_bytes));
-    const auto to = static_cast<double>(load(c.value.payload_bytes));
-    if (from > 0) {
-      add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(), megabytes(to).c_str(),
-          to > 0 ? from / to : 0.0);
-    }
-  }
-  if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
-    add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
-        "recomputed", megabytes(bytes).c_str());
-  }
-  if (freed > 0) {
-    add("  estimate      the peak plus the %s that compression freed per backward pass\n",
-        megabytes(freed).c_str());
-  }
-  add("  pages         %s resident at the peak in Pleat's segments\n",
-      megabytes(peak(StatKind::kReserved)).c_str());
-  add("  peak by kind  saved raw %s, payload %s, restored %s\n",
-      megabytes(peak(StatKind::kSavedRaw)).c_str(), megabytes(peak(StatKind::kPayload)).c_str(),
-      megabytes(peak(StatKind::kRestored)).c_str());
-  if (const auto reused = load(runtime.gradients_reused); reused > 0) {
-    add("  gradients     %" PRIu64 " written over the gradients they are made of (%s)\n", reused,
-        megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
-  }
-  if (const auto samples = load(runtime.hook_samples); samples > 0) {
-    add("  hooks         %.0f ns a call\n",
-        static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
-  }
-  add("  left alone   ");
-  bool any = false;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
-    const auto reason = static_cast<Reason>(i);
-    const auto tensors = load(runtime.reasons[reason].tensors);
-    if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
-      continue;
-    }
-    add("%s %s %" PRIu64, any ? "," : "", reason_name(reason), tensors);
-    any = true;
-  }
-  add("%s alive at unpack %" PRIu64 ", held raw %" PRIu64 " (%s)\n", any ? "," : "",
-      load(runtime.live_at_unpack), load(r.held),
-      megabytes(static_cast<double>(load(t.kept_raw_bytes))).c_str());
-  return out;
+  Text text;
+  text.add("pleat: report\n");
+  add_memory(text, runtime);
+  add_compression(text, runtime);
+  add_costs(text, runtime);
+  add_left_alone(text, runtime);
+  return text.take();
 }
 
 }  // namespace pleat::bridge
