@@ -66,11 +66,14 @@ Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, Lane lane) noexcept 
   return {};
 }
 
+bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
+  return bytes <= device.capabilities().memory_bytes / 2 || device.would_promise(bytes);
+}
+
 // Takes granules of which the pages have to come yet.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_untouched(std::size_t need, Lane lane,
                                                                bool align) noexcept {
-  const std::size_t bytes = need << granule_shift;
-  if (bytes > device.capabilities().memory_bytes / 2 && !device.would_promise(bytes)) return {};
+  if (!may_have_fresh(need << granule_shift)) return {};
   Place place;
   if (align) place = take_aligned(need);
   if (place.segment == nullptr) place = take_most_touched(need, lane);
@@ -100,13 +103,18 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   if (aligned_from == SIZE_MAX) lane = Lane::kWork;  // nothing is gained by keeping them apart
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
-  if (recycles) place = take_recent(need, align);
+  const std::size_t unwritten =
+      lane == Lane::kWork && is_looked_at(rounded) ? sparse.unwritten(need) : 0;
+  if (unwritten != 0) [[unlikely]]
+    place = take_fresh(need);
+  const bool fresh = place.segment != nullptr;
+  if (!fresh && recycles) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
   if (place.segment == nullptr && lane == Lane::kPacked) {  // longer ones suit others
     place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
-  const bool touched = place.segment != nullptr;
-  if (!touched) [[unlikely]] {
+  const bool touched = place.segment != nullptr && !fresh;
+  if (place.segment == nullptr) [[unlikely]] {
     place = take_untouched(need, lane, align);
     if (place.segment == nullptr) {
       blocks.put(block);
@@ -131,7 +139,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   reserved += rounded;
   window.raise(reserved);
   if (!touched) [[unlikely]]
-    want_pages(*segment, first_page(granule), end_page(granule, need));
+    want_pages(*segment, first_page(granule), end_page(granule, need), fresh ? unwritten : 0);
 
   count_live(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
@@ -147,11 +155,18 @@ void Pool::Impl::free(Block* block) noexcept {
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   const std::size_t granules = block->bytes >> granule_shift;
-  const bool less_than_thought = is_looked_at(block->bytes) && look_at(segment, granule, granules);
+  const std::size_t before = resident;
+  const bool is_large = is_looked_at(block->bytes);
+  const bool less_than_thought = is_large && look_at(segment, granule, granules);
   segment.runs.give(granule, granules);
   if (less_than_thought) [[unlikely]]
     update_runs(segment, first_page(granule), end_page(granule, granules));
-  if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
+  if (is_large && segment.lane == Lane::kWork) {
+    sparse.note(granules, end_page(0, granules), (before - resident) >> page_shift);
+  }
+  if (is_large && segment.lane == Lane::kWork && sparse.unwritten(granules) != 0) [[unlikely]] {
+    give_back_sparse(segment, granule, granules);
+  } else if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
     recent.add(segment, granule, granules);
   }
   --blocks_in_use;

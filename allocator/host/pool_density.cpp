@@ -54,6 +54,55 @@ bool Pool::Impl::look_at(Segment& segment, std::size_t granule, std::size_t need
   return forgotten != 0;
 }
 
+// Takes granules of which no page is touched, the lowest that begin where a huge page does. None if
+// that takes another segment.
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_fresh(std::size_t need) noexcept {
+  if (!may_have_fresh(need << granule_shift)) return {};
+  const std::size_t huge = std::max<std::size_t>(huge_page_bytes >> granule_shift, 1);
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    Segment& segment = segments[rank];
+    if (segment.lane != Lane::kWork) continue;
+    std::size_t found = FreeRuns::kNone;
+    std::size_t looks = 0;
+    segment.runs.visit_up(need, [&](std::size_t begin, std::size_t length) {
+      std::size_t at = round_up(begin, huge);
+      while (at + need <= begin + length && looks++ < kMostLooks) {
+        const std::size_t last = segment.touched.last_touched(first_page(at), end_page(at, need));
+        if (last == TouchedPages::kNone) {
+          found = at;
+          return false;
+        }
+        at = round_up(granules_below(last + 1), huge);
+      }
+      return looks < kMostLooks;
+    });
+    if (found == FreeRuns::kNone) continue;
+    const std::size_t end = (found + need) << granule_shift;
+    if (end > segment.bytes && !reach(rank, end)) continue;
+    segment.runs.take(found, need);
+    return {&segment, found};
+  }
+  return {};
+}
+
+// Of a block that is free: all of its whole huge pages.
+[[gnu::noinline]] void Pool::Impl::give_back_sparse(Segment& segment, std::size_t granule,
+                                                    std::size_t need) noexcept {
+  if (!returns_pages) return;
+  const TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  std::size_t low = round_up(granule << granule_shift, huge_page_bytes) >> page_shift;
+  const std::size_t end =
+      (((granule + need) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
+  while (low < end) {
+    std::size_t high = low + huge;
+    while (high < end && touched.is_plain(high) == touched.is_plain(low)) high += huge;
+    if (touched.touched(low, high) != 0 && !give_back(segment, low, high, Joins::kForget)) break;
+    low = high;
+  }
+  update_runs(segment, first_page(granule), end_page(granule, need));
+}
+
 // Makes huge pages for as long as the share of time that has passed allows, in rounds over all
 // segments with a pause after each.
 [[gnu::noinline]] void Pool::Impl::join_pages(std::uint64_t now) noexcept {

@@ -13,6 +13,7 @@
 #include "allocator/host/pool.h"
 #include "allocator/host/recent_places.h"
 #include "allocator/host/segment_table.h"
+#include "allocator/host/sparse_sizes.h"
 
 namespace pleat::allocator {
 
@@ -86,6 +87,7 @@ struct Pool::Impl {
   std::int64_t published_cached = 0;
 
   RecentPlaces recent;
+  SparseSizes sparse;  // of Lane::kWork
   LiveWindow window;
   Joining joining;
   std::uint64_t operations = 0;
@@ -200,7 +202,8 @@ struct Pool::Impl {
   void join_pages(std::uint64_t now_ns) noexcept;
   bool join_next() noexcept;
   void join(Segment& segment, std::size_t page) noexcept;
-  void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  void want_pages(Segment& segment, std::size_t begin, std::size_t end,
+                  std::size_t unwritten) noexcept;
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
                          std::size_t bytes) noexcept;
@@ -216,6 +219,8 @@ struct Pool::Impl {
   std::size_t purge(std::size_t target, Purge most, Joins joins) noexcept;
   bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                  Joins joins) noexcept;
+  bool give_back(Segment& segment, std::size_t begin, std::size_t end, Joins joins) noexcept;
+  void give_back_sparse(Segment& segment, std::size_t granule, std::size_t need) noexcept;
   // Purposes of FreeRuns::visit_down: those of Purge, and this.
   static constexpr unsigned kMovePages = 4;
 
@@ -228,6 +233,8 @@ struct Pool::Impl {
   [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
   [[nodiscard]] Place take_untouched(std::size_t need, Lane lane, bool align) noexcept;
+  [[nodiscard]] Place take_fresh(std::size_t need) noexcept;
+  [[nodiscard]] bool may_have_fresh(std::size_t bytes) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/host/pool.h"
+#include "allocator/host/sparse_sizes.h"
 #include "allocator/residency/payload_arena.h"
 #include "test_support.h"
 
@@ -453,7 +454,7 @@ struct DensityTest : PoolPagesTest {
   std::optional<HugePageKernel> kernel;
 };
 
-TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
+TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComes) {
   Pool pool(device, options, statistics);
   Block* block = pool.allocate(64_MiB);
   for (std::size_t i = 0; i < 16; ++i) kernel->touch(block->begin + i * 4_MiB, 4_KiB);
@@ -466,9 +467,55 @@ TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
   pool.free(block);
   EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
   EXPECT_STREQ(pool.check_invariants(), "");
-  // What is there is found again.
-  EXPECT_EQ(pool.allocate(64_KiB)->begin, block->begin);
-  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+}
+
+// Dense blocks of another size leave touched pages to every sparse one.
+TEST_F(DensityTest, ASizeThatIsUsedSparselyGetsFreshPagesAndLeavesNone) {
+  Pool pool(device, options, statistics);
+  std::size_t others = 0;
+  for (int step = 0; step < 4; ++step) {
+    Block* sparse = pool.allocate(64_MiB);
+    EXPECT_EQ(kernel->resident(), others);
+    for (std::size_t i = 0; i < 16; ++i) kernel->touch(sparse->begin + i * 4_MiB, 4_KiB);
+    EXPECT_EQ(kernel->resident(), others + 16 * 64_KiB);
+    pool.free(sparse);
+    EXPECT_EQ(kernel->resident(), others);
+    Block* dense = pool.allocate(65_MiB);
+    kernel->touch(dense->begin, 65_MiB);
+    pool.free(dense);
+    others = 65_MiB;
+    EXPECT_EQ(kernel->resident(), others) << "found again";
+    EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
+TEST_F(DensityTest, ASizeThatIsWrittenAfterAllKeepsItsPagesAgain) {
+  Pool pool(device, options, statistics);
+  pool.free(pool.allocate(8_MiB));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kernel->resident(), i == 0 ? 0 : 8_MiB);
+    Block* block = pool.allocate(8_MiB);
+    kernel->touch(block->begin, 8_MiB);
+    EXPECT_EQ(kernel->resident(), 8_MiB);
+    pool.free(block);
+  }
+}
+
+TEST(SparseSizes, KnowsThoseOfWhichAQuarterIsNotWrittenUntilNearlyAllIs) {
+  SparseSizes sizes;
+  sizes.note(1000, 1000, 249);
+  EXPECT_EQ(sizes.unwritten(1000), 0u);
+  sizes.note(1000, 1000, 250);
+  EXPECT_EQ(sizes.unwritten(1000), 250u);
+  EXPECT_EQ(sizes.unwritten(999), 0u);
+  sizes.note(1000, 1000, 125);
+  EXPECT_EQ(sizes.unwritten(1000), 125u);
+  sizes.note(1000, 1000, 124);
+  EXPECT_EQ(sizes.unwritten(1000), 0u);
+  for (std::size_t size = 1; size <= 100; ++size) sizes.note(size, size, size);
+  EXPECT_EQ(sizes.unwritten(1), 0u);
+  EXPECT_EQ(sizes.unwritten(100), 100u);
 }
 
 TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
@@ -511,7 +558,7 @@ TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
   kernel->touch(block->begin + 1_MiB, 4_KiB);
   EXPECT_EQ(kernel->resident(), 64_KiB);
   pool.free(block);
-  EXPECT_EQ(current(statistics, StatKind::kResident), 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kResident), kernel->resident());
 }
 
 TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
