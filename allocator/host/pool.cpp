@@ -104,7 +104,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
   const std::size_t unwritten =
-      lane == Lane::kWork && is_looked_at(rounded) ? sparse.unwritten(need) : 0;
+      lane == Lane::kWork && is_looked_at(rounded) ? density.unwritten(need) : 0;
   if (unwritten != 0) [[unlikely]]
     place = take_fresh(need);
   const bool fresh = place.segment != nullptr;
@@ -138,8 +138,12 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   requested += counted;
   reserved += rounded;
   window.raise(reserved);
-  if (!touched) [[unlikely]]
-    want_pages(*segment, first_page(granule), end_page(granule, need), fresh ? unwritten : 0);
+  if (!touched) [[unlikely]] {
+    // Payloads are made to measure.
+    const bool dense = lane == Lane::kPacked || density.is_dense(need);
+    want_pages(*segment, first_page(granule), end_page(granule, need),
+               {fresh ? unwritten : 0, dense});
+  }
 
   count_live(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
@@ -155,16 +159,15 @@ void Pool::Impl::free(Block* block) noexcept {
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   const std::size_t granules = block->bytes >> granule_shift;
-  const std::size_t before = resident;
   const bool is_large = is_looked_at(block->bytes);
-  const bool less_than_thought = is_large && look_at(segment, granule, granules);
+  Looked looked;
+  if (is_large && density.is_look_due(granules)) looked = look_at(segment, granule, granules);
   segment.runs.give(granule, granules);
-  if (less_than_thought) [[unlikely]]
+  if (looked.absent != 0) [[unlikely]]
     update_runs(segment, first_page(granule), end_page(granule, granules));
-  if (is_large && segment.lane == Lane::kWork) {
-    sparse.note(granules, end_page(0, granules), (before - resident) >> page_shift);
-  }
-  if (is_large && segment.lane == Lane::kWork && sparse.unwritten(granules) != 0) [[unlikely]] {
+  if (2 * looked.pages >= end_page(0, granules) && segment.lane == Lane::kWork) [[unlikely]]
+    density.note(granules, end_page(0, granules), looked.absent);
+  if (is_large && segment.lane == Lane::kWork && density.unwritten(granules) != 0) [[unlikely]] {
     give_back_sparse(segment, granule, granules);
   } else if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
     recent.add(segment, granule, granules);

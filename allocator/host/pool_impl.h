@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "allocator/blocks/block_store.h"
+#include "allocator/host/density_by_size.h"
 #include "allocator/host/live_window.h"
 #include "allocator/host/pool.h"
 #include "allocator/host/recent_places.h"
 #include "allocator/host/segment_table.h"
-#include "allocator/host/sparse_sizes.h"
 
 namespace pleat::allocator {
 
@@ -26,7 +26,6 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 struct Joining {
   std::size_t rank = 0;           // of the segment
   std::size_t page = 0;           // a huge page begins there
-  std::size_t kinds = 0;          // changes from plain to whole met in this round, and back
   std::uint64_t resumes_ns = 0;   // when the next round may begin
   std::uint64_t refilled_ns = 0;  // 0: never
   double allowance_ns = 0;
@@ -87,7 +86,7 @@ struct Pool::Impl {
   std::int64_t published_cached = 0;
 
   RecentPlaces recent;
-  SparseSizes sparse;  // of Lane::kWork
+  DensityBySize density;  // of Lane::kWork
   LiveWindow window;
   Joining joining;
   std::uint64_t operations = 0;
@@ -198,12 +197,24 @@ struct Pool::Impl {
   [[nodiscard]] bool is_looked_at(std::size_t bytes) const noexcept {
     return bytes >= std::max(huge_page_bytes, std::size_t{1} << 20);
   }
-  bool look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
+  // Pages that somebody has looked at, and those of them that were found not to be there.
+  struct Looked {
+    std::size_t pages = 0;
+    std::size_t absent = 0;
+  };
+  Looked look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
+  [[nodiscard]] std::size_t kinds() const noexcept;
+  void expect_whole(Segment& segment, std::size_t begin, std::size_t end) noexcept;
   void join_pages(std::uint64_t now_ns) noexcept;
   bool join_next() noexcept;
   void join(Segment& segment, std::size_t page) noexcept;
+  // What is known of a block before it is written.
+  struct Expected {
+    std::size_t unwritten = 0;  // pages that will not come
+    bool dense = false;
+  };
   void want_pages(Segment& segment, std::size_t begin, std::size_t end,
-                  std::size_t unwritten) noexcept;
+                  const Expected& expected) noexcept;
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
                          std::size_t bytes) noexcept;

@@ -139,18 +139,19 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
 }
 
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them,
-// all but about `unwritten`. As far as the limit asks for it, free pages elsewhere are moved here
-// or go back before that; they only go back where many would be moved for nothing.
+// all but about `expected.unwritten`. As far as the limit asks for it, free pages elsewhere are
+// moved here or go back before that; they only go back where many would be moved for nothing.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
-                                              std::size_t unwritten) noexcept {
+                                              const Expected& expected) noexcept {
+  if (expected.dense) expect_whole(segment, begin, end);
   std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
-  const std::size_t limit = resident_limit() + std::min(unwritten << page_shift, more);
+  const std::size_t limit = resident_limit() + std::min(expected.unwritten << page_shift, more);
   if (resident + more > limit)
     purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages, Joins::kKeep);
-  if (resident + more > limit && unwritten == 0) {
+  if (resident + more > limit && expected.unwritten == 0) {
     const std::size_t moved = move_pages(segment, first, last, resident + more - limit);
     if (moved > 0) update_runs(segment, first, last);
     more -= moved;
