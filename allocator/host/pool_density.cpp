@@ -124,10 +124,12 @@ std::size_t Pool::Impl::kinds() const noexcept {
   return kinds;
 }
 
-// Of huge pages that [begin, end) lies in, those that nobody has touched are to come whole.
-[[gnu::noinline]] void Pool::Impl::expect_whole(Segment& segment, std::size_t begin,
-                                                std::size_t end) noexcept {
-  if (!device.capabilities().joins_pages || kinds() >= kMostKinds) return;
+// Of huge pages that [begin, end) lies in, those that nobody has touched are to come whole. Returns
+// their bytes.
+[[gnu::noinline]] std::size_t Pool::Impl::expect_whole(Segment& segment, std::size_t begin,
+                                                       std::size_t end) noexcept {
+  if (!device.capabilities().joins_pages || kinds() >= kMostKinds) return 0;
+  std::size_t pages = 0;
   TouchedPages& touched = segment.touched;
   const std::size_t huge = touched.pages_per_huge_page();
   const auto may = [&](std::size_t page) {
@@ -142,8 +144,10 @@ std::size_t Pool::Impl::kinds() const noexcept {
       continue;
     }
     if (!device.expect_whole(segment.base + (low << page_shift), (high - low) << page_shift)) break;
+    pages += high - low;
     for (; low < high; low += huge) touched.set_plain(low, false);
   }
+  return pages << page_shift;
 }
 
 // Makes huge pages for as long as the share of time that has passed allows, in rounds over all

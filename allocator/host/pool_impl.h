@@ -89,6 +89,7 @@ struct Pool::Impl {
   DensityBySize density;  // of Lane::kWork
   LiveWindow window;
   Joining joining;
+  std::size_t guessed = 0;  // see PoolOptions::guessed_bytes
   std::uint64_t operations = 0;
   // Pages given back only because of age, and how many were wanted again since (see want_pages).
   std::size_t aged_out = 0;
@@ -204,7 +205,7 @@ struct Pool::Impl {
   };
   Looked look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
   [[nodiscard]] std::size_t kinds() const noexcept;
-  void expect_whole(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  std::size_t expect_whole(Segment& segment, std::size_t begin, std::size_t end) noexcept;
   void join_pages(std::uint64_t now_ns) noexcept;
   bool join_next() noexcept;
   void join(Segment& segment, std::size_t page) noexcept;

@@ -143,7 +143,13 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
 // moved here or go back before that; they only go back where many would be moved for nothing.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
                                               const Expected& expected) noexcept {
-  if (expected.dense) expect_whole(segment, begin, end);
+  if (expected.dense) {
+    expect_whole(segment, begin, end);
+  } else if (const std::size_t bytes = (end - begin) << page_shift;
+             expected.unwritten == 0 && 3 * bytes <= options.guessed_bytes &&
+             guessed + bytes <= options.guessed_bytes) {
+    guessed += expect_whole(segment, begin, end);
+  }
   std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;

@@ -513,7 +513,10 @@ std::size_t huge_bytes(const std::byte* begin, std::size_t bytes) {
 }
 
 struct HostDensityTest : HostPoolTest {
-  HostDensityTest() { options.join_share = 1e6; }
+  HostDensityTest() {
+    options.join_share = 1e6;
+    options.guessed_bytes = 0;
+  }
   void SetUp() override {
     if (!device.capabilities().joins_pages) GTEST_SKIP() << "not here";
   }

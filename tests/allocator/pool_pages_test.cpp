@@ -457,6 +457,7 @@ struct DensityTest : PoolPagesTest {
     kernel.emplace(device, true);
     options.reserve_bytes = 1_GiB;
     options.join_share = 1e6;
+    options.guessed_bytes = 0;
   }
   // So often that the pool looks around.
   void use(Pool& pool) {
@@ -574,6 +575,23 @@ TEST_F(DensityTest, BlocksOfASizeThatIsWrittenDenselyComeInHugePages) {
     EXPECT_STREQ(pool.check_invariants(), "");
     pool.free(first);
   }
+}
+
+TEST_F(DensityTest, SomeBytesOfUnknownSizesComeInHugePagesInVain) {
+  options.guessed_bytes = 12_MiB;
+  Pool pool(device, options, statistics);
+  std::size_t written = 0;
+  // One is too large to guess; the fourth of the others is beyond what may be guessed.
+  for (const std::size_t size : {5_MiB, 4_MiB, 3_MiB, 2_MiB, 4_MiB + 512_KiB, 4_MiB, 3_MiB}) {
+    Block* block = pool.allocate(size);
+    for (std::size_t at = 0; at < size; at += 512_KiB) {
+      kernel->touch(block->begin + at, 4_KiB);
+      written += 64_KiB;
+    }
+  }
+  const std::size_t guessed = 4_MiB + 3_MiB + 2_MiB + 3_MiB;
+  EXPECT_EQ(kernel->resident(), written + guessed - guessed / 8);
+  EXPECT_STREQ(pool.check_invariants(), "");
 }
 
 TEST_F(DensityTest, PayloadsComeInHugePages) {
