@@ -77,9 +77,9 @@ class Device {
   // for where joins_pages is set. May be called for memory that others use meanwhile.
   virtual Joined join_pages(void* /*begin*/) noexcept { return Joined::kNothing; }
 
-  // Huge pages come whole from now on in a range of huge pages of which nothing is there. Only asked
-  // for where joins_pages is set. False, and nothing has changed, where they cost much more than
-  // small ones to come.
+  // Huge pages come whole from now on in a range of huge pages of which nothing is there. Only
+  // asked for where joins_pages is set. False, and nothing has changed, where they cost much more
+  // than small ones to come.
   virtual bool expect_whole(void* /*begin*/, std::size_t /*bytes*/) noexcept { return false; }
 
   // Tells of each of the `pages` pages from `begin` on whether a part of it is there. Returns the

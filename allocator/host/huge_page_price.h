@@ -17,16 +17,18 @@ class HugePagePrice {
   };
 
   // Whether `count` more huge pages are worth it. Calls try_one(), which returns a Sample, where
-  // the last answer is too old.
+  // the last answer is too old, and again where that was dear.
   template <typename TryOne>
   bool pays(std::size_t count, TryOne&& try_one) noexcept {
     if (count < left_) {
       left_ -= count;
       return pays_;
     }
-    const Sample sample = try_one();
     const bool before = pays_;
-    pays_ = sample.huge_ns > 0 && sample.huge_ns <= kMostTimes * sample.small_ns;
+    const auto is_cheap = [](const Sample& sample) {
+      return sample.huge_ns > 0 && sample.huge_ns <= kMostTimes * sample.small_ns;
+    };
+    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // an interrupt makes one dear
     if (pays_ != before) interval_ = kFirst / 2;
     interval_ = std::min(2 * interval_, pays_ ? kMostWhileItPays : kMostElse);
     left_ = interval_;

@@ -592,7 +592,7 @@ TEST_F(HostDensityTest, HugePagesAreExpectedWhereTheirFirstTouchIsNotDear) {
     HostCalls calls;
     calls.clock_gettime = [](clockid_t, timespec* now) noexcept {  // 32 small pages in 50 us
       now->tv_sec = 0;
-      now->tv_nsec = asked == 0 ? 0 : huge_ns + (asked == 1 ? 0 : 50'000);
+      now->tv_nsec = asked % 3 == 0 ? 0 : huge_ns + (asked % 3 == 1 ? 0 : 50'000);
       ++asked;
       return 0;
     };
@@ -600,7 +600,7 @@ TEST_F(HostDensityTest, HugePagesAreExpectedWhereTheirFirstTouchIsNotDear) {
     auto* const begin = static_cast<std::byte*>(own.reserve_segment(16_MiB, 16_MiB));
     ASSERT_NE(begin, nullptr);
     EXPECT_EQ(own.expect_whole(begin, 8_MiB), each_ns < 1'000'000);
-    EXPECT_EQ(asked, 3);
+    EXPECT_EQ(asked, each_ns < 1'000'000 ? 3 : 6);
     begin[0] = begin[8_MiB] = std::byte{1};
     EXPECT_EQ(resident_bytes(begin, 8_MiB), each_ns < 1'000'000 ? 2_MiB : std::size_t{4_KiB});
     EXPECT_EQ(resident_bytes(begin + 8_MiB, 8_MiB), 4_KiB);

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "allocator/host/pool.h"
 #include "allocator/host/density_by_size.h"
+#include "allocator/host/pool.h"
 #include "allocator/residency/payload_arena.h"
 #include "test_support.h"
 
