@@ -12,7 +12,7 @@ namespace pleat::allocator {
 class HostHeap {
  public:
   HostHeap(BlockCodec& codec, const ResidencyOptions& options,
-           HugePages huge_pages = HugePages::kAlways)
+           HugePages huge_pages = HugePages::kAuto)
       : device_(DeviceIndex{HeapTable::kHost}, huge_pages),
         pool_(device_, PoolOptions{}, statistics_),
         heap_(pool_, order_, codec, options) {}

@@ -24,7 +24,8 @@ struct DeviceCapabilities {
   std::size_t huge_page_bytes = 0;
   // Such a range of which parts went back alone comes whole again once all of it went back at once.
   bool huge_pages_rejoin = false;
-  // The pages of such a range come singly until join_pages() has made a huge page of them.
+  // The pages of such a range come singly until join_pages() has made a huge page of them, or
+  // expect_whole() was called before the first of them came.
   bool joins_pages = false;
   std::size_t move_bytes = 0;    // what move_pages() can move at once; 0: it cannot
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
@@ -75,6 +76,11 @@ class Device {
   // Makes one huge page of the pages of a range of that size, which keep what they hold. Only asked
   // for where joins_pages is set. May be called for memory that others use meanwhile.
   virtual Joined join_pages(void* /*begin*/) noexcept { return Joined::kNothing; }
+
+  // Huge pages come whole from now on in a range of huge pages of which nothing is there. Only
+  // asked for where joins_pages is set. False, and nothing has changed, where they cost much more
+  // than small ones to come.
+  virtual bool expect_whole(void* /*begin*/, std::size_t /*bytes*/) noexcept { return false; }
 
   // Tells of each of the `pages` pages from `begin` on whether a part of it is there. Returns the
   // bytes that are, SIZE_MAX if it does not know.

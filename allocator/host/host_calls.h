@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include <cstddef>
 
@@ -18,6 +19,7 @@ struct HostCalls {
   int (*mlock2)(const void*, std::size_t, unsigned) noexcept = ::mlock2;
   int (*munlock)(const void*, std::size_t) noexcept = ::munlock;
   int (*mincore)(void*, std::size_t, unsigned char*) noexcept = ::mincore;
+  int (*clock_gettime)(clockid_t, timespec*) noexcept = ::clock_gettime;  // around first touches
   void* (*mremap)(void* from, std::size_t, std::size_t, int, void* to) noexcept =
       [](void* from, std::size_t had, std::size_t wanted, int flags, void* to) noexcept {
         return ::mremap(from, had, wanted, flags, to);

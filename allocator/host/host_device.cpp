@@ -218,10 +218,47 @@ Joined HostDevice::join_pages(void* begin) noexcept {
   return Joined::kLater;
 }
 
+bool HostDevice::expect_whole(void* begin, std::size_t bytes) noexcept {
+  const ErrnoGuard guard;
+  if (locked_ || !price_.pays(bytes / kHugePageBytes, [&] { return try_huge_page(); })) {
+    return false;
+  }
+  return calls_.madvise(begin, bytes, MADV_HUGEPAGE) == 0;
+}
+
+// What the thread spends on the first touch of a huge page and of a few small ones. Its own time
+// does not count what others of the machine do meanwhile.
+HugePagePrice::Sample HostDevice::try_huge_page() noexcept {
+  constexpr std::size_t kSmallTouches = 32;
+  const long small = ::sysconf(_SC_PAGESIZE);
+  std::byte* const mapped = map_aligned(2 * kHugePageBytes);
+  if (small <= 0 || mapped == nullptr) return {};
+  const auto now_ns = [&] {
+    timespec now{};
+    calls_.clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+  };
+  const auto touch = [](std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}; };
+  HugePagePrice::Sample sample;
+  if (open(mapped, 2 * kHugePageBytes) && !locked_ &&
+      calls_.madvise(mapped, kHugePageBytes, MADV_HUGEPAGE) == 0) {
+    const auto each = static_cast<std::size_t>(small);
+    const double begin = now_ns();
+    touch(mapped);
+    const double between = now_ns();
+    for (std::size_t i = 0; i < kSmallTouches; ++i) touch(mapped + kHugePageBytes + i * each);
+    const double end = now_ns();
+    sample.huge_ns = between - begin;
+    sample.small_ns = (end - between) * static_cast<double>(kHugePageBytes / each / kSmallTouches);
+  }
+  calls_.munmap(mapped, 2 * kHugePageBytes);
+  return sample;
+}
+
 std::size_t HostDevice::look_at_pages(void* begin, std::size_t pages, bool* present) noexcept {
   const ErrnoGuard guard;
   static const auto small = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  constexpr std::size_t kAtOnce = 32;  // pages
+  constexpr std::size_t kAtOnce = 256;  // pages; the kernel itself takes 4096 small ones at once
   unsigned char there[kAtOnce * kAccountingBytes / 4096];
   const std::size_t each = kAccountingBytes / small;
   std::size_t bytes = 0;

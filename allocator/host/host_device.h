@@ -7,12 +7,14 @@
 
 #include "allocator/host/device.h"
 #include "allocator/host/host_calls.h"
+#include "allocator/host/huge_page_price.h"
 
 namespace pleat::allocator {
 
 enum class HugePages : std::uint8_t {
-  kAuto,    // small ones first, to be joined where they turn out to be written densely; where the
-            // system has huge pages for everybody, at once
+  kAuto,    // small ones first, to be joined where they turn out to be written densely; at once for
+            // sizes that are known to be, where that pays; where the system has huge pages for
+            // everybody, at once
   kAlways,  // at once
   kNever,
 };
@@ -40,6 +42,7 @@ class HostDevice final : public Device {
   [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
   Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override;
   Joined join_pages(void* begin) noexcept override;
+  bool expect_whole(void* begin, std::size_t bytes) noexcept override;
   std::size_t look_at_pages(void* begin, std::size_t pages, bool* present) noexcept override;
   bool move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept override;
 
@@ -47,6 +50,7 @@ class HostDevice final : public Device {
   static constexpr int kNone = -1;
   [[nodiscard]] std::byte* map_aligned(std::size_t bytes) const noexcept;
   [[nodiscard]] bool huge_pages_rejoin() noexcept;
+  [[nodiscard]] HugePagePrice::Sample try_huge_page() noexcept;
   [[nodiscard]] bool may_move_pages() const noexcept;
   bool remap(void* from, void* to, std::size_t bytes) const noexcept;
   bool open(void* begin, std::size_t bytes) noexcept;
@@ -63,6 +67,7 @@ class HostDevice final : public Device {
   bool locked_ = false;           // mlock() or mlockall() was met
   int advice_;                    // for new mappings; kNone: none
   bool collapses_ = true;         // MADV_COLLAPSE is known, as far as we know
+  HugePagePrice price_;
   DeviceCapabilities capabilities_;
 };
 

@@ -66,11 +66,14 @@ Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, Lane lane) noexcept 
   return {};
 }
 
+bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
+  return bytes <= device.capabilities().memory_bytes / 2 || device.would_promise(bytes);
+}
+
 // Takes granules of which the pages have to come yet.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_untouched(std::size_t need, Lane lane,
                                                                bool align) noexcept {
-  const std::size_t bytes = need << granule_shift;
-  if (bytes > device.capabilities().memory_bytes / 2 && !device.would_promise(bytes)) return {};
+  if (!may_have_fresh(need << granule_shift)) return {};
   Place place;
   if (align) place = take_aligned(need);
   if (place.segment == nullptr) place = take_most_touched(need, lane);
@@ -100,13 +103,18 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   if (aligned_from == SIZE_MAX) lane = Lane::kWork;  // nothing is gained by keeping them apart
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
-  if (recycles) place = take_recent(need, align);
+  const std::size_t unwritten =
+      lane == Lane::kWork && is_looked_at(rounded) ? density.unwritten(need) : 0;
+  if (unwritten != 0) [[unlikely]]
+    place = take_fresh(need);
+  const bool fresh = place.segment != nullptr;
+  if (!fresh && recycles) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
   if (place.segment == nullptr && lane == Lane::kPacked) {  // longer ones suit others
     place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
-  const bool touched = place.segment != nullptr;
-  if (!touched) [[unlikely]] {
+  const bool touched = place.segment != nullptr && !fresh;
+  if (place.segment == nullptr) [[unlikely]] {
     place = take_untouched(need, lane, align);
     if (place.segment == nullptr) {
       blocks.put(block);
@@ -130,8 +138,12 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   requested += counted;
   active += rounded;
   window.raise(active);
-  if (!touched) [[unlikely]]
-    want_pages(*segment, first_page(granule), end_page(granule, need));
+  if (!touched) [[unlikely]] {
+    // Payloads are made to measure.
+    const bool dense = lane == Lane::kPacked || density.is_dense(need);
+    want_pages(*segment, first_page(granule), end_page(granule, need),
+               {fresh ? unwritten : 0, dense});
+  }
 
   count_requested(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
@@ -147,11 +159,17 @@ void Pool::Impl::free(Block* block) noexcept {
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   const std::size_t granules = block->bytes >> granule_shift;
-  const bool less_than_thought = is_looked_at(block->bytes) && look_at(segment, granule, granules);
+  const bool is_large = is_looked_at(block->bytes);
+  Looked looked;
+  if (is_large && density.is_look_due(granules)) looked = look_at(segment, granule, granules);
   segment.runs.give(granule, granules);
-  if (less_than_thought) [[unlikely]]
+  if (looked.absent != 0) [[unlikely]]
     update_runs(segment, first_page(granule), end_page(granule, granules));
-  if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
+  if (2 * looked.pages >= end_page(0, granules) && segment.lane == Lane::kWork) [[unlikely]]
+    density.note(granules, end_page(0, granules), looked.absent);
+  if (is_large && segment.lane == Lane::kWork && density.unwritten(granules) != 0) [[unlikely]] {
+    give_back_sparse(segment, granule, granules);
+  } else if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
     recent.add(segment, granule, granules);
   }
   --blocks_in_use;

@@ -37,6 +37,10 @@ struct PoolOptions {
   // Of the time that passes, so much at most is spent on making huge pages of small ones, where the
   // device does that at all.
   double join_share = 0.03;
+  // There, blocks of sizes that nothing is known of get huge pages at once, in blocks of up to a
+  // third of this, until so many bytes came so. A small job is spared page faults, and a job of
+  // whatever size that writes little of its blocks takes no more than this in vain.
+  std::size_t guessed_bytes = 48u << 20;
 };
 
 class Pool final : public BlockMemory {

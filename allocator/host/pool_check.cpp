@@ -94,6 +94,12 @@ const char* Pool::Impl::check(const Segment& segment, std::size_t* in_use,
     touched += segment.touched.test(page) ? 1 : 0;
   }
   if (touched != segment.touched.count()) return "wrong number of touched pages";
+  const std::size_t huge = segment.touched.pages_per_huge_page();
+  std::size_t kinds = 0;
+  for (std::size_t page = huge; page < segment.touched.pages(); page += huge) {
+    kinds += segment.touched.is_plain(page) != segment.touched.is_plain(page - huge) ? 1 : 0;
+  }
+  if (kinds != segment.touched.kinds()) return "wrong number of changes from plain to not plain";
   return nullptr;
 }
 

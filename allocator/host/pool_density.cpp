@@ -24,34 +24,130 @@ double now_ns() noexcept {
 }  // namespace
 
 // Looks which pages of a block its owner has written, in those of its huge pages at which nobody
-// has looked. True if some were not, which are then not counted any more.
-bool Pool::Impl::look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept {
+// has looked. The others are not counted any more.
+Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
+                                       std::size_t need) noexcept {
+  Looked looked;
   TouchedPages& touched = segment.touched;
   const std::size_t huge = touched.pages_per_huge_page();
   const std::size_t begin = round_up(granule << granule_shift, huge_page_bytes) >> page_shift;
   const std::size_t end =
       (((granule + need) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
-  if (begin >= end || huge > kMostPages || !touched.any_unsure(begin, end)) return false;
+  if (begin >= end || huge > kMostPages || !touched.any_unsure(begin, end)) return looked;
   const std::size_t before = touched.count();
-  for (std::size_t first = begin; first < end; first += huge) {
-    if (!touched.is_unsure(first)) continue;
-    bool present[kMostPages];
-    if (device.look_at_pages(segment.base + (first << page_shift), huge, present) == SIZE_MAX) {
+  bool present[kMostPages];
+  for (std::size_t first = begin; first < end;) {
+    std::size_t last = first;  // as many as nobody has looked at, in one go
+    while (last < end && last + huge - first <= kMostPages && touched.is_unsure(last)) last += huge;
+    if (last == first) {
+      first += huge;
+      continue;
+    }
+    if (device.look_at_pages(segment.base + (first << page_shift), last - first, present) ==
+        SIZE_MAX) {
       break;
     }
-    const std::size_t had = touched.count();
-    for (std::size_t i = 0; i < huge; ++i) {
-      if (!present[i]) touched.forget(first + i);
-    }
-    touched.set_sure(first);
-    const std::size_t absent = had - touched.count();
-    if (absent != 0 && absent != huge && !touched.comes_singly(first)) {
-      touched.set_split(first, true);
+    looked.pages += last - first;
+    for (const bool* there = present; first < last; first += huge, there += huge) {
+      const std::size_t had = touched.count();
+      for (std::size_t i = 0; i < huge; ++i) {
+        const std::size_t from = i;
+        while (i < huge && !there[i]) ++i;
+        if (i > from) touched.forget(first + from, first + i);
+      }
+      touched.set_sure(first);
+      const std::size_t absent = had - touched.count();
+      if (absent != 0 && absent != huge && !touched.comes_singly(first)) {
+        touched.set_split(first, true);
+      }
     }
   }
-  const std::size_t forgotten = before - touched.count();
-  resident -= forgotten << page_shift;
-  return forgotten != 0;
+  looked.absent = before - touched.count();
+  resident -= looked.absent << page_shift;
+  return looked;
+}
+
+// Takes granules of which no page is touched, the lowest that begin where a huge page does. None if
+// that takes another segment.
+[[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_fresh(std::size_t need) noexcept {
+  if (!may_have_fresh(need << granule_shift)) return {};
+  const std::size_t huge = std::max<std::size_t>(huge_page_bytes >> granule_shift, 1);
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    Segment& segment = segments[rank];
+    if (segment.lane != Lane::kWork) continue;
+    std::size_t found = FreeRuns::kNone;
+    std::size_t looks = 0;
+    segment.runs.visit_up(need, [&](std::size_t begin, std::size_t length) {
+      std::size_t at = round_up(begin, huge);
+      while (at + need <= begin + length && looks++ < kMostLooks) {
+        const std::size_t last = segment.touched.last_touched(first_page(at), end_page(at, need));
+        if (last == TouchedPages::kNone) {
+          found = at;
+          return false;
+        }
+        at = round_up(granules_below(last + 1), huge);
+      }
+      return looks < kMostLooks;
+    });
+    if (found == FreeRuns::kNone) continue;
+    const std::size_t end = (found + need) << granule_shift;
+    if (end > segment.bytes && !reach(rank, end)) continue;
+    segment.runs.take(found, need);
+    return {&segment, found};
+  }
+  return {};
+}
+
+// Of a block that is free: all of its whole huge pages.
+[[gnu::noinline]] void Pool::Impl::give_back_sparse(Segment& segment, std::size_t granule,
+                                                    std::size_t need) noexcept {
+  if (!returns_pages) return;
+  const TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  std::size_t low = round_up(granule << granule_shift, huge_page_bytes) >> page_shift;
+  const std::size_t end =
+      (((granule + need) << granule_shift) & ~(huge_page_bytes - 1)) >> page_shift;
+  while (low < end) {
+    std::size_t high = low + huge;
+    while (high < end && touched.is_plain(high) == touched.is_plain(low)) high += huge;
+    if (touched.touched(low, high) != 0 && !give_back(segment, low, high, Joins::kForget)) break;
+    low = high;
+  }
+  update_runs(segment, first_page(granule), end_page(granule, need));
+}
+
+std::size_t Pool::Impl::kinds() const noexcept {
+  std::size_t kinds = 0;
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    kinds += segments[rank].touched.kinds();
+  }
+  return kinds;
+}
+
+// Of huge pages that [begin, end) lies in, those that nobody has touched are to come whole. Returns
+// their bytes.
+[[gnu::noinline]] std::size_t Pool::Impl::expect_whole(Segment& segment, std::size_t begin,
+                                                       std::size_t end) noexcept {
+  if (!device.capabilities().joins_pages || kinds() >= kMostKinds) return 0;
+  std::size_t pages = 0;
+  TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  const auto may = [&](std::size_t page) {
+    return touched.is_plain(page) && !touched.is_split(page) &&
+           touched.touched(page, page + huge) == 0;
+  };
+  for (std::size_t low = begin & ~(huge - 1); low < end;) {
+    std::size_t high = low;
+    while (high < end && may(high)) high += huge;
+    if (high == low) {
+      low += huge;
+      continue;
+    }
+    if (!device.expect_whole(segment.base + (low << page_shift), (high - low) << page_shift)) break;
+    pages += high - low;
+    for (; low < high; low += huge) touched.set_plain(low, false);
+  }
+  return pages << page_shift;
 }
 
 // Makes huge pages for as long as the share of time that has passed allows, in rounds over all
@@ -71,7 +167,7 @@ bool Pool::Impl::look_at(Segment& segment, std::size_t granule, std::size_t need
   do {
     if (!join_next()) {
       j.resumes_ns = now + options.epoch_ns;
-      j.rank = j.page = j.kinds = 0;
+      j.rank = j.page = 0;
       break;
     }
   } while (now_ns() - begin < most);
@@ -82,6 +178,7 @@ bool Pool::Impl::look_at(Segment& segment, std::size_t granule, std::size_t need
 // of a round.
 bool Pool::Impl::join_next() noexcept {
   Joining& j = joining;
+  if (kinds() >= kMostKinds) return false;
   for (; j.rank < segments.count(); ++j.rank, j.page = 0) {
     Segment& segment = segments[j.rank];
     const TouchedPages& touched = segment.touched;
@@ -90,8 +187,6 @@ bool Pool::Impl::join_next() noexcept {
       const std::size_t page = j.page;
       j.page += huge;
       const bool plain = touched.is_plain(page);
-      if (page > 0 && plain != touched.is_plain(page - huge)) ++j.kinds;
-      if (j.kinds >= kMostKinds) return false;
       if (!plain && (j.only_plain || !touched.is_split(page))) continue;
       if (!touched.all_touched(page, page + huge)) continue;
       join(segment, page);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "allocator/blocks/block_store.h"
+#include "allocator/host/density_by_size.h"
 #include "allocator/host/live_window.h"
 #include "allocator/host/pool.h"
 #include "allocator/host/recent_places.h"
@@ -25,7 +26,6 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 struct Joining {
   std::size_t rank = 0;           // of the segment
   std::size_t page = 0;           // a huge page begins there
-  std::size_t kinds = 0;          // changes from plain to whole met in this round, and back
   std::uint64_t resumes_ns = 0;   // when the next round may begin
   std::uint64_t refilled_ns = 0;  // 0: never
   double allowance_ns = 0;
@@ -86,8 +86,10 @@ struct Pool::Impl {
   std::int64_t published_cached = 0;
 
   RecentPlaces recent;
+  DensityBySize density;  // of Lane::kWork
   LiveWindow window;
   Joining joining;
+  std::size_t guessed = 0;  // see PoolOptions::guessed_bytes
   std::uint64_t operations = 0;
   // Pages given back only because of age, and how many were wanted again since (see want_pages).
   std::size_t aged_out = 0;
@@ -196,11 +198,24 @@ struct Pool::Impl {
   [[nodiscard]] bool is_looked_at(std::size_t bytes) const noexcept {
     return bytes >= std::max(huge_page_bytes, std::size_t{1} << 20);
   }
-  bool look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
+  // Pages that somebody has looked at, and those of them that were found not to be there.
+  struct Looked {
+    std::size_t pages = 0;
+    std::size_t absent = 0;
+  };
+  Looked look_at(Segment& segment, std::size_t granule, std::size_t need) noexcept;
+  [[nodiscard]] std::size_t kinds() const noexcept;
+  std::size_t expect_whole(Segment& segment, std::size_t begin, std::size_t end) noexcept;
   void join_pages(std::uint64_t now_ns) noexcept;
   bool join_next() noexcept;
   void join(Segment& segment, std::size_t page) noexcept;
-  void want_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  // What is known of a block before it is written.
+  struct Expected {
+    std::size_t unwritten = 0;  // pages that will not come
+    bool dense = false;
+  };
+  void want_pages(Segment& segment, std::size_t begin, std::size_t end,
+                  const Expected& expected) noexcept;
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
                          std::size_t bytes) noexcept;
@@ -216,6 +231,8 @@ struct Pool::Impl {
   std::size_t purge(std::size_t target, Purge most, Joins joins) noexcept;
   bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                  Joins joins) noexcept;
+  bool give_back(Segment& segment, std::size_t begin, std::size_t end, Joins joins) noexcept;
+  void give_back_sparse(Segment& segment, std::size_t granule, std::size_t need) noexcept;
   // Purposes of FreeRuns::visit_down: those of Purge, and this.
   static constexpr unsigned kMovePages = 4;
 
@@ -228,6 +245,8 @@ struct Pool::Impl {
   [[nodiscard]] Place take_touched(std::size_t need, Lane lane, std::size_t alignment = 1,
                                    std::size_t below = FreeRuns::kNone) noexcept;
   [[nodiscard]] Place take_untouched(std::size_t need, Lane lane, bool align) noexcept;
+  [[nodiscard]] Place take_fresh(std::size_t need) noexcept;
+  [[nodiscard]] bool may_have_fresh(std::size_t bytes) noexcept;
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;

@@ -138,18 +138,26 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   run.touched_length = static_cast<std::int32_t>(length);
 }
 
-// Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them.
-// As far as the limit asks for it, free pages elsewhere are moved here or go back before that.
-[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin,
-                                              std::size_t end) noexcept {
+// Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them,
+// all but about `expected.unwritten`. As far as the limit asks for it, free pages elsewhere are
+// moved here or go back before that; they only go back where many would be moved for nothing.
+[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
+                                              const Expected& expected) noexcept {
+  if (expected.dense) {
+    expect_whole(segment, begin, end);
+  } else if (const std::size_t bytes = (end - begin) << page_shift;
+             expected.unwritten == 0 && 3 * bytes <= options.guessed_bytes &&
+             guessed + bytes <= options.guessed_bytes) {
+    guessed += expect_whole(segment, begin, end);
+  }
   std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
-  const std::size_t limit = resident_limit();
+  const std::size_t limit = resident_limit() + std::min(expected.unwritten << page_shift, more);
   if (resident + more > limit)
     purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages, Joins::kKeep);
-  if (resident + more > limit) {
+  if (resident + more > limit && expected.unwritten == 0) {
     const std::size_t moved = move_pages(segment, first, last, resident + more - limit);
     if (moved > 0) update_runs(segment, first, last);
     more -= moved;
@@ -322,22 +330,31 @@ bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t tar
            may_go(low - 1) && touched.is_plain(low - 1) == touched.is_plain(last)) {
       low -= unit;
     }
-    std::byte* const address = segment.base + (low << page_shift);
-    const std::size_t bytes = (high - low) << page_shift;
-    const bool whole =
-        !touched.is_plain(last) && (joins == Joins::kKeep || !device.capabilities().joins_pages);
-    const Released released = device.release_pages(address, bytes, whole);
-    if (released == Released::kNothing) return false;
-    const std::size_t gone = touched.touched(low, high) << page_shift;
-    touched.clear(low, high);
-    for (std::size_t page = round_up(low, huge); released == Released::kAnew && page + huge <= high;
-         page += huge) {
-      touched.set_plain(page, !whole);
-    }
-    resident -= gone;
-    emit(EventKind::kPagesRelease, address, gone);
+    if (!give_back(segment, low, high, joins)) return false;
     end = low;
   }
+  return true;
+}
+
+// Gives pages [begin, end) back, all of them of huge pages that are plain or all of others. False
+// if the device did not.
+bool Pool::Impl::give_back(Segment& segment, std::size_t begin, std::size_t end,
+                           Joins joins) noexcept {
+  TouchedPages& touched = segment.touched;
+  const std::size_t huge = touched.pages_per_huge_page();
+  std::byte* const address = segment.base + (begin << page_shift);
+  const bool whole =
+      !touched.is_plain(begin) && (joins == Joins::kKeep || !device.capabilities().joins_pages);
+  const Released released = device.release_pages(address, (end - begin) << page_shift, whole);
+  if (released == Released::kNothing) return false;
+  const std::size_t gone = touched.touched(begin, end) << page_shift;
+  touched.clear(begin, end);
+  for (std::size_t page = round_up(begin, huge); released == Released::kAnew && page + huge <= end;
+       page += huge) {
+    touched.set_plain(page, !whole);
+  }
+  resident -= gone;
+  emit(EventKind::kPagesRelease, address, gone);
   return true;
 }
 

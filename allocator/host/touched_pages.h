@@ -41,6 +41,7 @@ class TouchedPages {
     count_ = 0;
     high_ = 0;
     moved_count_ = 0;
+    kinds_ = 0;
   }
 
   [[nodiscard]] std::size_t pages() const noexcept { return pages_; }
@@ -81,7 +82,22 @@ class TouchedPages {
   [[nodiscard]] bool comes_singly(std::size_t page) const noexcept {
     return is_split(page) || is_plain(page);
   }
-  void set_plain(std::size_t page, bool plain) noexcept { put(whole_, page / huge_, !plain); }
+  void set_plain(std::size_t page, bool plain) noexcept {
+    const std::size_t huge = page / huge_;
+    if (!joins_ || get(whole_, huge) != plain) return;
+    const auto meets = [&](std::size_t other) {
+      if (get(whole_, other) == plain) {
+        ++kinds_;
+      } else {
+        --kinds_;
+      }
+    };
+    if (huge > 0) meets(huge - 1);
+    if (huge + 1 < pages_ / huge_) meets(huge + 1);
+    put(whole_, huge, !plain);
+  }
+  // Changes from plain to not plain and back, from the first huge page to the last.
+  [[nodiscard]] std::size_t kinds() const noexcept { return kinds_; }
   void set_split(std::size_t page, bool split) noexcept { put(split_, page / huge_, split); }
   // Whether move() has brought a huge page here since all of it was last given back, and how many
   // it has.
@@ -114,24 +130,17 @@ class TouchedPages {
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= touched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
-    if (end >= high_ && begin < high_) {
-      const std::size_t last = last_touched(0, begin);
-      high_ = last == kNone ? 0 : last + 1;
-    }
+    lower_high(begin, end);
     if (begin % huge_ != 0) split(begin);
     if (end % huge_ != 0) split(end - 1);
     if (!rejoin_ || huge_ == 1) return;
     for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) renew(huge);
   }
-  // Page `page` never came.
-  void forget(std::size_t page) noexcept {
-    if (!test(page)) return;
-    put(words_, page, false);
-    --count_;
-    if (page + 1 == high_) {
-      const std::size_t last = last_touched(0, page);
-      high_ = last == kNone ? 0 : last + 1;
-    }
+  // The pages never came.
+  void forget(std::size_t begin, std::size_t end) noexcept {
+    count_ -= touched(begin, end);
+    for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
+    lower_high(begin, end);
   }
   // A huge page's worth of pages, all touched, became those of `page`, which is untouched, of this
   // segment or another. Both begin a huge page.
@@ -155,6 +164,7 @@ class TouchedPages {
       split_[i] = moved_[i] = unsure_[i] = whole_[i] = 0;
     }
     moved_count_ = 0;
+    kinds_ = 0;
   }
 
   // The highest touched page of [begin, end), kNone if there is none.
@@ -235,6 +245,12 @@ class TouchedPages {
     }
     return end;
   }
+  // Pages [begin, end) are untouched now.
+  void lower_high(std::size_t begin, std::size_t end) noexcept {
+    if (end < high_ || begin >= high_) return;
+    const std::size_t last = last_touched(0, begin);
+    high_ = last == kNone ? 0 : last + 1;
+  }
   void split(std::size_t page) noexcept { put(split_, page / huge_, true); }
   void renew(std::size_t huge) noexcept {
     put(split_, huge, false);
@@ -274,6 +290,7 @@ class TouchedPages {
   bool joins_ = false;
   std::size_t count_ = 0;
   std::size_t moved_count_ = 0;
+  std::size_t kinds_ = 0;
   std::size_t high_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "allocator/host/density_by_size.h"
 #include "allocator/host/pool.h"
 #include "allocator/residency/payload_arena.h"
 #include "test_support.h"
@@ -118,10 +119,14 @@ class HugePageKernel {
       move(from, to, bytes, whole);
     };
     device.on_join = [this](std::byte* begin) { return join(begin); };
+    device.on_expect_whole = [this](std::byte* begin, std::size_t bytes) {
+      return expect_whole(begin, bytes);
+    };
     device.on_look = [this](std::byte* begin, std::size_t pages, bool* present) {
       return look(begin, pages, present);
     };
   }
+  bool whole_pays = true;
   bool joins_now = true;  // else when all went back and comes again
   bool maps_anew = true;
 
@@ -181,6 +186,18 @@ class HugePageKernel {
     split_.erase(huge);
     for (std::uintptr_t i = 0; i < kPagesPerHuge; ++i) pages_.insert(huge * kPagesPerHuge + i);
     return Joined::kWhole;
+  }
+  bool expect_whole(const std::byte* begin, std::size_t bytes) {
+    if (!whole_pays) return false;
+    EXPECT_EQ(page_of(begin) % kPagesPerHuge, 0u);
+    EXPECT_EQ(bytes % (kPagesPerHuge * kPage), 0u);
+    for (std::uintptr_t i = 0; i < bytes / kPage; i += kPagesPerHuge) {
+      const std::uintptr_t huge = (page_of(begin) + i) / kPagesPerHuge;
+      EXPECT_EQ(present(huge), 0u);
+      EXPECT_EQ(split_.count(huge), 0u) << "would come singly all the same";
+      advise(huge, true);
+    }
+    return true;
   }
   std::size_t look(const std::byte* begin, std::size_t pages, bool* there) const {
     std::size_t bytes = 0;
@@ -440,6 +457,7 @@ struct DensityTest : PoolPagesTest {
     kernel.emplace(device, true);
     options.reserve_bytes = 1_GiB;
     options.join_share = 1e6;
+    options.guessed_bytes = 0;
   }
   // So often that the pool looks around.
   void use(Pool& pool) {
@@ -453,7 +471,7 @@ struct DensityTest : PoolPagesTest {
   std::optional<HugePageKernel> kernel;
 };
 
-TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
+TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComes) {
   Pool pool(device, options, statistics);
   Block* block = pool.allocate(64_MiB);
   for (std::size_t i = 0; i < 16; ++i) kernel->touch(block->begin + i * 4_MiB, 4_KiB);
@@ -466,9 +484,166 @@ TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComesAndStays) {
   pool.free(block);
   EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
   EXPECT_STREQ(pool.check_invariants(), "");
-  // What is there is found again.
-  EXPECT_EQ(pool.allocate(64_KiB)->begin, block->begin);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
+}
+
+// Dense blocks of another size leave touched pages to every sparse one.
+TEST_F(DensityTest, ASizeThatIsUsedSparselyGetsFreshPagesAndLeavesNone) {
+  Pool pool(device, options, statistics);
+  std::size_t others = 0;
+  for (int step = 0; step < 4; ++step) {
+    Block* sparse = pool.allocate(64_MiB);
+    EXPECT_EQ(kernel->resident(), others);
+    for (std::size_t i = 0; i < 16; ++i) kernel->touch(sparse->begin + i * 4_MiB, 4_KiB);
+    EXPECT_EQ(kernel->resident(), others + 16 * 64_KiB);
+    pool.free(sparse);
+    EXPECT_EQ(kernel->resident(), others);
+    Block* dense = pool.allocate(65_MiB);
+    kernel->touch(dense->begin, 65_MiB);
+    pool.free(dense);
+    others = 65_MiB;
+    EXPECT_EQ(kernel->resident(), others) << "found again";
+    EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
+TEST_F(DensityTest, ASizeThatIsWrittenAfterAllKeepsItsPagesAgain) {
+  Pool pool(device, options, statistics);
+  pool.free(pool.allocate(8_MiB));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kernel->resident(), i == 0 ? 0 : 8_MiB);
+    Block* block = pool.allocate(8_MiB);
+    kernel->touch(block->begin, 8_MiB);
+    EXPECT_EQ(kernel->resident(), 8_MiB);
+    pool.free(block);
+  }
+}
+
+// One that looks at each block would call 4,000 times.
+TEST_F(DensityTest, AnUntouchedBlockIsLookedAtRarelyAndLeavesNothing) {
+  Pool pool(device, options, statistics);
+  int looks = 0;
+  device.on_look = [&](std::byte* begin, std::size_t pages, bool* present) {
+    ++looks;
+    return kernel->look(begin, pages, present);
+  };
+  Block* first = pool.allocate(64_MiB);
+  const std::byte* const place = first->begin;
+  pool.free(first);
+  for (int i = 0; i < 2000; ++i) {
+    Block* block = pool.allocate(64_MiB);
+    ASSERT_EQ(block->begin, place);
+    pool.free(block);
+    ASSERT_EQ(current(statistics, StatKind::kReserved), 0u);
+  }
+  EXPECT_LE(looks, 300);
+}
+
+TEST_F(DensityTest, ASizeThatWasSparseForLongAndIsWrittenThenKeepsItsPagesSoon) {
+  Pool pool(device, options, statistics);
+  for (int i = 0; i < 200; ++i) pool.free(pool.allocate(8_MiB));
+  int given_back = 0;
+  for (int i = 0; i < 40; ++i) {
+    Block* block = pool.allocate(8_MiB);
+    kernel->touch(block->begin, 8_MiB);
+    pool.free(block);
+    given_back += kernel->resident() == 0 ? 1 : 0;
+  }
+  EXPECT_LE(given_back, 16);
+  EXPECT_EQ(kernel->resident(), 8_MiB);
+}
+
+// The first block of a size may be anything. What follows a dense one comes whole.
+TEST_F(DensityTest, BlocksOfASizeThatIsWrittenDenselyComeInHugePages) {
+  for (const bool pays : {true, false}) {
+    kernel.emplace(device, true);
+    kernel->whole_pays = pays;
+    Statistics own;
+    Pool pool(device, options, own);
+    Block* first = pool.allocate(8_MiB);
+    kernel->touch(first->begin, 4_KiB);
+    EXPECT_EQ(kernel->resident(), 64_KiB);
+    kernel->touch(first->begin, 8_MiB);
+    pool.free(first);
+    first = pool.allocate(8_MiB);
+    Block* second = pool.allocate(8_MiB);
+    for (std::size_t at = 0; at < 8_MiB; at += 512_KiB) kernel->touch(second->begin + at, 4_KiB);
+    EXPECT_EQ(kernel->resident(), pays ? 16_MiB : 9_MiB);
+    EXPECT_EQ(current(own, StatKind::kReserved), 16_MiB) << "may be written at any time";
+    pool.free(second);
+    EXPECT_EQ(current(own, StatKind::kReserved), kernel->resident());
+    EXPECT_STREQ(pool.check_invariants(), "");
+    pool.free(first);
+  }
+}
+
+TEST_F(DensityTest, SomeBytesOfUnknownSizesComeInHugePagesInVain) {
+  options.guessed_bytes = 12_MiB;
+  Pool pool(device, options, statistics);
+  std::size_t written = 0;
+  // One is too large to guess; the fourth of the others is beyond what may be guessed.
+  for (const std::size_t size : {5_MiB, 4_MiB, 3_MiB, 2_MiB, 4_MiB + 512_KiB, 4_MiB, 3_MiB}) {
+    Block* block = pool.allocate(size);
+    for (std::size_t at = 0; at < size; at += 512_KiB) {
+      kernel->touch(block->begin + at, 4_KiB);
+      written += 64_KiB;
+    }
+  }
+  const std::size_t guessed = 4_MiB + 3_MiB + 2_MiB + 3_MiB;
+  EXPECT_EQ(kernel->resident(), written + guessed - guessed / 8);
+  EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+TEST_F(DensityTest, PayloadsComeInHugePages) {
+  Pool pool(device, options, statistics);
+  const Block* payload = pool.allocate_packed(64_KiB);
+  kernel->touch(payload->begin, 4_KiB);
+  EXPECT_EQ(kernel->resident(), 512_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), 512_KiB);
+}
+
+TEST(DensityBySize, ASizeIsSparseFromAQuarterUnwrittenUntilNearlyAllIsWritten) {
+  DensityBySize sizes;
+  sizes.note(1000, 1000, 249);
+  EXPECT_EQ(sizes.unwritten(1000), 0u);
+  sizes.note(1000, 1000, 250);
+  EXPECT_EQ(sizes.unwritten(1000), 250u);
+  EXPECT_EQ(sizes.unwritten(999), 0u);
+  sizes.note(1000, 1000, 125);
+  EXPECT_EQ(sizes.unwritten(1000), 125u);
+  sizes.note(1000, 1000, 124);
+  EXPECT_EQ(sizes.unwritten(1000), 0u);
+  for (std::size_t size = 1; size <= 100; ++size) sizes.note(size, size, size);
+  EXPECT_EQ(sizes.unwritten(1), 0u);
+  EXPECT_EQ(sizes.unwritten(100), 100u);
+}
+
+TEST(DensityBySize, ASizeIsDenseOnceNearlyAllIsWrittenUntilAQuarterIsNot) {
+  DensityBySize sizes;
+  EXPECT_FALSE(sizes.is_dense(1000));
+  sizes.note(1000, 1000, 125);
+  EXPECT_FALSE(sizes.is_dense(1000));
+  sizes.note(1000, 1000, 124);
+  EXPECT_TRUE(sizes.is_dense(1000));
+  EXPECT_FALSE(sizes.is_dense(999));
+  sizes.note(1000, 1000, 249);
+  EXPECT_TRUE(sizes.is_dense(1000));
+  sizes.note(1000, 1000, 250);
+  EXPECT_FALSE(sizes.is_dense(1000));
+}
+
+TEST(DensityBySize, OnlySparseSizesAreLookedAtLessOften) {
+  DensityBySize sizes;
+  sizes.note(1000, 1000, 1000);
+  int looks = 0;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(sizes.is_look_due(999));
+    if (!sizes.is_look_due(1000)) continue;
+    ++looks;
+    sizes.note(1000, 1000, 1000);
+  }
+  EXPECT_GE(looks, 1000 / 17);
+  EXPECT_LE(looks, 70);
 }
 
 TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
@@ -511,14 +686,14 @@ TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
   kernel->touch(block->begin + 1_MiB, 4_KiB);
   EXPECT_EQ(kernel->resident(), 64_KiB);
   pool.free(block);
-  EXPECT_EQ(current(statistics, StatKind::kReserved), 64_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
 }
 
 TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
   Pool pool(device, options, statistics);
-  int looks = 0;
+  std::size_t looks = 0;
   device.on_look = [&](std::byte* begin, std::size_t pages, bool* present) {
-    ++looks;
+    looks += pages;
     return kernel->look(begin, pages, present);
   };
   for (int i = 0; i < 10; ++i) {
@@ -526,7 +701,7 @@ TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
     kernel->touch(block->begin, 8_MiB);
     pool.free(block);
   }
-  EXPECT_EQ(looks, 16);
+  EXPECT_EQ(looks, 8_MiB / 64_KiB);
 }
 
 // Whoever writes when: in the end the books are the kernel's.

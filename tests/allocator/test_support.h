@@ -66,6 +66,7 @@ class FakeDevice : public Device {
   std::function<Released(std::byte*, std::size_t, bool)> on_release;
   std::function<void(std::byte*, std::byte*, std::size_t, bool)> on_move;
   std::function<Joined(std::byte*)> on_join;
+  std::function<bool(std::byte*, std::size_t)> on_expect_whole;
   std::function<std::size_t(std::byte*, std::size_t, bool*)> on_look;
 
   DeviceIndex index() const noexcept override { return {7}; }
@@ -95,6 +96,9 @@ class FakeDevice : public Device {
   }
   Joined join_pages(void* begin) noexcept override {
     return on_join ? on_join(static_cast<std::byte*>(begin)) : Joined::kNothing;
+  }
+  bool expect_whole(void* begin, std::size_t bytes) noexcept override {
+    return on_expect_whole && on_expect_whole(static_cast<std::byte*>(begin), bytes);
   }
   std::size_t look_at_pages(void* begin, std::size_t pages, bool* present) noexcept override {
     return on_look ? on_look(static_cast<std::byte*>(begin), pages, present) : SIZE_MAX;

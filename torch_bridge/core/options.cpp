@@ -187,9 +187,8 @@ constexpr std::array kEntries{
             return parse_switch(text, options.recompute);
           },
           [](const Options& options) { return number_text(options.recompute ? 1 : 0); }},
-    Entry{{"huge_pages", "always", "auto | always | never",
-           "of the memory for tensors; auto: where it turns out to be written densely, at little "
-           "cost; "
+    Entry{{"huge_pages", "auto", "auto | always | never",
+           "of the memory for tensors; auto: for sizes that are written densely, where it pays; "
            "always: from the first touch. As it is at the start, for the whole run"},
           parse_huge_pages,
           huge_pages_text},

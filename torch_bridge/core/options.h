@@ -34,8 +34,8 @@ struct Options {
   std::uint64_t seed = 0;             // run seed of the dither
   bool reuse_gradients = true;        // write gradients of activations over those they come from
   bool recompute = true;              // results of activations from their compressed argument
-  HugePages huge_pages = HugePages::kAlways;  // of the memory for tensors; read at the start only
-  int verbose = 0;                            // 0..1
+  HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
+  int verbose = 0;                          // 0..1
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 

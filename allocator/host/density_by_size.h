@@ -1,0 +1,96 @@
+// What blocks of a size have shown when they were freed. Not thread-safe.
+//
+// Of a *sparse* size much is never written, as of the workspaces that libraries size for the worst
+// case. On pages that others have touched such a block keeps resident what nobody needs. So it gets
+// fresh ones, and what it has written goes back when it is freed, as with malloc(). One size says
+// little of its owner: a block of it that is written after all ends that.
+//
+// A block of a *dense* size was written nearly everywhere, so its pages may come as huge ones.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace pleat::allocator {
+
+class DensityBySize {
+ public:
+  // A sparse size is looked at once in so many frees at most.
+  static constexpr std::size_t kMostSkipped = 16;
+
+  // Of the last block of that size the pages that never came; 0 unless the size is sparse.
+  [[nodiscard]] std::size_t unwritten(std::size_t granules) const noexcept {
+    if (sparse_count_ == 0) return 0;
+    const auto found = find(granules);
+    return found != sparse_.end() ? found->unwritten : 0;
+  }
+  [[nodiscard]] bool is_dense(std::size_t granules) const noexcept {
+    return dense_[slot(granules)] == granules;
+  }
+  // Whether somebody is to look at a block of that size that is being freed. For a sparse size less
+  // often the longer it is one.
+  [[nodiscard]] bool is_look_due(std::size_t granules) noexcept {
+    if (sparse_count_ == 0) return true;
+    const auto found = find(granules);
+    if (found == sparse_.end()) return true;
+    Size& size = sparse_[static_cast<std::size_t>(found - sparse_.begin())];
+    if (size.left != 0) {
+      --size.left;
+      return false;
+    }
+    size.skips = std::min(std::max<std::size_t>(2 * size.skips, 1), kMostSkipped);
+    size.left = size.skips;
+    return true;
+  }
+  // Somebody has looked at a block of that size (> 0) on `pages` pages. `unwritten` of them never
+  // came.
+  void note(std::size_t granules, std::size_t pages, std::size_t unwritten) noexcept {
+    const bool dense = 8 * unwritten < pages;
+    const bool sparse = 4 * unwritten >= pages;
+    std::size_t& known = dense_[slot(granules)];
+    if (dense) {
+      known = granules;
+    } else if (sparse && known == granules) {
+      known = 0;
+    }
+    const auto found = find(granules);
+    if (found != sparse_.end()) {
+      Size& size = sparse_[static_cast<std::size_t>(found - sparse_.begin())];
+      if (dense) {
+        size = {};
+        --sparse_count_;
+      } else {
+        size.unwritten = unwritten;
+      }
+    } else if (sparse) {
+      Size& place = sparse_[next_++ % sparse_.size()];
+      sparse_count_ += place.granules == 0 ? 1 : 0;
+      place = {granules, unwritten};
+    }
+  }
+
+ private:
+  struct Size {
+    std::size_t granules = 0;  // 0: none
+    std::size_t unwritten = 0;
+    std::size_t skips = 0;  // frees without a look after the next look
+    std::size_t left = 0;   // of them, until it
+  };
+  using Sizes = std::array<Size, 16>;
+  static constexpr std::size_t kDense = 256;
+  [[nodiscard]] static std::size_t slot(std::size_t granules) noexcept {
+    return (granules * 0x9E3779B97F4A7C15u) >> 56;
+  }
+  [[nodiscard]] Sizes::const_iterator find(std::size_t granules) const noexcept {
+    return std::find_if(sparse_.begin(), sparse_.end(),
+                        [&](const Size& size) { return size.granules == granules; });
+  }
+
+  Sizes sparse_{};
+  std::array<std::size_t, kDense> dense_{};  // 0: none
+  std::size_t sparse_count_ = 0;
+  std::size_t next_ = 0;
+};
+
+}  // namespace pleat::allocator
