@@ -747,22 +747,24 @@ TEST_F(DensityTest, JoiningTakesAShareOfTheTimeThatPasses) {
   options.join_share = 0.1;
   const auto now = [] { return std::chrono::steady_clock::now(); };
   Pool pool(device, options, statistics);
-  std::chrono::nanoseconds spent{0};
+  std::chrono::nanoseconds spent{0}, longest{0};  // longer than a millisecond beside others' work
   device.on_join = [&](std::byte* begin) {
     const auto start = now();
     while (now() - start < std::chrono::milliseconds(1)) {
     }
-    spent += now() - start;
+    const std::chrono::nanoseconds took = now() - start;
+    spent += took;
+    longest = std::max(longest, took);
     return kernel->join(begin);
   };
   Block* block = pool.allocate(256_MiB);
   kernel->touch(block->begin, 256_MiB);
   const auto start = now();
-  while (now() - start < std::chrono::milliseconds(300)) use(pool);
+  for (int i = 0; i < 100 || now() - start < std::chrono::milliseconds(300); ++i) use(pool);
   const auto passed = now() - start;
   EXPECT_GT(spent, std::chrono::milliseconds(20));
-  // What it may spend at first, and one more than it may at the end.
-  EXPECT_LT(spent, passed / 10 + std::chrono::milliseconds(20) + spent / 10);
+  // What it may spend at first, and one more than it may, the longest at most.
+  EXPECT_LT(spent, passed / 10 + std::chrono::milliseconds(20) + longest + spent / 10);
 }
 
 TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere) {
