@@ -82,6 +82,10 @@ class EventSource {
   // within on_event(). One thread at a time.
   void attach(EventSink* sink, Annotate annotate = nullptr) noexcept;
 
+  // In a forked child: forgets the deliveries of threads that it does not have, for which attach()
+  // would wait for ever. The forking thread must not be in on_event().
+  void forget_other_threads() noexcept { delivering_.store(0, std::memory_order_relaxed); }
+
   [[nodiscard]] bool wanted() const noexcept {
     return sink_.load(std::memory_order_relaxed) != nullptr;
   }

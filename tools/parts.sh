@@ -1,9 +1,8 @@
 # Parts of a test run, to be sourced: runs them one after the other, and tells at the end what each has taken.
 #
 #   part NAME COMMAND...    runs it under a heading; what it prints is kept for the summary
-#   skip_part NAME          forgets that the part failed
 #   choose_cuda_architectures BUILD DRAW   sets PLEAT_CUDA_ARCHITECTURES for set-up
-#   summary TITLE           a line for each part; 1 if one failed
+#   summary TITLE           a line for each part; 1 if one failed or there was none
 #
 # CPU seconds are user and system time of all processes of a part (tools/count.py waits for those that nobody waits for).
 
@@ -26,15 +25,13 @@ count_cpu() {
 # What the CUDA kernels are built for, two thirds of a minute for each: where nothing is built yet, one architecture,
 # another one each day; else as it was built; all three where everything is drawn.
 choose_cuda_architectures() {
-  local build=$1 draw=$2 all=(80 90 100)
-  if [ -z "${PLEAT_CUDA_ARCHITECTURES:-}" ] && [ "$draw" != all ]; then
-    if [ -e "$build/compress/cuda/pleat_kernels.fatbin" ]; then
-      PLEAT_CUDA_ARCHITECTURES=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
-    else
-      PLEAT_CUDA_ARCHITECTURES=${all[$(date -u -d "$draw" +%s) / 86400 % 3]}
-    fi
+  local build=$1 draw=$2 one=(80 90 100)
+  [ -z "${PLEAT_CUDA_ARCHITECTURES:-}" ] || return 0
+  if [ "$draw" = all ]; then
+    export PLEAT_CUDA_ARCHITECTURES="80;90;100"
+  elif ! grep -qs '^PLEAT_CUDA_ARCHITECTURES:' "$build/CMakeCache.txt"; then
+    export PLEAT_CUDA_ARCHITECTURES=${one[$(date -u -d "$draw" +%s) / 86400 % 3]}
   fi
-  export PLEAT_CUDA_ARCHITECTURES
 }
 
 part() {
@@ -55,24 +52,6 @@ part() {
   part_last[$name]=$(grep -E '^=+ .*(passed|failed|error|skipped|no tests ran).* in .*=+$|tests passed, .* out of ' "$log" | tail -n 1)
 }
 
-skip_# What the CUDA kernels are built for, two thirds of a minute for each: where nothing is built yet, one architecture,
-# another one each day; else as it was built; all three where everything is drawn.
-choose_cuda_architectures() {
-  local build=$1 draw=$2 all=(80 90 100)
-  if [ -z "${PLEAT_CUDA_ARCHITECTURES:-}" ] && [ "$draw" != all ]; then
-    if [ -e "$build/compress/cuda/pleat_kernels.fatbin" ]; then
-      PLEAT_CUDA_ARCHITECTURES=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
-    else
-      PLEAT_CUDA_ARCHITECTURES=${all[$(date -u -d "$draw" +%s) / 86400 % 3]}
-    fi
-  fi
-  export PLEAT_CUDA_ARCHITECTURES
-}
-
-part() {
-  local i
-  for i in "${!part_names[@]}"; do [ "${part_names[i]}" = "$1" ] && part_codes[i]=0; done
-}
 
 summary() {
   local i failed=0 verdict
@@ -84,5 +63,6 @@ summary() {
     printf '%-40s %s  %s\n' "${part_names[i]}" "${part_lines[i]}" "$verdict"
     [ -z "${part_last[${part_names[i]}]}" ] || printf '  %s\n' "${part_last[${part_names[i]}]}"
   done
+  [ ${#part_names[@]} -gt 0 ] || failed=1
   return $failed
 }

@@ -13,7 +13,7 @@
 #   PLEAT_TORCH_VERSION  MAJOR.MINOR of the PyTorch in build/venv (default 2.11)
 #   PLEAT_BUILD_DIR      build folder (default build/ of the repository)
 #   PLEAT_CMAKE_ARGS     more arguments for CMake
-#   PLEAT_CUDA_ARCHITECTURES  what the CUDA kernels are built for (default 80;90;100)
+#   PLEAT_CUDA_ARCHITECTURES  what the CUDA kernels are built for (default: as before, at first 80;90;100)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -139,7 +139,9 @@ choose_arguments() {
   arguments=(-G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPLEAT_PYTHON=$build/venv/bin/python")
   [ -e "$build/venv-next/.pleat-next" ] &&
     arguments+=("-DPLEAT_EXTRA_TORCH_PYTHONS=$build/venv-next/bin/python")
-  arguments+=("-DPLEAT_CUDA_ARCHITECTURES=${PLEAT_CUDA_ARCHITECTURES:-80;90;100}")
+  local architectures
+  architectures=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+  arguments+=("-DPLEAT_CUDA_ARCHITECTURES=${PLEAT_CUDA_ARCHITECTURES:-${architectures:-80;90;100}}")
   # shellcheck disable=SC2206
   arguments+=("$@" ${PLEAT_CMAKE_ARGS:-})
 }

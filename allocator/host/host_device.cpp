@@ -185,7 +185,9 @@ bool HostDevice::would_promise(std::size_t bytes) noexcept {
   const auto maps = [&](int flags) {
     void* const mapped = calls_.mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
     if (mapped == MAP_FAILED) return false;
-    // A promise is made for what can be written, and this way nothing is filled (mlockall).
+    // A promise is made for what can be written. Locked, as a job that has called mlockall gets it,
+    // it would be filled.
+    calls_.munlock(mapped, bytes);
     const bool writable = calls_.mprotect(mapped, bytes, PROT_READ | PROT_WRITE) == 0;
     calls_.munmap(mapped, bytes);
     return writable;

@@ -159,6 +159,9 @@ void Pool::Impl::free(Block* block) noexcept {
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
   const std::size_t granules = block->bytes >> granule_shift;
+  --blocks_in_use;
+  requested -= block->requested;
+  active -= block->bytes;
   const bool is_large = is_looked_at(block->bytes);
   Looked looked;
   if (is_large && density.is_look_due(granules)) looked = look_at(segment, granule, granules);
@@ -172,9 +175,6 @@ void Pool::Impl::free(Block* block) noexcept {
   } else if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
     recent.add(segment, granule, granules);
   }
-  --blocks_in_use;
-  requested -= block->requested;
-  active -= block->bytes;
   count_requested(-static_cast<std::int64_t>(block->requested));
   emit(block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, block->begin,
        block->requested != 0 ? block->requested : block->bytes, block->id, block->stream);

@@ -16,8 +16,8 @@ std::uint64_t coarse_now_ns() noexcept {
 
 }  // namespace
 
-// Takes granules on touched pages if there are any that the runs had lost sight of; else those with
-// as few untouched pages as can be had, of equals the lowest; the segments grow if there are none.
+// First rescans for touched runs that the cached stretches miss. Otherwise picks the place with the
+// fewest untouched pages, the lowest address on a tie. The segments grow if there is no place.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_most_touched(std::size_t need,
                                                                   Lane lane) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
@@ -166,6 +166,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
     purge(limit > more ? limit - more : 0, Purge::kAllPages, Joins::kKeep);
     first = begin, last = end;  // what was moved to beside the block may be gone again
     segment.touched.widen(&first, &last);
+    more = segment.touched.untouched(first, last) << page_shift;
   }
   segment.touched.touch(first, last);
   update_runs(segment, first, last);

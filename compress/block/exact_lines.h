@@ -45,8 +45,8 @@ struct LinePlan {
 };
 
 // Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that
-// takes less in all: those whose range is less than four quantisation steps of groups they share,
-// and of zeros those that are seen (of 1024 rows or more every eighth is looked at first). Lines of
+// takes less in all: lines whose range is below four quantisation steps of a group they share, and
+// rows of zeros found by sampling (of 1024 rows or more every eighth is looked at first). Lines of
 // less than kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws
 // std::bad_alloc.
 [[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements,

@@ -1,5 +1,5 @@
 """What `pip install --no-build-isolation .` builds, in an environment of its own. Compiles the bridge
-(minutes), so it runs in CI and where it is asked for: pytest tests -m wheel."""
+(minutes), so it runs in CI and where it is asked for: pytest tests -m package."""
 
 import os
 import shutil

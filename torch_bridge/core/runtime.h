@@ -1,4 +1,4 @@
-// The one global of the process: heaps, codec, options and counters. Built by install and leaked on
+// What the process has one of: heaps, codec, options and counters. Built by install and leaked on
 // purpose: tensors are freed until the very end of the process, after static destructors have run.
 #pragma once
 

@@ -81,6 +81,8 @@ void take_locks_around_fork() {
                  [] {
                    fork_locks().unlock_all(allocator::ForkSide::kChild);
                    Runtime::get()->retire();
+                   Runtime::get()->heaps.for_each(
+                       [](allocator::Heap& heap) { heap.events().forget_other_threads(); });
                    forget_other_threads_passes();
                  });
 }
