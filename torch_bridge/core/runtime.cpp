@@ -8,8 +8,10 @@
 namespace pleat::bridge {
 namespace {
 
-thread_local int exempt_depth = 0;
-thread_local bool computes = false;
+thread_local struct {
+  int exempt_depth = 0;
+  bool computes = false;
+} of_thread;
 
 allocator::ResidencyOptions residency_options(const Options& o) {
   return {o.mode != Mode::kOff, o.when == When::kForwardEnd, o.place == Place::kInPlace};
@@ -70,7 +72,8 @@ void Runtime::set_options(const Options& options) {
 }
 
 bool Runtime::tagging() const noexcept {
-  return enabled_.load(std::memory_order_relaxed) && exempt_depth == 0 && !residency.stopped();
+  return enabled_.load(std::memory_order_relaxed) && of_thread.exempt_depth == 0 &&
+         !residency.stopped();
 }
 
 void Runtime::retire() noexcept {
@@ -78,15 +81,15 @@ void Runtime::retire() noexcept {
   heaps.for_each([](allocator::Heap& heap) { heap.residency().stop_encoding(); });
 }
 
-void Runtime::exempt_enter() noexcept { ++exempt_depth; }
+void Runtime::exempt_enter() noexcept { ++of_thread.exempt_depth; }
 void Runtime::exempt_exit() noexcept {
-  if (exempt_depth > 0) {
-    --exempt_depth;
+  if (of_thread.exempt_depth > 0) {
+    --of_thread.exempt_depth;
   }
 }
 
-void Runtime::note_thread_computes() noexcept { computes = true; }
-bool Runtime::thread_computes() noexcept { return computes; }
+void Runtime::note_thread_computes() noexcept { of_thread.computes = true; }
+bool Runtime::thread_computes() noexcept { return of_thread.computes; }
 
 std::uint64_t Runtime::next_nonce() noexcept {
   return sensitivity::payload_nonce(seed_.load(std::memory_order_relaxed), rank_,

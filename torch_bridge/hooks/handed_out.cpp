@@ -30,8 +30,10 @@ struct Lent {
   int depth;
   at::Tensor tensor;
 };
-thread_local std::vector<Lent> lent;
-thread_local Execution borrower;
+thread_local struct {
+  std::vector<Lent> tensors;
+  Execution borrower;
+} lent;
 
 struct Given {
   int depth;
@@ -68,11 +70,11 @@ void drop_depth(List& list, int depth) {
 
 void lend(const Node& node, const at::Tensor& tensor) noexcept {
   try {
-    if (backward_depth() == 0 && borrower != execution_of(node)) {
-      drop_depth(lent, 0);
+    if (backward_depth() == 0 && lent.borrower != execution_of(node)) {
+      drop_depth(lent.tensors, 0);
     }
-    borrower = execution_of(node);
-    lent.push_back({backward_depth(), tensor});
+    lent.borrower = execution_of(node);
+    lent.tensors.push_back({backward_depth(), tensor});
   } catch (...) {  // no memory for it
   }
 }
@@ -144,7 +146,7 @@ void forget_given_to_others(const Node* node) noexcept {
 }
 
 void forget_pass(int depth) noexcept {
-  drop_depth(lent, depth);
+  drop_depth(lent.tensors, depth);
   drop_depth(given, depth);
 }
 

@@ -7,8 +7,11 @@
 namespace pleat::bridge {
 namespace {
 
-c10::Allocator* previous = nullptr;
-c10::DeleterFnPtr previous_deleter = nullptr;
+// The allocator in force before ours, and how its memory is freed.
+struct {
+  c10::Allocator* allocator = nullptr;
+  c10::DeleterFnPtr deleter = nullptr;
+} previous;
 
 class CpuAllocator final : public c10::Allocator {
  public:
@@ -35,8 +38,8 @@ class CpuAllocator final : public c10::Allocator {
   // The previous allocator's memory under our deleter, so that raw_deallocate() finds one deleter
   // whatever the size was.
   static c10::DataPtr from_previous(std::size_t bytes) {
-    c10::DataPtr data = previous->allocate(bytes);
-    (void)data.compare_exchange_deleter(previous_deleter,
+    c10::DataPtr data = previous.allocator->allocate(bytes);
+    (void)data.compare_exchange_deleter(previous.deleter,
                                         &cpu_deleter);  // keeps its own if special
     return data;
   }
@@ -56,14 +59,14 @@ void cpu_deleter(void* pointer) {
     runtime->residency.release(block);
     return;
   }
-  previous_deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
+  previous.deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
 }
 
 c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }
 
 void install_cpu_allocator(Runtime&) {
-  previous = c10::GetAllocator(c10::DeviceType::CPU);
-  previous_deleter = previous->raw_deleter();
+  previous.allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  previous.deleter = previous.allocator->raw_deleter();
   c10::SetCPUAllocator(&the_allocator(), 255);
 }
 
