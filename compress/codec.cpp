@@ -61,7 +61,7 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor, R
   const auto* const source = static_cast<const std::uint8_t*>(request.span.data);
   const std::size_t elements = request.span.elements;
   const std::size_t bytes = kHeaderBytes + packed_bytes(elements, 1);
-  if (bytes > room.capacity) return kDoesNotFit;  // raw takes no less
+  if (bytes > room.capacity) return kDoesNotFit;  // raw is no smaller
   std::uint8_t* const bits = room.bytes + kHeaderBytes;
   std::atomic<bool> boolean{true};
   run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBytes / kBlockElements,
@@ -79,7 +79,7 @@ EncodeResult encode_booleans(const Request& request, const Executor& executor, R
   return finish_header(request.header(PayloadKind::kBoolean), bytes, room.bytes);
 }
 
-// Integers, and floats that the grouped form does not make smaller.
+// Encodes integers, and floats that the grouped form does not make smaller.
 EncodeResult encode_frames(const Request& request, const Executor& executor, Room room) noexcept {
   EncodeResult result;
   if (encode_framed(request, executor, room.bytes, room.capacity, &result)) return result;
@@ -90,17 +90,17 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
                             Totals* totals) noexcept {
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return encode_raw(request, executor, room);
-  // The blocks' sizes lie behind the regular slots, and that of an only one, which has no room to
-  // spare but does not need it either, here.
+  // The sizes of the blocks lie behind the regular slots. A payload of one block may have no room
+  // there; its size lies here.
   const bool only = layout.blocks == 1;
   const std::size_t sized = layout.end_of_codes() + (only ? 0 : layout.offset_table_bytes());
-  if (sized > room.capacity) return kDoesNotFit;  // so raw does not either
+  if (sized > room.capacity) return kDoesNotFit;  // so raw does not fit either
   std::uint8_t* const payload = room.bytes;
   std::uint64_t only_bytes = 0;
   std::uint64_t* const slot_bytes =
       only ? &only_bytes : reinterpret_cast<std::uint64_t*>(payload + layout.end_of_codes());
-  // Their results follow, where the escape table or the rest of a raw copy would be. Without room
-  // for them, a few blocks at a time.
+  // The results of the blocks follow, where the escape table or the rest of a raw copy would be.
+  // Without room for them, a few blocks are encoded at a time.
   BlockResult few[kFewBlocks];
   BlockResult* results = few;
   std::size_t most = kFewBlocks;
@@ -146,7 +146,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
   return {Status::kOk, bytes};
 }
 
-// Everything a decoder needs to know before it touches a target: lengths that agree.
+// Reads and checks the header: lengths must agree before a target is touched.
 Status read_header(const void* payload, std::size_t payload_bytes, Header* header) noexcept {
   if (payload == nullptr || payload_bytes < kHeaderBytes) return Status::kCorrupt;
   std::memcpy(header, payload, sizeof *header);
@@ -188,7 +188,7 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
         intact.store(false, std::memory_order_relaxed);
         return;
       }
-      if (function != Function::kNone) {  // while a cache has them
+      if (function != Function::kNone) {  // while the elements are in a cache
         ApplyFunction apply = application(function);
         apply.metadata = sections->transformed ? nullptr : job.metadata;
         apply.bits = job.bits;
@@ -228,7 +228,7 @@ Status decode_constant(const Header& header, Target target, const Executor& exec
               const std::size_t length =
                   (end * kCopyBytes < target.bytes ? end * kCopyBytes : target.bytes) -
                   begin * kCopyBytes;
-              bool one_byte = true;  // repeats: memset
+              bool one_byte = true;  // one byte repeats: memset
               for (std::size_t i = 1; i < size; ++i)
                 one_byte = one_byte && (header.value >> (8 * i) & 0xFF) == (header.value & 0xFF);
               if (one_byte) {

@@ -1,7 +1,7 @@
-// Blocks whose slots have the size their group needs: none for a constant group, a bitmap for a
-// two-valued one, for a zero-kept one a bitmap of what is not zero and the codes of that alone.
-// Made of a block's regular slots and read back into one, slot by slot. `Planes` are those of the
-// instruction set. Anonymous: see kernels.h.
+// Compacted blocks: each slot has the size that its group needs. A constant group has no slot, a
+// two-valued group a bitmap, a zero-kept group a bitmap of its non-zero elements and the codes of
+// those alone. A compacted block is made from regular slots and read back slot by slot. `Planes`
+// are those of the instruction set. Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ constexpr size_t kSlotElements = 256;
 constexpr size_t kSlotBitmap = kSlotElements / 8;
 constexpr size_t kMostSlots = 64;  // of a block
 
-// A slot's 256 codes. Those of 3 bits are a plane of two and one of one, which begins at `high`;
-// other widths are one plane.
+// The 256 codes of a slot. Codes of 3 bits are a plane of two bits and a plane of one, which begins
+// at `high`; other widths are one plane.
 template <class Planes>
 void pack_slot(unsigned bits, const uint8_t* codes, uint8_t* low, uint8_t* high) {
   if (bits != 3) return Planes::pack(bits, codes, kSlotElements, low);
@@ -39,9 +39,9 @@ void unpack_slot(unsigned bits, const uint8_t* low, const uint8_t* high, uint8_t
     codes[e] = static_cast<uint8_t>(codes[e] | part[e] << 2);
 }
 
-// All 256 codes are moved, however many there are: their number is no branch to be guessed.
+// Moves all 256 codes, however many count, so that no branch depends on their number.
 //
-// Returns the bytes at `out`; as many as a bitmap and a slot take are overwritten.
+// Returns the bytes used at `out`. A bitmap and a whole slot are overwritten there.
 template <class Planes>
 size_t squeeze_slot(unsigned bits, const uint8_t* slot, uint8_t* out) {
   alignas(64) uint8_t codes[kSlotElements];
@@ -53,7 +53,7 @@ size_t squeeze_slot(unsigned bits, const uint8_t* slot, uint8_t* out) {
   return kSlotBitmap + bits * eighths;
 }
 
-// Of a squeezed slot whose bitmap is at `from`: the bytes of each bit of its codes.
+// The bytes that each bit plane of a squeezed slot takes; `from`: its bitmap.
 inline size_t squeezed_eighths(const uint8_t* from) {
   size_t count = 0;
   for (size_t byte = 0; byte < kSlotBitmap; byte += 8) {
@@ -67,8 +67,8 @@ inline size_t squeezed_slot_bytes(unsigned bits, const uint8_t* from) {
   return kSlotBitmap + bits * squeezed_eighths(from);
 }
 
-// Makes a regular slot of a squeezed one, of which at most `left` bytes may be read. Returns the
-// bytes read; 0: it is longer than that.
+// Makes a regular slot of a squeezed one. At most `left` bytes may be read. Returns the bytes read,
+// 0 if the squeezed slot is longer.
 template <class Planes>
 size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slot) {
   if (left < kSlotBitmap) return 0;
@@ -76,7 +76,7 @@ size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slo
   if (left < bytes) return 0;
   const uint8_t *low = from + kSlotBitmap, *high = low + 2 * eighths;
   alignas(64) uint8_t padded[2 * kSlotElements];
-  if (left < kSlotBitmap * (1 + bits)) {  // all of a slot's might reach beyond
+  if (left < kSlotBitmap * (1 + bits)) {  // reading a whole slot might reach beyond
     memset(padded, 0, sizeof padded);
     memcpy(padded, low, (bits == 3 ? 2 : bits) * eighths);
     memcpy(padded + kSlotElements, high, bits == 3 ? eighths : 0);
@@ -90,9 +90,9 @@ size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slo
   return bytes;
 }
 
-// What `job` encoded, a block at most, rewritten at job.codes as a compacted block where that saves
-// an eighth of its slots, and 16 bytes: more than its offset takes. Returns the bytes of the
-// block's slots; all of them: it has been left as it was.
+// Rewrites the block (or less) that `job` encoded at job.codes as a compacted block, if that saves
+// an eighth of its slots and 16 bytes, which is more than its offset takes. Returns the bytes of
+// the block's slots; if these are the regular slots' bytes, the block was left as it was.
 template <class T, class Planes>
 size_t compact_block(const EncodeGroups& job) {
   const size_t slot = 32 * (job.bits == 0 ? 1 : job.bits);
@@ -100,8 +100,8 @@ size_t compact_block(const EncodeGroups& job) {
   const size_t regular = total * slot;
   const size_t most = regular - regular / 8 < regular - 16 ? regular - regular / 8 : regular - 16;
   const BlockResult& seen = *job.result;
-  if (seen.escaped_groups != 0) return regular;  // they are numbered later, where their slots are
-  // What it takes at least. Padding counts as zeros.
+  if (seen.escaped_groups != 0) return regular;  // they are numbered later, in regular slots
+  // The fewest bytes it can take. Padding counts as zeros.
   size_t least = regular - seen.constant_groups * slot - seen.two_valued_groups * (slot - 32);
   if (!job.transformed) {
     const size_t padding = job.tail_elements == 0 ? 0 : kSlotElements - job.tail_elements;

@@ -1,5 +1,5 @@
-// Arrays of a source type as floats, and back. Included through kernels_simd.h. Anonymous: see
-// kernels.h.
+// Converts arrays of a source type to floats, and back. Included through kernels_simd.h. Anonymous:
+// see kernels.h.
 #pragma once
 
 #include <stddef.h>

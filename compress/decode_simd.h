@@ -1,4 +1,4 @@
-// Whole groups from codes, one after the other. Included through kernels_simd.h. Anonymous: see
+// Decodes whole groups, one after the other. Included through kernels_simd.h. Anonymous: see
 // kernels.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace pleat::compress {
 namespace {
 
-constexpr size_t kCodePrefetchBytes = 1024;  // ahead of decoding
+constexpr size_t kCodePrefetchBytes = 1024;  // how far ahead of decoding
 
 template <unsigned kBits>
 I unpack_codes(const uint8_t* slot, size_t e) {

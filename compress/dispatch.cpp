@@ -1,4 +1,4 @@
-// What depends on the CPU, found once: the table of inner loops, and when to write past its caches.
+// Finds once what depends on the CPU: the table of inner loops, and when to write past the caches.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -14,7 +14,7 @@ namespace pleat::compress {
 namespace {
 
 #if defined(__x86_64__)
-bool has_f16c() noexcept {  // a name that not every compiler's __builtin_cpu_supports() knows
+bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports() knows this name
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
@@ -60,12 +60,12 @@ const Kernels* table_of(Isa isa) noexcept {
 constinit std::atomic<Isa> chosen{Isa::kAuto};
 constinit std::atomic<const Kernels*> table{nullptr};
 
-constinit std::atomic<std::size_t> threshold{0};               // of streaming; 0: by the cache
-constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;  // fits a core's own
-constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // where nothing is known
-constexpr std::size_t kMostThreshold = std::size_t{64} << 20;  // guests see all of the host's
+constinit std::atomic<std::size_t> threshold{0};  // bytes to stream from; 0: by the cache
+constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;  // fits a core's own cache
+constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // where the cache is unknown
+constexpr std::size_t kMostThreshold = std::size_t{64} << 20;  // guests see all of the host's cache
 
-// Of the first CPU, in bytes; 0: unknown. (sysconf() sums over a package.)
+// Bytes of the first CPU's last-level cache; 0: unknown. (sysconf() sums over a package.)
 std::size_t last_level_cache() noexcept {
   std::size_t kibibytes = 0;
   if (std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re")) {
@@ -84,7 +84,7 @@ Isa active_isa() noexcept {
 
 const Kernels& kernels() noexcept {
   const Kernels* in_use = table.load(std::memory_order_relaxed);
-  if (in_use == nullptr) {  // threads may race here: they all find the same
+  if (in_use == nullptr) {  // threads may race here: all find the same table
     in_use = table_of(active_isa());
     table.store(in_use, std::memory_order_relaxed);
   }

@@ -1,5 +1,5 @@
-// Whole groups to codes, in batches of 8: first a pass that finds patterns, ranges and energy, then
-// the metadata (so that the divisions overlap), then the codes, from data that is by now in the
+// Encodes whole groups in batches of 8. A first pass finds patterns, ranges and energy; then come
+// the metadata (so that the divisions overlap), then the codes, from data that are now in the
 // first-level cache. Included through kernels_simd.h. Anonymous: see kernels.h.
 #pragma once
 
@@ -44,7 +44,8 @@ auto with_width(unsigned bits, const Function& function) {
 
 // ---- first pass ----
 
-// At most two distinct bit patterns? Ends at the first vector for nearly all other data.
+// Whether a group has at most two distinct bit patterns. For nearly all other data the search ends
+// at the first vector.
 enum class Pattern : uint8_t { kConstant, kTwoValued, kOther };
 
 template <class T>
@@ -73,7 +74,7 @@ Pattern find_pattern(const typename T::Word* words, typename T::Word* other) {
 struct Summary {
   float minimum;
   float maximum;
-  float energy;  // outside [floor, ceiling]: to be taken again in double
+  float energy;  // outside [floor, ceiling] it is taken again in double
 };
 
 template <class T>
@@ -110,7 +111,7 @@ Summary summarise(const typename T::Word* words) {
   return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(T{}, sums)};
 }
 
-// The smallest element above zero of a group that has one, and none below.
+// The smallest element above zero of a group that has such elements and none below zero.
 template <class T>
 float smallest_positive(const typename T::Word* words, float maximum) {
   constexpr size_t kVectors = 4;
@@ -126,8 +127,8 @@ float smallest_positive(const typename T::Word* words, float maximum) {
   return Simd::horizontal_min(Simd::min(Simd::min(low[0], low[1]), Simd::min(low[2], low[3])));
 }
 
-// Fetches as many bytes as `count` words take of what comes a batch or two later, into the second
-// level: the first has too few requests under way for memory to keep up with two threads.
+// Prefetches the bytes of `count` words that come a batch or two later, into the second-level
+// cache. The first level allows too few requests at a time for memory to keep up with two threads.
 template <class Word>
 void fetch_ahead(const Word* words, size_t count) {
   const char* const p = reinterpret_cast<const char*>(words) + kFetchBytes;
@@ -137,7 +138,7 @@ void fetch_ahead(const Word* words, size_t count) {
 
 bool is_finite(float value) { return magnitude(value) < float_of(0x7F80'0000u); }
 
-// Constant and two-valued groups, in full; the words of the metadata are returned.
+// Encodes constant and two-valued groups; returns the words of the metadata.
 template <class T>
 Metadata<T> encode_constant(const typename T::Word* words, BlockResult* result) {
   const float value = T::to_float(words[0]);
@@ -181,7 +182,7 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
   Simd::Count zeros = Simd::no_count();
 #pragma GCC unroll 2
   for (size_t e = 0; e < kGroup; e += Simd::kChunk) {
-    // A group's lines asked for at once would hold up its own loads (64 MiB on Zen 3: 3 to 16 %).
+    // Asking for a group's lines all at once would delay its own loads (64 MiB, Zen 3: 3 to 16 %).
     fetch_ahead(words + e, Simd::kChunk);
     F sums[4];
     Simd::load_pair(T{}, words + e, sums);
@@ -190,7 +191,7 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
     for (size_t j = 0; j < 4; ++j) {
       const F v = sums[j];
       sums[j] = Simd::fma(Simd::sub(v, anchor), inverse, base);
-      if constexpr (kKeepZero) {  // all bits 0, and so the code, where the element is
+      if constexpr (kKeepZero) {  // where the element is 0, all bits and so the code are 0
         zeros = Simd::count_equal(zeros, v, zero);
         sums[j] = Simd::choose_above(v, zero, sums[j], zero);
       }
@@ -322,7 +323,7 @@ size_t count_escapes(const EncodeGroups& job) {
   if (job.transformed)
     return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   if (job.bits == 0 || job.tail_elements != 0) {
-    if (job.tail_elements != 0 && job.groups != 0) {  // the tail by the reference path
+    if (job.tail_elements != 0 && job.groups != 0) {  // the reference path encodes the tail
       EncodeGroups whole = job, tail = job;
       whole.tail_elements = 0;
       tail.groups = 0;

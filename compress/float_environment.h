@@ -1,5 +1,6 @@
-// Round to nearest, subnormals kept, nothing trapped: whatever the calling thread had set, and put
-// back afterwards. PyTorch's set_flush_denormal() and threads of other libraries change these bits.
+// Sets round to nearest, subnormals kept, nothing trapped, and restores the calling thread's own
+// settings afterwards. PyTorch's set_flush_denormal() and threads of other libraries change these
+// bits.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,6 +1,6 @@
-// The payload's layout as numbers: header, section sizes, offsets. Internal to compress/; what the
-// bytes mean is in docs/payload_format.md. Little endian; sizes are bytes unless the name says
-// else.
+// The layout of a payload as numbers: header, section sizes, offsets. Internal to compress/;
+// docs/payload_format.md says what the bytes mean. Little endian; sizes are in bytes unless the
+// name says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ enum class PayloadKind : std::uint8_t {
 };
 
 inline constexpr std::uint8_t kFlagCompacted = 1;    // some blocks' slots have the size they need
-inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request said so
+inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request asked for it
 inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
 inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
-inline constexpr std::uint8_t kFlagScaled = 16;      // with the above: some may be scaled groups
+inline constexpr std::uint8_t kFlagScaled = 16;  // with kFlagTransformed: some groups may be scaled
 inline constexpr std::uint8_t kKnownFlags =
     kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed | kFlagScaled;
 
@@ -35,7 +35,7 @@ struct Header {
   std::uint16_t version = kFormatVersion;
   std::uint8_t kind = 0;
   std::uint8_t type = 0;
-  std::uint8_t bits = 0;  // of the request; 0 lossless
+  std::uint8_t bits = 0;  // of the request; 0: lossless
   std::uint8_t flags = 0;
   std::uint16_t reserved = 0;
   std::uint32_t escapes = 0;
@@ -57,17 +57,17 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
   return value / by + (value % by != 0 ? 1 : 0);
 }
 
-// Widths asked for that the format lacks become the next narrower one it has.
+// The width used for `bits`: the next narrower one if the format lacks it.
 [[nodiscard]] PLEAT_HD constexpr unsigned supported_bits(unsigned bits) noexcept {
   return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
 }
 
-// Scaled groups exist at these widths.
+// Whether scaled groups exist at this width.
 [[nodiscard]] constexpr bool has_scaled_groups(unsigned bits) noexcept {
   return bits == 1 || bits == 2;
 }
 
-// Closed-form sizes of a grouped payload none of whose blocks is compacted.
+// Closed-form sizes of a grouped payload without compacted blocks.
 struct GroupedLayout {
   std::size_t groups;
   std::size_t blocks;
@@ -91,7 +91,7 @@ struct GroupedLayout {
   [[nodiscard]] std::size_t offset_table_bytes() const noexcept {
     return blocks * sizeof(std::uint64_t);
   }
-  // Lossy payloads give up beyond this many escaped groups, lossless ones are then stored raw.
+  // With more escaped groups than this, a lossy encode gives up and a lossless one stores raw.
   [[nodiscard]] std::size_t escape_limit(unsigned bits) const noexcept {
     const std::size_t share = groups / (bits == 0 ? 8 : 64);
     return share == 0 ? 1 : share;

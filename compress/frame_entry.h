@@ -1,5 +1,5 @@
-// What a framed payload says of each frame: see docs/payload_format.md, "Framed". Plain types, as
-// every instruction set's file includes this.
+// What a framed payload says of each frame: see docs/payload_format.md, "Framed". Plain types only,
+// because every instruction set's file includes this.
 #pragma once
 
 #include <stddef.h>
@@ -17,8 +17,8 @@ inline constexpr unsigned kFrameWithoutZeros = 0x80;     // flag beside the widt
 template <class Word>
 struct FrameEntry {
   Word base;
-  uint8_t width;   // of a difference in bits; floats: perhaps with kFrameWithoutZeros
-  uint8_t others;  // then: how many elements are not zero
+  uint8_t width;   // bits of a difference; floats: perhaps with kFrameWithoutZeros
+  uint8_t others;  // with kFrameWithoutZeros: how many elements are not zero
   uint8_t reserved[sizeof(Word) - 2];
 };
 template <>
@@ -30,10 +30,10 @@ struct FrameEntry<uint16_t> {
 static_assert(sizeof(FrameEntry<uint16_t>) == 4 && sizeof(FrameEntry<uint32_t>) == 8 &&
               sizeof(FrameEntry<uint64_t>) == 16);
 
-// Anonymous, as each instruction set compiles its own: see kernels.h.
+// Anonymous, because each instruction set compiles its own copy: see kernels.h.
 namespace {
 
-// Of frame `frame` of a table that need not be aligned.
+// Reads and writes entry `frame` of a table that need not be aligned.
 template <class Word>
 inline FrameEntry<Word> load_entry(const void* entries, size_t frame) noexcept {
   FrameEntry<Word> entry;
@@ -45,8 +45,8 @@ inline void store_entry(void* entries, size_t frame, const FrameEntry<Word>& ent
   memcpy(static_cast<uint8_t*>(entries) + frame * sizeof entry, &entry, sizeof entry);
 }
 
-// Bytes of `count` differences: whole 8s of them. Frames behind whole ones without a bitmap begin
-// on multiples of 32.
+// Bytes of `count` differences, rounded up to 8 of them. A frame that follows only whole frames
+// without a bitmap begins at a multiple of 32 bytes.
 [[nodiscard]] constexpr size_t frame_codes(size_t count, unsigned width) noexcept {
   return (count + 7) / 8 * width;
 }

@@ -1,8 +1,8 @@
-// Frames of reference: short runs of words stored as differences from their minimum, in as many
-// bits as the largest needs. Integers in frames of 1024; floats in frames of 256, the sign rotated
-// to the lowest bit so that near exponents are near numbers, zeros optionally left to a bitmap.
-// Plain loops that each instruction set's compiler flags vectorise; integer instructions only.
-// Anonymous, for the reason given in kernels.h.
+// Frames of reference: a short run of words is stored as differences from its minimum, in as many
+// bits as the largest difference needs. Integers come in frames of 1024. Floats come in frames of
+// 256; their sign is rotated to the lowest bit so that near exponents give near numbers, and zeros
+// may be left to a bitmap. Plain loops that each instruction set's compiler flags vectorise;
+// integer instructions only. Anonymous, for the reason given in kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -92,7 +92,7 @@ void measure_float_frame(const Word* words, size_t count, FrameEntry<Word>* entr
   Word zeros = 0;  // as wide as the rest, for the vectoriser
   for (size_t e = 0; e < count; ++e) {
     const Word word = sign_to_lowest(words[e]);
-    const auto below = static_cast<Word>(word - 1);  // the largest number where it is zero
+    const auto below = static_cast<Word>(word - 1);  // the largest number where `word` is zero
     below_others = below < below_others ? below : below_others;
     high = word > high ? word : high;
     zeros = static_cast<Word>(zeros + static_cast<Word>(word == 0));
@@ -123,8 +123,8 @@ void measure_floats(const void* source, size_t elements, void* entries) {
 
 constexpr size_t whole_chunks(size_t count) { return (count + 63) / 64 * 64; }
 
-// Differences in planes of 16, 8, 4, 2 and 1 bits. Planes::pack and unpack take bytes below 2^bits
-// in element order, 64 at a time; `differences` are whole chunks, of which the first `count`,
+// Stores differences in planes of 16, 8, 4, 2 and 1 bits. Planes::pack and unpack take bytes below
+// 2^bits in element order, 64 at a time. `differences` holds whole chunks; the first `count`,
 // rounded up to 8, are stored.
 template <class Planes, class Word>
 void pack_planes(const Word* differences, size_t count, unsigned width, uint8_t* codes) {

@@ -11,7 +11,8 @@ namespace pleat::compress {
 namespace {
 
 constexpr std::size_t kGrainBytes = 512 * 1024;
-// Measured and packed at a stretch, so that packing finds the source in a cache.
+// Frames are measured and packed in stretches of this size, so that packing finds the source in a
+// cache.
 constexpr std::size_t kStretchBytes = 256 * 1024;
 constexpr std::size_t kTileBytes = 256 * 1024;  // of codes, in place
 
@@ -37,7 +38,7 @@ Entry read_entry(ElementType type, const void* entries, std::size_t frame) noexc
   return entry;
 }
 
-// Where a frame's elements lie.
+// The first element of a frame.
 std::size_t first_element(const FramedLayout& layout, std::size_t frame,
                           std::size_t elements) noexcept {
   const std::size_t first = frame * layout.frame_elements;
@@ -69,7 +70,7 @@ void measure(const Request& request, const FramedLayout& layout, std::uint8_t* e
       first_element(layout, last, elements) - begin, entries + first * layout.entry_bytes);
 }
 
-// `codes`: of frame `first`.
+// Packs frames; `codes`: where the codes of frame `first` go.
 void pack(const Request& request, const FramedLayout& layout, const std::uint8_t* entries,
           std::size_t first, std::size_t last, std::uint8_t* codes) noexcept {
   const std::size_t elements = request.span.elements, size = element_size(request.span.type);
@@ -79,13 +80,14 @@ void pack(const Request& request, const FramedLayout& layout, const std::uint8_t
       first_element(layout, last, elements) - begin, entries + first * layout.entry_bytes, codes);
 }
 
-// Where each stretch's codes go depends on all before it. Whoever has measured a stretch waits for
-// its turn, which comes as soon as the one before has been measured too; packing goes side by side.
-// Numbers are taken in order, so whoever is waited for has its number and waits for none but lower.
+// The place of a stretch's codes depends on all stretches before it. A thread that has measured a
+// stretch waits until the one before has been measured, too; packing runs in parallel. Threads take
+// numbers in order, so the thread waited for already has its number and waits only for lower ones.
 class InOrder {
  public:
   std::size_t take() noexcept { return taken_.fetch_add(1, std::memory_order_relaxed); }
-  // The sum of `bytes` over lower numbers; SIZE_MAX once the sum exceeds `most`.
+  // Waits for its turn. Returns the sum of `bytes` over lower numbers; SIZE_MAX once the sum
+  // exceeds `most`.
   std::size_t place(std::size_t number, std::size_t bytes, std::size_t most) noexcept {
     for (unsigned spins = 0; turn_.load(std::memory_order_acquire) != number; ++spins)
       if (spins >= 1000) std::this_thread::yield();
@@ -99,7 +101,7 @@ class InOrder {
 
  private:
   std::atomic<std::size_t> taken_{0}, turn_{0};
-  std::size_t sum_ = 0;  // of whose turn it is
+  std::size_t sum_ = 0;  // bytes before the stretch whose turn it is
 };
 
 EncodeResult finish(const Request& request, const FramedLayout& layout, std::size_t code_bytes,
@@ -188,9 +190,9 @@ bool encode_framed_in_place(const Request& request, const Executor& executor, st
     measure(request, layout, table.bytes, from, to);
   });
 
-  // Frames are packed into a bounce buffer and copied over what has been read. The first tile must
-  // reach as far as header, table and its codes do, or they would overtake the reader; after it any
-  // tile does, as long as no later frame falls behind again.
+  // Frames are packed into a bounce buffer and copied over elements already read. The first tile
+  // must reach as far as header, table and its own codes do, or they would overtake the reader.
+  // Later tiles may have any size, as long as no later frame falls behind again.
   std::size_t end = layout.codes_offset, first_tile = 0, first_bytes = 0;
   for (std::size_t frame = 0; frame < layout.frames; ++frame) {
     end += frames_bytes(layout, type, elements, table.bytes, frame, frame + 1);

@@ -1,8 +1,8 @@
-// Activations of arguments that were just restored, in their place. A restored argument is x + u
-// with u uniform and as wide as its group's step: to second order E f(x + u) = f(x) + s f''(x) with
-// s = step^2 / 24, so s f'' is taken off again and the result is nearly unbiased, as a stored one
-// is. Plain loops: each instruction set's file compiles them to its own vectors, with the same
-// results. Anonymous: see kernels.h.
+// Replaces arguments that were just restored by their activation. A restored argument is x + u,
+// with u uniform and as wide as its group's step. To second order E f(x + u) = f(x) + s f''(x) with
+// s = step^2 / 24. So s f'' is subtracted, and the result is nearly unbiased, as a stored one is.
+// Plain loops: each instruction set's file compiles them to its own vectors, with the same results.
+// Anonymous: see kernels.h.
 #pragma once
 
 #include "compress/group_math.h"
@@ -16,14 +16,14 @@ inline float clamped(float x, float limit) {
   return x > -limit ? x : -limit;
 }
 
-// -1 and 1 beyond the limit, so that -inf times what is left of it is NaN, as in torch.
+// Exactly -1 and 1 beyond the limit, so that -inf times the zero left over is NaN, as in torch.
 inline float saturated(float x, float limit, float near) {
   near = x < limit ? near : 1.0f;
   return x > -limit ? near : -1.0f;
 }
 
-// x P(x^2) / Q(x^2) up to where the function is flat, fitted by reweighted least squares; errors
-// below 1e-6 (erf) and 7e-7 (tanh).
+// erf and tanh as x P(x^2) / Q(x^2), up to where the function is flat. Fitted by reweighted least
+// squares; errors below 1e-6 (erf) and 7e-7 (tanh).
 inline float erf_of(float value) {
   const float x = clamped(value, 4.0f);
   const float z = x * x;
@@ -55,13 +55,13 @@ inline float tanh_of(float value) {
   return saturated(value, 9.0f, x * p / q);
 }
 
-// Both GELUs of noisy arguments, at a third of the time: x (1/2 + x P(x^2)), off by 1e-4 (1 + |x|)
-// at most where 4-bit noise is 0.04. Their second derivative is close to phi(x) (2 - x^2), and
-// exp(-x^2/2) to (1 - x^2/16)^8: off by 0.04, in a correction.
+// Both GELUs of noisy arguments, in a third of the time: x (1/2 + x P(x^2)), with an error of at
+// most 1e-4 (1 + |x|), where 4-bit noise is 0.04. The second derivative is close to
+// phi(x) (2 - x^2), and exp(-x^2/2) to (1 - x^2/16)^8: an error of 0.04, in a correction only.
 inline float noisy_gelu(const float* p, float x, float spread) {
   const float near = clamped(x, 4.0f);
   const float z = near * near;
-  const float z2 = z * z;  // Estrin's order: a chain would wait for itself
+  const float z2 = z * z;  // Estrin's order: each step of a chain would wait for the one before
   const float low = (p[0] + p[1] * z) + (p[2] + p[3] * z) * z2;
   const float high = (p[4] + p[5] * z) + (p[6] + p[7] * z) * z2;
   const float r = low + high * (z2 * z2);
@@ -110,9 +110,9 @@ void apply_to_floats(float* values, size_t count, float spread) {
   }
 }
 
-// Half the variance of a group's noise; 0 for exact groups and, so that zero stays zero, for those
-// that keep it. A step so wide that the derivative changes within it would be corrected too much:
-// as one of 2.
+// Half the variance of a group's noise. 0 for exact groups, and for groups that keep zero, so that
+// zero stays zero. Where a step is so wide that the derivative changes within it, the correction
+// would be too large: steps count as at most 2.
 template <class T>
 float spread_of(const ApplyFunction& job, size_t group) {
   if (job.metadata == nullptr) return 0.0f;

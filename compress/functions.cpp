@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t kLooks = 16;
 constexpr std::uint32_t kDrawCall = 18;  // calls 0 to 17 of a group are its noise and its signs
-constexpr float kWidestStep = 2.0f;      // beyond, the function bends within a step
+constexpr float kWidestStep = 2.0f;      // with wider steps the function bends within a step
 constexpr double kMostNoise = 9;         // steps may be three times as wide as the results' own
-constexpr double kDeviations = 6;        // that a sum of rounding errors stays within
+constexpr double kDeviations = 6;        // a sum of rounding errors stays within so many
 
-// Of all three functions: slope and second derivative at most.
+// Bounds of the slope and of the second derivative of all three functions.
 constexpr float kSteepest = 1.13f;
 constexpr double kBend = 0.8;
 
-// Each falls to its only minimum and rises from there.
+// Each function falls to its only minimum and rises from there.
 struct Minimum {
   float argument, value;
 };
@@ -32,8 +32,9 @@ constexpr Minimum minimum_of(Function function) noexcept {
                                            : Minimum{-0.751791524f, -0.169971207f};
 }
 
-// How well results are known beside their function, as part of 1 + |argument|: what a type rounds,
-// and torch's function. Of a group's largest, too: a step of 16-bit types is rounded up to 8 bits.
+// How far results may be off the function, as a fraction of 1 + |argument|: the rounding of the
+// type and of torch's function. Also for a group's largest argument: 16-bit types round a step up
+// to 8 bits.
 template <class T>
 struct Rounding {
   static constexpr float kEach = T::kType == 1 ? 1e-2f : T::kType == 2 ? 2e-3f : 1e-4f;
@@ -51,7 +52,7 @@ struct Lanes {
   }
 };
 
-// Of the steps of all groups.
+// What is known of the steps of all groups.
 struct Steps {
   float widest = 0;
   double squares = 0;
@@ -62,7 +63,7 @@ Steps steps_of(const GroupedSections& sections) noexcept {
   Steps steps;
   std::uint32_t widest = 0;  // numbers above zero are ordered as their bits are
   for (std::size_t g = 0; g < sections.layout.groups; ++g) {
-    typename T::Word word;  // the second of a group's two
+    typename T::Word word;  // the second metadata word of the group
     std::memcpy(&word, sections.metadata + (2 * g + 1) * sizeof word, sizeof word);
     const bool exact = (word & kSignBit<T>) != 0;  // constant ones have no other bits
     const std::uint32_t bits =
@@ -75,8 +76,8 @@ Steps steps_of(const GroupedSections& sections) noexcept {
   return steps;
 }
 
-// The whole groups that are looked at: one of each stretch, drawn, so that no rhythm of rows and
-// masks hides any place of theirs.
+// The whole group looked at in stretch `look`. It is drawn, so that a regular pattern of rows or
+// masks cannot hide from all looks.
 std::size_t drawn_group(const GroupedSections& sections, std::size_t look) noexcept {
   const std::size_t whole = sections.whole_groups();
   if (whole <= kLooks) return look;
@@ -85,17 +86,17 @@ std::size_t drawn_group(const GroupedSections& sections, std::size_t look) noexc
   return begin + (static_cast<std::uint64_t>(drawn) * (end - begin) >> 32);
 }
 
-// A sum of rounding errors beside what it may be.
+// A sum of rounding errors, and how large it may be.
 struct ErrorSum {
   double sum = 0, variance = 0;
-  double drift = 0;  // what rounding may leave on average
+  double drift = 0;  // the mean error that rounding may leave, summed
   [[nodiscard]] bool is_rounding() const noexcept {
     const double beyond = (sum < 0 ? -sum : sum) - drift;
     return beyond <= 0 || beyond * beyond <= kDeviations * kDeviations * variance;
   }
 };
 
-// The comparison of results with what the arguments' payload makes of them, group by group.
+// Compares results with the function of the restored arguments, group by group.
 template <class T>
 class Comparison {
  public:
@@ -103,7 +104,7 @@ class Comparison {
   Comparison(const GroupedSections& sections, Function function, const void* results) noexcept
       : sections_(sections), function_(function), all_(static_cast<const Word*>(results)) {}
 
-  // False: some element cannot be the function of what was encoded.
+  // Compares one group. False if some element cannot be the function of its argument.
   bool look_at(std::size_t group) noexcept {
     DecodeGroups job;
     alignas(64) Word words[kGroupElements];
@@ -130,20 +131,20 @@ class Comparison {
     return largest_agrees(known);
   }
 
-  // A largest element was compared, and errors average out as those of rounding do: a write that
-  // leaves every element within what its argument's noise may have done to it shows here.
+  // True if a largest element was compared and the errors average out as rounding errors do. This
+  // finds writes that leave every element within the noise of its argument.
   [[nodiscard]] bool agrees() const noexcept {
     return compared_ && errors_.is_rounding() && products_.is_rounding();
   }
-  // Mean square of the steps that the results looked at would have themselves.
+  // Mean square of the steps that the results looked at would have if they were stored.
   [[nodiscard]] double own_noise() const noexcept {
     return groups_ == 0 ? 0 : own_squares_ / groups_;
   }
 
  private:
-  // `known` of a group that is stored exactly has no step. What is not finite says nothing.
+  // The step of `known` is 0 for a group stored exactly. Values that are not finite are skipped.
   [[nodiscard]] bool elements_agree(const Dequantiser& known) const noexcept {
-    // Codes are found to 1/512 of a step; levels that are dithered lie half a step around.
+    // Codes are found to 1/512 of a step; dithered levels are off by up to half a step.
     const float reach = magnitude(known.step) * (known.dither ? 0.502f : 1.004f);
     alignas(64) float low[kGroupElements], high[kGroupElements];
     for (std::size_t e = 0; e < kGroupElements; ++e) {
@@ -192,8 +193,9 @@ class Comparison {
     const double rounding = double{Rounding<T>::kEach} * (1 + arguments.sum() / kGroupElements);
     const double variance =
         step_square * (known.dither ? 1.0 / 12 : 1.0 / 4) * square(kSteepest) + rounding * rounding;
-    // What is left of the mean error grows with the step, to half at 2; a group that keeps zero has
-    // all of it. The functions of noisy arguments are off by 1e-4 (1 + |x|).
+    // The part of the mean error that is left grows with the step, to half of it at step 2; in a
+    // group that keeps zero all of it is left. The functions of noisy arguments are off by
+    // 1e-4 (1 + |x|).
     const double left = known.keep_zero ? 1 : 0.05 + step_square / 8;
     const double drift = left * bend + 1e-4 * (1 + arguments.sum() / kGroupElements);
     errors_.sum += errors.sum();
@@ -204,7 +206,8 @@ class Comparison {
     products_.drift += drift * magnitudes.sum();
   }
 
-  // The largest argument is known exactly, and so is what becomes of it if it is above zero.
+  // True if the largest result is the function of the largest argument. That argument is known
+  // exactly, and so is its result if the argument is above zero.
   bool largest_agrees(const Dequantiser& known) noexcept {
     float lows[kLanes], highs[kLanes];
     std::memcpy(lows, results_, sizeof lows);
@@ -236,10 +239,10 @@ class Comparison {
   const GroupedSections& sections_;
   const Function function_;
   const Word* const all_;
-  alignas(64) float arguments_[kGroupElements];  // of the group that is looked at, as restored
-  alignas(64) float restored_[kGroupElements];   // what is made of them
-  alignas(64) float results_[kGroupElements];    // what it was
-  ErrorSum errors_, products_;                   // and errors times results
+  alignas(64) float arguments_[kGroupElements];  // of the group looked at, as restored
+  alignas(64) float restored_[kGroupElements];   // the function of them
+  alignas(64) float results_[kGroupElements];    // the saved results
+  ErrorSum errors_, products_;                   // of errors, and of errors times results
   bool compared_ = false;
   double own_squares_ = 0, groups_ = 0;
 };

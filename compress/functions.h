@@ -1,5 +1,5 @@
-// Activations whose results are recomputed from their arguments. What a payload's noise does to
-// them is in function_kernels.h.
+// Activations whose results are recomputed from their arguments. function_kernels.h deals with the
+// noise of a payload.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace pleat::compress {
 
-// The function of values that are exact, in their place; `type` a floating one.
+// Replaces exact values by their function, in place; `type` is a floating type.
 void apply_function(void* data, std::size_t elements, ElementType type, Function function,
                     const Executor& executor) noexcept;
 
@@ -18,10 +18,10 @@ void apply_function(void* data, std::size_t elements, ElementType type, Function
 struct ApplyFunction;  // kernels.h
 struct Header;         // format.h
 
-// A job of the function (not kNone) with nothing else in it yet.
+// A job with only the function (not kNone) set.
 ApplyFunction application(Function function) noexcept;
 
-// may_be_result() of a payload of lossy groups that are not transformed.
+// may_be_result() for a payload of lossy groups without a transform.
 bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
                           const void* results) noexcept;
 

@@ -1,6 +1,6 @@
-// What one group's two metadata words mean, and the arithmetic every path must do in the same
-// order. Included by each instruction set's file and by the CUDA kernels; anonymous, so that no
-// copy is shared between them.
+// What the two metadata words of a group mean, and the arithmetic that every path must do in the
+// same order. Included by each instruction set's file and by the CUDA kernels; anonymous, so that
+// they share no copy.
 #pragma once
 
 #include <stddef.h>
@@ -31,7 +31,7 @@ PLEAT_HD inline uint16_t half_of(float value) {
   const uint32_t rest = bits & 0x7FFF'FFFFu;
   if (rest > 0x7F80'0000u) return static_cast<uint16_t>(sign | 0x7E00u | ((rest >> 13) & 0x3FFu));
   if (rest >= 0x477F'F000u) return static_cast<uint16_t>(sign | 0x7C00u);
-  if (rest < 0x3880'0000u) {  // below the smallest normal half: 2^-24 becomes the unit
+  if (rest < 0x3880'0000u) {                     // below the smallest normal half 2^-24 is the unit
     const float scaled = float_of(rest) + 0.5f;  // the addition rounds at 2^-24, to nearest even
     return static_cast<uint16_t>(sign | (bits_of(scaled) - 0x3F00'0000u));
   }
@@ -55,8 +55,8 @@ PLEAT_HD inline uint16_t bfloat_of(
 
 // The three source types. `Word` is both an element's storage and a metadata word.
 //   kStepStepping    a step is rounded up to a multiple of this in the bits of a float
-//   kTiny            groups of one sign closer to zero than this are not dithered
-//   kEvenFirst       vectors hold the even, then the odd ones of 16 (AVX-512: 32) elements
+//   kTiny            one-signed groups closer to zero than this are not dithered
+//   kEvenFirst       vectors hold the even, then the odd elements of 16 (AVX-512: 32)
 struct Float32 {
   using Word = uint32_t;
   static constexpr unsigned kType = 0;
@@ -104,9 +104,9 @@ struct Metadata {
   typename T::Word second;
 };
 
-// How a regular group is quantised. Step and inverse are signed for mirrored groups (all elements
-// <= 0), which count their codes from the maximum downwards: one-signed groups then never change
-// sign by rounding.
+// How a regular group is quantised. Mirrored groups (all elements <= 0) count codes from the
+// maximum downwards, with negative step and inverse, so that rounding never changes the sign of a
+// one-signed group.
 struct Quantiser {
   float anchor;   // code 0; code 1 where code 0 is kept for zero
   float step;     // value of one code; negative when mirrored
@@ -115,7 +115,7 @@ struct Quantiser {
 
 inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f;  // 2^-110
 
-// False: the range overflows, or the step is too close to the subnormals to be accurate.
+// False if the range overflows, or the step is too close to the subnormals to be accurate.
 template <class T>
 PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code,
                                 Quantiser* quantiser, Metadata<T>* metadata) {
@@ -135,12 +135,12 @@ PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code
 }
 
 // Groups of zeros and positive values. Readers of such data (a ReLU's backward) ask which elements
-// are above zero, so code 0 is kept for zero itself and codes 1..K cover the others. For groups
-// that plan_group() accepted: it says which groups are escaped, and this has no refusal of its own.
+// are above zero, so code 0 is kept for zero itself and codes 1..K cover the others. Only for
+// groups that plan_group() accepted: it alone decides which groups are escaped.
 PLEAT_HD inline bool keeps_zero(float minimum, unsigned bits) {
-  return bits >= 2 && minimum == 0.0f;  // a group that is not two-valued reaches above zero then
+  return bits >= 2 && minimum == 0.0f;  // such a group, unless two-valued, reaches above zero
 }
-// `smallest`: of the elements above zero.
+// `smallest`: the smallest element above zero.
 template <class T>
 PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest_code,
                                     Quantiser* quantiser, Metadata<T>* metadata) {
@@ -153,9 +153,9 @@ PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest
   metadata->second = static_cast<typename T::Word>((step_bits >> T::kStepShift) | 1u);
 }
 
-// Two distinct bit patterns in two words: the sign bit of the second marks the group, the order of
-// the words says the sign when both share it. Returns in *one the pattern that a set bit stands
-// for.
+// Puts two distinct bit patterns into two words. The sign bit of the second word marks the group;
+// if both patterns have the same sign, the order of the words tells it. *one is the pattern that a
+// set bit stands for.
 template <class T>
 PLEAT_HD inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::Word b,
                                                 typename T::Word* one) {
@@ -199,14 +199,14 @@ PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* z
 
 // The encoder's fused multiply-add leaves its sum in the mantissa's low 16 bits.
 inline constexpr float kMantissa = 8388608.0f;  // 2^23
-// Dithered levels are put together as base + code + (255 - noise) / 256, a power of two whose
-// mantissa takes code and noise, and lowered by this, exactly, to code + 1/2 - u.
+// A dithered level is first base + code + (255 - noise) / 256, where base is a power of two whose
+// mantissa takes code and noise. Subtracting level_offset() then gives exactly code + 1/2 - u.
 PLEAT_HD inline constexpr float level_base(unsigned bits) { return bits == 8 ? 256.0f : 128.0f; }
 PLEAT_HD inline constexpr float level_offset(unsigned bits, bool keep_zero) {
   return level_base(bits) + (keep_zero ? 1.0f : 0.0f) + 127.5f / 256.0f;
 }
 
-// One that plan_zero_kept() described; mirrored groups have no anchor above zero.
+// True for a group that plan_zero_kept() described; mirrored groups have no anchor above zero.
 template <class T>
 PLEAT_HD inline bool is_zero_kept(const Metadata<T>& metadata) {
   return kind_of<T>(metadata) == GroupKind::kRegular && (metadata.second & 1) != 0 &&
@@ -217,7 +217,7 @@ PLEAT_HD inline bool is_zero_kept(const Metadata<T>& metadata) {
 struct Dequantiser {
   float anchor;
   float step;      // signed
-  bool dither;     // subtract the noise again; else the codes are stochastic rounding
+  bool dither;     // subtract the noise again; else the codes were rounded stochastically
   bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
 template <class T>
@@ -256,7 +256,7 @@ inline constexpr uint32_t kPhiloxM1 = 0xCD9E'8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E37'79B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67'AE85u;
 
-// The 64 bits of a product. (Written as one, it costs ptxas an addition of zero.)
+// The 64 bits of a product, as two words. (For one 64-bit value, ptxas adds an addition of zero.)
 PLEAT_HD inline void multiply_wide(uint32_t a, uint32_t b, uint32_t* low, uint32_t* high) {
 #if defined(__CUDA_ARCH__)
   asm("{.reg .b64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p;}"

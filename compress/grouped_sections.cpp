@@ -8,8 +8,7 @@
 namespace pleat::compress {
 namespace {
 
-// Bytes of the slot that a compacted block's job begins with; more than are left of it if it is
-// damaged.
+// Bytes of the first slot of a compacted block's job; more than are left if the block is damaged.
 template <class T>
 std::size_t first_slot(const DecodeGroups& job, std::size_t regular) noexcept {
   Metadata<T> metadata;
@@ -42,7 +41,7 @@ std::optional<GroupedSections> read_sections(const Header& header,
       (scaled && !(transformed && has_scaled_groups(header.bits))))
     return std::nullopt;
   const GroupedLayout layout(type, header.bits, header.elements, transformed);
-  // Each term is compared before it is added: no sum can wrap.
+  // Each term is compared before it is added, so no sum can wrap.
   if (layout.codes_offset > header.payload_bytes) return std::nullopt;
   std::size_t left = header.payload_bytes - layout.codes_offset;
   if (compacted ? header.code_bytes > layout.code_bytes : header.code_bytes != layout.code_bytes)

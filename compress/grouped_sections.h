@@ -18,21 +18,23 @@ struct GroupedSections {
   bool transformed, scaled, compacted;
   const std::uint8_t* metadata;
   const std::uint8_t* codes;
-  const std::uint8_t* codes_end;  // block offsets follow where compacted
+  const std::uint8_t* codes_end;  // block offsets follow if the payload is compacted
   const std::uint8_t* escapes;
 
-  // Of groups of 256 elements; a shorter one may follow.
+  // How many groups have 256 elements; a shorter one may follow.
   [[nodiscard]] std::size_t whole_groups() const noexcept {
     return header.elements / kGroupElements;
   }
 
-  // A decoder's job for a block, but for `target` and `stream`. False: the payload is damaged.
+  // Fills a decoder's job for a block, all but `target` and `stream`. False if the payload is
+  // damaged.
   [[nodiscard]] bool block_job(std::size_t block, DecodeGroups* job) const noexcept;
   // The same for one whole group.
   [[nodiscard]] bool group_job(std::size_t group, DecodeGroups* job) const noexcept;
 };
 
-// `payload` holds header.payload_bytes bytes. Nothing if the lengths do not agree.
+// The sections of `payload`, which holds header.payload_bytes bytes; nothing if the lengths do not
+// agree.
 [[nodiscard]] std::optional<GroupedSections> read_sections(const Header& header,
                                                            const std::uint8_t* payload) noexcept;
 

@@ -1,4 +1,4 @@
-// Marks what both the CPU paths and the CUDA kernels run. Nothing without nvcc.
+// Marks functions that both the CPU paths and the CUDA kernels run. Empty without nvcc.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,6 +1,6 @@
-// Encoding over the head of the source. A payload is smaller than its source, so writing never
-// catches up with reading once the header and the metadata, which come first, have been overtaken:
-// the first tile goes through a bounce buffer, later ones mostly straight to their place.
+// Encodes over the head of the source. A payload is smaller than its source, so once reading has
+// passed the header and the metadata, which come first, writing never catches up with it. The first
+// tile goes through a bounce buffer, later tiles mostly straight to their place.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kLeastBounceBytes = 256 * 1024;
 constexpr std::size_t kMostTileBlocks = 4096;  // bounds the results kept per tile
 
-// malloc'd, 64-byte aligned, freed on every way out.
+// 64-byte aligned memory from malloc, freed on every way out.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes) noexcept
@@ -59,8 +59,8 @@ EncodeResult pack_tiles(const Request& request, Header header, unsigned width, B
   const std::size_t elements = request.span.elements;
   const std::size_t total = kHeaderBytes + packed_bytes(elements, width);
   if (total > buffer.capacity) return kRefused;
-  // Whole blocks, so that every tile's codes begin on a byte; after the first the header is
-  // overtaken.
+  // Whole blocks, so that every tile's codes begin on a byte. After the first tile, reading has
+  // passed the header.
   const std::size_t tile =
       ceil_divide(kLeastBounceBytes * 8 / width, kBlockElements) * kBlockElements;
   const Scratch bounce(packed_bytes(tile < elements ? tile : elements, width) + 64);
@@ -147,7 +147,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
 
   const std::size_t size = layout.source_bytes_per_group;
   const std::size_t slot = layout.slot_bytes;
-  // After this many groups the reader is past header, metadata and the groups' own codes.
+  // After this many groups, reading has passed header, metadata and the codes of these groups.
   std::size_t tile = ceil_divide(layout.codes_offset, size - slot);
   if (tile < kLeastBounceBytes / slot) tile = kLeastBounceBytes / slot;
   tile = ceil_divide(tile, kBlockGroups) * kBlockGroups;
@@ -173,7 +173,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
         buffer.bytes + kHeaderBytes + first * layout.metadata_bytes_per_group;
     std::uint8_t* const final_codes = buffer.bytes + layout.codes_offset + first * slot;
     const std::size_t left = layout.groups - first;
-    // Groups whose codes end before the first byte not yet read.
+    // How many groups have codes that end before the first byte not yet read.
     const std::size_t read = first * size;
     const std::size_t begin_codes = layout.codes_offset + first * slot;
     std::size_t direct = read > begin_codes ? (read - begin_codes) / slot : 0;

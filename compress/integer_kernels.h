@@ -1,5 +1,6 @@
-// Integer packing as plain loops that each instruction set's compiler flags vectorise; anonymous,
-// for the reason given in kernels.h. All arithmetic is modulo 2^64, so no difference can overflow.
+// Packs integers in plain loops that each instruction set's compiler flags vectorise. All
+// arithmetic is modulo 2^64, so no difference can overflow. Anonymous, for the reason given in
+// kernels.h.
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-// How compress/ starts a kernel on a device, without knowing whose driver, context or streams those
-// are. cuda/driver_launcher.h implements it over libcuda; an allocator with a driver table of its
-// own does likewise.
+// How compress/ starts a kernel on a device, without knowing who owns the driver, context and
+// streams. cuda/driver_launcher.h implements it over libcuda; an allocator with its own driver
+// table can implement it likewise.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct DeviceImage {
 
 enum class LaunchStatus : std::uint8_t {
   kOk = 0,
-  kNoDriver,   // no libcuda here, or one that lacks what is needed
+  kNoDriver,   // there is no libcuda, or it lacks a function that is needed
   kNoContext,  // no device context is current in the calling thread
-  kNoImage,    // built without device code, or none that this device can run
+  kNoImage,    // built without device code, or with none that this device can run
   kFailed,     // the driver refused: see driver_error()
 };
 
@@ -31,13 +31,14 @@ class KernelLauncher {
  public:
   virtual ~KernelLauncher() = default;
 
-  // Loads `image` into the calling thread's current context, where it is not there yet. launch()
-  // does so by itself; but not while a stream is being captured, when the driver may refuse.
+  // Loads `image` into the calling thread's current context, if it is not loaded yet. launch() does
+  // this itself, but while a stream is being captured the driver may refuse; so call it before a
+  // capture. Thread-safe.
   [[nodiscard]] virtual LaunchStatus prepare(const DeviceImage& image) noexcept = 0;
 
-  // Queues one kernel on `stream` of the current context and returns at once: as many blocks as its
-  // device runs at a time, at most `most_blocks`, of `threads` each. `parameter` is the kernel's
-  // only one; it is copied before this returns. Thread-safe.
+  // Queues one kernel on `stream` of the current context and returns at once. Starts as many blocks
+  // as the device runs at a time, at most `most_blocks`, of `threads` threads each. `parameter` is
+  // the kernel's only parameter and is copied before this returns. Thread-safe.
   [[nodiscard]] virtual LaunchStatus launch(const DeviceImage& image, const char* kernel,
                                             unsigned most_blocks, unsigned threads,
                                             const void* parameter,

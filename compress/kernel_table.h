@@ -1,4 +1,4 @@
-// One instruction set's table, over the functions that the including file has defined; therefore
+// The table of one instruction set. Lists functions that the including file defines, so it is
 // included after them. Anonymous: see kernels.h.
 #pragma once
 

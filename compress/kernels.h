@@ -1,6 +1,6 @@
 // The inner loops as a table of functions, one table per instruction set. Plain structs and
 // pointers only: these headers are compiled with -mavx512f, where an inline function of the
-// standard library would be emitted as AVX-512 code and could replace everybody else's copy.
+// standard library would be emitted as AVX-512 code and could replace the copy that all others use.
 #pragma once
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 namespace pleat::compress {
 
-// What one block of 64 groups adds to the statistics. 64 bytes, so that blocks do not share lines.
+// What one block of 64 groups adds to the statistics. 64 bytes, so that blocks share no cache line.
 struct alignas(64) BlockResult {
   double energy;
   double sum_squared_range;
@@ -17,7 +17,7 @@ struct alignas(64) BlockResult {
   uint32_t two_valued_groups;
   uint32_t escaped_groups;
   uint32_t lossy_groups;
-  uint32_t compacted;  // 1: the block is; not set by kernels
+  uint32_t compacted;  // 1: the block is compacted; not set by kernels
 };
 
 // Consecutive groups of floats to encode.
@@ -47,8 +47,8 @@ struct DecodeGroups {
   size_t groups;
   size_t tail_elements;
   unsigned bits;
-  bool compacted;  // slots have the size their group needs: compacted_blocks.h
-  bool squeezed;   // with `compacted`, 2 bits or more, not transformed: zero-kept groups too
+  bool compacted;  // slots have the size that their group needs: compacted_blocks.h
+  bool squeezed;   // zero-kept groups too; only with `compacted`, 2 bits or more, not transformed
   bool transformed;
   bool scaled;
   bool stream;  // write past the caches; target is 64-byte aligned then
@@ -56,11 +56,11 @@ struct DecodeGroups {
   void* target;
 };
 
-// An activation of groups that decode() has just filled, in their place.
+// An activation to apply in place to groups that decode() has just filled.
 struct ApplyFunction {
   enum Function : uint8_t { kGelu, kGeluTanh, kSilu } function;
   const void* metadata;  // of the first group; null: the arguments carry no noise
-  unsigned bits;         // they were coded with
+  unsigned bits;         // the width they were coded with
   size_t groups;         // whole groups
   size_t tail_elements;
   void* data;
@@ -70,20 +70,21 @@ struct Kernels {
   // Indexed by element type: float32, bfloat16, float16.
   void (*encode[3])(const EncodeGroups& job);
   bool (*decode[3])(const DecodeGroups& job);  // false: the payload is damaged
-  // Of a block of 64 groups or the last, that encode() wrote: compacted where it pays, in place.
-  // Returns the bytes of its slots. Indexed by the type the metadata is of.
+  // Compacts in place, where it pays, a block of 64 groups (the last may have fewer) that encode()
+  // wrote. Returns the bytes of its slots. Indexed by the type of the metadata.
   size_t (*compact[3])(const EncodeGroups& job);
-  // How many groups encode() would mark escaped. Reads only.
+  // Returns how many groups encode() would mark escaped. Writes nothing.
   size_t (*count_escapes[3])(const EncodeGroups& job);
 
-  // Booleans. `elements` need not be a multiple of 8 in the last part only.
+  // Booleans. `elements` is a multiple of 8, except in the last part.
   bool (*are_booleans)(const uint8_t* source, size_t elements);  // every byte 0 or 1
   bool (*pack_booleans)(const uint8_t* source, size_t elements,
-                        uint8_t* bits);  // false: not all were
+                        uint8_t* bits);  // false: not all bytes were booleans
   void (*unpack_booleans)(const uint8_t* bits, size_t elements, uint8_t* target, bool stream);
 
   // Frames of reference (frame_kernels.h), indexed by element type; none for booleans. `elements`
-  // is a multiple of the frame's except at the end of the span, `entries` the frames' own.
+  // is a multiple of the frame's size, except at the end of the span. `entries` are those of the
+  // frames.
   void (*measure_frames[6])(const void* source, size_t elements, void* entries);
   void (*pack_frames[6])(const void* source, size_t elements, const void* entries, uint8_t* codes);
   void (*unpack_frames[6])(const uint8_t* codes, size_t elements, const void* entries,
@@ -99,13 +100,13 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-// The table in use; set_isa() chooses among the above, tests may put in one of their own.
+// The table in use. set_isa() chooses among the above; tests may put in their own.
 const Kernels& kernels() noexcept;
 void use_kernels(const Kernels* replacement) noexcept;
 
-// Results of at least so many bytes are written past the caches, where a plain store would first
-// read the lines it overwrites. Smaller ones are not: whoever asked for them reads them at once and
-// finds them in the last-level cache, of which this is a quarter (1 to 64 MiB; 8 where the cache is
+// Results of at least this many bytes are written past the caches, because a plain store would
+// first read the lines that it overwrites. Smaller results are read soon and then found in the
+// last-level cache. The threshold is a quarter of that cache (1 to 64 MiB; 8 MiB where the cache is
 // unknown). Tests may set it; 0: as found.
 size_t stream_threshold() noexcept;
 void set_stream_threshold(size_t bytes) noexcept;

@@ -1,4 +1,4 @@
-// The reference path: one element after the other, as docs/payload_format.md describes it. The
+// The reference path takes one element after the other, as docs/payload_format.md describes it. The
 // vector paths must agree with it bit for bit, and use it for the last, shorter group of a span.
 #include "compress/kernels.h"
 
@@ -94,8 +94,8 @@ Pattern find_pattern(const Word* words, size_t elements, Word* other) {
   return Pattern::kTwoValued;
 }
 
-// Lanes 0..31 sum every 32nd element, then fold in halves: the tree of the vector paths. Of each 16
-// bfloat16 the even ones come first.
+// Each of 32 lanes sums every 32nd element, then the lanes fold in halves, as in the vector paths.
+// Of every 16 bfloat16 elements the even ones come first.
 template <class T>
 float fold_energy(const float* values) {
   float lanes[32];
@@ -122,7 +122,7 @@ bool energy_of(const typename T::Word* words, size_t elements, double* energy) {
   return true;
 }
 
-// A group of more than two values, quantised; or its mark, if it has to be kept as it is.
+// Quantises a group of more than two values, or marks it if it has to be kept as it is.
 template <class T>
 Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* words,
                              size_t elements) {
@@ -178,7 +178,7 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
   return metadata;
 }
 
-// Element-aligned loads only: the source need not be aligned further.
+// Loads single elements: the source need not be aligned further.
 template <class T>
 void encode_group(const EncodeGroups& job, size_t elements) {
   using Word = typename T::Word;

@@ -14,7 +14,7 @@
 namespace pleat::compress {
 namespace {
 
-constexpr size_t kPrefetchBytes = 4096;  // ahead of what is read once
+constexpr size_t kPrefetchBytes = 4096;  // how far ahead data that are read once are fetched
 
 // ---- booleans ----
 

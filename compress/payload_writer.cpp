@@ -42,8 +42,8 @@ void number_escapes(const GroupedLayout& layout, std::uint8_t* payload) noexcept
   }
 }
 
-// Moves the blocks together, towards lower addresses, and writes the offset of each behind them.
-// Returns the bytes of all.
+// Moves the blocks together, towards lower addresses, and writes their offsets behind them. Returns
+// the bytes of all blocks, offsets excluded.
 std::size_t move_together(const GroupedLayout& layout, std::uint8_t* codes,
                           const std::uint64_t* slot_bytes) noexcept {
   std::size_t end = 0;
@@ -52,8 +52,8 @@ std::size_t move_together(const GroupedLayout& layout, std::uint8_t* codes,
     if (from != end) std::memmove(codes + end, codes + from, slot_bytes[block]);
     end += slot_bytes[block];
   }
-  // The table may overlap blocks that have been moved away, so it comes last, and the sizes it is
-  // made of, so it is written upwards: entry k lies no higher than size k.
+  // The table may overlap old places of moved blocks, so it is written last. It may overlap the
+  // sizes that it is made of, so it is written upwards: entry k lies no higher than size k.
   std::uint64_t offset = 0;
   for (std::size_t block = 0; block < layout.blocks; ++block) {
     const std::uint64_t bytes = slot_bytes[block];

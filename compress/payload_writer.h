@@ -1,5 +1,5 @@
-// The parts of encoding that do not depend on where the payload is written: which kind of payload a
-// request gets, how blocks of groups are run, and how a payload is finished. Internal to compress/.
+// The parts of encoding that do not depend on where the payload is written: they choose the kind of
+// payload, run blocks of groups, and finish a payload. Internal to compress/.
 #pragma once
 
 #include <atomic>
@@ -13,15 +13,15 @@
 namespace pleat::compress {
 
 // Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
-// An empty executor is the serial one. `Body` is passed by reference: no allocation.
+// An empty executor means the serial one. Passes `Body` by reference, so nothing is allocated.
 template <class Body>
 void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
 
-// Of blocks of kBlockElements: 32 Ki elements take 7 us, two threads are worth it from twice as
-// many on.
+// Smallest part for a thread, in blocks of kBlockElements. 32 Ki elements take 7 us; a second
+// thread pays from twice as many on.
 inline constexpr std::size_t kGrainBlocks = 2;
 
-// The sums of a span: its statistics, how many groups were quantised and blocks compacted.
+// The sums over a span: statistics, number of quantised groups, number of compacted blocks.
 struct Totals {
   SpanStatistics statistics;
   std::uint64_t lossy_groups = 0;
@@ -34,7 +34,7 @@ struct Totals {
 struct Request {
   Span span;
   CodecSpec spec;
-  unsigned bits = 0;  // effective: 0 unless the type is floating
+  unsigned bits = 0;  // the width used: 0 unless the type is floating
   bool transformed = false;
   bool scaled = false;
   std::uint64_t nonce = 0;
@@ -47,16 +47,16 @@ struct Request {
   [[nodiscard]] ElementType metadata_type() const noexcept {
     return transformed ? ElementType::kFloat32 : span.type;
   }
-  // Grouped payload of `escapes` escaped groups, no block of which is compacted.
+  // Bytes of a grouped payload with `escapes` escaped groups and no compacted block.
   [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
                                           std::size_t escapes) const noexcept;
   [[nodiscard]] std::size_t raw_bytes() const noexcept { return kHeaderBytes + span.bytes(); }
-  // False: the raw payload is no larger, so the span is stored raw from the start.
+  // False if the raw payload is no larger: the span is then stored raw from the start.
   [[nodiscard]] bool grouped_pays(const GroupedLayout& layout) const noexcept;
   [[nodiscard]] Header header(PayloadKind kind) const noexcept;
 };
 
-// Lossless spans of one repeated bit pattern.
+// True if the span repeats one bit pattern.
 [[nodiscard]] bool is_constant(const Span& span) noexcept;
 [[nodiscard]] std::uint64_t first_pattern(const Span& span) noexcept;
 
@@ -64,22 +64,22 @@ struct Request {
   return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
 }
 
-// Groups [first, first + count) of the span, the last one short if the span ends in it. Metadata
-// and codes are those of group `first`; each block's slots, compacted where that pays, begin where
-// its regular ones would, and their bytes go to `slot_bytes`. Stops early once `escapes` passes
-// `escape_limit`.
+// Encodes groups [first, first + count) of the span; the last is short if the span ends in it.
+// `metadata` and `codes` are those of group `first`. The slots of a block, compacted where that
+// pays, begin where its regular slots would; their bytes go to `slot_bytes`. Stops early once
+// `escapes` exceeds `escape_limit`.
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
                    std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
                    std::size_t escape_limit) noexcept;
 
-// True where group `g` is marked escaped; `metadata` is that of group 0.
+// True if group `g` is marked escaped; `metadata` is that of group 0.
 [[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
 
 // Turns the fixed layout into the final payload: fills the escape slots, moves the blocks together
 // and appends their offsets if any is compacted, leaves room for the escape table and writes the
 // header. The caller copies the table to `*escape_table`. Returns the payload's bytes.
-//   slot_bytes  of every block, as encode_blocks() left them; may lie behind layout.end_of_codes()
+//   slot_bytes  of each block, as encode_blocks() wrote them; may lie behind layout.end_of_codes()
 [[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
                                          const Totals& totals, const std::uint64_t* slot_bytes,
                                          std::uint8_t* payload,

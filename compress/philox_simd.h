@@ -1,4 +1,4 @@
-// The noise of a group, as many Philox calls at a time as fit a vector. Included through
+// Draws the noise of a group, as many Philox calls at a time as fit a vector. Included through
 // kernels_simd.h, after a simd_*.h. Anonymous: see kernels.h.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace {
 
 using I = Simd::I;
 
-// Philox4x32-7 of counters (call, group, 0 or a constant, 0): what rounds 1 to 3 compute from the
-// call number alone is kept, so that a group costs about five rounds.
+// Philox4x32-7 of counters (call, group, 0 or a constant, 0). The parts of rounds 1 to 3 that
+// depend on the call number alone are kept, so a group costs about five rounds.
 class Philox {
  public:
   static constexpr size_t kVectors = 16 / Simd::kCalls;
@@ -66,7 +66,8 @@ class Philox {
       }
       const size_t call = v * Simd::kCalls;
       uint8_t* const bytes = out + 128 * (call / 8) + 8 * (call % 8);
-      // The last round's products are words 1 and 3 below what words 0 and 2 still lack.
+      // The products of the last round hold words 1 and 3 in their low halves; the high halves go
+      // into words 0 and 2.
       Simd::store_bytes(bytes, Simd::xor_high(Simd::multiply(c2, m1), Simd::bit_xor(c1, key0_[6])));
       Simd::store_bytes(bytes + 64,
                         Simd::xor_high(Simd::multiply(c0, m0), Simd::bit_xor(c3, key1_[6])));

@@ -1,5 +1,6 @@
-// Bytes below 2^bits in planes of so many bits: scaled groups, squeezed slots, lossless floats.
-// Counts are multiples of 64. Included through kernels_simd.h. Anonymous: see kernels.h.
+// Packs bytes below 2^bits into planes of `bits` bits, for scaled groups, squeezed slots and
+// lossless floats. Counts are multiples of 64. Included through kernels_simd.h. Anonymous: see
+// kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -9,8 +10,8 @@
 namespace pleat::compress {
 namespace {
 
-// For each byte of a bitmap, as lanes for Simd::move8(): which of eight bytes go together, and
-// where each of those goes back to. Lanes beyond them are 0x80, which stands for zero.
+// For each value of a bitmap's byte, lanes for Simd::move8(): which of eight bytes are moved
+// together, and where each of those goes back to. Further lanes are 0x80, which gives zero.
 struct ByteMoves {
   uint64_t together[256];
   uint64_t apart[256];
@@ -69,8 +70,8 @@ struct Planes {
     }
   }
 
-  // The bytes that are not zero, one after the other: `kept` and up to 7 zeros more. Returns how
-  // many; bit e mod 8 of bitmap[e / 8] says whether byte e is one.
+  // Writes the non-zero bytes, one after the other, to `kept`, and up to 7 zeros more. Returns how
+  // many are not zero. Bit e mod 8 of bitmap[e / 8] is set if byte e is not zero.
   static size_t squeeze(const uint8_t* bytes, size_t count, uint8_t* bitmap, uint8_t* kept) {
     size_t above = 0;
     for (size_t e = 0; e < count; e += sizeof(I)) {
@@ -85,7 +86,7 @@ struct Planes {
     }
     return above;
   }
-  // Back; reads up to 7 bytes beyond those kept.
+  // The way back. Reads up to 7 bytes beyond those kept.
   static void expand(const uint8_t* bitmap, size_t count, const uint8_t* kept, uint8_t* bytes) {
 #pragma GCC unroll 8
     for (size_t i = 0; i < count / 8; ++i) {

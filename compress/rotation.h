@@ -1,6 +1,6 @@
-// The randomised Hadamard transform of a group: it spreads outliers over all 256 elements, so that
-// the range is that of a Gaussian whatever the data were. Signs come from the payload's nonce;
-// every sum is taken in one fixed order. Anonymous: see kernels.h.
+// The randomised Hadamard transform of a group. It spreads outliers over all 256 elements, so that
+// the range is that of a Gaussian whatever the data were. Signs come from the payload's nonce.
+// Every sum is taken in a fixed order. Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kRotated = 256;
 
-// Eight elements; the compiler makes of them what the instruction set has. A group is 32 of them.
+// Eight elements; the compiler maps them to the vectors of the instruction set. A group has 32.
 typedef float Eight __attribute__((vector_size(32)));
 typedef uint32_t EightBits __attribute__((vector_size(32)));
 constexpr size_t kEights = kRotated / 8;
@@ -39,7 +39,7 @@ inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {
   }
 }
 
-// Butterflies of all pairs of vectors `apart` apart; their own inverse but for the scale.
+// Butterflies of all pairs of vectors at distance `apart`; their own inverse but for the scale.
 template <size_t kCount>
 inline void stage(Eight* v, size_t apart) {
 #pragma GCC unroll 8
@@ -50,13 +50,13 @@ inline void stage(Eight* v, size_t apart) {
     v[i + apart] = a - b;
   }
 }
-// The nearest pairs first. Sums are rounded, so the order is part of the format.
+// Takes the nearest pairs first. Sums are rounded, so the order is part of the format.
 template <size_t kCount>
 inline void butterflies(Eight* v) {
 #pragma GCC unroll 3
   for (size_t apart = 1; apart < kCount; apart *= 2) stage<kCount>(v, apart);
 }
-// The farthest first.
+// Takes the farthest pairs first.
 template <size_t kCount>
 inline void butterflies_downwards(Eight* v) {
 #pragma GCC unroll 3
@@ -70,7 +70,7 @@ inline void butterflies_downwards(Eight* v) {
 #define PLEAT_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, EightBits{__VA_ARGS__})
 #endif
 
-// Eight vectors as rows: rows become columns.
+// Transposes eight vectors as rows of a matrix.
 inline void transpose(Eight* v) {
   Eight pairs[8], fours[8];
 #pragma GCC unroll 4
@@ -115,8 +115,9 @@ inline void far_butterflies(float* values, float scale) {
   }
 }
 
-// The three that a vector of 8 would need shuffles for are taken between elements 128, 64 and 32
-// apart instead, the results interleaved; so the coefficients come in an order of their own.
+// Butterflies within a vector of 8 would need shuffles. The three of them are taken between
+// elements 128, 64 and 32 apart instead, with interleaved results; so the coefficients have their
+// own order.
 inline void rotate(uint64_t nonce, uint64_t group, float* values) {
   flip_signs(nonce, group, values);
   float other[kRotated];

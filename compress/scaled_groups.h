@@ -1,9 +1,9 @@
 // Scaled groups: the form of rotated groups at 1 and 2 bits, and the gate before it.
 //
-// A rotated group is nearly Gaussian unless a few elements hold most of its energy. Rounded to the
-// nearest of the levels c that suit a Gaussian of its deviation, and scaled by S = |z|^2 / <z, c>,
-// it is unbiased over rotations, with the least error any levels have (EDEN). No noise is drawn.
-// Anonymous: see kernels.h.
+// A rotated group z is nearly Gaussian unless a few elements hold most of its energy. It is rounded
+// to the nearest of the levels c that suit a Gaussian of its deviation, and scaled by
+// S = |z|^2 / <z, c>. The result is unbiased over rotations, with the least error that any levels
+// give (EDEN). No noise is drawn. Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -34,8 +34,8 @@ inline void drop_signs(FourDoubles* values) {
   memcpy(values, &bits, sizeof bits);
 }
 
-// Several sums over a group at once, each in the one order there is: eight partial ones, which are
-// two vectors. `add` adds the terms of elements e to e + 3 to those of its vector.
+// Takes several sums over a group at once, each in the fixed order: as eight partial sums, in two
+// vectors. `add` adds the terms of elements e to e + 3 to one vector.
 template <size_t kSums, class Add>
 inline void ordered_sums(const Add& add, double* sums) {
   FourDoubles low[kSums] = {}, high[kSums] = {};
@@ -49,7 +49,7 @@ inline void ordered_sums(const Add& add, double* sums) {
   }
 }
 
-// The gate, of a group before it is rotated.
+// The gate, for a group before it is rotated.
 inline bool scaling_suits(const float* x) {
   double sums[3];
   ordered_sums<3>(
@@ -66,8 +66,8 @@ inline bool scaling_suits(const float* x) {
   return passes_gate(sums[0], sums[1], sums[2]);
 }
 
-// Of rotated values. False, and nothing written, if there is no good scale.
-//   Planes::pack(bits, codes, count, out)  codes are bytes
+// Encodes rotated values. False, with nothing written, if there is no good scale.
+//   Planes::pack(bits, codes, count, out)  codes: one byte each
 template <class Planes, unsigned kBits>
 bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot,
                    BlockResult* result) {
@@ -101,7 +101,7 @@ bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot,
   if (!find_scale(energy, sums[0], &scale)) return false;
   *metadata = {kScaledMark, bits_of(scale)};
   Planes::pack(kBits, codes, kRotated, slot);
-  // Entered as the range that would give the same error: SpanStatistics divides by 12 K^2.
+  // Counted as the range that would give the same error: SpanStatistics divides by 12 K^2.
   const double largest = static_cast<double>((1u << kBits) - 1);
   const double error = square(scale) * sums[1] - energy;
   result->sum_squared_range += 12.0 * largest * largest * (error > 0 ? error : 0);

@@ -1,6 +1,6 @@
-// Scaled groups, as far as every path does the same arithmetic: their levels and mark, the gate,
-// and what follows from a group's sums. "Scaled" in docs/payload_format.md has the formulas.
-// Anonymous, as group_math.h is.
+// The arithmetic of scaled groups that every path shares: levels and mark, the gate, and what
+// follows from a group's sums. "Scaled" in docs/payload_format.md has the formulas. Anonymous, as
+// group_math.h is.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +11,8 @@
 namespace pleat::compress {
 namespace {
 
-// The mean-square optimum for deviation 1 (Max 1960; Lloyd 1982), and the threshold between the
-// outer two.
+// The levels with the least mean square error for deviation 1 (Max 1960; Lloyd 1982), and the
+// threshold between the outer two.
 inline constexpr float kScaledThreshold = 0.981598822f;
 inline constexpr float kOneBitLevel = 0.797884561f;
 inline constexpr float kInnerLevel = 0.452780034f, kOuterLevel = 1.51041761f;
@@ -22,16 +22,16 @@ PLEAT_HD inline bool is_scaled(const Metadata<Float32>& metadata) {
   return metadata.first == kScaledMark && kind_of<Float32>(metadata) == GroupKind::kRegular;
 }
 
-// The bias gate: sums of x^2, x^4 and |x|. Few elements with most of the energy make coefficients
-// that take few values, which rounding moves all the same way: sum x^4 <= (sum x^2)^2 / 8 keeps out
-// single spikes (of more than about 11 deviations in Gaussian data), (sum |x|)^2 >= 48 sum x^2 a
-// few dozen spikes of one height with little between them. NaN and Inf pass neither. What is let in
-// all the same: "Scaled" in docs/payload_format.md.
+// The bias gate, from sums of x^2, x^4 and |x|. If few elements hold most of the energy, the
+// coefficients take few values, and rounding moves all of them the same way. sum x^4 <= (sum x^2)^2
+// / 8 keeps out single spikes (of more than about 11 deviations in Gaussian data); (sum |x|)^2 >=
+// 48 sum x^2 keeps out a few dozen spikes of one height with little between them. NaN and Inf pass
+// neither. "Scaled" in docs/payload_format.md says what still gets through.
 PLEAT_HD inline bool passes_gate(double energy, double fourth, double sum) {
   return energy < 1e77 && fourth * 8.0 <= energy * energy && sum * sum >= energy * 48.0;
 }
 
-// Of rotated values z with this sum of squares: where the outer levels begin.
+// The |z| from which the outer levels are used, for rotated values z with this sum of squares.
 PLEAT_HD inline float outer_threshold(double energy) {
 #if defined(__CUDA_ARCH__)
   const double deviation = __dsqrt_rn(energy / 256.0);
@@ -46,15 +46,15 @@ PLEAT_HD inline uint32_t scaled_code(float z, float outer) {
   if (kBits == 1) return upper;
   return (z >= -outer ? 1u : 0u) + upper + (z >= outer ? 1u : 0u);
 }
-// The nearest level, without its sign, which is that of z.
+// The magnitude of the nearest level; its sign is that of z.
 template <unsigned kBits>
 PLEAT_HD inline double scaled_level(float z, float outer) {
   if (kBits == 1) return kOneBitLevel;
   return z >= outer || !(z >= -outer) ? kOuterLevel : kInnerLevel;
 }
 
-// `product`: sum of |z| times its level. False: the scale is beyond what sums of 256 levels can
-// take, or too close to the subnormals to be accurate.
+// `product`: sum of |z| times its level. False if the scale is too large for sums of 256 levels, or
+// too close to the subnormals to be accurate.
 PLEAT_HD inline bool find_scale(double energy, double product, float* scale) {
   *scale = float_of(bits_of(static_cast<float>(energy / product)) & ~1u);
   return *scale >= kSmallestStep && *scale <= 1e35f;

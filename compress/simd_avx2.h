@@ -1,4 +1,4 @@
-// 256-bit vectors under the names kernels_simd.h is written in. A "chunk" is four vectors of floats
+// 256-bit vectors, under the names that kernels_simd.h uses. A "chunk" is four vectors of floats
 // and one vector of their bytes: 32 elements. Anonymous: see kernels.h.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Simd {
   static F load(Float16, const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
   }
-  // Two vectors of consecutive elements; of bfloat16, the even and the odd ones.
+  // Loads two vectors of consecutive elements; for bfloat16 the even and the odd ones.
   template <class T>
   static void load_pair(T, const typename T::Word* p, F* out) {
     if constexpr (T::kEvenFirst) {
@@ -86,7 +86,7 @@ struct Simd {
   // ---- bytes ----
   static I load_bytes(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
   static void store_bytes(void* p, I v) { _mm256_storeu_si256((__m256i*)p, v); }
-  // Eight bytes, byte i of them the one that byte i of `lanes` names, zero for 0x80.
+  // Writes eight bytes: byte i is the byte of `from` that byte i of `lanes` names, zero for 0x80.
   static void move8(void* to, const void* from, const uint64_t* lanes) {
     _mm_storel_epi64((__m128i*)to, _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i*)from),
                                                     _mm_loadl_epi64((const __m128i*)lanes)));
@@ -105,7 +105,7 @@ struct Simd {
   static I shift_left2(I v) { return _mm256_slli_epi16(v, 2); }
   static I shift_right2(I v) { return _mm256_srli_epi16(v, 2); }
   static bool any_set(I v) { return !_mm256_testz_si256(v, v); }
-  // One bit per byte: its lowest bit.
+  // The lowest bit of each byte.
   using ByteMask = uint32_t;
   static ByteMask lowest_bits(I v) {
     return (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(v, 7));
@@ -226,7 +226,7 @@ struct Simd {
   static void store_chunk(Float32, uint32_t* p, const F* v) {
     for (int j = 0; j < 4; ++j) write<kStream>(p + 8 * j, _mm256_castps_si256(v[j]));
   }
-  static I to_bfloat(F v) {  // in the low half of each 32 bits
+  static I to_bfloat(F v) {  // the result is the low half of each 32 bits
     const I bits = _mm256_castps_si256(v);
     const I odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     return _mm256_srli_epi32(

@@ -1,4 +1,4 @@
-// 512-bit vectors under the names kernels_simd.h is written in. A "chunk" is four vectors of floats
+// 512-bit vectors, under the names that kernels_simd.h uses. A "chunk" is four vectors of floats
 // and one vector of their bytes: 64 elements. Needs F, BW, VL, DQ. Anonymous: see kernels.h.
 #pragma once
 
@@ -33,7 +33,7 @@ struct Simd {
   static F load(Float16, const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
   }
-  // Two vectors of consecutive elements; of bfloat16, the even and the odd ones.
+  // Loads two vectors of consecutive elements; for bfloat16 the even and the odd ones.
   template <class T>
   static void load_pair(T, const typename T::Word* p, F* out) {
     if constexpr (T::kEvenFirst) {
@@ -101,7 +101,7 @@ struct Simd {
   // ---- bytes ----
   static I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
   static void store_bytes(void* p, I v) { _mm512_storeu_si512(p, v); }
-  // Eight bytes, byte i of them the one that byte i of `lanes` names, zero for 0x80.
+  // Writes eight bytes: byte i is the byte of `from` that byte i of `lanes` names, zero for 0x80.
   static void move8(void* to, const void* from, const uint64_t* lanes) {
     _mm_storel_epi64((__m128i*)to, _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i*)from),
                                                     _mm_loadl_epi64((const __m128i*)lanes)));
@@ -120,7 +120,7 @@ struct Simd {
   static I shift_left2(I v) { return _mm512_slli_epi16(v, 2); }
   static I shift_right2(I v) { return _mm512_srli_epi16(v, 2); }
   static bool any_set(I v) { return _mm512_test_epi8_mask(v, v) != 0; }
-  // One bit per byte: its lowest bit.
+  // The lowest bit of each byte.
   using ByteMask = uint64_t;
   static ByteMask lowest_bits(I v) { return _mm512_test_epi8_mask(v, _mm512_set1_epi8(1)); }
   static ByteMask nonzero_bytes(I v) { return _mm512_test_epi8_mask(v, v); }
@@ -216,7 +216,8 @@ struct Simd {
   static void store_chunk(Float32, uint32_t* p, const F* v) {
     for (int j = 0; j < 4; ++j) write<kStream>(p + 16 * j, _mm512_castps_si512(v[j]));
   }
-  // To nearest, ties to even, in the high half of each 32 bits; the low half holds rubbish.
+  // Rounds to nearest, ties to even. The result is the high half of each 32 bits; the low half is
+  // undefined.
   static I round_to_bfloat(F v) {
     const I bits = _mm512_castps_si512(v);
     const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

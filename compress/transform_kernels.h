@@ -1,5 +1,5 @@
-// Groups that are rotated before they are quantised and back after they are restored, as whole
-// blocks. Anonymous: see kernels.h.
+// Rotates groups before they are quantised, and back after they are restored, in whole blocks.
+// Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ bool for_each_run(unsigned bits, size_t count, Body&& body) {
   return true;
 }
 
-// Constant and two-valued groups are not rotated but kept exact, as float32 patterns. Those of
+// Constant and two-valued groups are not rotated but kept exact, as float32 patterns. Groups with
 // float16 NaNs have no such pattern.
 template <class T>
 bool keeps_patterns(const typename T::Word* words, size_t elements) {
@@ -42,8 +42,8 @@ bool keeps_patterns(const typename T::Word* words, size_t elements) {
                            T::to_float(words[other]) == T::to_float(words[other]));
 }
 
-// `Planes`, `Conversions` and `encode` (of float32 groups) are those of the instruction set.
-// Metadata is that of float32 groups.
+// `Planes`, `Conversions` and `encode` (of float32 groups) are those of the instruction set. The
+// metadata are those of float32 groups.
 template <class T, class Planes, class Conversions>
 void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
   alignas(64) float values[kAtOnce * kRotated];
@@ -82,7 +82,7 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       encode(some);
       return true;
     });
-    for (size_t g = 0; g < count; ++g) {  // decoders would not rotate these back
+    for (size_t g = 0; g < count; ++g) {  // a decoder would not rotate these groups back
       if (((rotated & ~scaled) >> g & 1) == 0) continue;
       const GroupKind kind = kind_of<Float32>(metadata[base + g]);
       if (kind != GroupKind::kConstant && kind != GroupKind::kTwoValued) continue;

@@ -1,5 +1,5 @@
-// The words every codec shares: element types, codec choices, spans and results.
-// Nothing here knows of torch, of an allocator, or of how bits were chosen.
+// The types that every codec shares: element types, codec choices, spans and results. Nothing here
+// knows of torch, of an allocator, or of how bits were chosen.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace pleat::compress {
 
-// What the elements of a span are. `kBytes` is everything a codec has no opinion about (float64,
-// complex, fp8, ...): it can only be stored raw or, where every byte repeats, not at all.
+// What the elements of a span are. `kBytes` stands for all types without a codec (float64, complex,
+// fp8, ...): they are stored raw, or as one value where every byte is the same.
 enum class ElementType : std::uint8_t {
   kFloat32 = 0,
   kBFloat16 = 1,
@@ -52,8 +52,9 @@ inline constexpr std::size_t kGroupElements = 256;
 //          -> their differences' width per 256, with or without zeros; else raw).
 //   force_raw  store the bytes as they are, whatever they hold.
 //   transform  of each group before it is quantised. For data whose range a few outliers set: the
-//          error then is that of Gaussian data of the same energy, still unbiased; but elements
-//          are no longer bounded by their group's step, nor kept to its sign, zeros not zero.
+//          error becomes that of Gaussian data of the same energy, still unbiased. But the error of
+//          an element is no longer bounded by its group's step, signs may change, and zeros do not
+//          stay zero.
 //              kHadamardScaled, at 1 and 2 bits: groups that look Gaussian once rotated get the
 //              levels that suit a Gaussian and a scale that makes them unbiased (EDEN; Vargaftik et
 //              al., ICML 2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly
@@ -97,7 +98,7 @@ struct EncodeResult {
   std::size_t payload_bytes = 0;  // bytes used, <= payload_bound() and <= capacity
 };
 
-// Runs `body(begin, end)` over [0, items), split as it likes, returns when all parts are done.
+// Runs `body(begin, end)` over [0, items), split as it likes; returns when all parts are done.
 // `grain` is the smallest part worth handing to another thread. The bridge passes ATen's intra-op
 // pool; tests pass serial or std::thread executors. Results never depend on the split.
 using Executor = std::function<void(std::size_t items, std::size_t grain,
@@ -106,17 +107,17 @@ using Executor = std::function<void(std::size_t items, std::size_t grain,
 // Runs everything in the calling thread.
 [[nodiscard]] const Executor& serial_executor() noexcept;
 
-// What the encoder saw, for free, while reading each element once. Sums are in double, added per
-// group in group order (so they do not depend on threads or instruction set).
+// What the encoder saw while it read each element once. Sums are in double, added per group in
+// group order, so they do not depend on threads or instruction set.
 struct SpanStatistics {
   std::uint64_t elements = 0;
   std::uint64_t groups = 0;
   std::uint64_t constant_groups = 0;
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;
-  std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep them: without error
-  // Sum over lossy groups of elements * (max - min)^2. Of scaled groups (Transform) the number that
-  // makes predicted_squared_error() right at the bits they were coded with.
+  std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep zero: without error
+  // Sum over lossy groups of elements * (max - min)^2. For scaled groups (Transform), the number
+  // that makes predicted_squared_error() right at their width.
   double sum_squared_range = 0;
   double energy = 0;  // sum of x^2 over finite groups
 

@@ -1,4 +1,4 @@
-// A block payload's layout as numbers: docs/payload_format.md, "Blocks". Internal to
+// The layout of a block payload as numbers: docs/payload_format.md, "Blocks". Internal to
 // compress/block/.
 #pragma once
 
@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kMostSpans = 1u << 20;
   return align_up(sizeof(TableHeader) + count * sizeof(TableEntry));
 }
 
-// With BlockPlan::tiles spans of few elements are repeated up to a few groups.
+// With BlockPlan::tiles, spans of fewer elements are repeated until they fill a few groups.
 inline constexpr std::size_t kTiledBelow = 1024;
 inline constexpr std::size_t kTiledElements = 2048;
 

@@ -30,7 +30,8 @@ class Tile {
   alignas(kAlign) std::byte data_[kTiledElements * sizeof(float)];
 };
 
-// exp(x) with an error of a quarter in x is off by a quarter: no more than that, root mean square.
+// True if the root mean square of the steps exceeds 1/4. An error of 1/4 in x makes exp(x) wrong by
+// about a quarter.
 bool too_coarse(const BlockSpec& spec, const SpanStatistics& s) noexcept {
   constexpr double kLargestStep = 0.25;
   if (!spec.exponent || s.elements == 0) {
@@ -53,7 +54,7 @@ void add(SpanStatistics& into, const SpanStatistics& from) noexcept {
   into.energy += from.energy;
 }
 
-// Padding, from `from` up to `to`.
+// Writes padding into [from, to).
 void pad(std::byte* payload, std::size_t from, std::size_t to) noexcept {
   std::memset(payload + from, 0, to - from);
 }
@@ -79,7 +80,7 @@ BlockEncodeResult refused(Status status) noexcept {
 
 // ---- decoding ----
 
-// A span of the block, and where in the payload its part is.
+// A span of the block, and the part of the payload that holds it.
 struct SpanPart {
   const std::byte* from;
   std::size_t from_bytes;
@@ -88,7 +89,7 @@ struct SpanPart {
   std::uint64_t nonce;
 };
 
-// Whether what is left of a part, its codes, is what the form says.
+// Whether the codes of a part (what is left behind the patch) are what the form says.
 bool has_form(const BlockForm& form, const SpanPart& part, std::size_t elements) noexcept {
   PayloadInfo info;
   return inspect(part.from, part.from_bytes, &info) == Status::kOk &&
@@ -293,7 +294,7 @@ Status decode_block_function(const BlockForm& form, const void* payload, std::si
   if (is_single(form, target_bytes) && form.patch_bytes == 0 && has_form(form, part, elements)) {
     return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
   }
-  // Lines kept exact, or elements repeated: known when all is there.
+  // With exact lines or repeated elements, values are final only after the whole block is decoded.
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) {
     apply_function(target, elements, form.type, how.function, executor);

@@ -1,13 +1,13 @@
-// A block of memory as one payload: each span that a view covers as codec.h encodes it, behind a
-// table where there are several, or one that is not the whole; the lines of a span that must come
-// back exact in front of its codes (line_patch.h). docs/payload_format.md, "Blocks". Torch-free,
-// and nothing here knows of an allocator.
+// A block of memory as one payload. Each span that a view covers is encoded as in codec.h. A table
+// comes first unless there is one span that covers the whole block. Lines of a span that must come
+// back exact stand in front of its codes (line_patch.h). Format: docs/payload_format.md, "Blocks".
+// Knows nothing of torch or of an allocator.
 //
-//   source   the block's bytes, and which of them count
-//   plan     what was found by looking at the values, once: widths, exact lines, room
+//   source   the bytes of the block, and which of them count
+//   plan     what one look at the values found: widths, exact lines, room
 //   payload  the bytes that stand in for the source's
-//   form     what a decoder must know before it reads a payload. Small, kept beside it by whoever
-//            keeps it: on a device the payload is out of the host's sight
+//   form     what a decoder must know before it reads a payload. Small; whoever keeps the payload
+//            keeps its form on the host, which cannot read a payload that lies on a device
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ enum class BlockShape : std::uint8_t {
 struct BlockForm {
   BlockShape shape = BlockShape::kNone;
   ElementType type = ElementType::kBytes;
-  std::uint8_t bits = 0;  // as payloads have it: 0 unless the type is floating
+  std::uint8_t bits = 0;  // width in the payload: 0 unless the type is floating
   Transform transform = Transform::kNone;
   std::uint32_t spans : 31 = 0;
   std::uint32_t tiles : 1 = 0;
   std::uint64_t elements = 0;     // of all spans
-  std::uint64_t nonce = 0;        // of the first span; each has one more than that before it
+  std::uint64_t nonce = 0;        // of the first span; every later span has the next number
   std::uint64_t patch_bytes = 0;  // in front of the codes of an only span
 
   using Words = std::array<std::uint64_t, 4>;
@@ -54,41 +54,41 @@ struct BlockEncodeResult {
   SpanStatistics statistics;  // of all spans
 };
 
-// Encodes a block whose values are those that `plan` has seen.
-//   nonce    no other payload of the run shares it, nor the range_count - 1 numbers above it
-//   payload  `capacity` bytes, plan.room or more, 64-byte aligned; must not overlap the source
-// The same bytes for the same request, those of the padding included. On a status other than kOk
-// the payload's contents are undefined and the source is untouched. Thread-safe, never throws.
+// Encodes a block. Its values must be those that `plan` was made from.
+//   nonce    no other payload of the run uses it or the range_count - 1 numbers above it
+//   payload  `capacity` bytes (>= plan.room), 64-byte aligned; must not overlap the source
+// The same request gives the same bytes, padding included. On a status other than kOk the payload's
+// contents are undefined and the source is untouched. Thread-safe, never throws.
 [[nodiscard]] BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
                                              std::uint64_t nonce, void* payload,
                                              std::size_t capacity,
                                              const Executor& executor) noexcept;
 
-// As encode_block(), over the head of the block itself: `data` holds the source on entry, the
-// payload on success; 64-byte aligned. kNoRoom without plan.in_place.
+// As encode_block(), but writes over the head of the block itself. `data` (64-byte aligned) holds
+// the source on entry and the payload on success. Returns kNoRoom without plan.in_place.
 [[nodiscard]] BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes,
                                                       const BlockPlan& plan, std::uint64_t nonce,
                                                       const Executor& executor) noexcept;
 
-// Restores a block. The form says how the payload is read, not the payload.
-//   payload  `payload_bytes` bytes of any origin, as those that were encoded: nothing outside the
-//            two buffers is read or written whatever they and the form hold
-//   target   `target_bytes` must be those of the block
-// kCorrupt unless the payload is what the form says; the target's contents are undefined then.
-// Thread-safe, never throws.
+// Restores a block. `form`, not the payload, says how the payload is read.
+//   payload  `payload_bytes` bytes of any origin: whatever they and the form hold, nothing outside
+//            the two buffers is read or written
+//   target   `target_bytes` must be the bytes of the block
+// Returns kCorrupt if the payload is not what the form says; the target's contents are then
+// undefined. Thread-safe, never throws.
 [[nodiscard]] Status decode_block(const BlockForm& form, const void* payload,
                                   std::size_t payload_bytes, void* target, std::size_t target_bytes,
                                   const Executor& executor) noexcept;
 
-// As decode_block(), with `how.function` (not kNone) of the elements in their place.
-// kCorrupt also for a `how.type` other than the form's.
+// As decode_block(), but writes `how.function` (not kNone) of each element. Returns kCorrupt also
+// if `how.type` is not the form's type.
 [[nodiscard]] Status decode_block_function(const BlockForm& form, const void* payload,
                                            std::size_t payload_bytes, void* target,
                                            std::size_t target_bytes, Recomputed how,
                                            const Executor& executor) noexcept;
 
-// Whether `result` looks like `how.function` of what the payload was made of, and is as well
-// restored that way: compress::may_be_result(). False for payloads of several spans.
+// True if `result` appears to be `how.function` of the payload's original, and recomputing it is
+// about as accurate as storing it: compress::may_be_result(). False for payloads of several spans.
 [[nodiscard]] bool may_be_result(const BlockForm& form, const void* payload,
                                  std::size_t payload_bytes, Recomputed how, const void* result,
                                  std::size_t result_bytes) noexcept;

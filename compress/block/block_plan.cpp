@@ -9,7 +9,7 @@
 namespace pleat::compress::block {
 namespace {
 
-// Whole elements of the type, in order, and no more spans than a table holds.
+// True if the ranges are in order, hold whole elements of the type, and fit a table.
 bool is_sound(const BlockSource& source, ElementType type) noexcept {
   std::size_t from = 0;
   for (std::size_t i = 0; i < source.range_count; ++i) {
@@ -23,8 +23,8 @@ bool is_sound(const BlockSource& source, ElementType type) noexcept {
   return source.range_count <= kMostSpans;
 }
 
-// True if a handful of groups spread over the span hold at most two bit patterns each: worth trying
-// the exact one-bit form. Wrong guesses cost time or memory, never exactness.
+// True if each of eight samples spread over the span holds at most two bit patterns: the exact
+// one-bit form is then worth trying. A wrong guess costs time or memory, never exactness.
 template <class Word>
 bool looks_two_valued(const Word* data, std::size_t elements) noexcept {
   constexpr std::size_t kProbes = 8;
@@ -57,7 +57,7 @@ bool looks_two_valued(const Span& span) noexcept {
   return looks_two_valued(static_cast<const std::uint16_t*>(span.data), span.elements);
 }
 
-// Room for the exact form of a span if it has a short one; 0 if there is no hope.
+// Bytes for the exact form of a span if it may have a short one; 0 if it has none.
 std::size_t exact_room(const Span& span) noexcept {
   switch (span.type) {
     case ElementType::kBool:
@@ -128,8 +128,8 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     return plan;
   }
   plan.room = room;
-  // In place a table in front would overwrite what is still to be read, and a payload that turns
-  // out too coarse could not be taken back.
+  // In place, a table in front would overwrite bytes not yet read, and a payload that turns out too
+  // coarse could not be undone.
   plan.in_place = single && plan.lines.exact.empty() && !spec.exponent;
   return plan;
 }

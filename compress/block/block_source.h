@@ -1,4 +1,4 @@
-// A block of memory, and which of its bytes count. Torch-free.
+// A block of memory, and which of its bytes hold values. Torch-free.
 #pragma once
 
 #include <cstddef>

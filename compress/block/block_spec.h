@@ -1,6 +1,5 @@
-// What is asked of a block's payload, and how one block's values are recomputed from
-// another's payload.
-// Records keep both as opaque 64-bit words. Torch-free.
+// What a caller asks of a block's payload, and how the values of one block are recomputed from the
+// payload of another. Records keep both as opaque 64-bit words. Torch-free.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +14,10 @@ namespace pleat::compress::block {
 struct BlockSpec {
   ElementType type = ElementType::kBytes;
   std::uint8_t bits = 0;  // 0: lossless
-  // The values enter an exponential again: their error counts in absolute terms, and a payload
-  // whose step is not small against 1 is given up for the raw bytes.
+  // The values will enter an exponential, where their absolute error counts. If the step of a
+  // payload is not small against 1, the raw bytes are kept instead.
   bool exponent = false;
-  // Which of its lines may have to come back exact: plan_lines() has the last word.
+  // The lines that may have to come back exact; plan_lines() decides.
   Lines lines{};
   Transform transform = Transform::kNone;
 
@@ -43,8 +42,8 @@ struct BlockSpec {
   [[nodiscard]] bool operator==(const BlockSpec&) const = default;
 };
 
-// One block is saved twice. The more careful of the two: more bits, the shorter rows, a transform
-// only where both ask for it. Exact bytes where the two disagree on the type.
+// The spec of a block that is saved twice: the more careful of the two. More bits, the shorter
+// rows, a transform only where both ask for it; lossless where the two disagree on the type.
 [[nodiscard]] constexpr BlockSpec merge(const BlockSpec& a, const BlockSpec& b) noexcept {
   if (a.type != b.type) {
     return {ElementType::kBytes, 0, false};

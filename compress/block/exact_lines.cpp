@@ -21,7 +21,7 @@ constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
 constexpr std::size_t kSamples = 64;  // rows of a matrix whose columns are looked at
 constexpr std::size_t kMostLines = std::size_t{1} << 31;
 constexpr float kSteps =
-    4;  // that a line must at least span: of Gaussian data the noise is a third then
+    4;  // that a line must span at least; the noise of Gaussian data is then a third
 
 struct Float32 {
   const float* data;
@@ -38,7 +38,7 @@ struct Float16 {
   float operator[](std::size_t i) const noexcept { return compress::float_of_half(data[i]); }
 };
 
-// Four at a time, of which a minimum or maximum passes over what is not a number.
+// Loads four values. A minimum or maximum with them as first operand skips NaN.
 __m128 four(const Float32& values, std::size_t i) noexcept { return _mm_loadu_ps(values.data + i); }
 __m128 four(const BFloat16& values, std::size_t i) noexcept {
   const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i));
@@ -48,7 +48,7 @@ __m128 four(const Float16& values, std::size_t i) noexcept {
   return _mm_setr_ps(values[i], values[i + 1], values[i + 2], values[i + 3]);
 }
 
-// Largest less smallest of [begin, end); what is not finite makes it so, or is passed over.
+// Largest minus smallest of [begin, end). Infinities make it infinite or NaN; NaN is skipped.
 template <class Values>
 float range_of(const Values& values, std::size_t begin, std::size_t end) noexcept {
   float low = values[begin];
@@ -85,19 +85,19 @@ constexpr float levels(std::uint8_t bits) noexcept { return static_cast<float>((
 enum class Mark : std::uint8_t {
   kFine,
   kCoarse,  // flat at the width asked for
-  kFlat,    // and at 8 bits
+  kFlat,    // flat at 8 bits, too
   kZero,
 };
 
-// Of a line, not of zeros, that spans `range`; `steps` is what it must span, times the levels of
-// its width.
+// The mark of a line (not of zeros) that spans `range`. `steps`: the range it must span, times the
+// levels of its width.
 Mark mark_of(float range, float steps, std::uint8_t bits) noexcept {
   return levels(8) * range < steps      ? Mark::kFlat
          : levels(bits) * range < steps ? Mark::kCoarse
                                         : Mark::kFine;
 }
 
-// The lines that are not fine. Takes no memory before there is one.
+// The lines that are not fine. Allocates only when there is one.
 class Marks {
  public:
   explicit Marks(std::size_t lines) : lines_(lines) {}
@@ -115,7 +115,7 @@ class Marks {
     return !marks_.empty() && marks_[line] == Mark::kZero;
   }
 
-  // All lines have `line_bytes`, together `elements`.
+  // Each line has `line_bytes` bytes; all lines together have `elements` elements.
   [[nodiscard]] LinePlan plan(std::uint8_t bits, std::size_t elements,
                               std::size_t line_bytes) const {
     LinePlan plan{bits, {}};
@@ -160,7 +160,8 @@ bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept 
 template <class Values>
 void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Marks& marks) {
   const auto zero = [&](std::size_t r) { return is_zero(values, r * row, (r + 1) * row); };
-  // A look at every row would take 1 % of a step of a model of width 128. Padding is many rows.
+  // Looking at every row would take 1 % of a step of a model of width 128. Padding covers many
+  // rows, so samples find it.
   if (rows >= kManyRows) {
     std::size_t probed = 0;
     while (probed < rows && !zero(probed)) {
@@ -180,7 +181,7 @@ void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Mar
 template <class Values>
 void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row, std::uint8_t bits,
                     Marks& marks) {
-  std::size_t probed = elements;  // row: the last of a group is the first of the next
+  std::size_t probed = elements;  // row: the last row of a group is the first of the next
   float probe = 0;
   for (std::size_t begin = 0; begin < elements; begin += kGroup) {
     const std::size_t end = std::min(elements, begin + kGroup);
@@ -218,9 +219,9 @@ void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row,
   }
 }
 
-// Down the columns of a matrix. Groups run along its rows, so a column is in as many as there are
-// rows, if always with the same neighbours: it is held against the root mean square of the groups
-// it is in.
+// Judges the columns of a matrix. Groups run along its rows, so a column is in as many groups as
+// there are rows, always with the same neighbours. Its range is compared with the root mean square
+// of the ranges of its groups.
 template <class Values>
 void mark_flat_columns(const Values& values, std::size_t rows, std::size_t columns,
                        std::uint8_t bits, Marks& marks) {
@@ -252,8 +253,8 @@ void mark_flat_columns(const Values& values, std::size_t rows, std::size_t colum
     }
   }
   const auto mark_column = [&](std::size_t c) {
-    // A block's last columns lie in the group of the next block's first, unless rows are whole
-    // groups.
+    // Unless rows are whole groups, a block's last columns lie in the group of the next block's
+    // first column.
     const std::size_t block = c / kGroup;
     const std::size_t next = columns % kGroup == 0 ? block : std::min(block + 1, blocks - 1);
     double most = 0;

@@ -1,8 +1,8 @@
-// A normalisation divides by how far a row deviates from its mean, and its gradient multiplies the
-// noise of the saved input by the inverse. A row that shares quantisation groups with others of
-// much larger values gets their noise: for one of zeros (padding) that is 300 times the gradient.
-// The same of columns, where a batch normalisation takes its statistics down a matrix or an image
-// whose channels come last. Such lines are found here; line_patch.h keeps them beside the codes.
+// A normalisation divides a row by its deviation, and its gradient multiplies the noise of the
+// saved input by the inverse. A row that shares quantisation groups with rows of much larger values
+// gets their noise; for a row of zeros (padding) that is 300 times the gradient. The same holds for
+// columns where a batch normalisation takes its statistics down a matrix, or down an image whose
+// channels come last. This file finds such lines; line_patch.h keeps them beside the codes.
 // Torch-free.
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace pleat::compress::block {
 
-inline constexpr std::uint32_t kShortestLine = 16;  // of a few elements many are flat by chance
+inline constexpr std::uint32_t kShortestLine = 16;  // shorter lines are often flat by chance
 
 enum class Look : std::uint8_t {
   kNone,
-  kZeroRows,  // only for rows of zeros, which padding and masks leave
+  kZeroRows,  // only rows of zeros, as padding and masks leave
   kRows,
   kColumns,
 };
@@ -26,7 +26,7 @@ enum class Look : std::uint8_t {
 // How a tensor is cut into lines.
 struct Lines {
   Look look = Look::kNone;
-  std::uint32_t length = 0;  // elements of a row: the number of columns, if those are looked at
+  std::uint32_t length = 0;  // elements of a row, that is, the number of columns
 
   [[nodiscard]] bool operator==(const Lines&) const = default;
 };
@@ -34,7 +34,7 @@ struct Lines {
 struct LineRun {
   std::uint32_t first;
   std::uint32_t count : 31;
-  std::uint32_t zero : 1;  // nothing but zeros: need not be kept
+  std::uint32_t zero : 1;  // only zeros, so the bytes need not be kept
 
   [[nodiscard]] bool operator==(const LineRun&) const = default;
 };
@@ -44,10 +44,11 @@ struct LinePlan {
   std::vector<LineRun> exact;  // ascending, disjoint
 };
 
-// Which lines of `data` must come back exact at a width of `bits` (1 to 8), or at 8 where that
-// takes less in all: lines whose range is below four quantisation steps of a group they share, and
-// rows of zeros found by sampling (of 1024 rows or more every eighth is looked at first). Lines of
-// less than kShortestLine elements are not judged. fp32, bf16, fp16; others: none. Throws
+// The lines of `data` that must come back exact at a width of `bits` (1 to 8). These are lines
+// whose range is below four quantisation steps of a group they share, and lines of zeros; of 1024
+// rows or more only every eighth is sampled at first, so some rows of zeros may be missed. The plan
+// raises the width to 8 where that takes less memory in all. Lines of fewer than kShortestLine
+// elements are not judged. Types other than fp32, bf16 and fp16 have no exact lines. Throws
 // std::bad_alloc.
 [[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements,
                                   compress::ElementType type, Lines lines, std::uint8_t bits);

@@ -20,7 +20,7 @@ struct PatchHeader {
   std::uint16_t reserved;
 };
 
-// What the runs are of, in bytes.
+// The lines that the runs name, in bytes.
 struct Geometry {
   std::size_t item, length, rows;
   bool columns;
@@ -28,7 +28,7 @@ struct Geometry {
   [[nodiscard]] std::size_t lines() const noexcept { return columns ? length : rows; }
   [[nodiscard]] std::size_t line_bytes() const noexcept { return (columns ? rows : length) * item; }
 
-  // Calls visit(offset, bytes) for every piece of a run that lies in one.
+  // Calls visit(offset, bytes) for every contiguous piece of a run.
   template <class Visit>
   void for_each_piece(const LineRun& run, const Visit& visit) const {
     if (!columns) {

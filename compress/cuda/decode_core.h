@@ -1,5 +1,5 @@
-// One group restored by a tile of eight lanes, as encode_core.h coded it; what a Tile is stands
-// there. A payload may hold any bytes: no lane leaves its group, its slot or the escape table.
+// Restores one group that encode_core.h coded, by a tile of eight lanes. encode_core.h says what a
+// Tile is. A payload may hold any bytes: no lane leaves its group, its slot or the escape table.
 #pragma once
 
 #include <stddef.h>
@@ -10,12 +10,12 @@
 namespace pleat::compress {
 namespace {
 
-// Escaped groups of a payload: their table, and how many there are.
+// The escaped groups of a payload: their table and their number.
 struct EscapeTable {
   const uint8_t* groups;
   uint64_t count;
 
-  // The elements of the escaped group that has this slot; nullptr: there is no such group.
+  // The elements of the escaped group with this slot; nullptr if the table has no such group.
   template <class Word>
   PLEAT_HD const Word* find(const uint8_t* slot) const {
     const uint64_t index = *reinterpret_cast<const Stored64*>(slot);
@@ -86,7 +86,7 @@ PLEAT_HD inline void restore_lane(L& lane, const Dequantiser& how, uint64_t nonc
   }
 }
 
-// Of a constant or two-valued group.
+// Restores a constant or two-valued group.
 template <class T, class L>
 PLEAT_HD inline void restore_patterns(L& lane, const Metadata<T>& metadata, const uint8_t* slot) {
   const bool two = kind_of<T>(metadata) == GroupKind::kTwoValued;
@@ -108,7 +108,7 @@ PLEAT_HD inline void restore_patterns(L& lane, const Metadata<T>& metadata, cons
   }
 }
 
-// Any way that a regular group may be restored.
+// Restores a regular group, in whichever way it was quantised.
 template <class T, unsigned kBits, class L>
 PLEAT_HD inline void restore_regular(L& lane, const Dequantiser& how, uint64_t nonce,
                                      uint64_t group, const uint8_t* slot) {
@@ -122,8 +122,8 @@ PLEAT_HD inline void restore_regular(L& lane, const Dequantiser& how, uint64_t n
     restore_lane<T, kBits, false, false>(lane, how, nonce, group, slot);
 }
 
-// Restores a group; all tiles of a warp together. False: the payload is damaged, the target is
-// untouched.
+// Restores a group; all tiles of a warp call it together. False if the payload is damaged; the
+// target is then untouched.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const uint8_t* slot,
                                   const EscapeTable& escapes, uint64_t group, uint64_t nonce,

@@ -18,7 +18,7 @@ namespace {
 
 enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
 
-// How the task's kernel codes it: scaled groups exist at few widths.
+// How the task's kernel codes groups. Scaled groups exist at few widths.
 enum class Coding { kPlain, kRotated, kScaled, kFramed };
 Coding coding_of(const DeviceTask& task) noexcept {
   if (is_framed(task)) return Coding::kFramed;
@@ -29,7 +29,8 @@ Coding coding_of(const DeviceTask& task) noexcept {
              : Coding::kRotated;
 }
 
-// The names kernels.cu gives, for the process: a launcher may keep the pointers.
+// The kernel's name in kernels.cu. The string lives as long as the process: a launcher may keep the
+// pointer.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
   static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_"};
@@ -209,7 +210,7 @@ LaunchStatus encode_in_place_on_device(KernelLauncher& launcher, const DeviceTas
   const LaunchStatus surveyed = launcher.launch(device_image(), kernel_name(Kernel::kSurvey, task),
                                                 batch.tiles, kThreads, &batch, stream);
   if (surveyed != LaunchStatus::kOk) return surveyed;
-  // If only this one fails to be queued, the source is untouched and the verdict stays pending.
+  // If only this launch fails, the source is untouched and the verdict stays pending.
   return launcher.launch(device_image(), kernel_name(Kernel::kEncodeInPlace, task), batch.tiles,
                          kThreads, &batch, stream);
 }

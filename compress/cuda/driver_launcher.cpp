@@ -100,7 +100,7 @@ DriverLauncher::Module* DriverLauncher::find_module(const DeviceImage& image,
   module.multiprocessors = static_cast<unsigned>(count);
   try {
     modules_.push_back(module);
-  } catch (const std::bad_alloc&) {  // the module stays with its context; the next call loads again
+  } catch (const std::bad_alloc&) {  // the module stays with its context; the next call loads one
     *status = failed(kErrorOutOfMemory);
     return nullptr;
   }

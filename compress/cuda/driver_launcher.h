@@ -1,4 +1,5 @@
-// Launches over the CUDA driver API, found at run time: nothing here links or includes CUDA.
+// Launches kernels over the CUDA driver API, which is found at run time: nothing here links or
+// includes CUDA.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,7 @@
 
 namespace pleat::compress::cuda {
 
-// The driver functions that launching takes, by their ABI: CUresult is an int, handles are
-// pointers.
+// The driver functions that a launch needs, by their ABI: CUresult is an int, handles are pointers.
 struct DriverFunctions {
   int (*context_current)(void** context) = nullptr;                          // cuCtxGetCurrent
   int (*context_id)(void* context, unsigned long long* id) = nullptr;        // cuCtxGetId
@@ -25,13 +25,14 @@ struct DriverFunctions {
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** parameters, void** extra) = nullptr;  // cuLaunchKernel
 
-  // From a driver library by its file name. All but context_id (CUDA 12) must be there; false
-  // otherwise. The library is never closed: a driver cannot be. Makes no CUDA call.
+  // Finds the functions in a driver library, given by its file name. False unless all but
+  // context_id (CUDA 12) are there. The library is never closed, as a driver cannot be. Makes no
+  // CUDA call.
   [[nodiscard]] bool find(const char* library) noexcept;
 };
 
-// Modules are loaded once per context and never unloaded: they die with it. A context whose address
-// another had before is told apart by its id.
+// Loads a module once per context and never unloads it: a module dies with its context. The id
+// tells a context from an earlier one at the same address.
 class DriverLauncher final : public KernelLauncher {
  public:
   explicit DriverLauncher(const char* library = "libcuda.so.1") noexcept;
@@ -60,7 +61,7 @@ class DriverLauncher final : public KernelLauncher {
   };
 
   LaunchStatus current(void** context, unsigned long long* id) noexcept;
-  // With mutex_ held. nullptr: *status says why.
+  // Called with mutex_ held. nullptr on failure; *status says why.
   Module* find_module(const DeviceImage& image, LaunchStatus* status) noexcept;
   Function find_function(Module& module, const char* name, unsigned threads,
                          LaunchStatus* status) noexcept;

@@ -1,21 +1,24 @@
-// One group of 256 elements, encoded by a tile of eight lanes (lane_core.h): what the CUDA kernels
-// do per group, and what a test does on the CPU. Written against a Tile, which knows how lanes come
-// about:
+// Encodes one group of 256 elements by a tile of eight lanes (lane_core.h). The CUDA kernels run
+// this code per group, and a test runs it on the CPU. It is written against a Tile, which provides
+// the lanes. "Together" below means that all tiles of a warp make the call together.
 //
-// - tile.each(f): f(lane) for every lane; each has its own state. On a GPU: the calling thread.
-// - tile.lesser(f), greater(f): packed minimum, maximum over lanes of f(lane), given to all. On a
-//   GPU all tiles of a warp call these together.
-// - tile.any(f): true if f(lane) is for some lane; together as well.
-// - tile.any_alone(f), least_alone(f): as any() and as a minimum of floats, for code that only some
-//   tiles of a warp reach.
-// - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane); there is one.
-// - tile.sum(f): f(lane) is an array of doubles, Sums; each is added up over lanes, given to all;
-//   together. ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)) is the order.
-// - tile.across(step, give, take): take(lane, word) with the word that give() has for lane ^ step;
+// - tile.each(f): f(lane) for every lane; each lane has its own state. On a GPU: the calling thread
+//   runs its lane.
+// - tile.lesser(f), greater(f): packed minimum, maximum of f(lane) over all lanes, given to all;
 //   together.
-// - tile.all_of_warp(mine): true if `mine` is in every tile of the warp; together. On a CPU: mine.
+// - tile.any(f): true if f(lane) is true for some lane; together.
+// - tile.any_alone(f), least_alone(f): as any(), and the least of floats f(lane), for code that
+//   only some tiles of a warp reach.
+// - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane) is true; one must be.
+// - tile.sum(f): f(lane) is an array of doubles, Sums; each is summed over the lanes and given to
+//   all; together. The order is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+// - tile.across(step, give, take): take(lane, word), where `word` is what give() returned for
+//   lane ^ step; together.
+// - tile.all_of_warp(mine): true if `mine` is true in every tile of the warp; together. On a CPU:
+//   mine.
 //
-// Everything outside each() is the same in all lanes. docs/payload_format.md says what is computed.
+// All values outside each() are the same in all lanes. docs/payload_format.md says what is
+// computed.
 #pragma once
 
 #include <stddef.h>
@@ -29,8 +32,8 @@
 namespace pleat::compress {
 namespace {
 
-// How the groups of a span are coded. Transformed ones are coded as float32 groups, once rotated
-// (transform_core.h); with kLevels some are scaled.
+// How the groups of a span are coded. Transformed groups are rotated and then coded as float32
+// groups (transform_core.h); with kLevels some are scaled groups.
 template <class SourceType, unsigned kWidth, bool kRotated = false, bool kLevels = false>
 struct Form {
   using Source = SourceType;
@@ -55,8 +58,9 @@ PLEAT_HD inline void store_bitmap(Tile& tile, uint32_t one, unsigned elements, u
   });
 }
 
-// Per element a difference and a fused multiply-add, whose sum has n, the element in units of the
-// noise, in its low 16 bits; then two elements at a time: n + noise, whose upper byte is the code.
+// Each element takes a difference and a fused multiply-add, whose sum holds n, the element in units
+// of the noise, in its low 16 bits. Then n + noise is taken for two elements at a time; its upper
+// byte is the code.
 template <class T, unsigned kBits, bool kKeepZero, class L>
 PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, uint64_t nonce,
                                    uint64_t group, uint8_t* slot) {
@@ -88,7 +92,7 @@ PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, ui
   }
 }
 
-// Bit patterns of a group of one or two; kRegular: it has more.
+// The bit patterns of a group that has one or two; kRegular if it has more.
 struct Patterns {
   GroupKind kind;
   uint32_t first;
@@ -122,7 +126,7 @@ PLEAT_HD inline Patterns find_patterns(Tile& tile) {
   return {third ? GroupKind::kRegular : GroupKind::kTwoValued, first, second};
 }
 
-// A group of one or two patterns, exactly.
+// Codes a group of one or two patterns exactly.
 template <class T, unsigned kSlotBytes, class Tile>
 PLEAT_HD inline void encode_patterns(Tile& tile, const Patterns& patterns, unsigned elements,
                                      Metadata<T>* metadata, uint8_t* slot) {
@@ -143,8 +147,8 @@ PLEAT_HD inline void encode_patterns(Tile& tile, const Patterns& patterns, unsig
   });
 }
 
-// The mark and an empty slot: number and bytes of an escaped group are the caller's
-// (finish_span()).
+// Writes the mark of an escaped group and an empty slot. The caller gives it its number and keeps
+// its bytes (finish_span()).
 template <class T, unsigned kSlotBytes, class Tile>
 PLEAT_HD inline GroupKind encode_escape(Tile& tile, Metadata<T>* metadata, uint8_t* slot) {
   tile.each([&](auto& lane) {
@@ -154,7 +158,7 @@ PLEAT_HD inline GroupKind encode_escape(Tile& tile, Metadata<T>* metadata, uint8
   return GroupKind::kEscaped;
 }
 
-// NaN if an element is.
+// Minimum and maximum of a group; NaN if an element is NaN.
 struct Extremes {
   float minimum;
   float maximum;
@@ -166,8 +170,8 @@ PLEAT_HD inline Extremes find_extremes(Tile& tile) {
       tile.template greater<T>(
           [](auto& lane) { return fold_words<T>(lane, Packed<T>::greater_of); })};
 }
-// Surely neither constant nor two-valued: one look at an element per lane spares nearly
-// every group the search for patterns.
+// True if the group is certainly neither constant nor two-valued. One look at an element per lane
+// spares nearly every group the search for patterns.
 template <class Tile>
 PLEAT_HD inline bool plainly_other(Tile& tile, const Extremes& extremes) {
   return tile.any([&](auto& lane) {
@@ -176,7 +180,7 @@ PLEAT_HD inline bool plainly_other(Tile& tile, const Extremes& extremes) {
   });
 }
 
-// A group of more than two patterns: its codes, or an escape.
+// Codes a group of more than two patterns, or marks it as escaped.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, unsigned elements,
                                        uint64_t group, uint64_t nonce, Metadata<T>* metadata,
@@ -185,8 +189,8 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
   const float minimum = extremes.minimum, maximum = extremes.maximum;
   Quantiser quantiser{0, 0, 0};
   Metadata<T> words;
-  // A range that is not finite makes the step so, and plan_group() refuses. NaN is not below
-  // 2^-110 either, as unsigned bits.
+  // A range that is not finite makes the step infinite or NaN, and plan_group() refuses it. As
+  // unsigned bits, NaN is not below 2^-110 either.
   if (!plan_group<T>(minimum, maximum, kLargestCode, &quantiser, &words))
     return encode_escape<T, 32 * kBits>(tile, metadata, slot);
   if (keeps_zero(minimum, kBits)) {
@@ -223,11 +227,11 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
   return GroupKind::kRegular;
 }
 
-// Encodes a group: metadata and slot are written, the kind is returned.
-//   source    `elements` of the span, 1..256; `aligned`: source is 16-byte aligned
+// Encodes a group: writes its metadata and slot, returns its kind.
+//   source    the group's `elements` elements, 1..256; `aligned`: 16-byte aligned
 //   group     its number in the span
-//   metadata  of this group; slot: of this group, aligned to 8 bytes
-// kBits = 0: only constant and two-valued groups are coded.
+//   metadata  of this group; slot: of this group, 8-byte aligned
+// kBits = 0: only constant and two-valued groups are coded; others are escaped.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* source,
                                        unsigned elements, bool aligned, uint64_t group,

@@ -1,18 +1,20 @@
-// Where the frames of a span begin (frames_core.h), found in one pass, both ways; and how such a
-// span ends. Frames have the size that their elements need, so a tile's codes begin at the sum of
-// all tiles before it. Tiles are taken in ascending order, by ticket. Whoever has one
-//   1. finds the sizes of the tile's frames, and publishes their sum: the tile's own bytes;
-//   2. looks back: adds up what tiles before it have published, window by window, until one of them
-//      has published the sum of everything up to its end; and publishes that for its own tile;
+// Finds in one pass where the frames of a span begin (frames_core.h), to encode and to decode, and
+// ends such a span. A frame has the size that its elements need, so a tile's codes begin at the sum
+// of the sizes of all tiles before it. Blocks take tiles in ascending order, by ticket. The block
+// that has a tile
+//   1. finds the sizes of the tile's frames and publishes their sum, the tile's own bytes;
+//   2. looks back: adds up what the tiles before have published, window by window, until it meets a
+//      tile that has published the sum of all bytes up to its end; then publishes that sum for its
+//      own tile;
 //   3. reads or writes the codes.
 // (Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016.)
 //
-// Why nobody waits for ever: only step 2 waits, and only for step 1 of tiles with lower tickets.
-// Those have been taken by blocks that run already, and step 1 waits for nothing.
+// Why no block waits for ever: only step 2 waits, and only for step 1 of tiles with lower tickets.
+// Blocks that are already running have taken those tiles, and step 1 waits for nothing.
 //
-// Tickets and published words are zero before a launch, and each launch leaves them so: the last
-// block of a job, behind everybody's look-back, clears the words; whoever draws the launch's last
-// ticket, the ticket.
+// Tickets and published words are zero before a launch, and each launch leaves them zero. The last
+// block of a job clears the words, after all look-backs; the block that draws the launch's last
+// ticket clears the ticket.
 #pragma once
 
 #include "compress/cuda/frames_core.h"
@@ -25,7 +27,7 @@ namespace {
 // At the head of a job's scratch memory; a word per tile follows.
 struct FrameChain {
   cuda::Counters counters;
-  uint32_t ticket;  // of the launch; its first job's
+  uint32_t ticket;  // of the launch; that of its first job counts
   uint32_t reserved[7];
 };
 static_assert(sizeof(FrameChain) == 64);
@@ -38,12 +40,14 @@ PLEAT_HD inline volatile uint64_t* words_of(const cuda::Job& job) {
 PLEAT_HD constexpr uint64_t frame_scratch_bytes(uint64_t elements) {
   return sizeof(FrameChain) + cuda::tiles_of(elements) * sizeof(uint64_t);
 }
-// Every block of a launch draws once more than it has tiles to do. True: nobody draws after this.
+// Every block of a launch draws one ticket more than it gets tiles. True if no block draws after
+// this ticket.
 PLEAT_HD inline bool is_last_ticket(uint32_t ticket, uint32_t tiles, uint32_t blocks) {
   return ticket == tiles + blocks - 1;
 }
 
-// A published word says all by itself, so it needs no order among other writes. 0: nothing yet.
+// A published word is complete in itself, so it needs no order with other writes. 0: nothing
+// published.
 inline constexpr uint64_t kOwnBytes = uint64_t{1} << 62;
 inline constexpr uint64_t kBytesToEnd = uint64_t{1} << 63;  // of all tiles up to this one's end
 PLEAT_HD constexpr uint64_t bytes_in(uint64_t word) { return word & (kOwnBytes - 1); }
@@ -53,15 +57,16 @@ PLEAT_HD constexpr uint64_t bytes_in(uint64_t word) { return word & (kOwnBytes -
 // - warp.ballot(f): bit `lane` is f(what it kept).
 // - warp.sum(f): the sum over all lanes of f(lane, what it kept), given to all.
 struct LookBack {
-  uint64_t tile;       // those before it are still to be added
-  uint64_t bytes = 0;  // of those from it on
+  uint64_t tile;       // the tiles before it are still to be added
+  uint64_t bytes = 0;  // of the tiles from it on
 
   PLEAT_HD bool done() const { return tile == 0; }
-  // The 32 tiles before; or false, with nothing added, where one is missing that is needed.
+  // Adds the 32 tiles before. False, with nothing added, if a tile that is needed has published
+  // nothing yet.
   template <class Warp>
   PLEAT_HD bool advance(Warp& warp, const volatile uint64_t* words) {
     warp.read([&](unsigned lane) {
-      return lane < tile ? words[tile - 1 - lane] : kBytesToEnd;  // nothing before the first
+      return lane < tile ? words[tile - 1 - lane] : kBytesToEnd;  // nothing before tile 0
     });
     const uint32_t missing = warp.ballot([](uint64_t word) { return word == 0; });
     const uint32_t ends = warp.ballot([](uint64_t word) { return (word & kBytesToEnd) != 0; });
@@ -84,7 +89,7 @@ struct FloatFrames : FrameTable<typename T::Word, kFloatFrame> {
         raw_bytes(64 + elements * sizeof(typename T::Word)) {}
 };
 
-// What a block holds of the tile it works on.
+// What a block keeps of the tile it works on.
 template <class T>
 struct alignas(16) FrameStage {
   uint8_t slots[cuda::kGroupsPerTile][Frame<T>::kMostBytes];
@@ -92,7 +97,7 @@ struct alignas(16) FrameStage {
   uint64_t before;                       // bytes of all tiles before
 };
 
-// Of the tile's first `places` frames; all tiles of a warp together.
+// The bytes of the tile's first `places` frames; all tiles of a warp together.
 template <class T, class Tile>
 PLEAT_HD inline uint32_t bytes_of_frames(Tile& tile, const FrameStage<T>& stage, unsigned places) {
   return tile.combine(
@@ -120,7 +125,7 @@ struct FrameEncoder {
         table(job.elements),
         most(job.capacity < table.raw_bytes ? job.capacity : table.raw_bytes - 1) {}
 
-  // Step 1 for the frame at `place` of a tile: its entry, and its size for the stage.
+  // Step 1 for the frame at `place` of a tile: writes its entry, and its size to the stage.
   template <class Tile>
   PLEAT_HD Frame<T> measure(Tile& tile, const GroupOfTile& at, unsigned place,
                             FrameStage<T>& stage) const {
@@ -134,7 +139,7 @@ struct FrameEncoder {
     });
     return frame;
   }
-  // Step 3: the packed frame goes where it belongs, or nowhere.
+  // Step 3: writes the packed frame to its place, unless it lies beyond the capacity.
   template <class Tile>
   PLEAT_HD void write(Tile& tile, const FrameStage<T>& stage, unsigned place,
                       uint32_t before) const {
@@ -145,7 +150,7 @@ struct FrameEncoder {
   }
 };
 
-// By the block that ends last. Returns the code bytes of all tiles.
+// Called by the block that ends last. Returns the code bytes of all tiles.
 template <class Block>
 PLEAT_HD inline uint64_t clear_chain(Block& block, const cuda::Job& job) {
   const uint64_t tiles = cuda::tiles_of(job.elements);
@@ -185,7 +190,7 @@ struct FrameDecoder {
   uint64_t code_bytes;
   bool readable;
 
-  // As the CPU has it: read_header() (codec.cpp), decode_framed().
+  // The checks are those of the CPU: read_header() (codec.cpp), decode_framed().
   PLEAT_HD FrameDecoder(const cuda::Job& job, const Header& header)
       : job(job), table(job.elements), code_bytes(header.code_bytes) {
     unsigned wrong = header.magic ^ kMagic;
@@ -201,7 +206,7 @@ struct FrameDecoder {
   }
   PLEAT_HD const uint8_t* payload() const { return static_cast<const uint8_t*>(job.source); }
 
-  // Step 1. False: damaged.
+  // Step 1. False if the frame is damaged.
   template <class Tile>
   PLEAT_HD bool read(Tile& tile, const GroupOfTile& at, unsigned place, FrameStage<T>& stage,
                      Frame<T>* frame) const {
@@ -211,7 +216,8 @@ struct FrameDecoder {
     });
     return intact;
   }
-  // Step 3. A damaged frame may lie beyond the codes: nothing is read there, and the sum will tell.
+  // Step 3. A damaged frame may lie beyond the codes. Nothing is read there, and the sum of all
+  // sizes will show the damage.
   template <class Tile>
   PLEAT_HD void restore(Tile& tile, const GroupOfTile& at, const Frame<T>& frame, unsigned place,
                         FrameStage<T>& stage, uint32_t before) const {

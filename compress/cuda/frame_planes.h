@@ -1,6 +1,6 @@
-// What a lane does with a frame's words: the sign turned to the lowest bit and back, minima, zeros;
-// and a run of eight differences to and from its bytes in each bit plane (docs/payload_format.md,
-// "Framed"). No tile is needed.
+// What a lane does with a frame's words: it turns the sign to the lowest bit and back, takes minima
+// and finds zeros; and it converts a run of eight differences to and from their bytes in each bit
+// plane (docs/payload_format.md, "Framed"). No tile is needed.
 #pragma once
 
 #include <stddef.h>
@@ -18,11 +18,12 @@ namespace {
 PLEAT_HD inline uint32_t lesser_word(uint32_t a, uint32_t b) { return a < b ? a : b; }
 PLEAT_HD inline uint32_t greater_word(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// `turn`: the sign becomes the lowest bit. A word less one is the largest where it is zero.
-// `with_below`, `with_word`: the least of what is given and a register's words less one, and the
-// most of it and the words, in the bits from kLowest. (Halves are compared as whole registers, with
-// whatever is beside them: minima of two 16-bit integers at a time are in sm_90 and later only.)
-// Zeros collects which of a lane's elements are zero: bit run * 8 + j.
+// `turn`: the sign becomes the lowest bit. `with_below`: the least of the given value and a
+// register's words minus one (a zero word minus one is the largest number). `with_word`: the
+// largest of the given value and the words. Both give their result in the bits from kLowest.
+// (Halves are compared as whole registers, whatever lies beside them: only sm_90 and later take
+// minima of two 16-bit integers at a time.) Zeros collects which of a lane's elements are zero: bit
+// run * 8 + j.
 struct WholeWords {
   PLEAT_HD static uint32_t turn(uint32_t x) { return x << 1 | x >> 31; }
   PLEAT_HD static uint32_t turn_back(uint32_t r) { return r >> 1 | r << 31; }
@@ -59,7 +60,7 @@ struct HalfWords {
     return ((a & ~kTops) + (b & ~kTops)) ^ ((a ^ b) & kTops);
   }
   struct Zeros {
-    uint32_t halves[2] = {0, 0};  // of two runs each: even elements' bits below, odd ones' above
+    uint32_t halves[2] = {0, 0};  // two runs each: bits of even elements below, of odd ones above
     PLEAT_HD void add(unsigned number, uint32_t r) {
       halves[number / 8] |= (below(r) & ~r & kTops) >> (15 - number % 8 * 2);
     }
@@ -72,7 +73,7 @@ struct HalfWords {
 template <class T>
 using Turned = std::conditional_t<Packed<T>::kPerRegister == 1, WholeWords, HalfWords>;
 
-// Elements [0, n) of a lane's run, the others 0.
+// Keeps elements [0, n) of a lane's run, and sets the others to 0.
 template <class T>
 PLEAT_HD inline void keep_first(uint32_t* words, unsigned n) {
   PLEAT_UNROLL
@@ -84,7 +85,7 @@ PLEAT_HD inline void keep_first(uint32_t* words, unsigned n) {
       words[r] &= 0xFFFFu;
   }
 }
-// How many of `count` elements a lane's run has.
+// How many of the first `count` elements of a frame lie in a lane's run.
 template <class L>
 PLEAT_HD inline unsigned elements_of_run(const L& lane, unsigned run, unsigned count) {
   const unsigned first = lane.element(run);
@@ -93,7 +94,7 @@ PLEAT_HD inline unsigned elements_of_run(const L& lane, unsigned run, unsigned c
 
 // ---- planes ----
 
-// Byte `at` of a run's eight words: of elements 0..3 and 4..7.
+// Byte `at` of each of a run's eight words: those of elements 0..3, then of 4..7.
 template <class T>
 PLEAT_HD inline RunCodes bytes_of_run(const uint32_t* words, unsigned at) {
   if constexpr (Packed<T>::kPerRegister == 2) {
@@ -107,7 +108,7 @@ PLEAT_HD inline RunCodes bytes_of_run(const uint32_t* words, unsigned at) {
                        0x5410)};
   }
 }
-// Four nibbles, each the low half of a byte, to the low 16 bits; and back.
+// Moves four nibbles, each the low half of a byte, to the low 16 bits; and back.
 PLEAT_HD inline uint32_t squeeze_nibbles(uint32_t bytes) {
   return pick_bytes((bytes & 0x000F'000Fu) | (bytes >> 4 & 0x00F0'00F0u), 0, 0x4420);
 }
@@ -116,11 +117,12 @@ PLEAT_HD inline uint32_t spread_nibbles(uint32_t nibbles) {
   return (pairs | pairs << 4) & 0x0F0F'0F0Fu;
 }
 
-// A plane of p bits begins where those of more bits end, and holds the bits above theirs: both
-// follow from the higher bits of the width. Planes of 4, 2 and 1 bits are of one byte of the words.
+// A plane of p bits begins where the planes of more bits end, and holds the bits above theirs; both
+// follow from the higher bits of the width. The planes of 4, 2 and 1 bits come from one byte of the
+// words.
 PLEAT_HD constexpr unsigned above(unsigned width, unsigned p) { return width & ~(2 * p - 1); }
 
-// Differences of a run, to its place in each plane of a frame of `runs` runs.
+// Writes the differences of a run to its place in each plane of a frame of `runs` runs.
 template <class T>
 PLEAT_HD inline void store_run(const uint32_t* words, unsigned width, unsigned runs, unsigned run,
                                uint8_t* planes) {
@@ -175,7 +177,7 @@ PLEAT_HD inline void load_run(uint32_t* words, unsigned width, unsigned runs, un
     return;
   }
   const auto place = [&](unsigned p) { return planes + runs * above(width, p) + run * p; };
-  RunCodes eight{0, 0}, fewer{0, 0};  // bits of the plane of 8, of those above
+  RunCodes eight{0, 0}, fewer{0, 0};  // bits of the plane of 8, and of the planes of fewer
   if ((width & 8) != 0) {
     const uint64_t bytes = *reinterpret_cast<const Stored64*>(place(8));
     eight = {static_cast<uint32_t>(bytes), static_cast<uint32_t>(bytes >> 32)};

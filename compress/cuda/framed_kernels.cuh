@@ -1,4 +1,4 @@
-// Lossless floats in frames, both ways: the steps of frame_chain.h.
+// Encodes and decodes lossless floats in frames: the steps of frame_chain.h.
 #pragma once
 
 #include "compress/cuda/frame_chain.h"
@@ -29,7 +29,8 @@ class ThreadWarp {
   uint64_t word_;
 };
 
-// The launch's next tile, or a number beyond them. The block's shared memory is free for it then.
+// Takes the launch's next tile; a number beyond the last if none is left. After the call the
+// block's shared memory is free for that tile.
 __device__ unsigned take_tile(const Batch& batch) {
   __shared__ uint32_t ticket;
   __syncthreads();
@@ -42,8 +43,9 @@ __device__ unsigned take_tile(const Batch& batch) {
   return ticket;
 }
 
-// Once all frames' sizes are staged: publishes the tile's bytes, so that nobody waits for
-// `meanwhile`, and looks back after it. Returns the bytes of the tile's frames before `place`.
+// Call it once the sizes of all frames are staged. Publishes the tile's bytes first, so that no
+// block waits for `meanwhile`; calls meanwhile(), then looks back. Returns the bytes of the tile's
+// frames before `place`.
 template <class T, class Tile, class F>
 __device__ uint32_t find_place(Tile& lanes, const Job& job, uint64_t tile, unsigned place,
                                FrameStage<T>& stage, F meanwhile) {

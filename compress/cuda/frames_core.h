@@ -1,15 +1,16 @@
-// One frame of 256 lossless floats (docs/payload_format.md, "Framed"), measured, packed and
-// restored by a tile of eight lanes; what a Tile is stands in encode_core.h. Integer instructions
-// only, so NaNs keep their bits. Three more functions of a Tile:
+// Measures, packs and restores one frame of 256 lossless floats (docs/payload_format.md, "Framed")
+// by a tile of eight lanes; encode_core.h says what a Tile is. Uses integer instructions only, so
+// NaNs keep their bits. A Tile here has three more functions:
 //
 // - tile.combine(f, g): g over all lanes of f(lane), given to all; all tiles of a warp together.
-// - tile.add_up_alone(f, take): the sum over all lanes of f(lane), given to all, and take(lane, sum
-//   over the lanes before it); for code that only some tiles of a warp reach.
-// - tile.sync_alone(): what lanes of the tile have written, its lanes can read and overwrite.
+// - tile.add_up_alone(f, take): the sum of f(lane) over all lanes, given to all; calls
+//   take(lane, sum over the lanes before it). For code that only some tiles of a warp reach.
+// - tile.sync_alone(): after it, lanes of the tile can read and overwrite what its lanes have
+//   written.
 //
-// Codes of a frame lie anywhere among the payload's bytes. So a frame is packed into, or restored
-// from, a slot of shared memory of its own, where all its planes are aligned to their elements'
-// runs. Where frames begin: frame_chain.h.
+// The codes of a frame may begin at any byte of the payload. So a frame is packed into, or restored
+// from, its own slot of shared memory, where all its planes are aligned to the runs of their
+// elements. frame_chain.h finds where frames begin.
 #pragma once
 
 #include <stddef.h>
@@ -23,13 +24,13 @@ namespace {
 
 static_assert(kFloatFrame == kGroupSize, "a frame is what a tile holds");
 
-// How many bits each byte has.
+// The number of set bits of each byte.
 PLEAT_HD inline uint32_t count_by_bytes(uint32_t x) {
   x -= x >> 1 & 0x5555'5555u;
   x = (x & 0x3333'3333u) + (x >> 2 & 0x3333'3333u);
   return (x + (x >> 4)) & 0x0F0F'0F0Fu;
 }
-// The four bytes at byte `shift` (0..3) of two words.
+// The four bytes from byte `shift` (0..3) of two words on.
 PLEAT_HD inline uint32_t straddling(uint32_t low, uint32_t high, unsigned shift) {
 #if defined(__CUDA_ARCH__)
   return __funnelshift_r(low, high, 8 * shift);
@@ -43,10 +44,10 @@ PLEAT_HD inline uint32_t straddling(uint32_t low, uint32_t high, unsigned shift)
 template <class T>
 struct FrameLane : Lane<T> {
   uint32_t kept;    // bit run * 8 + j: the element is not zero
-  uint32_t before;  // byte `run`: kept elements of the frame before that run
+  uint32_t before;  // byte `run`: how many elements of the frame before that run are kept
 };
 
-// What an entry says. `kept` elements have codes; all `count` unless zeros are left out.
+// What an entry says. `kept` elements have codes: all `count`, unless zeros are left out.
 template <class T>
 struct Frame {
   static constexpr unsigned kWordBits = 8 * sizeof(typename T::Word);
@@ -67,7 +68,7 @@ struct Frame {
   }
 };
 
-// FrameEntry in one word; `entries` are aligned to their size.
+// A FrameEntry in one word. `entries` are aligned to their size.
 template <class T>
 PLEAT_HD inline void write_entry(const Frame<T>& frame, void* entries, uint64_t number) {
   const unsigned marks = frame.width | (frame.without_zeros ? kFrameWithoutZeros : 0);
@@ -77,7 +78,7 @@ PLEAT_HD inline void write_entry(const Frame<T>& frame, void* entries, uint64_t 
   else
     static_cast<Stored32*>(entries)[number] = marks << 16 | others << 24 | frame.base;
 }
-// False: not one that an encoder writes; the frame is then an empty one.
+// Reads an entry. False if no encoder writes such an entry; the frame is then empty.
 template <class T>
 PLEAT_HD inline bool read_entry(const void* entries, uint64_t number, unsigned count,
                                 Frame<T>* frame) {
@@ -101,7 +102,7 @@ PLEAT_HD inline bool read_entry(const void* entries, uint64_t number, unsigned c
   return false;
 }
 
-// The narrower of both forms, as measure_float_frame() (frame_kernels.h) has it.
+// The smaller of both forms, as measure_float_frame() (frame_kernels.h) chooses it.
 //   least, most  of the words that are not zero, if there are any
 template <class T>
 PLEAT_HD inline Frame<T> choose_frame(uint32_t least, uint32_t most, unsigned count,
@@ -115,7 +116,8 @@ PLEAT_HD inline Frame<T> choose_frame(uint32_t least, uint32_t most, unsigned co
   return without.bytes() < whole.bytes() ? without : whole;
 }
 
-// Which elements are kept, of lanes in natural order: `before` of them all. Returns how many.
+// Finds which elements are kept, in lanes in natural order, and how many are kept before each run.
+// Returns how many are kept in all.
 template <class Tile>
 PLEAT_HD inline unsigned rank_kept(Tile& tile) {
   const uint32_t all = tile.add_up_alone([](auto& lane) { return count_by_bytes(lane.kept); },
@@ -125,8 +127,8 @@ PLEAT_HD inline unsigned rank_kept(Tile& tile) {
   return (pairs & 0xFFFFu) + (pairs >> 16);
 }
 
-// Loads a frame's elements, leaves them turned in the lanes, and finds its form. All tiles of a
-// warp together.
+// Loads a frame's elements, leaves them turned in the lanes and finds the frame's form. All tiles
+// of a warp together.
 template <class T, class Tile>
 PLEAT_HD inline Frame<T> measure_frame(Tile& tile, const typename T::Word* source,
                                        unsigned elements, bool aligned) {
@@ -167,11 +169,11 @@ struct StoredAs<uint32_t> {
   using Type = Stored32;
 };
 
-// What measure_frame() left in the lanes, to its slot; aligned to 16 bytes.
+// Packs what measure_frame() left in the lanes into the frame's slot, which is 16-byte aligned.
 template <class T, class Tile>
 PLEAT_HD inline void pack_frame(Tile& tile, const Frame<T>& frame, uint8_t* slot) {
   using Word = typename T::Word;
-  if (frame.without_zeros) {  // the others move together, by way of the slot
+  if (frame.without_zeros) {  // the kept elements move together, through the slot
     tile.each([&](auto& lane) {
       auto* const words = reinterpret_cast<typename StoredAs<Word>::Type*>(slot);
       PLEAT_UNROLL
@@ -200,7 +202,7 @@ PLEAT_HD inline void pack_frame(Tile& tile, const Frame<T>& frame, uint8_t* slot
       const unsigned n = elements_of_run(lane, run, frame.kept);
       if (n == 0) continue;
       uint32_t* const words = lane.words + run * Lane<T>::kRegistersPerRun;
-      // No half is less than the base, but those that are cleared: nothing is borrowed.
+      // Only halves that are cleared are less than the base, so nothing is borrowed.
       PLEAT_UNROLL
       for (unsigned r = 0; r < Lane<T>::kRegistersPerRun; ++r) words[r] -= frame.repeated_base();
       if (n != kRunLength) keep_first<T>(words, n);
@@ -210,8 +212,8 @@ PLEAT_HD inline void pack_frame(Tile& tile, const Frame<T>& frame, uint8_t* slot
   });
 }
 
-// And back: the elements in the lanes, from a slot with any bytes in it. All elements of a whole
-// frame, and the base where a damaged bitmap has more bits than there are words, as on the CPU.
+// Restores the elements into the lanes, from a slot with any bytes in it. Always all elements of a
+// whole frame; the base where a damaged bitmap has more bits than there are words, as on the CPU.
 template <class T, class Tile>
 PLEAT_HD inline void unpack_frame(Tile& tile, const Frame<T>& frame, uint8_t* slot) {
   using Word = typename T::Word;
@@ -261,9 +263,8 @@ PLEAT_HD inline void unpack_frame(Tile& tile, const Frame<T>& frame, uint8_t* sl
   });
 }
 
-// A slot's first `bytes` to any place, and back. Nothing else is written. Read are the whole words
-// of the payload that hold them, none of whose bytes lie before its aligned head or behind its
-// `end`.
+// Copies the first `bytes` bytes of a slot to any place, and back. Nothing else is written. Reads
+// whole words of the payload, but none with bytes before its aligned head or behind its `end`.
 template <class Tile>
 PLEAT_HD inline void write_slot(Tile& tile, const uint8_t* slot, unsigned bytes, uint8_t* to) {
   const auto odd = static_cast<unsigned>(-reinterpret_cast<uintptr_t>(to) % 4);

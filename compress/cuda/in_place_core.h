@@ -1,29 +1,29 @@
-// Encoding over the head of the source: the payload's tile t is written where source tiles lie that
-// others may not have read yet. Written against a Tile and a Block, as encode_core.h and
-// span_core.h.
+// Encodes over the head of the source: the payload's tile t is written where source tiles lie that
+// other blocks may not have read yet. Written against a Tile and a Block, as encode_core.h and
+// span_core.h are.
 //
-// Tiles are taken in ascending order, by ticket. Whoever has one
-//   1. reads it whole, stages its metadata and codes, and keeps the bytes of escaped groups aside;
-//   2. says so in the tile's flag;
+// Blocks take tiles in ascending order, by ticket. The block that has a tile
+//   1. reads all of it, stages its metadata and codes, and keeps the bytes of escaped groups aside;
+//   2. sets the tile's flag;
 //   3. waits for the flags of all source tiles that its place overlaps, and writes there.
 //
-// Why nothing is overwritten unread: bytes are only written in step 3, after every tile they lie in
-// has been read, and places of different tiles are disjoint. Why nobody waits for ever: step 1
+// Why nothing is overwritten unread: only step 3 writes, after every source tile under the place
+// has been read, and places of different tiles are disjoint. Why no block waits for ever: step 1
 // waits for nothing, so all tiles up to the last ticket are read sooner or later, and step 3 only
-// waits for tiles <= t. That is so where the end of t's codes lies at or below the end of source
-// tile t:
+// waits for tiles <= t. This holds if the end of t's codes lies at or below the end of source tile
+// t:
 //
 //   codes_offset + (t + 1) C <= (t + 1) S      C code bytes, S > C source bytes of a tile
 //
-// that is from t + 1 = codes_offset / (S - C) on. The tiles before, whose place the metadata has
-// pushed beyond them (one in 110 of a float32 span at 4 bits), are not written in step 3 but to a
-// bounce buffer, and to their place when all tiles have been read. A tile's metadata, with the
-// header a fraction of S, always ends within source tile t.
+// that is from t + 1 = codes_offset / (S - C) on. The metadata push the places of earlier tiles
+// beyond their source (one tile in 110 of a float32 span at 4 bits). Step 3 writes such a tile to a
+// bounce buffer instead; it moves to its place when all tiles have been read. The metadata of tile
+// t, with the header a fraction of S, always end within source tile t.
 //
-// A group's bytes are gone once its codes are written, so how many groups escape must be known
-// before: a first kernel reads the source and counts (survey_group()), and the second does nothing
-// where they are too many, or the payload would not fit. The verdict is the second one's, when all
-// its blocks have ended: until then the scratch memory is in use.
+// A group's bytes are lost once codes are written over them, so the number of escaped groups must
+// be known before. A first kernel reads the source and counts them (survey_group()). The second
+// does nothing if they are too many or the payload would not fit. The second gives the verdict,
+// when all its blocks have ended; until then the scratch memory is in use.
 #pragma once
 
 #include "compress/cuda/span_core.h"
@@ -32,8 +32,8 @@
 namespace pleat::compress {
 namespace {
 
-// At the head of a job's scratch memory; a flag per tile follows. The survey sets both: all zero,
-// but for the groups it has counted.
+// Lies at the head of a job's scratch memory; a flag per tile follows. The survey sets both to
+// zero, but for the groups it has counted.
 struct InPlaceState {
   uint32_t ticket;
   uint32_t aside;  // escaped groups kept aside so far
@@ -48,14 +48,14 @@ PLEAT_HD inline uint32_t* flags_of(const cuda::Job& job) {
   return reinterpret_cast<uint32_t*>(state_of(job) + 1);
 }
 
-// Metadata and codes of a tile, at its place, in the bounce buffer, or staged.
+// The metadata and codes of a tile: at its place, in the bounce buffer, or staged.
 template <class Pointer>
 struct TileBytes {
   Pointer metadata;
   Pointer codes;
 };
 
-// Where things are, and which tiles a tile has to wait for.
+// Where everything lies, and which tiles a tile has to wait for.
 template <class F>
 struct InPlaceLayout : DeviceLayout<F> {
   using Base = DeviceLayout<F>;
@@ -82,7 +82,7 @@ struct InPlaceLayout : DeviceLayout<F> {
   }
   PLEAT_HD uint64_t metadata_at(uint64_t tile) const { return 64 + tile * kMetadata; }
   PLEAT_HD uint64_t codes_at(uint64_t tile) const { return this->codes_offset + tile * kCodes; }
-  // The last source tile that [.., end) of the payload overlaps.
+  // The last source tile that the payload's bytes below `end` overlap.
   PLEAT_HD uint64_t last_under(uint64_t end) const {
     const uint64_t tile = (end - 1) / kSource;
     return tile < tiles ? tile : tiles - 1;
@@ -100,7 +100,7 @@ struct InPlaceLayout : DeviceLayout<F> {
     for (uint64_t k = codes_at(tile) / kSource; k <= last_under(codes_end); ++k) f(k);
   }
 
-  // Scratch: state, a flag per tile, the bounce buffer, escaped groups.
+  // Scratch memory holds, in this order: state, a flag per tile, the bounce buffer, escaped groups.
   PLEAT_HD uint64_t bounce_at(uint64_t tile) const {
     return sizeof(InPlaceState) + round_up_64(tiles * sizeof(uint32_t)) +
            tile * (kMetadata + kCodes);
@@ -152,8 +152,8 @@ struct alignas(64) Staged {
   alignas(64) uint8_t codes[InPlaceLayout<F>::kCodes];
 };
 
-// Step 1 for the group at `place` of a tile; `next_number()` gives numbers of escaped groups, which
-// go to the scratch memory by number and have it in their slot.
+// Step 1 for the group at `place` of a tile. An escaped group gets its number from next_number();
+// its bytes go to the scratch memory by that number, and the number into its slot.
 template <class F, class Tile, class NextNumber>
 PLEAT_HD inline GroupKind stage_group(Tile& tile, const cuda::Job& job, uint64_t number_of_tile,
                                       unsigned place, Staged<F>& staged, NextNumber next_number) {
@@ -174,13 +174,13 @@ PLEAT_HD inline GroupKind stage_group(Tile& tile, const cuda::Job& job, uint64_t
     tile.each([&](auto& lane) {
       for (unsigned e = lane.index; e < kGroupSize; e += kTileLanes)
         kept[e] = e < at.elements ? source[e] : Word{0};
-      if (lane.index == 0) *reinterpret_cast<Stored32*>(slot) = number;  // who cleared it
+      if (lane.index == 0) *reinterpret_cast<Stored32*>(slot) = number;  // the lane that cleared it
     });
   }
   return at.own ? kind : GroupKind::kConstant;
 }
 
-// Step 3's write.
+// The write of step 3.
 template <class F, class Block>
 PLEAT_HD inline void write_staged(Block& block, const cuda::Job& job, uint64_t tile,
                                   const Staged<F>& staged) {
@@ -192,7 +192,7 @@ PLEAT_HD inline void write_staged(Block& block, const cuda::Job& job, uint64_t t
 
 // ---- the end ----
 
-// Escaped groups that were kept aside, by the numbers in their slots.
+// The escaped groups that were kept aside, found by the numbers in their slots.
 template <class F>
 struct GroupsAside {
   using Word = typename F::Source::Word;
@@ -207,8 +207,8 @@ struct GroupsAside {
   PLEAT_HD unsigned elements(uint64_t) const { return kGroupSize; }
 };
 
-// By the block that ends last: bounced tiles go to their place, then as finish_span(); or the
-// source is kept as it is.
+// Called by the block that ends last: moves bounced tiles to their place, then does as
+// finish_span(); or leaves the source as it is.
 template <class F, class Block>
 PLEAT_HD inline void finish_in_place(Block& block, const cuda::Job& job, uint32_t escapes,
                                      bool lossy) {

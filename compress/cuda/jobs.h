@@ -1,6 +1,6 @@
-// What a launch is told, as plain words that host and device lay out alike, and what it reports
-// back. One launch serves up to kMostJobs spans of one type, width and transform; the jobs travel
-// as the kernel's parameter, so nothing has to be copied or waited for.
+// What a launch is told and what it reports back, as plain words that host and device lay out
+// alike. One launch serves up to kMostJobs spans of one type, width and transform. The jobs are the
+// kernel's parameter, so nothing has to be copied or waited for.
 #pragma once
 
 #include <stddef.h>
@@ -10,13 +10,13 @@
 
 namespace pleat::compress::cuda {
 
-// How a job ended; written by the device, last of all, when the payload or the target is complete.
+// How a job ended. The device writes it last, when the payload or the target is complete.
 enum class Outcome : uint32_t {
   kPending = 0,  // not yet
   kDone = 1,
   kKeepRaw = 2,  // encode: too many escaped groups, a byte that is no boolean, an integer outside
                  // the predicted range, frames beyond the capacity or no smaller than raw. The
-                 // source is untouched; the payload's header, but for one in place, is invalid then
+                 // source is untouched; the payload's header is invalid, unless in place
   kCorrupt =
       3,  // decode: not the payload that the job expects; the target's contents are undefined
 };
@@ -25,19 +25,20 @@ enum class Outcome : uint32_t {
 struct Verdict {
   Outcome outcome = Outcome::kPending;
   uint32_t escapes = 0;  // groups in the escape table (also when they were too many)
-  // Encode. kKeepRaw: what a better prediction has to allow for. Framed floats: the capacity;
-  // integers: the payload with the width they need above the predicted minimum. 0: there is none.
+  // Encode: bytes of the payload. With kKeepRaw: bytes that a better prediction has to allow for.
+  // For framed floats that is the capacity; for integers, the payload with the width they need
+  // above the predicted minimum; 0 if there is none.
   uint64_t payload_bytes = 0;
 };
 static_assert(sizeof(Verdict) == 16);
 
-// Device memory of a job while it runs. Zero before the launch; every launch leaves it zero, so one
-// that was cleared once serves a stream for ever. Jobs of one launch have one each.
+// Device memory that a running job uses. Zero before and after every launch, so memory cleared once
+// serves a stream for ever. Each job of a launch has its own.
 struct Counters {
   uint32_t parts_done;  // tiles; in place: blocks
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
-  uint32_t misses;  // booleans and integers: bits needed where the form does not hold them; decode:
+  uint32_t misses;  // booleans and integers: bits needed if the form does not hold them; decode:
                     // damaged groups or frames
   uint32_t reserved[4];
 };
@@ -70,11 +71,11 @@ struct Batch {
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
 
 inline constexpr unsigned kThreads = 256;
-inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers for at least so many
+inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers must suffice for as many
 inline constexpr unsigned kGroupsPerTile = kThreads / 8;  // eight lanes per group
 inline constexpr unsigned kElementsPerTile = kGroupsPerTile * 256;
 
-// The job that a tile of the launch belongs to; `from`: one not after it.
+// The job that tile `tile` of the launch belongs to. `from`: a job at or before it.
 PLEAT_HD inline unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
   while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
   return from;

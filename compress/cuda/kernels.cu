@@ -1,6 +1,6 @@
-// The kernels: one launch per direction, each element read once, nothing waited for on the host.
-// Eight lanes hold a group, a warp four, a block of 256 threads a tile of 32; blocks stride over
-// the tiles of all jobs of a launch. What a group or a span needs is in encode_core.h,
+// The kernels. Each direction is one launch, reads each element once and waits for nothing on the
+// host. Eight lanes hold a group, a warp holds four, a block of 256 threads a tile of 32. Blocks
+// stride over the tiles of all jobs of a launch. The work on a group or a span is in encode_core.h,
 // decode_core.h, transform_core.h and span_core.h.
 #include "compress/cuda/decode_core.h"
 #include "compress/cuda/encode_core.h"
@@ -14,10 +14,9 @@
 namespace pleat::compress {
 namespace {
 
-// Both directions: a block strides over the launch's tiles. There are as many blocks as run
-// at a time: a further one would wait for the fence and the count at another's end. What does not
-// change within a job is read once per job, so that the turns of the loop have little but their
-// elements to deal with.
+// Both directions: a block strides over the launch's tiles. There are as many blocks as run at a
+// time; a further one would wait for the fence and the count at the end of another. What does not
+// change within a job is read once per job, so that the loop deals with little but elements.
 template <class F>
 __device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;
@@ -42,7 +41,8 @@ __device__ void encode(const Batch& batch) {
       unsigned elements = kGroupSize;
       bool own = true;
       if (tile + 1 == end) {
-        // Lanes beyond the last group do it once more, writing the same bytes: warps stay whole.
+        // Lanes beyond the last group code that group again, with the same bytes, so that warps
+        // stay whole.
         own = group < layout.groups;
         if (!own) group = layout.groups - 1;
         const uint64_t left = job.elements - group * kGroupSize;
@@ -107,7 +107,8 @@ __device__ void decode(const Batch& batch) {
   }
 }
 
-// In place: one job a launch. First how many groups escape, with the job's scratch memory set up.
+// In place: one job per launch. The first kernel sets up the job's scratch memory and counts the
+// groups that escape.
 template <class T>
 __device__ void survey(const Batch& batch) {
   const Job& job = batch.job[0];
@@ -128,8 +129,8 @@ __device__ void survey(const Batch& batch) {
     *state_of(job) = {0, 0, counted.escapes, {}};
 }
 
-// Then the steps of in_place_core.h. Counted are blocks, not tiles, as those that find no tile left
-// read the scratch memory too.
+// The second kernel does the steps of in_place_core.h. It counts blocks, not tiles, because a block
+// that finds no tile left reads the scratch memory, too.
 template <class F>
 __device__ void encode_in_place(const Batch& batch) {
   __shared__ Staged<F> staged;
@@ -195,7 +196,7 @@ __device__ void pack_spans(const Batch& batch, Pack pack, Finish finish) {
     finish(block, job, counted.misses);
   }
 }
-// And back.
+// The way back.
 //   open(job, header)      false: not the payload that the job expects
 //   unpack(job, run)       false: damaged
 template <unsigned kRun, class Open, class Unpack>
@@ -270,7 +271,7 @@ __device__ void decode_integers(const Batch& batch) {
   PLEAT_KERNEL(pleat_decode_transformed_##name##_##bits) {                                    \
     pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits, true>>(batch); \
   }
-// Left alone, ptxas fetches doubles ahead into all registers there are.
+// Without a bound, ptxas prefetches doubles into all registers there are.
 #define PLEAT_SCALED_KERNELS(type, name, bits)                                               \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads, 2)           \
       pleat_encode_scaled_##name##_##bits(                                                   \

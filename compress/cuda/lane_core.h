@@ -1,6 +1,6 @@
-// What a lane of a group's tile holds and how it gets there: its 32 elements, e = i * 64 + lane * 8
-// + j (i < 4, j < 8), that is runs of eight neighbours, whose noise is one half of a Philox call
-// and whose codes are `bits` whole bytes. Anonymous, as group_math.h is.
+// What a lane of a group's tile holds and how it is loaded and stored. A lane has 32 elements, e =
+// i * 64 + lane * 8 + j (i < 4, j < 8): four runs of eight neighbours. The noise of a run is one
+// half of a Philox call, and its codes are `bits` whole bytes. Anonymous, as group_math.h is.
 #pragma once
 
 #include <stddef.h>
@@ -47,8 +47,8 @@ struct Lane {
   PLEAT_HD unsigned element(unsigned run) const { return run * 64 + index * kRunLength; }
 };
 
-// Elements [0, elements) of a group; `aligned`: to 16 bytes. A short group's padding repeats its
-// first element, which changes neither extremes nor the number of patterns.
+// Loads elements [0, elements) of a group; `aligned`: 16-byte aligned. The padding of a short group
+// repeats its first element, which changes neither extremes nor the number of patterns.
 template <class T>
 PLEAT_HD inline void load_lane(const typename T::Word* source, unsigned elements, bool aligned,
                                Lane<T>& lane) {
@@ -98,11 +98,10 @@ PLEAT_HD inline void store_lane(const Lane<T>& lane, typename T::Word* target, u
   }
 }
 
-// As store_lane(), by whole tiles, all of a warp together; nothing is stored unless `wanted`. Where
-// a lane's eight neighbours are 32 bytes, a sector of the cache, two lanes swap their second halves
-// first, and each sector is stored by both at once: by one lane it would be stored in two steps,
-// half by half, which is a fifth of decode's time on an H200. The lanes' elements may be out of
-// order afterwards.
+// As store_lane(), by whole tiles, all of a warp together; stores nothing unless `wanted`. Where a
+// lane's eight neighbours are 32 bytes, a sector of the cache, two lanes first swap their second
+// halves, and then both store each sector at once. One lane would store it in two steps, which
+// takes a fifth of decode's time on an H200. The lanes' elements may be out of order afterwards.
 template <class T, class Tile>
 PLEAT_HD inline void store_tile(Tile& tile, typename T::Word* target, unsigned elements,
                                 bool aligned, bool wanted) {
@@ -123,7 +122,7 @@ PLEAT_HD inline void store_tile(Tile& tile, typename T::Word* target, unsigned e
         typename T::Word* const in_odd = pair + (even ? 12 : 8);
         PLEAT_UNROLL
         for (unsigned run = 0; run < kRuns; ++run) {
-          uint32_t of_even[4], of_odd[4];  // of the even and of the odd lane's eight
+          uint32_t of_even[4], of_odd[4];  // of the eight of the even and of the odd lane
           PLEAT_UNROLL
           for (unsigned w = 0; w < 4; ++w) {
             const uint32_t own = lane.words[run * 8 + w], other = lane.words[run * 8 + 4 + w];
@@ -136,15 +135,15 @@ PLEAT_HD inline void store_tile(Tile& tile, typename T::Word* target, unsigned e
       });
       return;
     }
-    aligned = false;  // one element at a time: the ends of spans, and those that are not aligned
+    aligned = false;  // one element at a time: at the end of a span, and where it is not aligned
   }
   if (wanted) tile.each([&](auto& lane) { store_lane<T>(lane, target, elements, aligned); });
 }
 
 // ---- codes ----
 
-// Four fields of one or two bits, a byte each, moved together into the top byte: the partial
-// products do not meet.
+// Moves four fields of one or two bits, one in each byte, together into the top byte. The partial
+// products do not overlap.
 template <unsigned kWidth>
 PLEAT_HD inline uint32_t squeeze(uint32_t bytes) {
   constexpr uint32_t kShift = 8 - kWidth;
@@ -152,7 +151,8 @@ PLEAT_HD inline uint32_t squeeze(uint32_t bytes) {
              (1u << 24 | 1u << (24 - kShift) | 1u << (24 - 2 * kShift) | 1u << (24 - 3 * kShift)) >>
          24;
 }
-// And apart again: field n of the low bits into byte n. Copies must not meet, so pairs go first.
+// Moves them apart again: field n of the low bits into byte n. Copies must not overlap, so pairs go
+// first.
 template <unsigned kWidth>
 PLEAT_HD inline uint32_t spread(uint32_t fields) {
   if constexpr (kWidth == 1) return fields * (1u | 1u << 7 | 1u << 14 | 1u << 21) & 0x0101'0101u;
@@ -160,8 +160,8 @@ PLEAT_HD inline uint32_t spread(uint32_t fields) {
   return pairs * (1u | 1u << 6) & 0x0303'0303u;
 }
 
-// The eight codes of a run as bytes, four to a word: of elements 0..3 and 4..7, but for four bits
-// of the even and of the odd ones.
+// The eight codes of a run as bytes, four to a word: elements 0..3 and 4..7; at four bits the even
+// and the odd elements.
 struct RunCodes {
   uint32_t first;
   uint32_t second;
@@ -215,7 +215,7 @@ PLEAT_HD inline RunCodes load_codes(const uint8_t* slot, unsigned element) {
   }
 }
 
-// Every bit of the lane's part of the slot to 0.
+// Clears the lane's part of the slot.
 template <unsigned kSlotBytes, class L>
 PLEAT_HD inline void clear_slot(uint8_t* slot, const L& lane) {
   constexpr unsigned kWords = kSlotBytes / 4 / kTileLanes;
@@ -223,7 +223,7 @@ PLEAT_HD inline void clear_slot(uint8_t* slot, const L& lane) {
   for (unsigned w = 0; w < kWords; ++w)
     reinterpret_cast<Stored32*>(slot)[w * kTileLanes + lane.index] = 0;
 }
-// Of a short group: the lane clears the codes of the padding that it has written itself.
+// For a short group: clears the codes of padding that this lane has written.
 template <unsigned kWidth, class L>
 PLEAT_HD inline void clear_padding(uint8_t* slot, unsigned elements, const L& lane) {
   for (unsigned run = 0; run < kRuns; ++run) {
@@ -239,8 +239,7 @@ PLEAT_HD inline void clear_padding(uint8_t* slot, unsigned elements, const L& la
   }
 }
 
-// A lane's registers, one after the other through `op`: to `all` those from `first` on, or all to
-// the first one.
+// Reduces a lane's registers by `op`: those from `first` on into `all`, or all into the first one.
 template <class T, class L, class Op>
 PLEAT_HD inline uint32_t fold_words(const L& lane, uint32_t all, Op op, unsigned first = 0) {
   PLEAT_UNROLL

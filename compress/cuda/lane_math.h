@@ -1,6 +1,6 @@
-// What a lane does with registers: bytes picked from two words, packed minima and maxima, 16-bit
-// floats. On the GPU each is an instruction or two; elsewhere the same function in plain
-// C++, so that the kernels' code runs, and is tested, on a CPU. Anonymous, as group_math.h is.
+// What a lane does with registers: it picks bytes from two words, takes packed minima and maxima,
+// converts 16-bit floats. On a GPU each function is an instruction or two; elsewhere it is plain
+// C++, so that the kernels' code also runs, and is tested, on a CPU. Anonymous, as group_math.h is.
 #pragma once
 
 #include <stdint.h>
@@ -29,7 +29,7 @@ PLEAT_HD inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
 #endif
 }
 
-// One rounding, whatever the compiler's flags.
+// a * b + c with one rounding, whatever the compiler's flags.
 PLEAT_HD inline float fused(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -38,8 +38,8 @@ PLEAT_HD inline float fused(float a, float b, float c) {
 #endif
 }
 
-// NaN if either is: a group that holds one is found by its minimum. The sign of a zero is of no
-// consequence.
+// NaN if either is NaN, so a group with a NaN has a NaN minimum. The sign of a zero does not
+// matter.
 PLEAT_HD inline float lesser(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float least;
@@ -62,7 +62,7 @@ PLEAT_HD inline float greater(float a, float b) {
 // A lane's elements lie in 32-bit registers as they lie in memory. Per element type:
 //   kPerRegister  elements in one
 //   value         element `which` of a register as a float
-//   lesser, greater  of both halves of two registers; as the float functions above
+//   lesser, greater  of both halves of two registers; like the float functions above
 //   pack          kPerRegister floats, rounded to the type
 template <class T>
 struct Packed;
@@ -186,7 +186,7 @@ PLEAT_HD inline void store16(void* to, const uint32_t* words) {
 
 PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The place of the highest bit that is set, from 1; 0: none is.
+// The position of the highest set bit, counted from 1; 0 if none is set.
 PLEAT_HD inline unsigned bits_needed(uint32_t value) {
 #if defined(__CUDA_ARCH__)
   return 32 - static_cast<unsigned>(__clz(static_cast<int>(value)));

@@ -1,11 +1,11 @@
-// Booleans to bits and integers to a narrow width, by threads that each take runs of
-// neighbouring elements whose codes are whole bytes. No tile is needed: threads do not meet. As in
-// encode_core.h, the kernels and a test on the CPU run the same code.
+// Packs booleans to bits and integers to a narrow width. Each thread takes runs of neighbouring
+// elements whose codes are whole bytes, so threads do not interact and no tile is needed. The
+// kernels and a test on the CPU run the same code, as with encode_core.h.
 //
 // A device cannot choose the width from the data without the host waiting for it. So minimum and
-// width are predicted (from the last step, or from what the numbers index), every element is
-// checked, and on a miss the verdict says so, and what would have done, and the caller keeps the
-// source.
+// width are predicted (from the last step, or from what the numbers index), and every element is
+// checked. On a miss the verdict says so and says what would have sufficed, and the caller keeps
+// the source.
 #pragma once
 
 #include "compress/cuda/encode_core.h"
@@ -33,7 +33,7 @@ struct FrameTable {
         codes_offset(round_up_64(entries_end)) {}
 };
 
-// Integers: frames that all have one width, so that codes lie where a flat array's would.
+// Integers: all frames have the same width, so codes lie as in a flat array.
 template <class Integer>
 struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> {
   using FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame>::FrameTable;
@@ -42,9 +42,10 @@ struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> 
   }
 };
 
-// Both packers return 0 where the form holds all elements of the run, else the bits that one of
-// them needs: of integers, to be as far above `minimum` as it is, 64 if below.
-// Run number `run` of a span of bytes.
+// Both packers return 0 if the form holds all elements of the run, else the bits that the worst
+// element needs: for integers, of its distance above `minimum`; 64 if it is below.
+
+// Packs run number `run` of a span of boolean bytes.
 PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
                                           uint8_t* bits) {
   const uint8_t* const from = source + run * kBooleanRun;
@@ -93,7 +94,7 @@ PLEAT_HD inline void unpack_boolean_run(const uint8_t* bits, uint64_t elements, 
   for (unsigned e = 0; e < kBooleanRun && e < left; ++e) to[e] = from[e / 8] >> (e % 8) & 1;
 }
 
-// Eight integers, sign-extended; those beyond the span's end are `minimum`.
+// Loads eight integers, sign-extended; those beyond the end of the span are `minimum`.
 template <class Integer>
 PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool aligned,
                                    int64_t minimum, int64_t* values) {
@@ -173,7 +174,7 @@ PLEAT_HD inline void unpack_integer_run(const uint8_t* codes, uint64_t elements,
   }
 }
 
-// The width as a constant: f.template operator()<kWidth>(). False: the format has no such width.
+// Calls f.template operator()<kWidth>() for the width. False if the format has no such width.
 template <class F>
 PLEAT_HD inline bool with_width(unsigned width, F f) {
   switch (width) {
@@ -200,7 +201,7 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
   }
 }
 
-// What the last block does.
+// What the last block of a job does.
 template <class Block>
 PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
                                    bool missed, uint64_t wanted_bytes = 0) {
@@ -226,7 +227,7 @@ PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, unsigne
   header.payload_bytes = 64 + (job.elements + 7) / 8;
   finish_packed(block, job, header, needed != 0);
 }
-// `needed`: the most that a run returned.
+// `needed`: the largest value that a run returned.
 template <class Integer, class Block>
 PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigned needed) {
   using Frames = UniformFrames<Integer>;
@@ -250,7 +251,7 @@ PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigne
                 width > 32 ? 0 : layout.codes_offset + Frames::code_bytes(job.elements, width));
 }
 
-// Whether a payload is what the job expects: sizes agree, so nothing read lies outside it.
+// True if the payload is what the job expects: the sizes agree, so nothing read lies outside it.
 PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, PayloadKind kind,
                                  unsigned type, uint64_t payload_bytes, uint64_t code_bytes) {
   unsigned wrong = header.magic ^ kMagic;
@@ -274,7 +275,7 @@ PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsig
                      layout.codes_offset + codes, codes);
 }
 
-// One run of a job, either way.
+// Packs or unpacks one run of a job.
 template <class Integer>
 PLEAT_HD inline unsigned encode_integer_run(const cuda::Job& job, uint64_t run) {
   const UniformFrames<Integer> layout(job.elements);
@@ -286,7 +287,7 @@ PLEAT_HD inline unsigned encode_integer_run(const cuda::Job& job, uint64_t run) 
   });
   return needed;
 }
-// False: a frame of another width.
+// False if a frame has another width.
 template <class Integer>
 PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, unsigned width, uint64_t run) {
   using Frames = UniformFrames<Integer>;

@@ -1,9 +1,9 @@
 // The transform of compress/rotation.h by a tile of eight lanes (encode_core.h). Sums are taken in
-// the order that rotation.h takes them in, so that the bytes are the same.
+// the order of rotation.h, so that the bytes are the same.
 //
-// The transform pairs elements whose numbers differ in one of eight bits. Five of them tell a
-// lane's registers apart, three tell lanes: a bit is swapped into the registers for its turn where
-// it has to leave the lanes anyway, else lanes trade elements. Registers and lanes by element bits:
+// The transform pairs elements whose numbers differ in one of eight bits. Five bits number a lane's
+// registers, three number lanes. For its turn, a bit that has to leave the lanes anyway is swapped
+// into the registers; for the others, lanes trade elements. Registers and lanes by element bits:
 //
 //   natural order       registers 1 2 4 8 16: bits 0 1 2 6 7   lanes 1 2 4: bits 3 4 5
 //   coefficients' order                       bits 5 6 7 3 4                bits 0 1 2
@@ -18,7 +18,7 @@ namespace {
 
 inline constexpr unsigned kFloatRegisters = Lane<Float32>::kRegisters;
 
-// Of elements in natural order.
+// For elements in natural order.
 template <class L>
 PLEAT_HD inline void flip_lane_signs(L& lane, uint64_t nonce, uint64_t group) {
   PLEAT_UNROLL
@@ -49,7 +49,7 @@ PLEAT_HD inline void pair_registers(Tile& tile) {
     }
   });
 }
-// And of lanes. The products are exact.
+// Sums and differences of lanes whose numbers differ in bit kBit. The products are exact.
 template <unsigned kBit, class Tile>
 PLEAT_HD inline void pair_lanes(Tile& tile) {
   PLEAT_UNROLL
@@ -61,7 +61,7 @@ PLEAT_HD inline void pair_lanes(Tile& tile) {
           lane.words[r] = bits_of(fused(float_of(lane.words[r]), sign, float_of(other)));
         });
 }
-// What told lanes apart tells registers apart, and the other way round.
+// Exchanges a bit that numbers lanes with a bit that numbers registers.
 template <unsigned kLaneBit, unsigned kRegisterBit, class Tile>
 PLEAT_HD inline void swap_bits(Tile& tile) {
   PLEAT_UNROLL
@@ -80,7 +80,7 @@ PLEAT_HD inline void swap_bits(Tile& tile) {
         });
   }
 }
-// Register r gets what was in the register whose bits are bits kFrom0, kFrom1, ... of r; scaled.
+// Register r gets the scaled value of the register whose bits are bits kFrom0, kFrom1, ... of r.
 template <unsigned kFrom0, unsigned kFrom1, unsigned kFrom2, unsigned kFrom3, unsigned kFrom4,
           class L>
 PLEAT_HD inline void rename_registers(L& lane, float scale) {

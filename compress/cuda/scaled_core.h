@@ -1,6 +1,7 @@
 // Scaled groups (compress/scaled_groups.h) by a tile of eight lanes (encode_core.h). Their sums are
-// in double and in one order: eight partial ones, of the elements with e mod 8 = j in ascending
-// order, then over j as a tree. So lanes trade elements until lane j has all of partial sum j.
+// in double and in a fixed order: eight partial sums, where sum j takes the elements with e mod 8 =
+// j in ascending order, are added as a tree. So lanes trade elements until lane j has all elements
+// of partial sum j.
 #pragma once
 
 #include <math.h>
@@ -19,7 +20,7 @@ struct Sums {
   double of[kCount];
 };
 
-// What the gate is about: sums of x^2, x^4 and |x|. Signs may have been flipped.
+// The sums that the gate needs: of x^2, x^4 and |x|. Signs may have been flipped.
 template <class Tile>
 PLEAT_HD inline Sums<3> gate_sums(Tile& turned) {
   return turned.sum([](auto& lane) {
@@ -34,7 +35,7 @@ PLEAT_HD inline Sums<3> gate_sums(Tile& turned) {
     return partial;
   });
 }
-// Of rotated values: sum of z^2.
+// Sum of z^2 over rotated values.
 template <class Tile>
 PLEAT_HD inline Sums<1> energy_sum(Tile& turned) {
   return turned.sum([](auto& lane) {
@@ -44,8 +45,8 @@ PLEAT_HD inline Sums<1> energy_sum(Tile& turned) {
     return partial;
   });
 }
-// And of |z| times its level. What is converted is the magnitude, lest the numbers of energy_sum()
-// be kept in registers for it.
+// Sum of |z| times its level. Converts the magnitudes, so that the compiler does not keep the
+// doubles of energy_sum() in registers.
 template <unsigned kBits, class Tile>
 PLEAT_HD inline Sums<1> product_sum(Tile& turned, float outer) {
   return turned.sum([&](auto& lane) {
@@ -64,7 +65,8 @@ struct ScaledPlan {
   float outer;
   float scale;
 };
-// rotate_tile(), with the sums of a scaled group on the way: lanes have their elements there.
+// rotate_tile(), taking the sums of a scaled group where the lanes hold the elements of their
+// partial sums.
 template <unsigned kBits, class Tile>
 PLEAT_HD inline ScaledPlan rotate_and_plan(Tile& tile, uint64_t nonce, uint64_t group) {
   tile.each([&](auto& lane) { flip_lane_signs(lane, nonce, group); });
@@ -101,7 +103,7 @@ PLEAT_HD inline GroupKind encode_scaled(Tile& tile, const ScaledPlan& plan,
   return GroupKind::kRegular;
 }
 
-// The levels; still to be rotated back.
+// Writes the levels to the lanes; they are still to be rotated back.
 template <unsigned kBits, class L>
 PLEAT_HD inline void restore_scaled(L& lane, float scale, const uint8_t* slot) {
   const float inner = scale * (kBits == 1 ? kOneBitLevel : kInnerLevel);

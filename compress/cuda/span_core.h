@@ -1,16 +1,15 @@
-// What is done once per span, by the block of threads that finishes its last tile: number the
-// escaped groups, keep their bytes, write the header and the verdict. And the checks of a payload
+// What is done once per span, by the block of threads that finishes its last tile: it numbers the
+// escaped groups, keeps their bytes, writes the header and the verdict. Also checks a payload
 // before it is decoded. Written against a Block, as encode_core.h is against a Tile:
 //
 // - block.each(n, f): f(i) for i in [0, n), in any order, by any thread.
 // - block.by_warps(n, g, f): f(i, g(i), lane) for i in [0, n) and all lanes < 32, in any order; all
-//   lanes have called g(i) before one calls f.
-// - block.ranked(n, marked, f): f(i, rank) for the i with marked(i), which have ranks 0, 1, ... in
-//   order.
+//   lanes call g(i) before any calls f.
+// - block.ranked(n, marked, f): f(i, rank) for each i with marked(i); ranks are 0, 1, ... in order.
 // - block.once(f): f() in one thread.
-// - block.sync(): all of the above is visible to all threads.
-// - block.publish(v, outcome): all of the above is visible to whoever sees v->outcome, host or
-//   device.
+// - block.sync(): after it, all writes so far are visible to all threads of the block.
+// - block.publish(v, outcome): sets v->outcome; all writes so far are visible to any host or device
+//   code that sees it.
 #pragma once
 
 #include "compress/cuda/encode_core.h"
@@ -40,7 +39,7 @@ struct DeviceLayout {
   }
 };
 
-// Whether the span is better kept raw than in a payload with so many escaped groups.
+// True if the span is better kept raw than in a payload with `escapes` escaped groups.
 template <class F>
 PLEAT_HD inline bool too_many_escapes(uint64_t elements, uint64_t escapes) {
   const DeviceLayout<F> layout(elements);
@@ -49,8 +48,8 @@ PLEAT_HD inline bool too_many_escapes(uint64_t elements, uint64_t escapes) {
                               64 + elements * sizeof(typename F::Source::Word);
 }
 
-// A tile's group: which of the span, and how much there is of it. Beyond the span's last group it
-// is that one once more, so that warps stay whole, and not `own`.
+// A group of a tile: its number in the span, and its elements. Beyond the span's last group it is
+// the last group again, so that warps stay whole, but not `own`.
 struct GroupOfTile {
   uint64_t group;
   unsigned elements;
@@ -70,8 +69,8 @@ PLEAT_HD inline void write_header(const Header& header, void* payload) {
   *static_cast<Header*>(payload) = header;
 }
 
-// Bytes of escaped groups are where the source has them. For other places: in_place_core.h.
-//   number(group, slot)  of the group, as words() and elements() take it
+// The bytes of escaped groups where they lie in the source. in_place_core.h has them elsewhere.
+//   number(group, slot)  of the group, for words() and elements()
 template <class F>
 struct GroupsInSource {
   using Word = typename F::Source::Word;
@@ -84,7 +83,7 @@ struct GroupsInSource {
   PLEAT_HD uint64_t elements(uint64_t group) const { return job.elements - group * kGroupSize; }
 };
 
-// Four bytes each, by all threads of a block.
+// Copies words of four bytes, by all threads of a block.
 template <class Block>
 PLEAT_HD inline void copy_words(Block& block, void* to, const void* from, uint64_t bytes) {
   block.each(bytes / 4, [&](uint64_t i) {
@@ -92,7 +91,7 @@ PLEAT_HD inline void copy_words(Block& block, void* to, const void* from, uint64
   });
 }
 
-// Of flags: those that follow from the form.
+// The header's flags that follow from the form.
 template <class F>
 inline constexpr uint8_t kFormFlags = (F::kTransformed ? kFlagTransformed : 0) |
                                       (F::kScaled ? kFlagScaled : 0);
@@ -127,7 +126,7 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
         [&](uint64_t g, uint64_t rank) {
           uint8_t* const slot = codes + g * layout.kSlotBytes;
           *reinterpret_cast<Stored64*>(table + rank * layout.kGroupBytes) =
-              escaped.number(g, slot);  // for the moment
+              escaped.number(g, slot);  // until the next loop replaces it
           *reinterpret_cast<Stored64*>(slot) = rank;
         });
     block.sync();
@@ -162,13 +161,13 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
   block.publish(job.verdict, cuda::Outcome::kDone);
 }
 
-// Whether a payload is what the job expects: every offset a decoder follows then lies within its
-// `capacity` bytes.
-// Compacted payloads, which a device never writes, are not read on one.
+// True if the payload is what the job expects: every offset that a decoder follows then lies within
+// its `capacity` bytes. A device neither writes nor reads compacted payloads.
 template <class F>
 PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements, uint64_t capacity) {
   const DeviceLayout<F> layout(elements);
-  // No short cuts: a device evaluates all of it at once, one after the other would be slower.
+  // No short-circuiting: a device evaluates all checks at once, which is faster than one after the
+  // other.
   unsigned wrong = header.magic ^ kMagic;
   wrong |= header.version ^ unsigned { kFormatVersion };
   wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kGrouped);

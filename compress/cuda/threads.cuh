@@ -1,4 +1,4 @@
-// Threads as tiles and blocks: what encode_core.h and span_core.h are written against, and what
+// Threads as the tiles and blocks that encode_core.h and span_core.h are written against, and what
 // every kernel begins and ends with.
 #pragma once
 
@@ -65,7 +65,7 @@ class ThreadTile {
   }
   template <class F>
   __device__ auto sum(F f) {
-    auto sums = f(lane_);  // pairs are added in either order: all lanes come to the same bits
+    auto sums = f(lane_);  // pairs are added in either order, so all lanes get the same bits
 #pragma unroll
     for (unsigned step = 1; step < kTileLanes; step *= 2) {
 #pragma unroll
@@ -164,10 +164,10 @@ __device__ Header load_header(const void* payload) {
   return header;
 }
 
-// What a block has found in its tiles of one job, handed to the job's counters; true in the block
-// that hands in the last of `all` parts: by then, what all others wrote is visible to it.
-// The last block also gets what was counted, and leaves the counters zero before anyone is told
-// that the job is done.
+// Hands what a block has found in its tiles of one job to the job's counters. True in the block
+// that hands in the last of `all` parts; all writes of the other blocks are then visible to it. The
+// last block also gets the counts, and zeroes the counters before anyone learns that the job is
+// done.
 __device__ bool hand_in(const Job& job, unsigned parts, uint64_t all, Counters* counted) {
   __shared__ bool last;
   __shared__ Counters seen;

@@ -1,5 +1,5 @@
-// Groups that are rotated before they are coded as float32 ones, and back after they are restored,
-// by a tile of eight lanes: compress/transform_kernels.h for the device.
+// Rotates groups before they are coded as float32 groups, and back after they are restored, by a
+// tile of eight lanes: compress/transform_kernels.h for the device.
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,8 @@
 namespace pleat::compress {
 namespace {
 
-// As float32, exactly but for float16 NaNs; a short group is filled up with its first element.
+// Converts to float32, exactly but for float16 NaNs. A short group is filled up with its first
+// element.
 template <class T>
 PLEAT_HD inline void load_floats(const typename T::Word* source, unsigned elements, bool aligned,
                                  Lane<Float32>& lane) {
@@ -28,7 +29,7 @@ PLEAT_HD inline void load_floats(const typename T::Word* source, unsigned elemen
       lane.words[r] = bits_of(packed.value(r / kRunLength, r % kRunLength));
   }
 }
-// From float32. `kPatterns`: bits for bits where T has them, NaNs too.
+// Converts from float32. `kPatterns`: bit for bit where T has the bits, NaNs too.
 template <class T, bool kPatterns>
 PLEAT_HD inline void store_floats(const Lane<Float32>& lane, typename T::Word* target,
                                   unsigned elements, bool aligned) {
@@ -47,7 +48,7 @@ PLEAT_HD inline void store_floats(const Lane<Float32>& lane, typename T::Word* t
   }
 }
 
-// As encode_group(). Constant and two-valued groups are kept as they are.
+// As encode_group(). Constant and two-valued groups are not rotated.
 //   kScaled  groups that pass the gate are scaled ones
 template <class T, unsigned kBits, bool kScaled, class Tile>
 PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T::Word* source,
@@ -57,7 +58,7 @@ PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T:
   constexpr unsigned kSlotBytes = Form<T, kBits, true>::kSlotBytes;
   tile.each([&](auto& lane) { load_floats<T>(source, elements, aligned, lane); });
   Patterns kept{GroupKind::kRegular, 0, 0};
-  // Three patterns in one lane spare nearly every group the search.
+  // Three patterns in one lane: nearly every group is spared the search.
   const bool other = tile.any([](auto& lane) {
     return lane.words[0] != lane.words[1] && lane.words[1] != lane.words[2] &&
            lane.words[0] != lane.words[2];
@@ -91,7 +92,7 @@ PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T:
   if (kept.kind != GroupKind::kRegular) return kept.kind;
   if constexpr (kScaled)
     if (plan.scaled) return encode_scaled<kBits>(tile, plan, metadata, slot);
-  // What came out constant or two-valued would be taken for one that was kept.
+  // A group that came out constant or two-valued would be taken for one that was not rotated.
   if (searched && find_patterns(tile).kind != GroupKind::kRegular)
     return encode_escape<Float32, kSlotBytes>(tile, metadata, slot);
   return encode_range<Float32, kBits>(tile, extremes, kGroupSize, group, nonce, metadata, slot);
