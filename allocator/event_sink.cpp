@@ -12,7 +12,7 @@ thread_local EventScope* innermost = nullptr;
 }  // namespace
 
 void EventSource::attach(EventSink* sink, Annotate annotate) noexcept {
-  // Whoever sees the old sink has counted itself before it looked.
+  // A thread that still sees the old sink counted itself before it looked.
   sink_.store(nullptr, std::memory_order_seq_cst);
   while (delivering_.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
   annotate_.store(annotate, std::memory_order_relaxed);
@@ -35,7 +35,7 @@ void EventScope::enter() noexcept {
 
 void EventScope::leave() noexcept {
   if (changed_) {
-    // What came after the last event of this scope belongs to it.
+    // Changes after the last event of this scope belong to that event.
     std::vector<Noted>& noted = root_->noted_;
     if (!noted.empty() && noted.back().source == &source_) {
       for (std::size_t i = 0; i < kStatKinds; ++i) noted.back().event.change[i] += change_[i];
@@ -45,7 +45,7 @@ void EventScope::leave() noexcept {
   }
   innermost = outer_;
   if (root_ != this) return;
-  // An event of a sink's own making must not be among those that are told now.
+  // An event that the sink itself causes must not join those being told now.
   const std::vector<Noted> telling = std::move(noted_);
   for (const Noted& one : telling) one.source->deliver(one.event);
 }

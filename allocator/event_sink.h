@@ -1,7 +1,7 @@
 // The stream of events that a recorder listens to. Nothing here records anything.
 //
-// An event says what happened and what it did to the statistics: the changes of all events since a
-// sink was put in add up to what the statistics have moved since then, for every kind of them.
+// An event says what happened and how the statistics changed. For every kind of statistic, the
+// changes of all events since a sink was attached add up to the difference since then.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ enum class EventKind : std::uint8_t {
   kSegmentRelease,
   kPagesRelease,   // `bytes` went back to the system
   kAllocate,       // a block, of `bytes` as requested
-  kFree,           // a block, of `bytes` as requested at last
+  kFree,           // a block; `bytes` as last requested (after shrinks)
   kShrink,         // a block; `bytes` is what is left
-  kChunkAllocate,  // a block that payloads share: its own bytes are active, not requested
+  kChunkAllocate,  // a block that payloads share; its bytes count as active, not as requested
   kChunkFree,
   kPayloadAllocate,  // a place in a chunk
   kPayloadShrink,    // `bytes` is what is left
   kPayloadFree,
   kTag,
-  kRelease,  // a saved block's last forward use is over
-  kWait,     // it is held for a reason that will end
-  kHold,     // it is held raw for good
-  kKeep,     // its storage lives on with other bytes, and is kept itself
+  kRelease,  // the last forward use of a saved block is over
+  kWait,     // the block stays raw for a reason that will end
+  kHold,     // the block stays raw for good
+  kKeep,     // its storage lives on with other bytes; the storage itself is kept
   kEncode,   // `bytes` is the payload
   kRestore,
   kRestoredFree,  // the restored storage has died
@@ -55,42 +55,43 @@ struct Event {
   std::uint32_t op = 0;
   std::uint32_t phase = 0;  // what the thread was doing; 0: nobody has said
   std::uint32_t stack = 0;
-  // What it added to each kind of the statistics; StatKind is the index.
+  // What the event added to each kind of statistic, in bytes; StatKind is the index.
   std::array<std::int64_t, kStatKinds> change{};
 };
 
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // Called by the thread in which it happened, with no lock of ours held: it may take any other,
-  // the interpreter's too. Must not throw. What it allocates or frees is an event of its own.
+  // Called in the thread in which the event happened, with none of our locks held: it may take any
+  // other lock, the interpreter's included. Its own allocations and frees are events, too.
   virtual void on_event(const Event& event) noexcept = 0;
 };
 
-// Where a sink is put in and taken out, while events happen.
+// Attaches and detaches a sink while events happen.
 class EventSource {
  public:
-  // Fills in what the allocator does not know of: time, thread, op, phase, stack. Called when the
-  // event happens, under locks of ours: must be quick and take none.
+  // Fills in what the allocator does not know: time, thread, op, phase, stack. Called when the
+  // event happens, under our locks: must be quick and take no lock.
   using Annotate = void (*)(Event& event) noexcept;
 
   explicit EventSource(DeviceIndex device) noexcept : device_(device) {}
   EventSource(const EventSource&) = delete;
   EventSource& operator=(const EventSource&) = delete;
 
-  // Takes effect for what begins from now on. Returns once nobody calls the one before. Not from
-  // within on_event(). One thread at a time.
+  // Attaches `sink` (nullptr: none) for scopes that begin from now on. Returns once no thread calls
+  // the previous sink. Not from within on_event(). One thread at a time.
   void attach(EventSink* sink, Annotate annotate = nullptr) noexcept;
 
-  // In a forked child: forgets the deliveries of threads that it does not have, for which attach()
-  // would wait for ever. The forking thread must not be in on_event().
+  // In a forked child: forgets the deliveries of threads that the child does not have; attach()
+  // would wait for them for ever. The forking thread must not be in on_event().
   void forget_other_threads() noexcept { delivering_.store(0, std::memory_order_relaxed); }
 
+  // True while a sink is attached.
   [[nodiscard]] bool wanted() const noexcept {
     return sink_.load(std::memory_order_relaxed) != nullptr;
   }
   [[nodiscard]] DeviceIndex device() const noexcept { return device_; }
-  // Events for which there was no memory.
+  // How many events were lost for want of memory.
   [[nodiscard]] std::uint64_t lost() const noexcept {
     return lost_.load(std::memory_order_relaxed);
   }
@@ -106,13 +107,14 @@ class EventSource {
   std::atomic<std::uint64_t> lost_{0};
 };
 
-// Collects what happens while locks are held, and tells it when they are not: declared before them.
-// A scope within another of the same thread hands its events to the outer one.
+// Collects events while locks are held and tells the sink once they are released. So a scope is
+// declared before the locks. A scope within another of the same thread hands its events to the
+// outer one.
 //
-// Statistics that a scope is told of are changed through it, so that no event forgets them.
+// Statistics are changed through the scope, so that no event misses a change.
 class EventScope {
  public:
-  // kIfWanted: does nothing, not even to scopes within, where no sink is in.
+  // kIfWanted: where no sink is attached the scope does nothing, not even for scopes within it.
   enum class Begin : bool { kIfWanted, kAlways };
   EventScope(EventSource& source, Statistics& statistics, Begin begin) noexcept
       : source_(source), statistics_(statistics) {
@@ -126,7 +128,8 @@ class EventScope {
 
   [[nodiscard]] bool wanted() const noexcept { return wanted_; }
 
-  // The event happened. It carries what the statistics were changed by since the last one.
+  // Notes an event that happened. The event carries the changes of the statistics since the last
+  // one.
   void note(const Event& event) noexcept {
     if (wanted_) [[unlikely]]
       keep(event);

@@ -1,5 +1,5 @@
-// Keeps fork() out of sections whose locks a child could never take: they belong to threads that it
-// does not have.
+// Keeps fork() out of sections that hold locks. A child could never take those locks: their owners
+// are threads that the child does not have.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,8 @@ namespace pleat::allocator {
 
 enum class ForkSide : bool { kParent, kChild };
 
-// Sections take an atomic addition each way; they may be long (an encode) and run side by side.
+// A section costs an atomic addition on entry and one on exit. Sections may be long (an encode) and
+// run side by side.
 class ForkGate {
  public:
   // Not within another section of the same gate and thread.
@@ -27,7 +28,7 @@ class ForkGate {
   };
 
   // Before fork(): lets no new section begin and waits until none runs. Gives up waiting after
-  // `patience`, for a section may wait for something that the forking thread itself holds.
+  // `patience`, because a section may wait for something that the forking thread holds.
   void close(std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept {
     entry_.lock();
     closed_.store(true, std::memory_order_seq_cst);
@@ -36,10 +37,11 @@ class ForkGate {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
-  // After it, on either side.
+  // After fork(), in the parent and in the child.
   void open(ForkSide side) noexcept {
     if (side == ForkSide::kChild) {
-      inside_.store(0, std::memory_order_relaxed);  // threads that are not there leave no section
+      inside_.store(0, std::memory_order_relaxed);  // the parent's other threads do not exist here,
+                                                    // so their sections never end
     }
     closed_.store(false, std::memory_order_relaxed);
     entry_.unlock();
@@ -50,7 +52,7 @@ class ForkGate {
     inside_.fetch_add(1, std::memory_order_seq_cst);
     while (closed_.load(std::memory_order_seq_cst)) {
       inside_.fetch_sub(1, std::memory_order_release);
-      entry_.lock();  // until the gate opens
+      entry_.lock();  // blocks until the gate opens
       entry_.unlock();
       inside_.fetch_add(1, std::memory_order_seq_cst);
     }

@@ -1,6 +1,5 @@
-// One device's memory and all that happens to what lies in it: payload arena, residency,
-// statistics, and what is done when memory runs out. The process has one heap for each device;
-// nothing here knows how many there are.
+// One device's memory with its payload arena, residency and statistics, and what is done when
+// memory runs out. The process has one heap per device; nothing here knows how many there are.
 #pragma once
 
 #include <array>
@@ -26,8 +25,9 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // A block for work on `stream`. Where memory is short, what waits to be compressed is compressed
-  // first; nullptr if that does not help. Not under a lock of residency's.
+  // A block of at least `bytes` for work on `stream`. Where memory is short, compresses the blocks
+  // that wait for compression first; nullptr if that does not help. Must not be called under a lock
+  // of residency.
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept {
     Block* block = memory_.allocate(bytes, stream);
     if (block == nullptr && residency_.make_room()) [[unlikely]] {
@@ -35,7 +35,7 @@ class Heap {
     }
     return block;
   }
-  // The free of every block that allocate() or a restore gave: Residency::release().
+  // Frees a block that allocate() or a restore gave: Residency::release(). From any thread.
   void release(Block* block) noexcept { residency_.release(block); }
 
   [[nodiscard]] DeviceIndex device() const noexcept { return memory_.events().device(); }
@@ -51,26 +51,26 @@ class Heap {
   Residency residency_;
 };
 
-// The heaps of a process, by device. Heaps are added while others are in use, and never removed.
+// The heaps of a process, by device. A heap may be added while others are in use; none is removed.
 class HeapTable {
  public:
   static constexpr std::int32_t kHost = -1;
-  static constexpr std::int32_t kMostDevices = 64;  // as many as torch knows of a kind
+  static constexpr std::int32_t kMostDevices = 64;  // as many devices of one kind as torch knows
 
-  // False if the device has one or there is no room for it.
+  // False if the device already has a heap or the table has no room for it.
   bool add(Heap& heap) noexcept {
     Heap* expected = nullptr;
     const std::int32_t device = heap.device().value;
     return in_range(device) &&
            slot(device).compare_exchange_strong(expected, &heap, std::memory_order_release);
   }
-  // nullptr: none.
+  // The heap of `device`; nullptr if it has none.
   [[nodiscard]] Heap* at(DeviceIndex device) const noexcept {
     return in_range(device.value) ? heaps_[static_cast<std::size_t>(device.value - kHost)].load(
                                         std::memory_order_acquire)
                                   : nullptr;
   }
-  // Calls visit(Heap&) for each, the host's first.
+  // Calls visit(Heap&) for each heap, the host's first.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const std::atomic<Heap*>& slot : heaps_) {

@@ -1,5 +1,5 @@
-// The heap of the host: a pool on the host's pages, which goes back to the system when nobody has
-// used it for a while.
+// The heap of the host: a pool on the host's pages. Its free pages go back to the system when
+// nobody has used the pool for a while.
 #pragma once
 
 #include "allocator/heap.h"
@@ -26,7 +26,7 @@ class HostHeap {
     return heap_.allocate(bytes);
   }
 
-  // Around fork(): idle_trimmer, then residency with all below it.
+  // Around fork(): locks idle_trimmer, then residency and all below it.
   void lock_for_fork() noexcept {
     idle_trimmer_.lock_for_fork();
     heap_.residency().lock_for_fork();

@@ -23,7 +23,7 @@ struct BlockId {
   auto operator<=>(const BlockId&) const = default;
 };
 
-// Unique over the life of the process, like BlockId; 0: of no record.
+// Unique over the life of the process, like BlockId; 0: no record.
 struct RecordId {
   std::uint64_t value = 0;
   auto operator<=>(const RecordId&) const = default;

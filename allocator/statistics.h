@@ -10,18 +10,18 @@
 namespace pleat::allocator {
 
 // What is counted, each in bytes. Requested, active and reserved mean what requested_bytes,
-// active_bytes and reserved_bytes mean in torch.cuda.memory_stats(): active holds the rounding that
-// requested lacks, reserved the free memory that active lacks. Where torch reserves addresses and
-// maps them later (expandable segments) its reserved_bytes are those mapped; so are these.
+// active_bytes and reserved_bytes mean in torch.cuda.memory_stats(): active includes the rounding
+// that requested lacks, reserved the free memory that active lacks. Reserved counts mapped memory,
+// not mere addresses, as torch's reserved_bytes do for expandable segments.
 enum class StatKind : std::uint8_t {
-  kRequested,  // that callers asked for, of blocks in use; of a chunk, those of its payloads
+  kRequested,  // as callers asked for, of blocks in use; of a chunk, the bytes of its payloads
   kActive,     // of blocks in use, rounded up to whole granules; a chunk of payloads counts whole
-  kSavedRaw,   // of storages saved and not compressed (tagged, or held raw)
+  kSavedRaw,   // of storages that are saved and not compressed (tagged, or held raw)
   kPayload,    // of payloads
-  kRestored,   // of restored storages that live
+  kRestored,   // of restored storages that are alive
   kCached,     // reserved and not active: pages of free blocks
-  kReserved,   // of pages that our segments have from the system, those of active blocks all
-               // included, whether written or not; addresses without pages do not count
+  kReserved,   // of pages that our segments have from the system; those of active blocks count
+               // all, written or not; addresses without pages do not count
   kCount,
 };
 
@@ -38,7 +38,7 @@ struct StatValues {
 
 class Statistics {
  public:
-  // From any thread.
+  // May be called from any thread.
   void add(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     if (bytes >= 0) {
@@ -51,9 +51,9 @@ class Statistics {
       c.current.fetch_add(bytes, std::memory_order_relaxed);
     }
   }
-  // As add() without the price of atomic read-modify-write: every writer of this kind must hold one
-  // and the same lock. The pool's own kinds (kRequested, kActive, kCached, kReserved) are written
-  // so; hence one Statistics per pool.
+  // As add(), without the price of an atomic read-modify-write: all writers of the kind must hold
+  // the same lock. The pool writes its own kinds (kRequested, kActive, kCached, kReserved) so;
+  // hence one Statistics per pool.
   void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t now = c.current.load(std::memory_order_relaxed) + bytes;
@@ -66,6 +66,7 @@ class Statistics {
       }
     }
   }
+  // From any thread. The four values may be of slightly different moments.
   [[nodiscard]] StatValues read(StatKind kind) const noexcept {
     const Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t current = c.current.load(std::memory_order_relaxed);

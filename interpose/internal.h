@@ -1,5 +1,5 @@
-/* What the three source files of libpleat.so share. The library is C, needs libc only, and knows of
- * torch nothing but some mangled names (torch_bridge/c_abi.h) and where a version number stands. */
+/* What the three source files of libpleat.so share. The library is C and needs libc only. Of torch
+ * it knows some mangled names (torch_bridge/c_abi.h) and where the version number stands. */
 #ifndef PLEAT_INTERPOSE_INTERNAL_H
 #define PLEAT_INTERPOSE_INTERNAL_H
 
@@ -20,7 +20,8 @@ enum pleat_slot { PLEAT_HOOKS(PLEAT_SLOT, PLEAT_OTHER_SLOT, PLEAT_SLOT) PLEAT_SL
 #undef PLEAT_SLOT
 #undef PLEAT_OTHER_SLOT
 
-/* Points a slot at `target`, for this and every later call on any thread. NULL: leaves it. */
+/* Points a slot at `target`, for this and every later call on any thread. NULL leaves the slot as
+ * it is. */
 void pleat_set_slot(enum pleat_slot slot, void* target);
 
 /* --- modules.c: what is loaded, and where --- */
@@ -30,7 +31,7 @@ void pleat_set_slot(enum pleat_slot slot, void* target);
 bool pleat_find_module(const char* name, char path[PATH_MAX]);
 
 /* The function `symbol` of the loaded libtorch_cpu.so, or of whichever object defines it where
- * there is no such file. Never ourselves; NULL if nobody has it. */
+ * there is no such file. Never ours; NULL if no object defines it. */
 void* pleat_find_function(const char* symbol);
 
 /* Absolute path of the file mapped at `address`, which the loader calls `name`. */
@@ -44,7 +45,7 @@ bool pleat_torch_version(unsigned* major, unsigned* minor);
 /* One line on stderr, "pleat: ..." with a newline added; a newline inside becomes a space. */
 void pleat_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/* For calls that have no function to go to. Does not return. */
+/* Ends the process after a call that has no function to go to. Does not return. */
 void pleat_no_target(const char* symbol) __attribute__((noreturn));
 
 #endif

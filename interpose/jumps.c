@@ -1,7 +1,7 @@
-/* The functions of torch that are interposed as plain jumps. Nothing of their signatures is
- * known here: an exported name is `jmp *slot`, every argument register and the stack untouched.
- * A slot starts at a resolver, so a call is right even if no bridge was ever loaded; after the
- * first call it holds the real function, after an install the bridge's. x86-64 only. */
+/* The functions of torch that are interposed as plain jumps. Their signatures are not known here:
+ * an exported name is `jmp *slot`, which leaves every argument register and the stack untouched. A
+ * slot starts at a resolver, so a call is right even if no bridge was ever loaded. After the first
+ * call the slot holds the real function; after an install, the bridge's. x86-64 only. */
 #include "interpose/internal.h"
 
 #ifndef __x86_64__
@@ -11,8 +11,8 @@
 #define PLEAT_STRING_(x) #x
 #define PLEAT_STRING(x) PLEAT_STRING_(x)
 
-/* Naked functions hold nothing but their assembly, which can name no enumerator: the number of a
- * slot is that of its row, counted while the list is expanded. `symbol` is the mangled name a
+/* A naked function holds only assembly, which cannot name an enumerator. So the number of a slot is
+ * the number of its row, counted while the list is expanded. `symbol` is the mangled name that a
  * caller asks for. */
 #define PLEAT_JUMP(hook, symbol) PLEAT_NUMBERED_JUMP(hook, symbol, __COUNTER__)
 #define PLEAT_OTHER_JUMP(hook, symbol) PLEAT_JUMP(OTHER_##hook, symbol)
@@ -26,7 +26,7 @@
     __asm__("endbr64\n\tpushq $" PLEAT_STRING(number) "\n\tjmp pleat_resolve_and_jump");  \
   }
 
-/* Saves all that may carry an argument (rdi rsi rdx rcx r8 r9 rax r10 xmm0-7), asks
+/* Saves all registers that may carry an argument (rdi rsi rdx rcx r8 r9 rax r10 xmm0-7), asks
  * pleat_resolve_slot for the target, restores, drops the slot number and jumps. */
 __attribute__((naked, used)) void pleat_resolve_and_jump(void) {
   __asm__(
@@ -100,7 +100,7 @@ void pleat_set_slot(enum pleat_slot slot, void* target) {
 __attribute__((used)) void* pleat_resolve_slot(unsigned slot) {
   void* const target = pleat_find_function(slot_symbols[slot]);
   if (target == NULL) pleat_no_target(slot_symbols[slot]);
-  /* An install on another thread may have been quicker; then its function is the one to call. */
+  /* If an install on another thread was quicker, the function it put in is the one to call. */
   void* expected = slot_resolvers[slot];
   if (__atomic_compare_exchange_n(&pleat_slots[slot], &expected, target, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE))

@@ -1,5 +1,5 @@
-/* Finds torch among the loaded objects: always by walking them and asking one by handle, never by a
- * lookup in the global scope, where the first answer would be ourselves. */
+/* Finds torch among the loaded objects by walking them and asking one by its handle. A lookup in
+ * the global scope would find this library first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -26,7 +26,7 @@ static bool copy_path(char path[PATH_MAX], const char* from) {
   return true;
 }
 
-/* The walks. Their callbacks run under the loader's lock: they compare and copy, nothing else. */
+/* The walks. Their callbacks run under the loader's lock, so they only compare and copy. */
 
 struct walk {
   const char* name; /* start of a file name; NULL: any object */
@@ -69,7 +69,7 @@ static bool nth_module(const char* name, size_t n, char path[PATH_MAX]) {
 
 bool pleat_find_module(const char* name, char path[PATH_MAX]) { return nth_module(name, 0, path); }
 
-/* The handle is kept for good: what is found may be called until the process ends. */
+/* The handle is never closed: a function found through it may be called until the process ends. */
 static void* function_of(const char* path, const char* symbol) {
   void* const handle = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
   if (handle == NULL) return NULL;
@@ -89,7 +89,7 @@ void* pleat_find_function(const char* symbol) {
     void* const function = function_of(path, symbol);
     if (function != NULL) return function;
   }
-  /* Torch linked into somebody's own library: whoever called us is among these. */
+  /* Torch may be linked into another library. Whoever called us is among these objects. */
   for (size_t n = 0; nth_module(NULL, n, path); ++n) {
     void* const function = function_of(path, symbol);
     if (function != NULL) return function;
@@ -118,12 +118,12 @@ static bool mapped_file(const void* address, char path[PATH_MAX]) {
 }
 
 bool pleat_absolute_path(const void* address, const char* name, char path[PATH_MAX]) {
-  /* A relative spelling was relative to a directory the program may have left since. */
+  /* A relative path was relative to a directory that the program may have left since. */
   if (name != NULL && name[0] == '/') return copy_path(path, name);
   return mapped_file(address, path);
 }
 
-/* `path` loses its last component; false if there is none. */
+/* Removes the last component of `path`; false if there is none. */
 static bool to_directory(char path[PATH_MAX]) {
   char* const slash = strrchr(path, '/');
   if (slash == NULL) return false;
@@ -135,7 +135,8 @@ static bool parse_version(const char* text, unsigned* major, unsigned* minor) {
   return sscanf(text, "%3u.%3u", major, minor) == 2;
 }
 
-/* Reads `directory`/`file`; the number stands at its start, or after `__version__ = '`. */
+/* Reads `directory`/`file`. The number stands at the start of the file, or after
+ * `__version__ = '`. */
 static bool version_in(const char* directory, const char* file, unsigned* major, unsigned* minor) {
   static const char marker[] = "\n__version__";
   char path[PATH_MAX];
@@ -168,7 +169,7 @@ bool pleat_torch_version(unsigned* major, unsigned* minor) {
          version_in(parent, "build-version", major, minor)))
       return true;
   }
-  /* Distributions that keep torch's libraries elsewhere: the extension module stands beside
+  /* Some distributions keep torch's libraries elsewhere; there the extension module stands beside
    * torch/version.py. */
   for (size_t n = 0; nth_module("_C.", n, path); ++n) {
     if (to_directory(path) && strcmp(file_name(path), "torch") == 0 &&

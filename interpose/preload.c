@@ -1,6 +1,7 @@
-/* libpleat.so: loaded into every process below `pleat run`, silent and idle in all of them but
- * those that load torch. There it opens the bridge built for that torch and hands it the engine.
- * Whatever goes wrong costs one line on stderr; the program then runs as if we were not there. */
+/* libpleat.so is loaded into every process below `pleat run`. It is silent and idle in processes
+ * that do not load torch. In the others it opens the bridge built for that torch and hands it the
+ * engine. A failure costs one line on stderr; the program then runs as if libpleat.so were not
+ * there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -47,7 +48,8 @@ static bool switched_off(void) {
 
 /* --- the bridge --- */
 
-/* The path of `file` beside libpleat.so: where the loader found us, or where that link points. */
+/* The path of `file` beside libpleat.so: where the loader found the library, or where that link
+ * points. */
 static bool beside_us(const char* file, char path[PATH_MAX]) {
   Dl_info us;
   char own[PATH_MAX];
@@ -93,8 +95,8 @@ static bool find_bridge(char path[PATH_MAX]) {
   return false;
 }
 
-/* A renamed file, or one that PLEAT_BRIDGE names. Where the running torch does not tell its
- * version, the bridge's own self-test has to do. */
+/* The file may be renamed, or PLEAT_BRIDGE may name it, so the bridge says what it was built for.
+ * Where the running torch does not tell its version, only the bridge's own self-test checks. */
 static bool built_for_this_torch(void* bridge, const char* path) {
   const char* (*built_for)(void);
   *(void**)&built_for = dlsym(bridge, "pleat_bridge_built_for");
@@ -129,7 +131,7 @@ static pleat_bridge_install_fn open_bridge(void) {
 
 static const char* const set_stub_symbol = PLEAT_SYMBOL_SET_ENGINE_STUB;
 
-/* Lets the bridge take `stub` over. False: go on with `stub`. */
+/* Lets the bridge take over `stub`. False: `stub` stays in use. */
 static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void* stub,
                     void** engine_stub) {
   PleatHostFunctions host = {
@@ -151,7 +153,8 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
               functions.abi_version, PLEAT_ABI_VERSION);
     return false;
   }
-/* Of two names for one function, this torch calls one; both reach what the bridge gives for it. */
+/* A function may have two names, of which this torch calls one. Both names reach the bridge's
+ * function. */
 #define PLEAT_POINT(member, symbol) pleat_set_slot(PLEAT_SLOT_##member, functions.member);
 #define PLEAT_POINT_OTHER(member, symbol) \
   pleat_set_slot(PLEAT_SLOT_OTHER_##member, functions.member);
@@ -162,8 +165,8 @@ static bool install(pleat_bridge_install_fn bridge_install, void* set_stub, void
   return true;
 }
 
-/* What the real set_default_engine_stub shall get in place of `stub`: the bridge's, or `stub`. The
- * bridge is looked for once per process; a later call passes through the same bridge. */
+/* Returns what the real set_default_engine_stub is to get: the bridge's stub, or `stub`. The bridge
+ * is looked for once per process; a later call passes through the same bridge. */
 static void* engine_stub_for(void* stub, void* set_stub) {
   enum { kNew, kBusy, kInstalled, kOut };
   static int state = kNew;
@@ -188,7 +191,7 @@ static set_engine_stub_fn real_set_engine_stub(void) {
 
 /* --- the two ways in --- */
 
-/* Python: libtorch_python calls this near the end of `import torch`, all else being loaded. */
+/* Python: libtorch_python calls this near the end of `import torch`, when all else is loaded. */
 PLEAT_EXPORT void set_engine_stub(void* stub) __asm__(PLEAT_SYMBOL_SET_ENGINE_STUB);
 PLEAT_EXPORT void set_engine_stub(void* stub) {
   const int saved_errno = errno;
@@ -199,8 +202,8 @@ PLEAT_EXPORT void set_engine_stub(void* stub) {
   real(stub);
 }
 
-/* Programs linked to LibTorch never set a stub: there we start just before main, when every library
- * and the program itself have run their initialisers. */
+/* Programs linked to LibTorch never set a stub. There Pleat starts just before main, when the
+ * initialisers of every library and of the program have run. */
 static main_fn program_main;
 
 static int main_of_torch_program(int argc, char** argv, char** environment) {

@@ -1,5 +1,6 @@
-// The identity of a saved tensor across steps. A key is made from its first save: what produced the
-// tensor, in which shape, among which ancestors, and the how-manieth of its kind in this graph.
+// The identity of a saved tensor across steps. The key is made at the first save, from the tensor's
+// producer, its shape, the producer's inputs, and its ordinal among tensors of the same kind in
+// this graph.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct KeyParts {
   bool is_output = false;  // saved by its own producer
 };
 
-// Without the ordinal: equal for every repetition of a layer.
+// The key without its ordinal: equal for every repetition of a layer.
 [[nodiscard]] constexpr std::uint64_t family_key(const KeyParts& p) noexcept {
   std::uint64_t h = mix(p.producer);
   h = mix(h ^ p.ancestors);
@@ -49,10 +50,11 @@ struct KeyParts {
   return mix(family ^ (static_cast<std::uint64_t>(ordinal) + 1));
 }
 
-// The nonce of a payload: unlike that of any other payload of the run, the same in a repeated run.
+// The nonce of a payload: no other payload of the run has it, and a repeated run gives the same
+// one.
 //   save  how many tensors this process had tagged before; it alone keeps the nonces of a process
 //         apart, since mix() is a bijection. The key is left out on purpose: it would add nothing,
-//         and a collision of keys could take the distinctness away.
+//         and a collision of keys could make two nonces equal.
 [[nodiscard]] constexpr std::uint64_t payload_nonce(std::uint64_t seed, std::uint64_t rank,
                                                     std::uint64_t save) noexcept {
   return mix(save ^ mix(seed ^ mix(rank)));

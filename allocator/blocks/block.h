@@ -1,4 +1,4 @@
-// A block: the unit in which every memory of ours is handed out.
+// A block: the unit in which each of our memories hands memory out.
 #pragma once
 
 #include <atomic>

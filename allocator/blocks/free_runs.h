@@ -1,21 +1,22 @@
 // The free runs of a row of granules, with coalescing.
 //
-// A run is a maximal stretch of free granules. Of each run is known one stretch whose memory is
-// there, the longest that is known of: what was given was in use, so it is. Best fit among those
-// comes before first fit among the runs, as a page fault costs more than a hole.
+// A run is a maximal stretch of free granules. For each run, the longest stretch known to be
+// touched (its memory is there) is kept; freed granules were in use, so they are touched. A fit
+// first takes the shortest touched stretch that is long enough, and only then the lowest run: a
+// page fault costs more than a hole.
 //
-// Runs lie sorted by address in leaves of up to 32, begins and lengths in arrays of their own; over
-// the leaves lie arrays of each leaf's first begin and largest lengths. A fit is a scan of those
-// and of a few leaves; freeing is a binary search, after which the neighbours to coalesce with are
-// simply the entries beside it, so that most operations change one entry in place. A thousand runs
-// fit the first-level cache, whatever addresses they span: measured several times faster than both
-// search trees over nodes and a tournament tree over granules, whose misses dominate.
+// Runs lie sorted by address in leaves of up to 32, with arrays of begins and of lengths. Arrays
+// over the leaves hold each leaf's first begin and largest lengths. A fit scans those arrays and a
+// few leaves. Freeing is a binary search; the neighbours to coalesce with are the entries beside
+// the place found, so most operations change one entry in place. A thousand runs fit the
+// first-level cache, whatever addresses they span. This was measured several times faster than
+// search trees over nodes and than a tournament tree over granules, whose cache misses dominate.
 //
-// There may be a hundred thousand runs. So a walk remembers of each leaf what it has found out, and
-// the next one looks only at leaves of which a run has changed since.
+// There may be a hundred thousand runs. So a walk notes in each leaf what it has found out, and the
+// next walk looks only at leaves in which a run has changed since.
 //
-// Memory is handed in once, large enough for the worst case, so nothing here can fail; only what is
-// used of it is ever touched. Knows nothing of blocks; not thread-safe.
+// The caller hands in memory once, large enough for the worst case, so nothing here can fail. Only
+// the part of that memory in use is ever touched. Knows nothing of blocks; not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +63,8 @@ class FreeRuns {
     insert(0, 0, {0, static_cast<std::int32_t>(granules), 0, 0});
   }
 
-  // Lengthens the row at its end, the new granules being free and untouched, or cuts free ones off
-  // it. At most the number that attach() was given.
+  // Lengthens the row at its end by free, untouched granules, or cuts free granules off the end.
+  // `granules` is at most the number given to attach().
   void resize(std::size_t granules) noexcept {
     const std::size_t before = granules_;
     if (granules < before) take(granules, before - granules);
@@ -97,17 +98,19 @@ class FreeRuns {
     return found.i == leaf_count_ ? kNone : static_cast<std::size_t>(at(found.i).begin[found.k]);
   }
 
-  // Takes `need` granules from the head of that run and returns its begin.
+  // Takes `need` (> 0) granules from the head of the run that first_fit() names. Returns its begin,
+  // kNone if there is none.
   [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
     const auto [i, k] = find_first(need);
     if (i == leaf_count_) return kNone;
     return cut(i, k, at(i).begin[k], static_cast<std::int32_t>(need));
   }
 
-  // Takes `need` (> 0) granules from the head of the shortest of the known touched stretches that
-  // has as many and returns the first of them; kNone if none has. Of equals the lowest; looks at a
-  // hundred runs or so at most. The first is a multiple of `alignment`, a power of two; kNone if
-  // that leaves too few in the shortest, or that one has `below` or more.
+  // Takes `need` (> 0) granules from the head of the shortest known touched stretch that has as
+  // many, the lowest on a tie. Returns the first granule taken, a multiple of `alignment` (a power
+  // of two). Returns kNone if no stretch is long enough, if alignment leaves too few granules in
+  // the shortest, or if the shortest has `below` granules or more. Looks at about a hundred runs at
+  // most.
   [[nodiscard]] std::size_t take_best_touched(std::size_t need, std::size_t alignment = 1,
                                               std::size_t below = kNone) noexcept {
     if (need > granules_) return kNone;
@@ -149,11 +152,12 @@ class FreeRuns {
         static_cast<std::int32_t>(need));
   }
 
-  // Frees granules that are in use, and therefore touched.
+  // Frees granules that are in use. They count as touched.
   void give(std::size_t begin, std::size_t length) noexcept { join(begin, length, length); }
 
-  // Asks function(begin, length) for the longest touched stretch {begin, length} of each run that
-  // has granules in [begin, end), some of which came.
+  // Call it after pages of granules [begin, end) came or went. Sets the touched stretch of each run
+  // with granules there to what function(begin, length) of the run returns: the run's longest
+  // touched stretch as {begin, length}.
   template <typename Function>
   void update_touched(std::size_t begin, std::size_t end, Function&& function) noexcept {
     if (leaf_count_ == 0) return;
@@ -171,8 +175,8 @@ class FreeRuns {
     }
   }
 
-  // Asks likewise for all runs of leaves that have lost sight of a longer stretch, maybe, and have
-  // a run of at least `least` (> 0) granules.
+  // Does the same for all runs of each leaf that has a run of at least `least` (> 0) granules and
+  // whose touched stretches may not be the longest.
   template <typename Function>
   void find_touched(std::size_t least, Function&& function) noexcept {
     visit_leaves_up(least, kExact, [&](std::size_t i) {
@@ -204,13 +208,13 @@ class FreeRuns {
     });
   }
 
-  // What a visit that took pages away says of a run.
+  // What function(run) of visit_down() returns.
   enum class Visit : std::uint8_t { kNext, kStop };
   // Calls function(run) for the runs of at least `least` (> 0) granules, highest first, until it
-  // returns kStop. The function takes pages away and tells so by changing run.touched_begin and
-  // run.touched_length, to the longest stretch that is left. It is done with runs for which it
-  // returns kNext: a leaf that has no others is passed over by later visits for this `purpose`
-  // (below kPurposes) until one of its runs changes.
+  // returns kStop. A function that takes pages away sets run.touched_begin and run.touched_length
+  // to the longest touched stretch left. kNext says that the run has nothing more to give. Later
+  // visits for the same `purpose` (< kPurposes) skip a leaf whose runs all returned kNext, until
+  // one of its runs changes.
   static constexpr unsigned kPurposes = 7;
   template <typename Function>
   void visit_down(std::size_t least, unsigned purpose, Function&& function) noexcept {
@@ -252,9 +256,9 @@ class FreeRuns {
     }
   }
 
-  // Calls function(begin, length, touched length, exact, purposes) for all runs, lowest first:
-  // whether the touched stretch is the longest, and for which purposes (bits) there is nothing to
-  // be done.
+  // Calls function(begin, length, touched length, exact, purposes) for all runs, lowest first.
+  // `exact`: the touched stretch is the longest one. `purposes`: one bit for each purpose of
+  // visit_down() for which the run's leaf is done.
   template <typename Function>
   void visit_known(Function&& function) const noexcept {
     for (std::size_t i = 0; i < leaf_count_; ++i) {
@@ -267,10 +271,10 @@ class FreeRuns {
     }
   }
 
-  // Runs that walks over the runs have looked at so far; for tests of how far they go.
+  // How many runs all walks have looked at so far. For tests of how far walks go.
   [[nodiscard]] std::size_t looked_at() const noexcept { return looked_at_; }
 
-  // nullptr if well.
+  // nullptr if all is consistent, else what is wrong. For tests.
   [[nodiscard]] const char* check() const noexcept;
 
  private:
@@ -279,8 +283,8 @@ class FreeRuns {
   static constexpr std::size_t kLeafRuns = Leaf::kRuns;
   static constexpr std::size_t kLeafArrays = 5;
   static constexpr std::int32_t kBeyond = Leaf::kBeyond;
-  // Of known_, the lowest bit: the touched stretches are the longest there are. The others: see
-  // visit_down().
+  // The lowest bit of known_: the leaf's touched stretches are the longest there are. The other
+  // bits are the purposes of visit_down().
   static constexpr std::uint8_t kExact = 1;
 
   // At most every other granule begins a run, and two neighbouring leaves together hold more than
@@ -312,7 +316,8 @@ class FreeRuns {
     leaf.touched_length[k] = static_cast<std::int32_t>(length);
   }
 
-  // Of 32 leaves from i on, those with a run of at least `least` granules and none of these bits.
+  // Of the 32 leaves from i on, as bits: those with a run of at least `least` granules and none of
+  // the bits `done` in known_.
   [[nodiscard]] std::uint32_t leaves_to_visit(std::size_t i, std::size_t least,
                                               std::uint8_t known) const noexcept {
     return lanes::at_least(largest_ + i, static_cast<std::int32_t>(least)) &
@@ -359,7 +364,7 @@ class FreeRuns {
     if (i == leaf_count_) return {i, 0};
     return {i, static_cast<std::size_t>(std::countr_zero(lanes::at_least(at(i).length, n)))};
   }
-  // Takes `n` granules from `begin` on out of run k of leaf i. Returns `begin`.
+  // Takes `n` granules, from `begin` on, out of run k of leaf i. Returns `begin`.
   std::size_t cut(std::size_t i, std::size_t k, std::int32_t begin, std::int32_t n) noexcept {
     const Run run = at(i).get(k);
     const Run before = run.part(run.begin, begin);
@@ -373,7 +378,7 @@ class FreeRuns {
     }
     return static_cast<std::size_t>(begin);
   }
-  // Adds granules that are not free, the first `touched` of them touched.
+  // Adds granules that are not yet free. The first `touched` of them are touched.
   void join(std::size_t begin, std::size_t length, std::size_t touched) noexcept;
   // Puts another run in the place of run k, between the same neighbours.
   void replace(std::size_t i, std::size_t k, const Run& run) noexcept {
@@ -406,8 +411,8 @@ class FreeRuns {
 
   std::size_t granules_ = 0;
   std::size_t run_count_ = 0;
-  // Of the leaves in address order: largest length, largest touched length, begin of the first run,
-  // runs, place in leaves_. Beyond leaf_count_, the first two are 0.
+  // One entry per leaf, in address order: largest length, largest touched length, begin of the
+  // first run, number of runs, place in leaves_. Beyond leaf_count_ the first two are 0.
   std::size_t leaf_count_ = 0;
   std::int32_t* largest_ = nullptr;
   std::int32_t* touched_ = nullptr;
@@ -416,7 +421,7 @@ class FreeRuns {
   std::int32_t* leaf_ = nullptr;
   std::uint8_t* known_ = nullptr;  // until a run changes
   Leaf* leaves_ = nullptr;
-  std::int32_t leaves_made_ = 0;  // leaves_ from here on were never touched
+  std::int32_t leaves_made_ = 0;  // leaves_ from this one on were never touched
   mutable std::size_t looked_at_ = 0;
   std::int32_t spare_ = -1;  // list of leaves not in use, linked through begin[0]
 };

@@ -56,7 +56,7 @@ inline std::uint32_t without(const std::uint8_t* values, std::uint8_t bits) noex
 #endif
 }
 
-// Of kCount values.
+// The largest of kCount values.
 inline std::int32_t maximum(const std::int32_t* values) noexcept {
 #if defined(__SSE2__)
   const auto* v = reinterpret_cast<const __m128i*>(values);
@@ -112,7 +112,7 @@ inline std::int32_t least_from(const std::int32_t* values, std::int32_t bound) n
 
 // Index of the first of kCount values that equals `value`; one does.
 inline std::size_t first_equal(const std::int32_t* values, std::int32_t value) noexcept {
-  // What is at least the value and not more.
+  // The lanes that are >= the value and not > it.
   return static_cast<std::size_t>(
       std::countr_zero(at_least(values, value) & ~at_least(values, value + 1)));
 }

@@ -19,13 +19,13 @@ struct FreeRun {
   std::int32_t touched_begin;  // anything where touched_length is 0
   std::int32_t touched_length;
 
-  // What of the run lies in [from, end), with what of its touched stretch does.
+  // The part of the run, and of its touched stretch, that lies in [from, end).
   [[nodiscard]] FreeRun part(std::int32_t from, std::int32_t end) const noexcept {
     const std::int32_t low = std::max(touched_begin, from);
     const std::int32_t high = std::min(touched_begin + touched_length, end);
     return {from, end - from, low, std::max(high - low, 0)};
   }
-  // With the run that begins at this one's end.
+  // This run and `next`, which begins where this one ends, as one.
   [[nodiscard]] FreeRun joined(const FreeRun& next) const noexcept {
     FreeRun all{begin, length + next.length, touched_begin, touched_length};
     if (next.touched_length != 0 && touched_begin + touched_length == next.touched_begin) {

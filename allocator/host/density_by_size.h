@@ -1,11 +1,11 @@
-// What blocks of a size have shown when they were freed. Not thread-safe.
+// How densely blocks of a size turned out to be written when they were freed. Not thread-safe.
 //
-// Of a *sparse* size much is never written, as of the workspaces that libraries size for the worst
-// case. On pages that others have touched such a block keeps resident what nobody needs. So it gets
-// fresh ones, and what it has written goes back when it is freed, as with malloc(). One size says
-// little of its owner: a block of it that is written after all ends that.
+// Blocks of a *sparse* size leave much unwritten, as the workspaces do that libraries size for the
+// worst case. On touched pages such a block would keep memory resident that nobody needs. So it
+// gets fresh pages, and its pages go back when it is freed, as with malloc(). Different owners may
+// ask for the same size: one densely written block makes the size no longer sparse.
 //
-// A block of a *dense* size was written nearly everywhere, so its pages may come as huge ones.
+// A block of a *dense* size was written nearly everywhere, so the next one may get huge pages.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace pleat::allocator {
 
 class DensityBySize {
  public:
-  // A sparse size is looked at once in so many frees at most.
+  // Most frees in a row of a sparse size without a look.
   static constexpr std::size_t kMostSkipped = 16;
 
-  // Of the last block of that size the pages that never came; 0 unless the size is sparse.
+  // Pages that the last block of that size never wrote; 0 unless the size is sparse.
   [[nodiscard]] std::size_t unwritten(std::size_t granules) const noexcept {
     if (sparse_count_ == 0) return 0;
     const auto found = find(granules);
@@ -28,8 +28,8 @@ class DensityBySize {
   [[nodiscard]] bool is_dense(std::size_t granules) const noexcept {
     return dense_[slot(granules)] == granules;
   }
-  // Whether somebody is to look at a block of that size that is being freed. For a sparse size less
-  // often the longer it is one.
+  // Whether the pages of a block of that size are to be looked at as it is freed. The longer a size
+  // has been sparse, the rarer the looks.
   [[nodiscard]] bool is_look_due(std::size_t granules) noexcept {
     if (sparse_count_ == 0) return true;
     const auto found = find(granules);
@@ -43,7 +43,7 @@ class DensityBySize {
     size.left = size.skips;
     return true;
   }
-  // Somebody has looked at a block of that size (> 0) on `pages` pages. `unwritten` of them never
+  // Records a look at a block of `granules` (> 0) on `pages` pages, of which `unwritten` never
   // came.
   void note(std::size_t granules, std::size_t pages, std::size_t unwritten) noexcept {
     const bool dense = 8 * unwritten < pages;
@@ -74,8 +74,8 @@ class DensityBySize {
   struct Size {
     std::size_t granules = 0;  // 0: none
     std::size_t unwritten = 0;
-    std::size_t skips = 0;  // frees without a look after the next look
-    std::size_t left = 0;   // of them, until it
+    std::size_t skips = 0;  // frees to skip after the next look
+    std::size_t left = 0;   // frees still to skip before the next look
   };
   using Sizes = std::array<Size, 16>;
   static constexpr std::size_t kDense = 256;

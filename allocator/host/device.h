@@ -1,7 +1,6 @@
-// What the pool needs of a device: address ranges and pages. The host device lives in
-// host_device.h. Every call here is on a slow path (segments, pages), hence plain virtuals; the
-// pool's fast path never leaves its own metadata. Capability flags stand in for #ifdef at use
-// sites.
+// What the pool needs of a device: address ranges and pages. host_device.h implements the host.
+// Every call here is on a slow path (segments, pages), hence plain virtuals; the pool's fast path
+// never leaves its own metadata. Capability flags replace #ifdef at use sites.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +14,36 @@ struct DeviceCapabilities {
   bool host_accessible = false;  // the CPU may read and write blocks
   bool returns_pages = false;    // release_pages() really gives memory back inside a segment
   // A range far larger than memory costs nothing until touched. False where address space or commit
-  // charge is limited (ulimit -v, vm.overcommit_memory=2): free segments are then given back, too.
+  // charge is limited (ulimit -v, vm.overcommit_memory=2): the pool then gives free segments back,
+  // too.
   bool reserves_freely = false;
   std::size_t page_bytes = 4096;  // unit in which pages come and go; a power of two
-  // Where larger than page_bytes: an untouched range of this size, aligned to it, comes whole at
-  // its first touch, and giving back less than all of it costs the speed of a huge page. A power of
-  // two.
+  // A power of two. Where larger than page_bytes: an untouched range of this size, aligned to it,
+  // comes whole at its first touch. Giving back only a part of it loses the speed of a huge page.
   std::size_t huge_page_bytes = 0;
-  // Such a range of which parts went back alone comes whole again once all of it went back at once.
+  // A huge page that was given back in part comes whole again after all of it was given back at
+  // once.
   bool huge_pages_rejoin = false;
-  // The pages of such a range come singly until join_pages() has made a huge page of them, or
+  // The pages of a huge page come singly, until join_pages() has joined them or unless
   // expect_whole() was called before the first of them came.
   bool joins_pages = false;
-  std::size_t move_bytes = 0;    // what move_pages() can move at once; 0: it cannot
+  std::size_t move_bytes = 0;    // most that move_pages() can move at once; 0: it cannot move
   std::size_t memory_bytes = 0;  // physical memory of the device; 0: not known
 };
 
 // What release_pages() did.
 enum class Released : std::uint8_t {
   kNothing,
-  kPages,  // whether huge pages come whole there is as it was
-  kAnew,   // and that is as was asked for
+  kPages,  // the pages went back; whether huge pages come whole there is unchanged
+  kAnew,   // the pages went back, and `whole` holds there from now on
 };
 
 // What join_pages() did.
 enum class Joined : std::uint8_t {
   kNothing,
-  kLater,  // the pages are as they were, but if all go back at once a huge page comes in their
+  kLater,  // the pages are as they were; after all go back at once, a huge page comes in their
            // place
-  kWhole,  // they are a huge page, and come as one from now on
+  kWhole,  // the pages are one huge page, and come as one from now on
 };
 
 class Device {
@@ -53,48 +53,49 @@ class Device {
   [[nodiscard]] virtual DeviceIndex index() const noexcept = 0;
   [[nodiscard]] virtual const DeviceCapabilities& capabilities() const noexcept = 0;
 
-  // Gets an address range of `bytes`, a multiple of page_bytes and of huge_page_bytes, aligned so.
-  // Pages arrive on first touch where returns_pages is set, at once elsewhere. nullptr if there is
-  // none to be had; never throws, leaves errno as it was. `room` (>= bytes, as aligned): how far it
-  // may want to grow; a hint for the choice of the address.
+  // Gets an address range of `bytes`, a multiple of page_bytes and of huge_page_bytes, aligned to
+  // both. Pages arrive on first touch where returns_pages is set, at once elsewhere. `room` (>=
+  // bytes, same multiples) says how far the segment may grow; it is a hint for the choice of the
+  // address. nullptr if there is no such range. Leaves errno as it was.
   [[nodiscard]] virtual void* reserve_segment(std::size_t bytes, std::size_t room) noexcept = 0;
-  // Adds `more` bytes, aligned as above, at the end of a segment of `bytes`. False, and nothing has
-  // changed, if the addresses are taken or a limit is reached. Only asked for where reserves_freely
+  // Adds `more` bytes, same multiples, at the end of a segment of `bytes`. False, with nothing
+  // changed, if the addresses are taken or a limit is reached. Called only where reserves_freely
   // and returns_pages are set.
   virtual bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept = 0;
+  // Gives a segment of `bytes` back, pages and addresses.
   virtual void release_segment(void* base, std::size_t bytes) noexcept = 0;
 
-  // Whether the device would promise so much memory to one request. A segment's range may be had
-  // for the asking, and whoever touches what was never to be had is killed for it.
+  // Whether the device would promise `bytes` of memory to one request. Address ranges are granted
+  // freely; a process that touches more of them than there is memory is killed.
   [[nodiscard]] virtual bool would_promise(std::size_t /*bytes*/) noexcept { return true; }
 
-  // Gives the pages of a range inside a segment back; contents are lost, the range stays usable.
-  // `whole`: huge pages may come whole there. It is as it was before for all of the range, or
-  // should be otherwise for all of it.
+  // Gives the pages of a range inside a segment back; the contents are lost, the range stays
+  // usable. `whole`: huge pages are to come whole there from now on. Either all of the range is so
+  // already, or none of it.
   virtual Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept = 0;
 
-  // Makes one huge page of the pages of a range of that size, which keep what they hold. Only asked
-  // for where joins_pages is set. May be called for memory that others use meanwhile.
+  // Makes one huge page of the pages of a range of huge_page_bytes; contents are kept. Called only
+  // where joins_pages is set. Other threads may use the memory meanwhile.
   virtual Joined join_pages(void* /*begin*/) noexcept { return Joined::kNothing; }
 
-  // Huge pages come whole from now on in a range of huge pages of which nothing is there. Only
-  // asked for where joins_pages is set. False, and nothing has changed, where they cost much more
-  // than small ones to come.
+  // Lets huge pages come whole from now on in a range of huge pages none of which is there. Called
+  // only where joins_pages is set. False, with nothing changed, where a huge page costs much more
+  // than its small pages.
   virtual bool expect_whole(void* /*begin*/, std::size_t /*bytes*/) noexcept { return false; }
 
-  // Tells of each of the `pages` pages from `begin` on whether a part of it is there. Returns the
-  // bytes that are, SIZE_MAX if it does not know.
+  // Sets present[i] to whether any part of page i of `pages` from `begin` on is there. Returns the
+  // bytes that are there, SIZE_MAX if the device does not know.
   virtual std::size_t look_at_pages(void* /*begin*/, std::size_t /*pages*/,
                                     bool* /*present*/) noexcept {
     return SIZE_MAX;
   }
 
-  // Makes the pages of [from, from + bytes) those of [to, to + bytes): whole huge pages of segments
-  // that do not overlap, at most move_bytes. `to` had none; `from` is left as after
-  // release_pages(). What the pages hold afterwards is not said. False, and nothing has changed,
-  // if it cannot be done. Cheaper than giving pages back and touching new ones: nothing is zeroed,
-  // nothing faults. Whether huge pages come whole, `whole`, is the same for all of `from`, stays so
-  // there, and goes with the pages. Calls must not overlap.
+  // Moves the pages of [from, from + bytes) to [to, to + bytes): whole huge pages, at most
+  // move_bytes, ranges that do not overlap. `to` has no pages before; `from` is left as after
+  // release_pages(). Contents are undefined afterwards. False, with nothing changed, if the move
+  // fails. Moving is cheaper than giving pages back and touching new ones: nothing is zeroed,
+  // nothing faults. `whole`: huge pages come whole in all of `from` (else in none); this holds for
+  // `from` afterwards and goes with the pages. One call at a time.
   virtual bool move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept = 0;
 };
 

@@ -1,5 +1,5 @@
-// The system calls that the host device makes on memory, as a table: a test puts functions of its
-// own there and sees what becomes of a segment when the kernel refuses.
+// The system calls that the host device makes on memory, as a table. A test puts its own functions
+// there to see what becomes of a segment when the kernel refuses.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 namespace pleat::allocator {
 
-// Each entry takes and returns what the function of that name does, errno included.
+// Each entry takes and returns what the function of its name does, errno included.
 struct HostCalls {
   void* (*mmap)(void*, std::size_t, int, int, int, ::off_t) noexcept = ::mmap;
   int (*munmap)(void*, std::size_t) noexcept = ::munmap;

@@ -26,8 +26,8 @@ namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 constexpr std::size_t kMostMoved = 16 * kHugePageBytes;
 constexpr int kMostFailures = 16;
-// The kernel hands out 4 KiB where there are no huge pages, but counting those one by one buys
-// nothing.
+// The kernel hands out pages of 4 KiB where there are no huge pages, but counting each of them
+// gains nothing.
 constexpr std::size_t kAccountingBytes = std::size_t{64} << 10;
 
 class ErrnoGuard {
@@ -41,7 +41,8 @@ class ErrnoGuard {
   int saved_;
 };
 
-// Plain read(2) into the caller's buffer: no stdio, no allocation, as this may run during loading.
+// Plain read(2) into the caller's buffer: no stdio and no allocation, because this may run during
+// loading.
 void read_small_file(const char* path, char* text, std::size_t capacity) noexcept {
   text[0] = '\0';
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -90,7 +91,7 @@ HostDevice::HostDevice(DeviceIndex index, HugePages huge_pages, const HostCalls&
       if (remap(between_, between_ + kHugePageBytes, kHugePageBytes)) {
         capabilities_.move_bytes = kMostMoved;
       } else {
-        between_ = nullptr;  // a part of it may be another's by now
+        between_ = nullptr;  // a part of the range may belong to someone else by now
       }
     }
     capabilities_.huge_pages_rejoin = capabilities_.move_bytes != 0 || huge_pages_rejoin();
@@ -106,8 +107,8 @@ HostDevice::~HostDevice() {
   if (between_ != nullptr) calls_.munmap(between_, kMostMoved);
 }
 
-// Addresses for `bytes`, aligned to huge pages, mapped without memory or access. nullptr if there
-// are none.
+// A range of `bytes`, aligned to huge pages, mapped without memory or access; nullptr if none is
+// free.
 std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   const std::size_t mapped = bytes + kHugePageBytes;
   void* raw =
@@ -121,13 +122,13 @@ std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   return reinterpret_cast<std::byte*>(base);
 }
 
-// Whether a huge page that was split comes back whole after all of it was given back at once: the
-// kernel must free the page table as well (Linux 6.14 and later do, where built so). No file says
-// it, so one huge page is tried. False where in doubt.
+// Whether a split huge page comes whole again after all of it was given back at once. For that the
+// kernel must free the page table as well; Linux 6.14 and later do, if so configured. No file
+// tells, so this tries one huge page. False if in doubt.
 bool HostDevice::huge_pages_rejoin() noexcept {
   std::byte* const page = map_aligned(kHugePageBytes);
   if (page == nullptr) return false;
-  // The last bytes tell: a touch of the first ones brings them only with a huge page.
+  // Touching the first bytes makes the last ones resident only if a huge page came.
   const auto last_is_resident = [&] {
     unsigned char resident = 0;
     const long small = ::sysconf(_SC_PAGESIZE);
@@ -152,9 +153,9 @@ bool HostDevice::huge_pages_rejoin() noexcept {
   return rejoins;
 }
 
-// The kernel fills the highest gap it finds from above. So a segment lies at the low end of a gap
-// that was found for all of its room, and what is mapped later meets it only when the gap is full.
-// Holding the whole room instead would count against an RLIMIT_AS that the job sets itself later.
+// The kernel fills the highest gap from above. So the segment is put at the low end of a gap that
+// holds all of its room, and later mappings meet the segment only once the gap is full. Keeping the
+// whole room mapped would count against an RLIMIT_AS that the job may set later.
 void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept {
   const ErrnoGuard guard;
   if (bytes == 0 || room < bytes || room > SIZE_MAX - kHugePageBytes) return nullptr;
@@ -178,15 +179,15 @@ void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {
   calls_.munmap(base, bytes);
 }
 
-// The kernel itself is asked. Where it does not even give the addresses (RLIMIT_AS, RLIMIT_DATA,
-// strict accounting) what we hold free may do, and segments find out as they grow.
+// Asks the kernel. True also where the kernel refuses even the addresses (RLIMIT_AS, RLIMIT_DATA,
+// strict accounting): our free memory may do, and segments meet the limit as they grow.
 bool HostDevice::would_promise(std::size_t bytes) noexcept {
   const ErrnoGuard guard;
   const auto maps = [&](int flags) {
     void* const mapped = calls_.mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
     if (mapped == MAP_FAILED) return false;
-    // A promise is made for what can be written. Locked, as a job that has called mlockall gets it,
-    // it would be filled.
+    // The kernel promises memory for writable ranges only. Under mlockall() the mapping is locked,
+    // and a locked mapping would be filled once it is writable.
     calls_.munlock(mapped, bytes);
     const bool writable = calls_.mprotect(mapped, bytes, PROT_READ | PROT_WRITE) == 0;
     calls_.munmap(mapped, bytes);
@@ -228,8 +229,8 @@ bool HostDevice::expect_whole(void* begin, std::size_t bytes) noexcept {
   return calls_.madvise(begin, bytes, MADV_HUGEPAGE) == 0;
 }
 
-// What the thread spends on the first touch of a huge page and of a few small ones. Its own time
-// does not count what others of the machine do meanwhile.
+// Measures the first touch of a huge page and of a few small ones. The thread's own CPU time leaves
+// out what the rest of the machine does meanwhile.
 HugePagePrice::Sample HostDevice::try_huge_page() noexcept {
   constexpr std::size_t kSmallTouches = 32;
   const long small = ::sysconf(_SC_PAGESIZE);
@@ -278,7 +279,7 @@ std::size_t HostDevice::look_at_pages(void* begin, std::size_t pages, bool* pres
   return bytes;
 }
 
-// Locked pages do not go for MADV_DONTNEED. They stay locked where they are touched again.
+// Gives locked pages back, which MADV_DONTNEED refuses. Pages touched there again are locked again.
 bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
   if (calls_.madvise(begin, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
   if (calls_.munlock(begin, bytes) != 0) return false;  // before Linux 5.18
@@ -287,16 +288,15 @@ bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
   return gone;
 }
 
-// What a child of fork() maps anew does not join what it has got from its parent, nor what is
-// locked what is not.
+// False in a child of fork(), whose new mappings do not merge with those of its parent; and where
+// memory is locked, because locked and unlocked mappings do not merge.
 bool HostDevice::may_move_pages() const noexcept {
   return capabilities_.move_bytes != 0 && between_ != nullptr && !locked_ && ::getpid() == process_;
 }
 
-// Makes a range that was mapped without access ready for use, and leaves it without pages. If the
-// job has asked for all that it maps to be locked (MCL_FUTURE), a mapping that can be written is
-// filled at once. No flag tells; but a locked range refuses MADV_DONTNEED. It is then locked page
-// by page, as it is touched.
+// Makes a range that was mapped without access usable, and leaves it without pages. Under
+// mlockall(MCL_FUTURE) the kernel fills a writable mapping at once. No flag tells of MCL_FUTURE,
+// but a locked range refuses MADV_DONTNEED; the range is then locked page by page as it is touched.
 bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
   if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
     calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
@@ -314,21 +314,21 @@ bool HostDevice::remap(void* from, void* to, std::size_t bytes) const noexcept {
          MAP_FAILED;
 }
 
-// Maps a range of a segment that a failed call may have unmapped. Takes nothing from anybody: what
-// is mapped there stays.
+// Maps a range that is not mapped, or that a failed call may have unmapped. Existing mappings stay;
+// false if there are any.
 bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
   void* const mapped =
       calls_.mmap(begin, bytes, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  // A kernel before 4.17 takes the address as a hint.
+  // Kernels before 4.17 take the address as a hint only.
   if (mapped == begin && open(begin, bytes)) return true;
   calls_.munmap(mapped, bytes);
   return false;
 }
 
-// Maps a range of a segment without pages anew. The kernel joins a new mapping with those beside
-// it; one that pages were moved to or from it keeps apart, and a process may have 65530 of them.
+// Maps a range without pages anew. The kernel merges a new mapping with its neighbours, but not one
+// that pages were moved to or from; and a process may have only 65530 mappings.
 bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
   if (calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
@@ -336,7 +336,7 @@ bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
     return false;
   }
   if (whole) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
-  // If the job has asked for new mappings to be locked this one has been filled.
+  // Under mlockall(MCL_FUTURE) the new mapping has been filled.
   unsigned char resident = 0;
   if (calls_.mincore(begin, 1, &resident) == 0 && (resident & 1) != 0) {
     release_locked(begin, bytes);
@@ -345,13 +345,14 @@ bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
   return true;
 }
 
-// In place of addresses that may be another's by now. nullptr after so many failures.
+// A new scratch range, because the old one may belong to someone else by now. nullptr after
+// kMostFailures failures.
 std::byte* HostDevice::other_scratch() noexcept {
   return ++failures_ < kMostFailures ? map_aligned(kMostMoved) : nullptr;
 }
 
-// By way of other addresses: what is wrong with the source (a part of it has been locked or bound
-// to a node, or addresses are limited by now) then costs those, and not `to`.
+// Goes through scratch addresses: if the source cannot be moved (a part is locked or bound to a
+// node, or address space is limited by now), the scratch range is lost and not `to`.
 bool HostDevice::move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept {
   const ErrnoGuard guard;
   if (bytes > kMostMoved || !may_move_pages()) return false;
@@ -362,8 +363,8 @@ bool HostDevice::move_pages(void* from, void* to, std::size_t bytes, bool whole)
   if (!remap(between_, to, bytes)) {
     map_missing(to, bytes);
     if (!remap(between_, from, bytes)) map_missing(from, bytes);
-    calls_.munmap(between_, kMostMoved);  // and the pages, where they found no way back
-    // Where addresses are limited there is room now.
+    calls_.munmap(between_, kMostMoved);  // with the pages, if they could not be moved back
+    // Under a limit on addresses the munmap() has made room.
     map_missing(to, bytes);
     map_missing(from, bytes);
     between_ = other_scratch();

@@ -1,8 +1,7 @@
-// The host as a device: segments are anonymous private mappings, pages come on first touch and go
-// with MADV_DONTNEED. Memory that is in use for long is faster in huge pages, but a huge page costs
-// 2 MiB for the first byte that is written, and its first touch up to 10 ms in a virtual machine.
-// Memory that the job locks (mlockall) is locked page by page as it is touched, and goes back all
-// the same.
+// The host as a device. Segments are anonymous private mappings; pages come on first touch and go
+// with MADV_DONTNEED. Memory in use for long is faster in huge pages, but the first written byte of
+// a huge page costs 2 MiB, and its first touch up to 10 ms in a virtual machine. If the job locks
+// its memory (mlockall), pages are locked as they are touched, and still go back.
 #pragma once
 
 #include "allocator/host/device.h"
@@ -37,8 +36,8 @@ class HostDevice final : public Device {
   [[nodiscard]] void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override;
   bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
   void release_segment(void* base, std::size_t bytes) noexcept override;
-  // As malloc() would fare with the same request: vm.overcommit_memory decides. A cgroup's limit
-  // does not, there nor here.
+  // As malloc() would fare with the same request: vm.overcommit_memory decides, a cgroup's limit
+  // does not.
   [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
   Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override;
   Joined join_pages(void* begin) noexcept override;
@@ -61,12 +60,12 @@ class HostDevice final : public Device {
 
   DeviceIndex index_;
   HostCalls calls_;
-  int process_;                   // that has called the constructor
+  int process_;                   // the process that called the constructor
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // of it
   bool locked_ = false;           // mlock() or mlockall() was met
-  int advice_;                    // for new mappings; kNone: none
-  bool collapses_ = true;         // MADV_COLLAPSE is known, as far as we know
+  int advice_;                    // madvise() for new mappings; kNone: none
+  bool collapses_ = true;         // false once the kernel has refused MADV_COLLAPSE as unknown
   HugePagePrice price_;
   DeviceCapabilities capabilities_;
 };

@@ -1,6 +1,6 @@
 // Whether huge pages come at about the price of small ones. In some virtual machines the host finds
-// the memory of a huge page only at its first touch, and that takes ten times as long. So a huge
-// page is tried once in a while. Not thread-safe.
+// the memory of a huge page only at its first touch, which then takes ten times as long. So one
+// huge page is tried from time to time. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@ namespace pleat::allocator {
 
 class HugePagePrice {
  public:
-  // Of one huge page and of as much in small pages, as first touches take; 0: not known.
+  // Nanoseconds of the first touch of one huge page, and of as many bytes in small pages; 0:
+  // unknown.
   struct Sample {
     double huge_ns = 0;
     double small_ns = 0;
   };
 
-  // Whether `count` more huge pages are worth it. Calls try_one(), which returns a Sample, where
-  // the last answer is too old, and again where that was dear.
+  // Whether `count` more huge pages are worth their price. Calls try_one(), which returns a Sample,
+  // if the last answer is too old, and once more if that sample was expensive.
   template <typename TryOne>
   bool pays(std::size_t count, TryOne&& try_one) noexcept {
     if (count < left_) {
@@ -28,7 +29,7 @@ class HugePagePrice {
     const auto is_cheap = [](const Sample& sample) {
       return sample.huge_ns > 0 && sample.huge_ns <= kMostTimes * sample.small_ns;
     };
-    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // an interrupt makes one dear
+    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // an interrupt may make one expensive
     if (pays_ != before) interval_ = kFirst / 2;
     interval_ = std::min(2 * interval_, pays_ ? kMostWhileItPays : kMostElse);
     left_ = interval_;
@@ -36,9 +37,10 @@ class HugePagePrice {
   }
 
  private:
-  // A huge page is faster from then on, but it has to be zeroed all the same.
+  // A huge page is faster once it is there, but all of it has to be zeroed: it may cost up to this
+  // many times as much.
   static constexpr double kMostTimes = 2;
-  // In huge pages that are asked for until one is tried again.
+  // How many huge pages are asked for before one is tried again.
   static constexpr std::size_t kFirst = 8;
   static constexpr std::size_t kMostWhileItPays = 64;
   static constexpr std::size_t kMostElse = 4096;

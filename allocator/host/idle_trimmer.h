@@ -1,6 +1,6 @@
-// Gives a pool's free pages back when nobody has used it for a while. The pool itself looks at its
-// pages only when it is used; a job that has freed its tensors and goes on in numpy or pandas would
-// keep them resident beside what it needs now.
+// Gives a pool's free pages back when nobody has used the pool for a while. The pool looks at its
+// pages only when it is used. A job that has freed its tensors and goes on in numpy or pandas would
+// keep those pages resident.
 #pragma once
 
 #include <pthread.h>
@@ -15,9 +15,9 @@
 
 namespace pleat::allocator {
 
-// One thread, from the first use on, which looks once per `patience` whether anything was allocated
-// or freed since. Where pages are soon wanted again it waits up to 16 times as long, so that a job
-// that pauses between its steps does not fault in all of its memory at every one.
+// Runs one thread, from the first use on. Once per `patience` the thread looks whether anything was
+// allocated or freed since. Where pages are soon wanted again the thread waits up to 16 times as
+// long, so that a job that pauses between its steps does not fault in all of its memory at each.
 class IdleTrimmer {
  public:
   explicit IdleTrimmer(Pool& pool,
@@ -27,16 +27,17 @@ class IdleTrimmer {
   IdleTrimmer(const IdleTrimmer&) = delete;
   IdleTrimmer& operator=(const IdleTrimmer&) = delete;
 
-  // Before an allocation; no lock of the pool may be held. Starts the thread if there is none; if
-  // it cannot be had, goes without.
+  // Call before an allocation, without the pool's lock. Starts the thread if there is none; without
+  // a thread nothing is trimmed.
   void note_use() noexcept {
     if (!started_.load(std::memory_order_relaxed)) [[unlikely]] {
       start();
     }
   }
 
-  // Around fork(), before and after the pool's lock: the child has no such thread, nor should the
-  // process look as if it had several. It starts again with the next use, on either side.
+  // Around fork(), taken before and released after the pool's lock. Ends the thread: the child
+  // would not have it, and a forking process should not look multi-threaded. The next use, in
+  // parent or child, starts it again.
   void lock_for_fork() noexcept;
   void unlock_after_fork() noexcept;
 
@@ -49,7 +50,7 @@ class IdleTrimmer {
   Pool& pool_;
   const std::chrono::milliseconds patience_;
   std::atomic<bool> started_{false};
-  std::mutex start_mutex_;  // guards the thread's coming and going
+  std::mutex start_mutex_;  // guards the start and the end of the thread
   pthread_t thread_{};
   bool has_thread_ = false;
   std::mutex mutex_;

@@ -1,7 +1,7 @@
-// The highest number of live bytes in the recent past: the maximum over the epoch that runs and the
-// three before it. What the pool may keep resident follows from it, so it must rise at once, fall
-// within a few epochs when a job needs less, and not fall between the steps of a slow job; hence
-// lengthen(). Not thread-safe.
+// The highest number of live bytes in the recent past: the maximum over the current epoch and the
+// three before it. The pool derives from it how much it may keep resident. So it must rise at once,
+// fall within a few epochs when a job needs less, and not fall between the steps of a slow job;
+// hence lengthen(). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class LiveWindow {
     }
   }
 
-  // Begins new epochs as time has it; true if one began. `live`: the bytes live now.
+  // Begins the epochs that are due at `now_ns`; true if one began. `live`: the bytes live now.
   bool advance(std::uint64_t now_ns, std::size_t live) noexcept {
     if (started_ns_ == 0) started_ns_ = now_ns;
     const std::uint64_t passed = (now_ns - started_ns_) / epoch_ns_;
@@ -47,12 +47,12 @@ class LiveWindow {
     return true;
   }
 
-  // Doubles the epochs, up to kMaxLengthening times their first length.
+  // Doubles the length of an epoch, up to kMaxLengthening times the first length.
   void lengthen() noexcept {
     if (epoch_ns_ < base_epoch_ns_ * kMaxLengthening) epoch_ns_ *= 2;
   }
 
-  // Forgets the past.
+  // Forgets the past; `live` bytes are live now.
   void restart(std::size_t live) noexcept {
     epoch_ns_ = base_epoch_ns_;
     newest_ = high_ = live;

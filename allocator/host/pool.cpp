@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 constexpr std::size_t kLongRun = 4;  // huge pages
 
-// Of room and steps: payloads take about an eighth of what they are made from, and addresses mapped
-// ahead count against a limit that the job sets itself later.
+// The lane's share of room and steps. Payloads take about an eighth of what they are made from, and
+// addresses mapped ahead count against a limit that the job may set later.
 std::size_t share(std::size_t bytes, Lane lane) noexcept {
   return lane == Lane::kPacked ? bytes / 8 : bytes;
 }
@@ -20,7 +20,7 @@ std::size_t share(std::size_t bytes, Lane lane) noexcept {
 
 // ---- Blocks ----
 
-// Takes the place of a block of that size that was freed a moment ago.
+// Takes the place of a recently freed block of the same size, if its pages are still there.
 Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept {
   const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
   Place place;
@@ -37,8 +37,8 @@ Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept
   return place;
 }
 
-// Takes granules where `need` of them lie on touched pages, as far as the runs know, and the best
-// stretch of those is shorter than `below`.
+// Takes `need` granules from the shortest known touched stretch of a segment, if that has fewer
+// than `below` granules.
 Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, Lane lane, std::size_t alignment,
                                            std::size_t below) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
@@ -70,14 +70,14 @@ bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
   return bytes <= device.capabilities().memory_bytes / 2 || device.would_promise(bytes);
 }
 
-// Takes granules of which the pages have to come yet.
+// Takes granules whose pages have yet to come.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_untouched(std::size_t need, Lane lane,
                                                                bool align) noexcept {
   if (!may_have_fresh(need << granule_shift)) return {};
   Place place;
   if (align) place = take_aligned(need);
   if (place.segment == nullptr) place = take_most_touched(need, lane);
-  // No more addresses to be had: wherever there is room, else in place of idle segments.
+  // No more addresses are to be had: take any room there is, else replace idle segments.
   if (place.segment == nullptr && aligned_from != SIZE_MAX) {
     place = take_most_touched(need, lane == Lane::kWork ? Lane::kPacked : Lane::kWork);
   }
@@ -100,7 +100,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
     return nullptr;
   const bool align = lane == Lane::kWork && rounded >= aligned_from;
   const bool recycles = lane == Lane::kWork && is_remembered(rounded);
-  if (aligned_from == SIZE_MAX) lane = Lane::kWork;  // nothing is gained by keeping them apart
+  if (aligned_from == SIZE_MAX) lane = Lane::kWork;  // without moves one lane is enough
   const std::size_t huge = huge_page_bytes >> granule_shift;
   Place place;
   const std::size_t unwritten =
@@ -110,7 +110,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const bool fresh = place.segment != nullptr;
   if (!fresh && recycles) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
-  if (place.segment == nullptr && lane == Lane::kPacked) {  // longer ones suit others
+  if (place.segment == nullptr && lane == Lane::kPacked) {  // longer stretches suit other blocks
     place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
   const bool touched = place.segment != nullptr && !fresh;
@@ -139,7 +139,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   active += rounded;
   window.raise(active);
   if (!touched) [[unlikely]] {
-    // Payloads are made to measure.
+    // Payloads are made to measure, so all of the block is written.
     const bool dense = lane == Lane::kPacked || density.is_dense(need);
     want_pages(*segment, first_page(granule), end_page(granule, need),
                {fresh ? unwritten : 0, dense});
@@ -154,7 +154,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
 void Pool::Impl::free(Block* block) noexcept {
   Segment& segment = *block->segment;
   const std::size_t granule = granule_of(segment, block->begin);
-  __builtin_prefetch(&segment.in_use[granule], 1);  // the one access that misses, if any does
+  __builtin_prefetch(&segment.in_use[granule], 1);  // the access most likely to miss the cache
   const Section section(*this);
   assert(segment.in_use[granule].load(std::memory_order_relaxed) == block);
   segment.in_use[granule].store(nullptr, std::memory_order_release);
@@ -203,9 +203,9 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 
 // ---- Segments ----
 
-// Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free a segment
-// that grows in place as far as it can; else pieces, larger as there are more of them, down to just
-// what is asked for.
+// Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free, adds a
+// segment that grows in place as far as it can. Else adds a fixed segment: the more there are, the
+// larger, but just `bytes` if no more is to be had.
 [[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, Lane lane) noexcept {
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
@@ -217,8 +217,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t growth = size(options.growth_bytes);
   const DeviceCapabilities& capabilities = device.capabilities();
 
-  // Where the kernel fills gaps from below (ulimit -s unlimited), what is mapped next lies behind
-  // us.
+  // Where the kernel fills gaps from below (ulimit -s unlimited), the next mapping lies right
+  // behind a segment, which then cannot grow.
   constexpr std::size_t kTries = 3;
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first =
@@ -234,7 +234,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
       }
     }
   }
-  if (lane == Lane::kPacked) return false;  // pieces are for all blocks: see allocate()
+  if (lane == Lane::kPacked) return false;  // fixed segments serve both lanes: see allocate()
   const std::size_t larger = size(options.growth_bytes << std::min<std::size_t>(grown / 16, 6));
   if ((larger > growth && add_segment(larger, larger, lane)) || add_segment(growth, growth, lane) ||
       (need < growth && add_segment(need, need, lane))) {
@@ -244,7 +244,7 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   return false;
 }
 
-// Lengthens a segment so that offset `end` lies in it.
+// Lengthens a segment to at least `end` bytes.
 [[gnu::noinline]] bool Pool::Impl::reach(std::size_t rank, std::size_t end) noexcept {
   const Segment& segment = segments[rank];
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
@@ -264,7 +264,7 @@ bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, Lane lane) noe
   Segment* segment = segments.add(device, bytes, room, granule_bytes);
   if (segment == nullptr) return false;
   segment->lane = lane;
-  if (!returns_pages) {  // memory came with the range
+  if (!returns_pages) {  // all pages came with the range
     segment->touched.touch(0, bytes >> page_shift);
     update_runs(*segment, 0, bytes >> page_shift);
     resident += bytes;
@@ -273,7 +273,7 @@ bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, Lane lane) noe
   return true;
 }
 
-// Gives segments without a block back to the device. Returns their bytes.
+// Gives segments that hold no block back to the device. Returns their bytes.
 std::size_t Pool::Impl::release_free_segments() noexcept {
   std::size_t released = 0;
   for (std::size_t rank = segments.count(); rank-- > 0;) {

@@ -1,6 +1,7 @@
-// Blocks cut from segments: where one of the size was just freed, else best fit on resident pages,
-// with coalescing, metadata out of band, and a bound on the free pages kept resident. Knows of
-// blocks and pages only; what a block holds is the business of residency.h.
+// Blocks cut from segments. A block takes the place of one of its size that was just freed, else
+// the best fit on resident pages. Free runs coalesce, metadata are out of band, and the free pages
+// kept resident are bounded. The pool knows blocks and pages only; residency.h knows what a block
+// holds.
 //
 // Threads: every function may be called from any thread. One mutex guards the structure; owns() and
 // find() take none.
@@ -23,7 +24,7 @@ namespace pleat::allocator {
 struct PoolOptions {
   std::size_t granule_bytes = 4096;  // blocks are multiples of this; a power of two
   // Where addresses are free: the first segment may grow in place to this size, in steps of
-  // extend_bytes, the next to twice as much and so on, up to four times physical memory. 0: 4 GiB.
+  // extend_bytes; each next one to twice as much, up to four times physical memory. 0: 4 GiB.
   std::size_t reserve_bytes = 0;
   std::size_t extend_bytes = 64u << 20;
   std::size_t growth_bytes = 256u << 20;  // size of segments where addresses are limited
@@ -34,12 +35,12 @@ struct PoolOptions {
   // "Recent" is the last four epochs of this length. It doubles (up to 16 times) whenever pages
   // given back because of age are soon wanted again, so that steps of many seconds do not refault.
   std::uint64_t epoch_ns = 1'000'000'000;
-  // Of the time that passes, so much at most is spent on making huge pages of small ones, where the
-  // device does that at all.
+  // Where the device joins pages: the largest share of elapsed time spent on joining small pages
+  // into huge ones.
   double join_share = 0.03;
-  // There, blocks of sizes that nothing is known of get huge pages at once, in blocks of up to a
-  // third of this, until so many bytes came so. A small job is spared page faults, and a job of
-  // whatever size that writes little of its blocks takes no more than this in vain.
+  // Where the device joins pages: blocks of unknown density, of up to a third of this size, get
+  // huge pages at once, until this many bytes were given so. This spares a small job page faults; a
+  // job that writes little of its blocks wastes no more than this.
   std::size_t guessed_bytes = 48u << 20;
 };
 
@@ -50,17 +51,18 @@ class Pool final : public BlockMemory {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // A block of at least `bytes` (> 0), aligned to the granule, or nullptr if no segment can grow.
+  // A block of at least `bytes` (> 0), aligned to the granule; nullptr if there is no room and no
+  // segment can grow or be added.
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept override;
   [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream = {}) noexcept override;
   [[nodiscard]] Block* allocate_container(std::size_t bytes,
                                           StreamId stream = {}) noexcept override;
   void count_requested(EventScope& scope, std::int64_t bytes) noexcept override;
 
-  // Returns a block. The pointer is dangling afterwards. Never fails.
+  // Takes a block back. The pointer dangles afterwards. Never fails.
   void free(Block* block) noexcept override;
 
-  // Shortens a block in use to `bytes` (> 0, <= its requested size), the tail becomes free at once.
+  // Shortens a block in use to `bytes` (> 0, <= its requested size). The tail becomes free at once.
   void shrink(Block* block, std::size_t bytes) noexcept override;
 
   // The host's work is done when a call returns.
@@ -80,16 +82,16 @@ class Pool final : public BlockMemory {
   // Gives back every whole free page. Returns the bytes given back.
   std::size_t trim() noexcept;
 
-  // For fork: hold the lock over fork(), release on both sides.
+  // Holds the pool's lock over fork(); unlock in the parent and in the child.
   void lock_for_fork() noexcept override;
   void unlock_after_fork() noexcept override;
 
-  // Walks the whole structure and checks: blocks tile segments, no two free neighbours, free index
-  // equals the set of free blocks, statistics equal recomputed sums. For tests. Empty string if
-  // well.
+  // For tests. Walks the whole structure and checks that blocks and free runs tile the segments,
+  // that no two free runs touch, and that the statistics equal recomputed sums. Returns what is
+  // wrong, an empty string if nothing is.
   [[nodiscard]] const char* check_invariants() const;
 
-  // Free runs that were looked at one by one so far, in search of places and of pages; for tests.
+  // For tests: how many free runs the searches for places and for pages have looked at so far.
   [[nodiscard]] std::size_t runs_looked_at() const noexcept;
 
   [[nodiscard]] Device& device() const noexcept;

@@ -1,6 +1,6 @@
-// Whether pages that were handed out are written at all, and densely: what never came is not
-// counted once a block is free, and small pages that are all there become huge ones, a few at a
-// time.
+// Whether handed-out pages are written at all, and densely. Pages that never came are no longer
+// counted once their block is freed. Small pages that have all come are joined into huge ones, a
+// few at a time.
 #include <time.h>
 
 #include "allocator/host/pool_impl.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr double kFirstAllowanceNs = 20e6;
 constexpr double kMostAllowanceNs = 50e6;  // after a pause
 constexpr double kAtOnceNs = 2e6;
-// Of 65530 mappings that a process may have; where huge pages come whole is a matter of mappings.
+// A process may have 65530 mappings, and each change of "huge pages come whole" begins a new one.
 constexpr std::size_t kMostKinds = 8192;
 constexpr std::size_t kMostPages = 512;  // of a huge page
 
@@ -23,8 +23,8 @@ double now_ns() noexcept {
 
 }  // namespace
 
-// Looks which pages of a block its owner has written, in those of its huge pages at which nobody
-// has looked. The others are not counted any more.
+// Looks which pages of a block were written, in those of its huge pages that nobody has looked at
+// yet. Pages that never came are no longer counted.
 Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
                                        std::size_t need) noexcept {
   Looked looked;
@@ -37,7 +37,7 @@ Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
   const std::size_t before = touched.count();
   bool present[kMostPages];
   for (std::size_t first = begin; first < end;) {
-    std::size_t last = first;  // as many as nobody has looked at, in one go
+    std::size_t last = first;  // the end of a stretch to look at in one call
     while (last < end && last + huge - first <= kMostPages && touched.is_unsure(last)) last += huge;
     if (last == first) {
       first += huge;
@@ -67,8 +67,8 @@ Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
   return looked;
 }
 
-// Takes granules of which no page is touched, the lowest that begin where a huge page does. None if
-// that takes another segment.
+// Takes the lowest granules that begin at a huge page and have no touched page. None if that would
+// take another segment.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_fresh(std::size_t need) noexcept {
   if (!may_have_fresh(need << granule_shift)) return {};
   const std::size_t huge = std::max<std::size_t>(huge_page_bytes >> granule_shift, 1);
@@ -98,7 +98,7 @@ Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
   return {};
 }
 
-// Of a block that is free: all of its whole huge pages.
+// Gives back all huge pages that lie whole in a block that was just freed.
 [[gnu::noinline]] void Pool::Impl::give_back_sparse(Segment& segment, std::size_t granule,
                                                     std::size_t need) noexcept {
   if (!returns_pages) return;
@@ -124,8 +124,8 @@ std::size_t Pool::Impl::kinds() const noexcept {
   return kinds;
 }
 
-// Of huge pages that [begin, end) lies in, those that nobody has touched are to come whole. Returns
-// their bytes.
+// Lets the untouched ones of the huge pages that [begin, end) overlaps come whole. Returns their
+// bytes.
 [[gnu::noinline]] std::size_t Pool::Impl::expect_whole(Segment& segment, std::size_t begin,
                                                        std::size_t end) noexcept {
   if (!device.capabilities().joins_pages || kinds() >= kMostKinds) return 0;
@@ -150,8 +150,8 @@ std::size_t Pool::Impl::kinds() const noexcept {
   return pages << page_shift;
 }
 
-// Makes huge pages for as long as the share of time that has passed allows, in rounds over all
-// segments with a pause after each.
+// Joins pages for as long as PoolOptions::join_share of the elapsed time allows. Goes round all
+// segments, with a pause after each round.
 [[gnu::noinline]] void Pool::Impl::join_pages(std::uint64_t now) noexcept {
   Joining& j = joining;
   if (j.refilled_ns == 0) {
@@ -174,8 +174,8 @@ std::size_t Pool::Impl::kinds() const noexcept {
   j.allowance_ns -= now_ns() - begin;
 }
 
-// Looks at the next huge page whose small pages may all be there, and joins them. False at the end
-// of a round.
+// Looks at the next huge page whose small pages may all have come, and joins them if so. False at
+// the end of a round.
 bool Pool::Impl::join_next() noexcept {
   Joining& j = joining;
   if (kinds() >= kMostKinds) return false;
@@ -203,7 +203,7 @@ void Pool::Impl::join(Segment& segment, std::size_t page) noexcept {
   bool present[kMostPages];
   std::byte* const address = segment.base + (page << page_shift);
   const std::size_t there = device.look_at_pages(address, huge, present);
-  // What little is missing is not worth its while: the end of a block, mostly.
+  // Not joined if more than an eighth is missing.
   if (there == SIZE_MAX || there < huge_page_bytes - huge_page_bytes / 8) return;
   const Joined joined = device.join_pages(address);
   if (joined == Joined::kNothing) return;
@@ -211,7 +211,7 @@ void Pool::Impl::join(Segment& segment, std::size_t page) noexcept {
   touched.set_plain(page, false);
   touched.set_split(page, joined != Joined::kWhole);
   if (joined == Joined::kWhole) touched.set_sure(page);
-  update_runs(segment, page, page + huge);  // such a page may be moved
+  update_runs(segment, page, page + huge);  // the page may be moved now
 }
 
 }  // namespace pleat::allocator

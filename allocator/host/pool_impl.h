@@ -1,5 +1,5 @@
-// The inside of Pool, shared by pool.cpp (blocks, segments), pool_pages.cpp (what stays resident)
-// and pool_check.cpp (walks over everything).
+// The inside of Pool, shared by pool.cpp (blocks, segments), pool_pages.cpp (what stays resident),
+// pool_density.cpp (what was written) and pool_check.cpp (walks over everything).
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) & ~(unit - 1);
 }
 
-// How far the search for huge pages to be made has come, and what it may spend.
+// How far the search for pages to join has come, and what it may spend.
 struct Joining {
   std::size_t rank = 0;           // of the segment
   std::size_t page = 0;           // a huge page begins there
   std::uint64_t resumes_ns = 0;   // when the next round may begin
   std::uint64_t refilled_ns = 0;  // 0: never
   double allowance_ns = 0;
-  bool only_plain = false;  // split ones do not join
+  bool only_plain = false;  // the device cannot join split huge pages
 };
 
 struct Pool::Impl {
@@ -49,35 +49,35 @@ struct Pool::Impl {
     assert(std::has_single_bit(page_bytes));
   }
 
-  SegmentTable segments;  // locate() without the lock; all else below under it
+  SegmentTable segments;  // locate() takes no lock; `mutex` guards all the rest
   mutable std::mutex mutex;
   Device& device;
   const PoolOptions options;
   Statistics& statistics;
   EventSource events;
-  EventScope* scope = nullptr;  // of the section that has the lock
+  EventScope* scope = nullptr;  // of the Section that holds the lock
   const bool returns_pages;
   const std::size_t granule_bytes;
   const int granule_shift;
   const std::size_t page_bytes;
   const int page_shift;
   const std::size_t huge_page_bytes;  // page_bytes where there are none
-  const std::size_t aligned_from;     // the size of blocks to align; SIZE_MAX: none
-  // Of blocks whose places are remembered: smaller ones are not worth the search, larger ones no
-  // cache holds.
+  const std::size_t aligned_from;     // blocks from this size on are aligned; SIZE_MAX: none
+  // Whether the place of a freed block of `bytes` is remembered. Smaller blocks are not worth the
+  // search, larger ones fit no cache.
   [[nodiscard]] static bool is_remembered(std::size_t bytes) noexcept {
     return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
   }
 
   std::size_t grown = 0;           // segments taken where addresses are limited
   std::size_t rooms[kLanes] = {};  // segments that may grow in place
-  std::size_t met = 0;             // of them, those that found the addresses behind them taken
+  std::size_t met = 0;             // how many of those found the addresses behind them taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
 
-  // What the statistics were last told; cached is resident - active, because a block in use lies
-  // on touched pages only.
+  // The sums, and what the statistics were last told of them. Cached is resident - active, because
+  // a block in use lies on touched pages only.
   std::size_t requested = 0;
   std::size_t active = 0;
   std::size_t resident = 0;
@@ -91,12 +91,12 @@ struct Pool::Impl {
   Joining joining;
   std::size_t guessed = 0;  // see PoolOptions::guessed_bytes
   std::uint64_t operations = 0;
-  // Pages given back only because of age, and how many were wanted again since (see want_pages).
+  // Bytes given back only because of age, and bytes wanted again since (see want_pages).
   std::size_t aged_out = 0;
   std::size_t wanted_again = 0;
   std::uint64_t aged_out_ns = 0;
 
-  // Holds the lock. What happens meanwhile is told once it is given back.
+  // Holds the lock. Events of the section are told after the lock is released.
   class Section {
    public:
     explicit Section(Impl& impl) noexcept
@@ -118,7 +118,7 @@ struct Pool::Impl {
     std::lock_guard<std::mutex> lock_;
   };
 
-  // The event carries what the statistics have changed by so far.
+  // Notes an event with all changes of the statistics up to now.
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
             StreamId stream = {}) noexcept {
     if (!scope->wanted()) [[likely]]
@@ -171,7 +171,8 @@ struct Pool::Impl {
   [[nodiscard]] std::size_t granules_below(std::size_t page) const noexcept {
     return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
   }
-  // The pages, begin and end, of the units of `unit_bytes` that lie in a run altogether.
+  // The pages [first, second) of those units of `unit_bytes` (aligned to it) that lie in a run as a
+  // whole.
   [[nodiscard]] std::pair<std::size_t, std::size_t> pages_within(
       const FreeRun& run, std::size_t unit_bytes) const noexcept {
     const auto begin = static_cast<std::size_t>(run.begin) << granule_shift;
@@ -179,10 +180,11 @@ struct Pool::Impl {
     return {round_up(begin, unit_bytes) >> page_shift, (end & ~(unit_bytes - 1)) >> page_shift};
   }
 
-  // Where pages can be moved, blocks of Lane::kWork that are large begin where a huge page does, so
-  // the huge pages of one that is free are free altogether. Those of Lane::kPacked lie wherever
-  // there is room, but on fresh pages only in their own segments, as among large ones they would
-  // break huge pages up; unless no segment can be added.
+  // Where pages can be moved, large blocks of Lane::kWork begin at a huge page, so freeing one
+  // frees whole huge pages. Blocks of Lane::kPacked may lie on touched pages anywhere, but take
+  // fresh pages only in their own segments, where they break up no huge page of a large block. If
+  // no segment can be added, they lie wherever there is room. `counted`: bytes that count as
+  // requested; 0 for a chunk of payloads.
   Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
@@ -194,11 +196,11 @@ struct Pool::Impl {
   }
   void check_age() noexcept;
 
-  // Of blocks whose pages are looked at when they are freed, if nobody has before.
+  // Whether the pages of a block of `bytes` are looked at when it is freed.
   [[nodiscard]] bool is_looked_at(std::size_t bytes) const noexcept {
     return bytes >= std::max(huge_page_bytes, std::size_t{1} << 20);
   }
-  // Pages that somebody has looked at, and those of them that were found not to be there.
+  // How many pages were looked at, and how many of those were absent.
   struct Looked {
     std::size_t pages = 0;
     std::size_t absent = 0;
@@ -211,7 +213,7 @@ struct Pool::Impl {
   void join(Segment& segment, std::size_t page) noexcept;
   // What is known of a block before it is written.
   struct Expected {
-    std::size_t unwritten = 0;  // pages that will not come
+    std::size_t unwritten = 0;  // pages that will probably not be written
     bool dense = false;
   };
   void want_pages(Segment& segment, std::size_t begin, std::size_t end,
@@ -222,21 +224,21 @@ struct Pool::Impl {
   std::size_t move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
                        std::size_t end, std::size_t most) noexcept;
 
-  // What purge() may give back: huge pages that were split and are free altogether, to come whole
-  // the next time; any whole huge pages; also parts of split ones; or any free page. Without huge
-  // pages all are the same.
+  // What purge() may give back; each value includes those before it. Split huge pages that are
+  // entirely free (they come whole the next time); any entirely free huge pages; also parts of
+  // split ones; any free page. Without huge pages all mean the same.
   enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
-  // Whether huge pages that were joined once are to come whole again when they are wanted again.
+  // Whether huge pages that were joined once come whole when they are next wanted.
   enum class Joins : bool { kForget, kKeep };
   std::size_t purge(std::size_t target, Purge most, Joins joins) noexcept;
   bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                  Joins joins) noexcept;
   bool give_back(Segment& segment, std::size_t begin, std::size_t end, Joins joins) noexcept;
   void give_back_sparse(Segment& segment, std::size_t granule, std::size_t need) noexcept;
-  // Purposes of FreeRuns::visit_down: those of Purge, and this.
+  // A purpose of FreeRuns::visit_down(). The values of Purge are the others.
   static constexpr unsigned kMovePages = 4;
 
-  // Granules of a segment. Without a segment: none.
+  // Where granules were found in a segment; segment == nullptr: nowhere.
   struct Place {
     Segment* segment = nullptr;
     std::size_t granule = 0;
@@ -250,8 +252,8 @@ struct Pool::Impl {
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
-  // Runs that a search for the best place looks at, low ones first: what it can save is a page
-  // fault.
+  // How many runs a search for the best place looks at, low ones first. A better place only saves
+  // page faults.
   static constexpr std::size_t kMostLooks = 1024;
   [[nodiscard]] std::pair<std::size_t, std::size_t> longest_touched(
       const Segment& segment, std::size_t begin, std::size_t length) const noexcept;

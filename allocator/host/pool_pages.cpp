@@ -32,7 +32,7 @@ std::uint64_t coarse_now_ns() noexcept {
   }
   if (best.segment == nullptr) return best;
   const int shift = std::max(page_shift - granule_shift, 0);
-  const std::size_t whole = std::size_t{1} << shift;  // granules of a page
+  const std::size_t whole = std::size_t{1} << shift;  // granules per page
   const std::size_t pages = round_up(need, whole) >> shift;
   std::size_t fewest = SIZE_MAX;
   const auto consider = [&](Segment& segment, std::size_t granule, std::size_t untouched) {
@@ -59,7 +59,7 @@ std::uint64_t coarse_now_ns() noexcept {
   visit([&](Segment& segment, std::size_t begin, std::size_t) {
     consider(segment, begin, segment.touched.untouched(first_page(begin), end_page(begin, need)));
   });
-  if (granule_bytes <= page_bytes) {  // within a run only what is better still
+  if (granule_bytes <= page_bytes) {  // places within a run, if better still
     visit([&](Segment& segment, std::size_t begin, std::size_t end) {
       const std::size_t low = round_up(begin, whole) >> shift;
       const std::size_t high = end >> shift;
@@ -72,8 +72,8 @@ std::uint64_t coarse_now_ns() noexcept {
   return best;
 }
 
-// Takes granules that begin where a huge page does, with as few untouched pages as can be had, of
-// equals the lowest. None where no run has room for that.
+// Takes granules that begin at a huge page, with the fewest untouched pages, the lowest on a tie.
+// None if no run has room for such a place.
 Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   const std::size_t huge = huge_page_bytes >> granule_shift;
   const std::size_t pages = end_page(0, need);
@@ -95,7 +95,7 @@ Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
           fewest = untouched;
           best = {&segment, at};
         }
-        if (untouched == 0 || page >= segment.touched.high()) break;  // none further on is better
+        if (untouched == 0 || page >= segment.touched.high()) break;  // no later place is better
       }
       return goes_on();
     });
@@ -104,7 +104,7 @@ Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   return best;
 }
 
-// The granules of the longest touched stretch of a run: the first of them and their number.
+// The longest touched stretch of a run: its first granule and its length in granules.
 std::pair<std::size_t, std::size_t> Pool::Impl::longest_touched(const Segment& segment,
                                                                 std::size_t begin,
                                                                 std::size_t length) const noexcept {
@@ -115,22 +115,23 @@ std::pair<std::size_t, std::size_t> Pool::Impl::longest_touched(const Segment& s
   return {low, high > low ? high - low : 0};
 }
 
-// Tells the free runs of at least `least` granules what of them is touched, where they have lost
-// sight of it.
+// Updates the touched stretches of free runs in leaves that have a run of at least `least` granules
+// and have lost sight of a longer stretch.
 void Pool::Impl::find_touched(Segment& segment, std::size_t least) noexcept {
   segment.runs.find_touched(least, [&](std::size_t begin, std::size_t length) {
     return longest_touched(segment, begin, length);
   });
 }
 
-// Tells the free runs on pages [begin, end), some of which came, what of them is touched.
+// Updates the touched stretches of the free runs on pages [begin, end), after some of those pages
+// came or went.
 void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept {
   segment.runs.update_touched(
       (begin << page_shift) >> granule_shift, granules_below(end),
       [&](std::size_t from, std::size_t length) { return longest_touched(segment, from, length); });
 }
 
-// Tells a run of which pages went what is left of it.
+// Updates the touched stretch of a run that has lost pages.
 void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept {
   const auto [begin, length] = longest_touched(segment, static_cast<std::size_t>(run.begin),
                                                static_cast<std::size_t>(run.length));
@@ -139,8 +140,9 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
 }
 
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them,
-// all but about `expected.unwritten`. As far as the limit asks for it, free pages elsewhere are
-// moved here or go back before that; they only go back where many would be moved for nothing.
+// all but about `expected.unwritten`. If that would exceed the resident limit, first gives back
+// split huge pages, then moves free pages here, then gives back others. Moves none if many pages
+// stay unwritten, which would be moved in vain.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
                                               const Expected& expected) noexcept {
   if (expected.dense) {
@@ -150,7 +152,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
              guessed + bytes <= options.guessed_bytes) {
     guessed += expect_whole(segment, begin, end);
   }
-  std::size_t first = begin, last = end;  // with what the huge pages at the ends bring
+  std::size_t first = begin, last = end;  // widened by what the huge pages at the ends bring
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
@@ -164,7 +166,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   }
   if (resident + more > limit) {
     purge(limit > more ? limit - more : 0, Purge::kAllPages, Joins::kKeep);
-    first = begin, last = end;  // what was moved to beside the block may be gone again
+    first = begin, last = end;  // pages moved to beside the block may be gone again
     segment.touched.widen(&first, &last);
     more = segment.touched.untouched(first, last) << page_shift;
   }
@@ -172,7 +174,8 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   update_runs(segment, first, last);
   resident += more;
 
-  // Half of what went because of age is back: the window is shorter than the job's rhythm.
+  // If half of the pages that went because of age are back, the window is shorter than the job's
+  // steps.
   if (aged_out > 0) {
     wanted_again += more;
     if (2 * wanted_again >= aged_out) {
@@ -182,12 +185,12 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   }
 }
 
-// Moves huge pages that lie in free runs, highest first, to untouched ones of [begin, end), until
-// `bytes` have come or nothing is left. Returns the bytes that have come.
+// Moves huge pages that lie in free runs, highest first, to untouched huge pages of [begin, end),
+// until `bytes` are moved or nothing is left. Returns the bytes moved.
 std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t end,
                                    std::size_t bytes) noexcept {
   if (device.capabilities().move_bytes == 0) return 0;
-  // The kernel keeps what was moved apart from its neighbours; a process may have 65530 such parts.
+  // The kernel keeps moved pages in a mapping of their own, and a process may have 65530 mappings.
   constexpr std::size_t kMostApart = 8192;
   std::size_t apart = 0;
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
@@ -216,8 +219,8 @@ std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t e
   return moved << huge_shift;
 }
 
-// Moves up to `most` huge pages of a free run to pages [*next, end) of `to`, and *next behind them.
-// Returns their number.
+// Moves up to `most` huge pages of a free run to pages [*next, end) of `to`, and sets *next behind
+// them. Returns how many huge pages were moved.
 std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
                                  std::size_t end, std::size_t most) noexcept {
   const std::size_t huge = to.touched.pages_per_huge_page();
@@ -235,7 +238,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     while (*next < end && !is_target(*next)) *next += huge;
     while (stop > first && !is_source(stop - huge)) stop -= huge;
     if (*next >= end || stop <= first) break;
-    // As many at once as lie in a row on both sides, and not apart.
+    // As many in one call as are adjacent on both sides and share a mapping.
     std::size_t pages = huge;
     while (moved + pages / huge < most && pages < at_once && stop - pages > first &&
            *next + pages < end && is_source(stop - pages - huge) && is_target(*next + pages) &&
@@ -246,7 +249,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     const std::size_t source = stop - pages;
     if (!device.move_pages(from.base + (source << page_shift), to.base + (*next << page_shift),
                            pages << page_shift, !from.touched.is_plain(source))) {
-      *next = end;  // nor would it the next time
+      *next = end;  // it would fail the next time, too
       break;
     }
     for (std::size_t page = 0; page < pages; page += huge) {
@@ -272,12 +275,13 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
       aged_out_ns = now;
     }
   }
-  // Where address space is short, others want it back too.
+  // Where address space is limited, the job may need it for something else.
   if (returns_pages && !device.capabilities().reserves_freely) release_free_segments();
 }
 
-// Gives free pages back until `target` bytes are resident or nothing is left that `most` allows.
-// Highest first, so that what stays is dense at the low end. Returns the bytes given back.
+// Gives free pages back until only `target` bytes are resident or nothing is left that `most`
+// allows. Goes from the highest down, so that the pages that stay are dense at the low end. Returns
+// the bytes given back.
 [[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most,
                                                 Joins joins) noexcept {
   if (!returns_pages) return 0;
@@ -286,7 +290,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
                            Purge::kAllPages}) {
     if (kind > most) break;
     if (kind != Purge::kWholeHugePages && huge_page_bytes == page_bytes) continue;
-    // Smaller runs hold no whole unit.
+    // Runs smaller than this hold no whole unit.
     const std::size_t unit = kind <= Purge::kWholeHugePages ? huge_page_bytes : page_bytes;
     const std::size_t least = std::max<std::size_t>(unit >> granule_shift, 1);
     for (std::size_t rank = segments.count(); rank-- > 0 && resident > target;) {
@@ -298,13 +302,13 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
         if (segment.touched.count() != touched) update_run(segment, run);
         return works && resident > target ? FreeRuns::Visit::kNext : FreeRuns::Visit::kStop;
       });
-      if (resident != had) find_touched(segment, 1);  // better now, that places are being sought
+      if (resident != had) find_touched(segment, 1);  // better now than in the next search
     }
   }
   return before - resident;
 }
 
-// False if the device gave nothing back: further attempts are useless.
+// Gives back pages of one run. False if the device refused: further attempts are useless.
 bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                            Joins joins) noexcept {
   TouchedPages& touched = segment.touched;
@@ -337,8 +341,8 @@ bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t tar
   return true;
 }
 
-// Gives pages [begin, end) back, all of them of huge pages that are plain or all of others. False
-// if the device did not.
+// Gives pages [begin, end) back. Their huge pages are either all plain or none of them is. False if
+// the device refused.
 bool Pool::Impl::give_back(Segment& segment, std::size_t begin, std::size_t end,
                            Joins joins) noexcept {
   TouchedPages& touched = segment.touched;

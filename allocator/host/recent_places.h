@@ -1,6 +1,6 @@
-// Where the last few large blocks lay that were freed. What the job has just read or written is
-// likely in a cache still, and a block of the same size that is written there costs memory nothing.
-// Not thread-safe.
+// The places of the last few large blocks that were freed. Memory that the job has just used is
+// probably still in a cache, so a block of the same size that is written there costs no memory
+// traffic. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class RecentPlaces {
     places_[next_++ % kPlaces] = {&segment, granule, granules};
   }
 
-  // Calls accept(segment, granule) for the places of that many granules, the latest first, until it
-  // returns true, and forgets the place for which it did. False if there is none.
+  // Calls accept(segment, granule) for the remembered places of `granules` granules, the latest
+  // first, until it returns true; forgets that place and returns true. False if none was accepted.
   template <typename Accept>
   bool take(std::size_t granules, Accept&& accept) noexcept {
     for (std::size_t back = 1; back <= kPlaces; ++back) {

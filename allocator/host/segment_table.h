@@ -1,6 +1,6 @@
-// Address ranges of a pool and what is known of their parts: free runs, blocks in use, touched
-// pages. All of it out of band. The pool's lock guards everything but SegmentTable::locate and
-// Segment::in_use, which owns() and find() read without it.
+// The address ranges of a pool with their free runs, blocks in use and touched pages, all kept out
+// of band. The pool's lock guards everything but SegmentTable::locate() and Segment::in_use, which
+// owns() and find() use without it.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace pleat::allocator {
 
-// Which blocks a segment is for, fresh pages for them at least.
+// Which blocks a segment gives fresh pages to.
 enum class Lane : std::uint8_t {
-  kWork,    // those that are worked on: large ones begin where a huge page does
-  kPacked,  // those that are kept, payloads: close to each other whatever their size
+  kWork,    // blocks that are worked on: large ones begin at a huge page
+  kPacked,  // blocks that are kept (payloads): packed closely, whatever their size
 };
 constexpr std::size_t kLanes = 2;
 
@@ -29,14 +29,14 @@ struct Segment {
       nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
   std::size_t slot = 0;   // of SegmentTable
   std::size_t bytes = 0;  // usable; grows up to room
-  std::size_t room = 0;   // what the metadata are for
+  std::size_t room = 0;   // the size that the metadata are for
   Lane lane = Lane::kWork;
-  FreeRuns runs;  // of the room, until the segment cannot grow any further
+  FreeRuns runs;  // of all the room, until the segment cannot grow any further
   TouchedPages touched;
-  std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block begins here
+  std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block in use begins there
   ZeroedMapping metadata;
 
-  // Gets the metadata of a segment that has no memory yet. False if there is none to be had.
+  // Gets the metadata of a segment that has no memory yet. False if there is no memory for them.
   [[nodiscard]] bool prepare(std::size_t room_bytes, std::size_t granule_bytes,
                              const DeviceCapabilities& capabilities) noexcept {
     const std::size_t granules = room_bytes / granule_bytes;
@@ -72,15 +72,16 @@ class SegmentTable {
     std::size_t slot;  // kNone: not ours
     std::size_t offset;
   };
-  // Takes no lock and waits for nobody. A slot's metadata are written once. Its base moves when the
-  // segment is given back and a later one with as much room takes the slot; its size changes before
-  // that, or grows. Whoever asks for a block of ours therefore sees a base and a size that hold it.
+  // The segment and offset of `address`. Takes no lock and waits for no other thread. A slot's
+  // metadata are written once. Its base changes only after the segment was given back and a later
+  // one with the same room takes the slot; until then its size only grows. So whoever asks for a
+  // block in use sees a base and a size that contain it.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     for (;;) {
       const std::size_t version = version_.load(std::memory_order_acquire);
       const Index& index = index_[version % 2];
-      std::size_t rank = 0;  // the last that begins at or below the address, else the first
+      std::size_t rank = 0;  // of the last that begins at or below the address, else 0
       for (std::size_t n = index.count.load(std::memory_order_acquire); n > 1;) {
         const std::size_t half = n / 2;
         if (index.base[rank + half].load(std::memory_order_acquire) <= a) rank += half;
@@ -89,7 +90,7 @@ class SegmentTable {
       const std::uintptr_t base = index.base[rank].load(std::memory_order_acquire);
       const std::size_t slot = index.slot[rank].load(std::memory_order_acquire);
       const std::size_t bytes = bytes_[slot].load(std::memory_order_acquire);
-      // Two changes later this copy of the index is written again.
+      // The second change from now overwrites this copy of the index.
       if (version_.load(std::memory_order_relaxed) != version) [[unlikely]]
         continue;
       if (a - base < bytes) return {slot, a - base};
@@ -104,8 +105,8 @@ class SegmentTable {
     return *segments_[by_address_[rank]];
   }
 
-  // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device or metadata memory
-  // will not have it, or there are too many.
+  // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device refuses, there is
+  // no memory for metadata, or there are kMaxSegments already.
   [[nodiscard]] Segment* add(Device& device, std::size_t bytes, std::size_t room,
                              std::size_t granule_bytes) noexcept {
     std::size_t slot = 0;
@@ -139,7 +140,7 @@ class SegmentTable {
     return &segment;
   }
 
-  // Lengthens a segment in place, to at most its room. False, and nothing has changed, if the
+  // Lengthens a segment in place to `bytes`, at most its room. False, with nothing changed, if the
   // device cannot.
   bool extend(Device& device, std::size_t rank, std::size_t bytes) noexcept {
     Segment& segment = (*this)[rank];
@@ -149,7 +150,7 @@ class SegmentTable {
     return true;
   }
 
-  // Gives a segment without blocks, whose pages count as untouched, back to the device.
+  // Gives a segment back to the device. It holds no blocks, and its pages count as untouched.
   void remove(Device& device, std::size_t rank) noexcept {
     const std::size_t slot = by_address_[rank];
     std::copy(by_address_ + rank + 1, by_address_ + active_, by_address_ + rank);
@@ -160,11 +161,12 @@ class SegmentTable {
   }
 
  private:
-  // No address minus this is less than the size of a segment: not a canonical address.
+  // A base that no address is found in: it is not canonical, so address - kNowhere exceeds any
+  // segment's size.
   static constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 63;
 
-  // The segments by address, for locate(). Of the two copies nobody is sent to the one that a
-  // change is made in: the version that sends them there comes last.
+  // The segments by address, for locate(). There are two copies. A change is made in the one that
+  // readers do not use; the new version, stored last, sends readers there.
   struct Index {
     std::atomic<std::size_t> count{0};
     std::atomic<std::uintptr_t> base[kMaxSegments] = {kNowhere};

@@ -1,13 +1,13 @@
-// Which pages of a segment have been touched since they were last given back: one bit a page. Where
-// the kernel backs the segment with huge pages, also which of those have been split: a touch of an
-// untouched huge page brings all of it, but once a part was given back its pages come singly, on
-// some kernels until all of it is given back at once. (That the kernel may also join them on its
-// own account nobody tells us.)
+// Which pages of a segment have been touched since they were last given back: one bit per page.
+// Where the kernel backs the segment with huge pages, also which of those are *split*. A touch of
+// an untouched huge page brings all of it. Once a part was given back its pages come singly; on
+// some kernels only until all of it is given back at once. (The kernel may also join pages by
+// itself, without telling us.)
 //
-// Where huge pages are made of small ones (DeviceCapabilities::joins_pages) a huge page is *plain*
-// until it has been joined: its pages come singly. Pages count as touched from the moment they are
-// handed out, though their owner may never write them: such a huge page is *unsure* until somebody
-// has looked. Not thread-safe.
+// Where huge pages are made of small ones (DeviceCapabilities::joins_pages), a huge page is *plain*
+// until it has been joined: its pages come singly. Pages count as touched once they are handed out,
+// though their owner may never write them. A huge page with such pages is *unsure* until its pages
+// have been looked at. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ class TouchedPages {
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
   // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
-  // `rejoin`: a huge page given back at once is no longer split. `joins`: huge pages are plain.
+  // `rejoin`: a huge page given back at once is no longer split. `joins`: huge pages begin as
+  // plain.
   void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1,
               bool rejoin = false, bool joins = false) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
@@ -66,7 +67,7 @@ class TouchedPages {
   [[nodiscard]] bool all_touched(std::size_t begin, std::size_t end) const noexcept {
     return untouched(begin, end) == 0;
   }
-  // Pages [*begin, *end) widened to what a touch of them brings.
+  // Widens [*begin, *end) to all pages that a touch of those pages brings.
   void widen(std::size_t* begin, std::size_t* end) const noexcept {
     if (huge_ == 1) return;
     const std::size_t low = *begin & ~(huge_ - 1);
@@ -96,15 +97,15 @@ class TouchedPages {
     if (huge + 1 < pages_ / huge_) meets(huge + 1);
     put(whole_, huge, !plain);
   }
-  // Changes from plain to not plain and back, from the first huge page to the last.
+  // How often neighbouring huge pages differ in being plain, from the first to the last.
   [[nodiscard]] std::size_t kinds() const noexcept { return kinds_; }
   void set_split(std::size_t page, bool split) noexcept { put(split_, page / huge_, split); }
-  // Whether move() has brought a huge page here since all of it was last given back, and how many
-  // it has.
+  // Whether the huge page of `page` came by move() since all of it was last given back; moved()
+  // counts such huge pages.
   [[nodiscard]] bool is_moved(std::size_t page) const noexcept { return get(moved_, page / huge_); }
   [[nodiscard]] std::size_t moved() const noexcept { return moved_count_; }
 
-  // Whether a huge page of [begin, end), which begin and end one, is unsure.
+  // Whether any huge page of [begin, end) is unsure. Both bounds are multiples of a huge page.
   [[nodiscard]] bool any_unsure(std::size_t begin, std::size_t end) const noexcept {
     bool any = false;
     for_each_word(begin / huge_, end / huge_, [&](std::size_t word, std::uint64_t mask) {
@@ -115,8 +116,8 @@ class TouchedPages {
   [[nodiscard]] bool is_unsure(std::size_t page) const noexcept {
     return get(unsure_, page / huge_);
   }
-  // Of the huge page that begins at `page` somebody has looked at all pages: they are there but for
-  // those that were forgotten.
+  // All pages of the huge page that begins at `page` were looked at: those not passed to forget()
+  // are there.
   void set_sure(std::size_t page) noexcept { put(unsure_, page / huge_, false); }
 
   void touch(std::size_t begin, std::size_t end) noexcept {
@@ -142,8 +143,8 @@ class TouchedPages {
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
     lower_high(begin, end);
   }
-  // A huge page's worth of pages, all touched, became those of `page`, which is untouched, of this
-  // segment or another. Both begin a huge page.
+  // The touched huge page at `from_page` of `from` was moved to the untouched one at `page` of this
+  // segment. `from` may be the same segment. Both numbers begin a huge page.
   void move(TouchedPages& from, std::size_t from_page, std::size_t page) noexcept {
     const bool was_split = from.is_split(from_page);
     const bool was_plain = from.is_plain(from_page);
@@ -189,7 +190,7 @@ class TouchedPages {
     std::size_t begin;
     std::size_t length;
   };
-  // The longest stretch of touched pages in [begin, end), the lowest of equals.
+  // The longest stretch of touched pages in [begin, end), the lowest on a tie.
   [[nodiscard]] Stretch longest_touched(std::size_t begin, std::size_t end) const noexcept {
     Stretch best{begin, 0};
     end = std::min(end, high_);
@@ -202,15 +203,15 @@ class TouchedPages {
     return best;
   }
 
-  // The lowest of the windows of `length` pages in [begin, end) that have the fewest untouched
-  // pages, and that number. There is room for one at least.
+  // The window of `length` pages in [begin, end) with the fewest untouched pages, the lowest on a
+  // tie, and that number. [begin, end) holds at least one window.
   struct Window {
     std::size_t begin;
     std::size_t untouched;
   };
   [[nodiscard]] Window best_window(std::size_t begin, std::size_t end,
                                    std::size_t length) const noexcept {
-    // Only windows with a touched page in them are better than the first.
+    // Only a window with a touched page in it can be better than the first.
     const std::size_t beyond = std::min(end, high_);
     const std::size_t first = next(begin, beyond, true);
     if (first >= beyond) return {begin, length};
@@ -232,7 +233,8 @@ class TouchedPages {
   [[nodiscard]] bool comes_whole(std::size_t first) const noexcept {
     return !comes_singly(first) && untouched(first, first + huge_) == huge_;
   }
-  // The first page of [page, end) that is touched, or is not; `end` if there is none.
+  // The first page of [page, end) that is touched (`touched`) or untouched (else); `end` if there
+  // is none.
   [[nodiscard]] std::size_t next(std::size_t page, std::size_t end, bool touched) const noexcept {
     while (page < end) {
       const std::size_t word = page / 64;
@@ -245,7 +247,7 @@ class TouchedPages {
     }
     return end;
   }
-  // Pages [begin, end) are untouched now.
+  // Lowers high_ now that pages [begin, end) are untouched.
   void lower_high(std::size_t begin, std::size_t end) noexcept {
     if (end < high_ || begin >= high_) return;
     const std::size_t last = last_touched(0, begin);

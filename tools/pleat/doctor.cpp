@@ -22,7 +22,7 @@ namespace {
 
 enum class Status {
   kGood,
-  kNote,    // worth knowing, works all the same
+  kNote,    // worth knowing; Pleat works all the same
   kBroken,  // `pleat run` would run the program without Pleat, or not at all
 };
 
@@ -30,7 +30,7 @@ struct Check {
   Status status;
   std::string name;
   std::string finding;
-  std::string remedy;  // for anything not good
+  std::string remedy;  // what to do; for anything not good
 };
 
 struct Diagnosis {

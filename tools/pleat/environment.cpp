@@ -72,7 +72,7 @@ std::string merge_conf(std::string_view existing, const Settings& settings) {
     std::erase_if(items, [&](const Item& item) { return item.key == key; });
     items.push_back({key, key + ":" + bridge::spelled(value)});
   }
-  // A quote that is not closed would take in what follows it.
+  // An unclosed quote would swallow the items after it.
   std::stable_partition(items.begin(), items.end(), [](const Item& item) { return item.good; });
   std::string conf;
   for (const Item& item : items) conf += (conf.empty() ? "" : ",") + item.text;

@@ -1,4 +1,5 @@
-// The environment a program is started with: LD_PRELOAD and PLEAT_CONF, merged with what is there.
+// The environment a program is started with: LD_PRELOAD and PLEAT_CONF, merged with their present
+// values.
 #pragma once
 
 #include <filesystem>
@@ -18,18 +19,18 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // Entries of an LD_PRELOAD value (spaces and colons separate), in order.
 [[nodiscard]] std::vector<std::string> preload_entries(std::string_view value);
 
-// Runtimes that refuse to start unless they come first.
+// Whether `entry` is a sanitizer's runtime, which refuses to start unless it comes first.
 [[nodiscard]] bool is_sanitizer_runtime(std::string_view entry);
 
-// `existing` with `library` in front (behind sanitizer runtimes) and without second mentions.
+// `existing` with `library` in front (but behind sanitizer runtimes), each entry once.
 [[nodiscard]] std::string merge_preload(std::string_view existing,
                                         const std::filesystem::path& library);
 
 // False for a path that LD_PRELOAD cannot hold, because a separator is part of it.
 [[nodiscard]] bool fits_preload(const std::filesystem::path& library);
 
-// `existing` (PLEAT_CONF) with `settings`, quoted where they must be, in place of its own values
-// for the same keys. Items whose quotes are not in order go last, so that they spoil nothing.
+// `existing` (PLEAT_CONF) with `settings`, quoted where needed, in place of its values for the same
+// keys. Items with unbalanced quotes go last, so that they spoil no other item.
 [[nodiscard]] std::string merge_conf(std::string_view existing, const Settings& settings);
 
 // `text` as one word of a POSIX shell.

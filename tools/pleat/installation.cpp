@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kLibrary = "libpleat.so";
 
-// Subfolders of `folder` that are Python's, newest name first: lib/python3.11, lib/python3.10.
+// Python's subfolders of `folder`, newest first: lib/python3.11, lib/python3.10.
 std::vector<fs::path> python_folders(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code error;

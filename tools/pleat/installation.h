@@ -18,7 +18,7 @@ struct TorchRelease {
   friend auto operator<=>(const TorchRelease&, const TorchRelease&) = default;
 };
 
-// From "2.11.0+cu130", "2.11.0a0+git1234".
+// The release of a version such as "2.11.0+cu130" or "2.11.0a0+git1234"; nothing if it has none.
 [[nodiscard]] std::optional<TorchRelease> parse_release(std::string_view version);
 [[nodiscard]] std::string to_string(TorchRelease release);
 [[nodiscard]] std::string bridge_file_name(TorchRelease release);
@@ -29,7 +29,8 @@ struct Installation {
   std::vector<TorchRelease> bridges;             // sorted
 };
 
-// PLEAT_LIB_DIR if set; else relative to the executable, as built, installed, or installed by pip.
+// Looks in PLEAT_LIB_DIR if it is set, else relative to the executable, as built, installed, or
+// installed by pip.
 [[nodiscard]] Installation find_installation();
 
 // "libpleat.so not found in A or B; ..." with what to do about it.

@@ -18,7 +18,7 @@
 namespace pleat::cli {
 namespace {
 
-// Exit codes of env(1) and its kin; everything else is the program's own.
+// Exit codes as of env(1). All others are the program's own.
 constexpr int kTrouble = 1;
 constexpr int kUsage = 2;
 constexpr int kNotExecutable = 126;
@@ -78,7 +78,7 @@ struct Launch {
   std::string conf;  // empty: none set
 };
 
-// Fills `launch`; an exit code other than 0 is final, and the reason is on stderr.
+// Fills `launch`. A return value other than 0 is the exit code; the reason is on stderr.
 int prepare(const Settings& settings, Launch& launch) {
   const Installation installation = find_installation();
   if (installation.library.empty())
@@ -116,8 +116,8 @@ int print_env(const Settings& settings) {
 
 // --- command line -----------------------------------------------------------------------------
 
-// Where the program to run begins in `pleat run [options] [--] CMD ...`: everything from there on
-// is the program's, "--" and flags of our names included. `argc` if there is none.
+// The index of CMD in `pleat run [options] [--] CMD ...`; `argc` if there is none. All words from
+// there on are the program's, even "--" and flags named like ours.
 int command_start(const CLI::App& run, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -128,8 +128,8 @@ int command_start(const CLI::App& run, int argc, char** argv) {
   return argc;
 }
 
-// The words after our own name, the last one first, as CLI11 asks for them. "--key=" is in two: it
-// would take that for a key whose value is the word that follows.
+// The words after argv[0], last one first, as CLI11 asks for them. "--key=" is split into "--key"
+// and an empty word: CLI11 would take the next word for its value.
 std::vector<std::string> reversed_words(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = argc - 1; i > 0; --i) {
