@@ -10,7 +10,6 @@ import ctypes
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 
@@ -49,7 +48,10 @@ def main(command):
         sys.exit(__doc__)
     # What loses its parent becomes a child of this process, and not of the machine's first.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = subprocess.Popen(command).pid
+    try:  # no Popen, which waits for its child when nobody holds it any more
+        child = os.posix_spawnp(command[0], command, os.environ)
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.kill(child, number))
     while True:

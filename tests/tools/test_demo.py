@@ -21,7 +21,7 @@ def demo(repository, build_dir, test_python, preload_library):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(set="demo")
+@pytest.mark.rotating(set="long processes")
 def test_both_runs_end_in_a_table_and_two_pictures(demo, tmp_path):
     done = demo("--steps", 100_000, "--seconds", 3, "--batch", 8, "--threads", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -44,7 +44,7 @@ def test_both_runs_end_in_a_table_and_two_pictures(demo, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(set="demo")
+@pytest.mark.rotating(set="long processes")
 def test_a_run_that_pleat_stayed_out_of_is_no_result(demo, tmp_path):
     done = demo("--steps", 2, "--batch", 1, "--threads", 1, "--out", tmp_path, PLEAT_DISABLE="1")
     assert "stock does in" not in done.stdout  # whoever asks for steps gets them, however long they take

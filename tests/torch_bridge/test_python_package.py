@@ -169,7 +169,8 @@ def test_what_no_item_can_hold_is_refused(package, key, value):
 @pytest.mark.parametrize(
     "variables, encodes",
     [({}, False), ({"PLEAT_CONF": "bits:4"}, True), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "1"}, False),
-     ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "true"}, False), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "0"}, True)],
+     *(pytest.param({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": word}, encodes, marks=pytest.mark.rotating(set="long processes"))
+       for word, encodes in [("true", False), ("0", True)])],
 )
 def test_torch_loads_it_by_itself_only_when_asked(python, variables, encodes):
     done = python("import torch\nimport sys; loaded = 'pleat' in sys.modules\nimport pleat\n" + STEP + "print(step() > 0, loaded)", **variables)

@@ -31,7 +31,7 @@ COMPILED = """
 
 
 @pytest.mark.slow
-@pytest.mark.rotating
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_compiled_models_train(run_pair, identical, close, build_dir, torch_version, backend, conf):

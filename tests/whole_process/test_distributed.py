@@ -41,7 +41,7 @@ def by_rank(result):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(set="two ranks")
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_data_parallel_training_on_two_ranks(run_pair, identical, close, conf):
     pair = run_pair(DDP, conf=conf, launcher=TORCHRUN, timeout=240)
@@ -89,7 +89,7 @@ FSDP = """
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(set="two ranks")
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_fully_sharded_training_on_two_ranks(run_pair, identical, close, conf):
     pair = run_pair(FSDP, conf=conf, launcher=TORCHRUN, timeout=240)

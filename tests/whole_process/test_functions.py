@@ -438,6 +438,7 @@ CPP_USE = """
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(set="long processes")
 def test_a_custom_function_in_cpp_gets_the_very_parameter_it_saved(
     run_script, run_pair, identical, close, build_dir, torch_version, tmp_path
 ):

@@ -135,6 +135,7 @@ SPAWN = """
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(set="long processes")
 def test_spawned_children_are_pleated_and_other_programs_run_untouched(run_pair):
     pair = run_pair(SPAWN, conf=LOSSLESS, fresh=True)
     stock, pleat = pair.stock.check().json["out"], pair.pleat.check().json["out"]
@@ -175,9 +176,13 @@ ENDS = """
 """
 
 
+def rotating(*parameters):
+    return [pytest.param(*one, marks=pytest.mark.rotating(set="long processes")) for one in parameters]
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    "how", ["end", "code", "hard", "raise", "abort", "atexit", "late", "thread", "cycle"]
+    "how", ["end", "hard", "raise", "abort", *rotating(["code"], ["atexit"], ["late"], ["thread"], ["cycle"])]
 )
 def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
     # Where nothing winds up, a fork tells as much as a process of its own.
@@ -311,7 +316,7 @@ def limited(request, runner, addresses_of_stock):
     return options, runner.run(LIMITED, preload=False, **options).check()
 
 
-@pytest.mark.rotating
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_address_space_limits_are_respected(limited, run_script, conf):
     """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""

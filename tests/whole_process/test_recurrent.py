@@ -43,7 +43,7 @@ def test_an_lstm_needs_no_more_memory_than_in_stock(run_pair):
     assert pleat["anonymous"] <= 1.03 * stock["anonymous"]
 
 
-@pytest.mark.rotating
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("conf", [OFF, "bits:4"])
 def test_a_recurrent_training_needs_no_more_memory_above_its_model_than_in_stock(run_script, conf, kind):

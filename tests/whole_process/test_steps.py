@@ -55,7 +55,7 @@ def test_a_thousand_steps_leave_nothing_behind(run_script):
     a_thousand_steps(run_script, LOSSY)
 
 
-@pytest.mark.rotating
+@pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"])
 def test_a_thousand_steps_of_another_kind_leave_nothing_behind(run_script, conf):
     a_thousand_steps(run_script, conf)
@@ -148,7 +148,10 @@ PEAK = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf, ratio", [("bits:4", 3), ("bits:4,place:inplace,when:forward_end", 1)])
+@pytest.mark.parametrize("conf, ratio", [
+    ("bits:4", 3),
+    pytest.param("bits:4,place:inplace,when:forward_end", 1, marks=pytest.mark.rotating(set="long processes")),
+])
 def test_peak_resident_memory_really_falls(run_pair, conf, ratio):
     """The reason to exist: 32 saved activations of 8 MiB. A gate against regressions, not a figure.
 
