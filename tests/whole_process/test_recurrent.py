@@ -31,7 +31,7 @@ LONG = """
         optimizer.step()
     base = t.status_kib("RssAnon")
     pathlib.Path("/proc/self/clear_refs").write_text("5")
-    for _ in range(5):
+    for _ in range(3):
         step()
     t.emit(above=t.status_kib("VmHWM") - t.status_kib("RssFile") - base)
 """
