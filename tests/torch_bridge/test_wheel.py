@@ -36,8 +36,10 @@ def run(*command, **variables):
 def environment(test_python, tmp_path_factory):
     """A virtual environment with the wheel, and with the packages of the tests' own."""
     folder = tmp_path_factory.mktemp("wheel")
+    # By the names that CMake calls the compilers by: ccache then knows what set-up has compiled.
     run(
         test_python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, REPOSITORY,
+        CC="cc", CXX="c++",
     )  # fmt: skip
     (wheel,) = folder.glob("pleat-*.whl")
     assert wheel.name.endswith("linux_x86_64.whl"), "it holds machine code"
