@@ -52,7 +52,6 @@ part() {
   part_last[$name]=$(grep -E '^=+ .*(passed|failed|error|skipped|no tests ran).* in .*=+$|tests passed, .* out of ' "$log" | tail -n 1)
 }
 
-
 summary() {
   local i failed=0 verdict
   count_cpu

@@ -130,6 +130,9 @@ drop_foreign_cache() {
   done
 }
 
+# What the build folder is configured with; nothing if it is not.
+configured() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null || true; }
+
 # CMake's arguments into $arguments; $@ before those of PLEAT_CMAKE_ARGS, the last of which win.
 arguments=()
 choose_arguments() {
@@ -140,7 +143,7 @@ choose_arguments() {
   [ -e "$build/venv-next/.pleat-next" ] &&
     arguments+=("-DPLEAT_EXTRA_TORCH_PYTHONS=$build/venv-next/bin/python")
   local architectures
-  architectures=$(sed -n 's/^PLEAT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+  architectures=$(configured PLEAT_CUDA_ARCHITECTURES)
   arguments+=("-DPLEAT_CUDA_ARCHITECTURES=${PLEAT_CUDA_ARCHITECTURES:-${architectures:-80;90;100}}")
   # shellcheck disable=SC2206
   arguments+=("$@" ${PLEAT_CMAKE_ARGS:-})
@@ -177,7 +180,7 @@ build_pleat() {
   local python
   python=$(printf '%s\n' "${arguments[@]}" | sed -nE 's/^-DPLEAT_PYTHON(:[A-Z]+)?=//p' | tail -n 1)
   if [ ! -e "$stamp" ] || [ "$(<"$stamp")" != "$wanted" ] ||
-    [ "$(sed -n 's/^PLEAT_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null)" != "$python" ]; then
+    [ "$(configured PLEAT_PYTHON)" != "$python" ]; then
     rm -f "$stamp"
     say "configuring $build"
     cmake -S "$root" -B "$build" "${arguments[@]}"

@@ -168,12 +168,15 @@ void Pool::Impl::free(Block* block) noexcept {
   segment.runs.give(granule, granules);
   if (looked.absent != 0) [[unlikely]]
     update_runs(segment, first_page(granule), end_page(granule, granules));
-  if (2 * looked.pages >= end_page(0, granules) && segment.lane == Lane::kWork) [[unlikely]]
-    density.note(granules, end_page(0, granules), looked.absent);
-  if (is_large && segment.lane == Lane::kWork && density.unwritten(granules) != 0) [[unlikely]] {
-    give_back_sparse(segment, granule, granules);
-  } else if (segment.lane == Lane::kWork && is_remembered(block->bytes)) {
-    recent.add(segment, granule, granules);
+  if (segment.lane == Lane::kWork) {
+    const std::size_t pages = end_page(0, granules);
+    if (2 * looked.pages >= pages) [[unlikely]]
+      density.note(granules, pages, looked.absent);
+    if (is_large && density.unwritten(granules) != 0) [[unlikely]] {
+      give_back_sparse(segment, granule, granules);
+    } else if (is_remembered(block->bytes)) {
+      recent.add(segment, granule, granules);
+    }
   }
   count_requested(-static_cast<std::int64_t>(block->requested));
   emit(block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, block->begin,

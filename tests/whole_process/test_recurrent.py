@@ -7,20 +7,20 @@ import pytest
 from conftest import OFF
 
 SHORT = """
-    import pathlib, torch, pleat_test_support as t
+    import torch, pleat_test_support as t
     layers = torch.nn.LSTM(256, 512, 2, bidirectional=True)
     x = t.noise(40, 32, 256, seed=1)
     def step():
         layers.zero_grad()
         layers(x)[0].square().mean().backward()
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    t.restart_peak()
     for _ in range(3):
         step()
-    t.emit(anonymous=t.status_kib("VmHWM") - t.status_kib("RssFile"))
+    t.emit(anonymous=t.anonymous_peak_kib())
 """
 
 LONG = """
-    import pathlib, sys, torch, pleat_test_support as t
+    import sys, torch, pleat_test_support as t
     torch.manual_seed(0)
     layers = getattr(torch.nn, sys.argv[1])(256, 512, 2)
     optimizer = torch.optim.SGD(layers.parameters(), lr=0.01)
@@ -30,10 +30,10 @@ LONG = """
         layers(x)[0].square().mean().backward()
         optimizer.step()
     base = t.status_kib("RssAnon")
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    t.restart_peak()
     for _ in range(3):
         step()
-    t.emit(above=t.status_kib("VmHWM") - t.status_kib("RssFile") - base)
+    t.emit(above=t.anonymous_peak_kib() - base)
 """
 
 

@@ -24,8 +24,7 @@ class CpuAllocator final : public c10::Allocator {
     if (block == nullptr) {
       return from_previous(bytes);  // which raises stock's own error if it has none either
     }
-    c10::profiledCPUMemoryReporter().New(block->begin, bytes);
-    return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
+    return data_over(block, bytes);
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &cpu_deleter; }
@@ -60,6 +59,11 @@ void cpu_deleter(void* pointer) {
     return;
   }
   previous.deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
+}
+
+c10::DataPtr data_over(allocator::Block* block, std::size_t bytes) {
+  c10::profiledCPUMemoryReporter().New(block->begin, bytes);
+  return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
 }
 
 c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }

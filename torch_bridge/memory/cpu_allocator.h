@@ -14,6 +14,9 @@ namespace pleat::bridge {
 // previous allocator's deleter unchanged. Any thread, never throws.
 void cpu_deleter(void* pointer);
 
+// A DataPtr over a block of the host's pool that nothing else owns. Its deleter is cpu_deleter.
+[[nodiscard]] c10::DataPtr data_over(allocator::Block* block, std::size_t bytes);
+
 [[nodiscard]] c10::Allocator* cpu_allocator() noexcept;
 
 // Puts the allocator in force with the highest priority. Once per process.

@@ -17,10 +17,8 @@ allocator::Block* HostBackend::block_of(const c10::StorageImpl& storage) const n
 }
 
 StoragePtr HostBackend::wrap(allocator::Block* block, std::size_t bytes) const {
-  c10::profiledCPUMemoryReporter().New(block->begin, bytes);
-  c10::DataPtr data(block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU));
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                               std::move(data), cpu_allocator(),
+                                               data_over(block, bytes), cpu_allocator(),
                                                /*resizable=*/true);
 }
 
