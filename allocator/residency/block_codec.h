@@ -25,6 +25,15 @@ struct PayloadForm {
   [[nodiscard]] bool operator==(const PayloadForm&) const = default;
 };
 
+// What a codec is asked for: the adapter's own encoding. Two of equal words ask for the same.
+struct CodecWords {
+  std::array<std::uint64_t, 2> words{};
+  constexpr CodecWords() = default;
+  constexpr CodecWords(std::uint64_t first, std::uint64_t second = 0) : words{first, second} {}
+  constexpr CodecWords(const std::array<std::uint64_t, 2>& all) : words(all) {}
+  [[nodiscard]] bool operator==(const CodecWords&) const = default;
+};
+
 // A payload that is complete in the order of its stream.
 struct PayloadView {
   const void* data = nullptr;
@@ -37,8 +46,8 @@ struct EncodeRequest {
   std::size_t source_bytes = 0;       // of the storage
   const ByteRange* ranges = nullptr;  // disjoint, ascending; bytes outside restore as zero
   std::size_t range_count = 0;
-  std::uint64_t choice = 0;  // codec, bits, element type: the adapter's own encoding
-  std::uint64_t nonce = 0;   // unlike that of any other payload of the run
+  CodecWords choice{};      // codec, bits, element type
+  std::uint64_t nonce = 0;  // unlike that of any other payload of the run
   TensorKey key{};
   StreamId stream{};
   // Where the bytes may be `function`, element by element, of what this payload was made of.

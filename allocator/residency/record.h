@@ -106,7 +106,7 @@ class Record {
   // Decides about a released block before it is encoded: how the codec stores it, and whether the
   // record may be recomputed. Called with no lock of residency held.
   struct Decision {
-    std::uint64_t choice = 0;
+    CodecWords choice{};
     bool may_be_recomputed = false;  // without an argument it means nothing
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
@@ -142,9 +142,9 @@ class Record {
   [[nodiscard]] bool packed() const noexcept { return payload_bytes != 0 || recomputed; }
 
   // Written while tagging (under the link lock), constant once released, but for decide().
-  std::size_t bytes = 0;     // of the storage
-  ByteRanges ranges;         // what the views cover
-  std::uint64_t choice = 0;  // codec choice, see BlockCodec
+  std::size_t bytes = 0;  // of the storage
+  ByteRanges ranges;      // what the views cover
+  CodecWords choice{};    // see BlockCodec
   // On Residency::clock(). Not encoded earlier, unless started; kUntilStarted: unless started only.
   static constexpr std::uint64_t kUntilStarted = ~std::uint64_t{0};
   std::uint64_t wait_until = 0;

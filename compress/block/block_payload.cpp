@@ -34,7 +34,7 @@ class Tile {
 // about a quarter.
 bool too_coarse(const BlockSpec& spec, const SpanStatistics& s) noexcept {
   constexpr double kLargestStep = 0.25;
-  if (!spec.exponent || s.elements == 0) {
+  if (spec.steps != Steps::kExponent || s.elements == 0) {
     return false;
   }
   const double levels = static_cast<double>((1u << spec.bits) - 1);

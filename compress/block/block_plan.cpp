@@ -130,7 +130,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   plan.room = room;
   // In place, a table in front would overwrite bytes not yet read, and a payload that turns out too
   // coarse could not be undone.
-  plan.in_place = single && plan.lines.exact.empty() && !spec.exponent;
+  plan.in_place = single && plan.lines.exact.empty() && spec.steps != Steps::kExponent;
   return plan;
 }
 

@@ -1,8 +1,10 @@
 // What a caller asks of a block's payload, and how the values of one block are recomputed from the
-// payload of another. Records keep both as opaque 64-bit words. Torch-free.
+// payload of another. Records keep both as opaque words. Torch-free.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 
 #include "compress/block/exact_lines.h"
@@ -10,53 +12,122 @@
 
 namespace pleat::compress::block {
 
+// What of a block is kept.
+enum class Kept : std::uint8_t {
+  kNothing,  // only its size: the values come back as zeros
+  kSides,    // only the sides of its values (Sides): other values on the same sides come back
+  kValues,
+};
+
+// How wide the steps of a lossy group may be. A group with wider ones is kept exact.
+enum class Steps : std::uint8_t {
+  kAny,
+  kCurved,    // the values are arguments of a function whose derivative is not linear
+  kExponent,  // the values enter an exponential or a sine, where their absolute error counts
+};
+
+// What a backward compares the values with, and all it does with them, or all that has to survive
+// their noise.
+struct Sides {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kOpen,    // two sides: low < x < high, and all else
+    kClosed,  // two sides: low <= x <= high, and all else
+    kThree,   // three sides: x < low, low <= x <= high, x > high. NaN is on the middle side
+  };
+  Kind kind = Kind::kNone;
+  bool nan_inside = false;  // of two sides, NaN is on the first
+  // No NaN; low <= high. An infinite one is no bound: with high infinite +Inf is inside. Values of
+  // the element type.
+  float low = 0, high = 0;
+
+  [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
+  [[nodiscard]] bool operator==(const Sides&) const = default;
+};
+
 // How the values of a block are stored.
 struct BlockSpec {
   ElementType type = ElementType::kBytes;
   std::uint8_t bits = 0;  // 0: lossless
-  // The values will enter an exponential, where their absolute error counts. If the step of a
-  // payload is not small against 1, the raw bytes are kept instead.
-  bool exponent = false;
+  Kept kept = Kept::kValues;
+  Steps steps = Steps::kAny;
+  // The values are logarithms of probabilities p that a loss reads through p - 1: groups with a
+  // value above -1 are kept exact.
+  bool near_zero = false;
   // The lines that may have to come back exact; plan_lines() decides.
   Lines lines{};
   Transform transform = Transform::kNone;
+  // With kValues: each value comes back on its side, at any width.
+  Sides sides{};
 
   [[nodiscard]] constexpr CodecSpec codec() const noexcept { return {bits, false, transform}; }
 
-  // Bits 0 to 7: width; 8 to 15: type; 16: exponent; 17, 18: look; 19, 20: transform; 21 to 31: 0;
-  // 32 to 63: elements of a row.
-  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(lines.length) << 32 |
-           static_cast<std::uint64_t>(transform) << 19 |
-           static_cast<std::uint64_t>(lines.look) << 17 |
-           static_cast<std::uint64_t>(exponent) << 16 | static_cast<std::uint64_t>(type) << 8 |
-           bits;
+  // Word 0, bits 0 to 7: width; 8 to 15: type; 16, 17: look; 18, 19: transform; 20, 21: steps;
+  // 22, 23: kept; 24: near_zero; 25 to 27: kind of sides; 28: nan_inside; 29 to 31: 0; 32 to 63:
+  // elements of a row. Word 1: the bits of low and, above them, of high.
+  using Words = std::array<std::uint64_t, 2>;
+  [[nodiscard]] constexpr Words pack() const noexcept {
+    const auto at = [](auto value, unsigned bit) {
+      return static_cast<std::uint64_t>(value) << bit;
+    };
+    return {
+        at(lines.length, 32) | at(sides.nan_inside, 28) | at(sides.kind, 25) | at(near_zero, 24) |
+            at(kept, 22) | at(steps, 20) | at(transform, 18) | at(lines.look, 16) | at(type, 8) |
+            bits,
+        at(std::bit_cast<std::uint32_t>(sides.high), 32) | std::bit_cast<std::uint32_t>(sides.low)};
   }
-  [[nodiscard]] static constexpr BlockSpec unpack(std::uint64_t packed) noexcept {
-    return {static_cast<ElementType>(packed >> 8 & 0xff),
-            static_cast<std::uint8_t>(packed & 0xff),
-            (packed >> 16 & 1) != 0,
-            {static_cast<Look>(packed >> 17 & 3), static_cast<std::uint32_t>(packed >> 32)},
-            static_cast<Transform>(packed >> 19 & 3)};
+  [[nodiscard]] static constexpr BlockSpec unpack(const Words& words) noexcept {
+    const auto [w, bounds] = words;
+    const auto low_word = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
+    return {.type = static_cast<ElementType>(w >> 8 & 0xff),
+            .bits = static_cast<std::uint8_t>(w & 0xff),
+            .kept = static_cast<Kept>(w >> 22 & 3),
+            .steps = static_cast<Steps>(w >> 20 & 3),
+            .near_zero = (w >> 24 & 1) != 0,
+            .lines = {static_cast<Look>(w >> 16 & 3), low_word(w >> 32)},
+            .transform = static_cast<Transform>(w >> 18 & 3),
+            .sides = {static_cast<Sides::Kind>(w >> 25 & 7), (w >> 28 & 1) != 0,
+                      std::bit_cast<float>(low_word(bounds)),
+                      std::bit_cast<float>(low_word(bounds >> 32))}};
   }
   [[nodiscard]] bool operator==(const BlockSpec&) const = default;
 };
 
-// The spec of a block that is saved twice: the more careful of the two. More bits, the shorter
-// rows, a transform only where both ask for it; lossless where the two disagree on the type.
+[[nodiscard]] constexpr BlockSpec lossless(ElementType type) noexcept { return {.type = type}; }
+
+// The spec of a block that is saved twice: the more careful of the two. What only one of them keeps
+// is kept: values before sides before nothing. More bits, the narrower steps, the shorter rows, a
+// transform only where both ask for it, the sides of either; lossless where the two disagree on the
+// type or on the sides.
 [[nodiscard]] constexpr BlockSpec merge(const BlockSpec& a, const BlockSpec& b) noexcept {
   if (a.type != b.type) {
-    return {ElementType::kBytes, 0, false};
+    return lossless(ElementType::kBytes);
   }
-  if (a.bits == 0 || b.bits == 0) {
-    return {a.type, 0, false};
+  if (a.kept == Kept::kNothing || b.kept == Kept::kNothing) {
+    return a.kept == Kept::kNothing ? b : a;
+  }
+  const auto exact = [](const BlockSpec& s) { return s.kept == Kept::kValues && s.bits == 0; };
+  if (exact(a) || exact(b) || (a.sides.any() && b.sides.any() && a.sides != b.sides)) {
+    return lossless(a.type);
+  }
+  const Sides sides = a.sides.any() ? a.sides : b.sides;
+  if (a.kept != b.kept) {
+    BlockSpec values = a.kept == Kept::kValues ? a : b;
+    values.sides = sides;
+    return values;
   }
   Lines lines = a.lines.look >= b.lines.look ? a.lines : b.lines;
   if (a.lines.look == b.lines.look) {
     lines.length = std::min(a.lines.length, b.lines.length);
   }
-  return {a.type, std::max(a.bits, b.bits), a.exponent || b.exponent, lines,
-          std::min(a.transform, b.transform)};  // none, unbiased, nearly unbiased
+  return {.type = a.type,
+          .bits = std::max(a.bits, b.bits),
+          .kept = a.kept,
+          .steps = std::max(a.steps, b.steps),
+          .near_zero = a.near_zero || b.near_zero,
+          .lines = lines,
+          .transform = std::min(a.transform, b.transform),  // none, unbiased, nearly unbiased
+          .sides = sides};
 }
 
 // A block without a payload is *recomputed*: its values are `function` of those that the payload of

@@ -471,7 +471,7 @@ class LateCodec final : public BlockCodec {
 
  private:
   static constexpr std::uint64_t kMagic = 0x1a7e;
-  static Way way(const EncodeRequest& r) { return static_cast<Way>(r.choice % kWays); }
+  static Way way(const EncodeRequest& r) { return static_cast<Way>(r.choice.words[0] % kWays); }
   static PayloadForm form_of(const EncodeRequest& r) { return {{kMagic, r.nonce, 0, 0}}; }
 
   struct Verdict {

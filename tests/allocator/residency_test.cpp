@@ -42,7 +42,7 @@ class FakeRecord final : public Record {
     return storage_.alive;
   }
   std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
-  Decision decide(Start) noexcept override { return {mind_changed ? 7 : choice, follows}; }
+  Decision decide(Start) noexcept override { return {mind_changed ? allocator::CodecWords(7) : choice, follows}; }
   bool mind_changed = false;
   bool follows = true;
   std::function<void()> while_keeping;
@@ -68,7 +68,7 @@ class InvertingCodec final : public BlockCodec {
       return {};
     }
     ++encodes;
-    last_choice = r.choice;
+    last_choice = r.choice.words[0];
     std::this_thread::sleep_for(delay);
     const auto* const in = static_cast<const unsigned char*>(r.source);
     auto* const out = static_cast<unsigned char*>(payload);

@@ -173,9 +173,11 @@ TEST(BlockPayload, FlatAndZeroLinesComeBackBitForBit) {
       Bytes data = gaussian(type, rows * length);
       for (const std::size_t line : {3, 4, 17}) scale_line(type, data, length, columns, line, 1e-3);
       scale_line(type, data, length, columns, 30, 0);
-      const Coded coded = encoded(
-          data, {},
-          {type, 4, false, {columns ? Look::kColumns : Look::kRows, std::uint32_t(length)}});
+      const Coded coded =
+          encoded(data, {},
+                  {.type = type,
+                   .bits = 4,
+                   .lines = {columns ? Look::kColumns : Look::kRows, std::uint32_t(length)}});
       EXPECT_EQ(coded.form.shape, BlockShape::kSingle);
       EXPECT_NE(coded.form.patch_bytes, 0u);
       const Buffer back = restored(coded, data.size());
@@ -199,7 +201,8 @@ TEST(BlockPayload, ALineIsExactInTheMiddleOfABlockToo) {
   const ElementType type = ElementType::kFloat32;
   Bytes data = gaussian(type, 100 * 50);
   scale_line(type, data, 50, false, 20, 1e-3);
-  const Coded coded = encoded(data, {{50 * 4, 99 * 50 * 4}}, {type, 3, false, {Look::kRows, 50}});
+  const Coded coded =
+      encoded(data, {{50 * 4, 99 * 50 * 4}}, {.type = type, .bits = 3, .lines = {Look::kRows, 50}});
   EXPECT_EQ(coded.form.shape, BlockShape::kTable);
   const Buffer back = restored(coded, data.size());
   EXPECT_EQ(std::memcmp(&back[20 * 200], data.data() + 20 * 200, 200), 0);
@@ -233,8 +236,10 @@ TEST(BlockPayload, TooCoarseAStepForAnExponentialIsRefused) {
                      : e % 4 == 1 ? range
                                   : range * double(e % 91) / 91));
     const Buffer before(data.data(), data.data() + data.size());
-    EXPECT_EQ(encoded(data, {}, {ElementType::kFloat32, 4, true}).status,
-              range < 3.75 ? Status::kOk : Status::kTooCoarse);
+    EXPECT_EQ(
+        encoded(data, {}, {.type = ElementType::kFloat32, .bits = 4, .steps = Steps::kExponent})
+            .status,
+        range < 3.75 ? Status::kOk : Status::kTooCoarse);
     EXPECT_EQ(encoded(data, {}, {ElementType::kFloat32, 4}).status, Status::kOk);
     EXPECT_TRUE(before == Buffer(data.data(), data.data() + data.size()));
   }
@@ -244,7 +249,7 @@ TEST(BlockPayload, InPlaceGivesTheSamePayloadAndForm) {
   for (const ElementType type : kFloatTypes) {
     for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
       const Bytes data = gaussian(type, 30001);
-      const BlockSpec spec{type, 4, false, {}, transform};
+      const BlockSpec spec{.type = type, .bits = 4, .transform = transform};
       const Coded coded = encoded(data, {}, spec);
       Bytes buffer(data.size());
       std::memcpy(buffer.data(), data.data(), data.size());
@@ -270,8 +275,8 @@ TEST(BlockPayload, InPlaceIsNotTriedWhereItCouldNotBeTakenBack) {
     return plan_block({data.data(), data.size(), ranges.data(), ranges.size()}, spec, false);
   };
   for (const BlockPlan& none :
-       {plan(two, {type, 4}), plan(all, {type, 8, true}),
-        plan(all, {type, 4, false, {Look::kRows, 300}}), plan(all, {type, 0})}) {
+       {plan(two, {type, 4}), plan(all, {.type = type, .bits = 8, .steps = Steps::kExponent}),
+        plan(all, {.type = type, .bits = 4, .lines = {Look::kRows, 300}}), plan(all, {type, 0})}) {
     EXPECT_FALSE(none.in_place);
     const Buffer before(data.data(), data.data() + data.size());
     EXPECT_EQ(
@@ -300,7 +305,8 @@ TEST(BlockPayload, ATransformIsInTheForm) {
        {std::tuple{Transform::kHadamard, 4, Transform::kHadamard},
         std::tuple{Transform::kHadamardScaled, 2, Transform::kHadamardScaled},
         std::tuple{Transform::kHadamardScaled, 4, Transform::kHadamard}}) {
-    const BlockSpec spec{ElementType::kFloat32, std::uint8_t(bits), false, {}, asked};
+    const BlockSpec spec{
+        .type = ElementType::kFloat32, .bits = std::uint8_t(bits), .transform = asked};
     const Coded coded = encoded(data, {}, spec);
     EXPECT_EQ(coded.form.transform, got);
     const auto span = encode_span(data.data(), 5000, ElementType::kFloat32, unsigned(bits), kNonce,
@@ -388,8 +394,8 @@ std::vector<std::pair<Coded, std::size_t>> samples() {
   Bytes lines = gaussian(type, 3000);
   scale_line(type, lines, 30, false, 5, 0);
   scale_line(type, lines, 30, false, 9, 1e-3);
-  add(lines, {}, {type, 4, false, {Look::kRows, 30}});
-  add(lines, {{60, 5940}}, {type, 4, false, {Look::kRows, 30}});
+  add(lines, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
+  add(lines, {{60, 5940}}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(gaussian(type, 50), {}, {type, 4}, true);
   Bytes flags(3000);
   for (std::size_t e = 0; e < flags.size(); ++e) flags.data()[e] = e % 3 == 0;
@@ -498,7 +504,8 @@ TEST(BlockFunction, IsThatOfTheRestoredValues) {
   for (const Function function : {Function::kGelu, Function::kGeluTanh, Function::kSilu}) {
     // Exact lines, a tile, a table: the function of what decode_block() gives, as it is.
     for (const auto& [coded, bytes] :
-         {std::pair{encoded(lines, {}, {type, 4, false, {Look::kRows, 30}}), lines.size()},
+         {std::pair{encoded(lines, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}}),
+                    lines.size()},
           std::pair{encoded(few, {}, {type, 4}, true), few.size()},
           std::pair{encoded(data, {{0, 4000}, {8000, 20000}}, {type, 4}), data.size()}}) {
       const Buffer arguments = restored(coded, bytes);
@@ -557,7 +564,7 @@ TEST(BlockFunction, ResultsAreRecognisedBehindExactLinesToo) {
                          {Function::kGelu, type}, of.data(), of.size());
   };
   const Coded plain = encoded(data, {}, {type, 4});
-  const Coded patched = encoded(data, {}, {type, 4, false, {Look::kRows, 300}});
+  const Coded patched = encoded(data, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 300}});
   EXPECT_NE(patched.form.patch_bytes, 0u);
   for (const Coded* coded : {&plain, &patched}) {
     EXPECT_TRUE(recognised(*coded, results));
@@ -597,14 +604,23 @@ TEST(BlockWords, ComeBackFromTheirPacking) {
   for (const Transform transform :
        {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
     for (const Look look : {Look::kNone, Look::kZeroRows, Look::kRows, Look::kColumns}) {
-      const BlockSpec spec{
-          ElementType::kFloat16, 8, look == Look::kRows, {look, 0xFFFFFFFF}, transform};
+      const BlockSpec spec{.type = ElementType::kFloat16,
+                           .bits = 8,
+                           .steps = look == Look::kRows ? Steps::kExponent : Steps::kAny,
+                           .lines = {look, 0xFFFFFFFF},
+                           .transform = transform};
       EXPECT_EQ(BlockSpec::unpack(spec.pack()), spec);
     }
   }
-  // Without a transform the words are those that records had before there was one.
-  EXPECT_EQ((BlockSpec{ElementType::kBFloat16, 4, true, {Look::kColumns, 96}}.pack()),
-            96ull << 32 | 3ull << 17 | 1ull << 16 | 1ull << 8 | 4ull);
+  const BlockSpec all{.type = ElementType::kFloat32,
+                      .bits = 2,
+                      .kept = Kept::kSides,
+                      .steps = Steps::kCurved,
+                      .near_zero = true,
+                      .lines = {Look::kColumns, 96},
+                      .transform = Transform::kHadamard,
+                      .sides = {Sides::Kind::kThree, true, -1.5f, 6}};
+  EXPECT_EQ(BlockSpec::unpack(all.pack()), all);
   const Recomputed how{Function::kSilu, ElementType::kBFloat16};
   EXPECT_EQ(Recomputed::unpack(how.pack()), how);
   BlockForm form;
@@ -619,14 +635,34 @@ TEST(BlockWords, ComeBackFromTheirPacking) {
 }
 
 TEST(BlockWords, TwoSavesGetTheMoreCarefulOfTheTwo) {
-  const BlockSpec four{ElementType::kFloat32, 4}, eight{ElementType::kFloat32, 8, true};
+  const BlockSpec four{ElementType::kFloat32, 4},
+      eight{.type = ElementType::kFloat32, .bits = 8, .steps = Steps::kExponent};
   EXPECT_EQ(merge(four, eight), eight);
   EXPECT_EQ(merge(four, {ElementType::kFloat32, 0}), (BlockSpec{ElementType::kFloat32, 0}));
   EXPECT_EQ(merge(four, {ElementType::kInt32, 0}), (BlockSpec{ElementType::kBytes, 0}));
-  const BlockSpec rows{ElementType::kFloat32, 4, false, {Look::kRows, 96}};
-  const BlockSpec shorter{ElementType::kFloat32, 2, false, {Look::kRows, 48}};
+  const BlockSpec rows{.type = ElementType::kFloat32, .bits = 4, .lines = {Look::kRows, 96}};
+  const BlockSpec shorter{.type = ElementType::kFloat32, .bits = 2, .lines = {Look::kRows, 48}};
   EXPECT_EQ(merge(rows, shorter).lines, shorter.lines);
   EXPECT_EQ(merge(four, rows).lines, rows.lines);
+  // What only one of them keeps is kept.
+  constexpr ElementType kType = ElementType::kFloat32;
+  const Sides positive{Sides::Kind::kOpen, true, 0, INFINITY};
+  const BlockSpec sides{.type = kType, .kept = Kept::kSides, .sides = positive};
+  const BlockSpec others{
+      .type = kType, .kept = Kept::kSides, .sides = {Sides::Kind::kClosed, false, 0, 1}};
+  const BlockSpec nothing{.type = kType, .kept = Kept::kNothing};
+  BlockSpec four_and_sides = four;
+  four_and_sides.sides = positive;
+  for (const auto& [a, b, both] :
+       {std::tuple{nothing, four, four}, std::tuple{nothing, sides, sides},
+        std::tuple{nothing, nothing, nothing}, std::tuple{sides, sides, sides},
+        std::tuple{sides, four, four_and_sides}, std::tuple{four_and_sides, sides, four_and_sides},
+        std::tuple{sides, others, lossless(kType)},
+        std::tuple{four_and_sides, others, lossless(kType)},
+        std::tuple{sides, lossless(kType), lossless(kType)}}) {
+    EXPECT_EQ(merge(a, b), both);
+    EXPECT_EQ(merge(b, a), both);
+  }
   for (const auto& [a, b, both] :
        {std::tuple{Transform::kNone, Transform::kHadamard, Transform::kNone},
         std::tuple{Transform::kHadamardScaled, Transform::kHadamard, Transform::kHadamard},

@@ -15,6 +15,7 @@ using block::BlockPlan;
 using block::BlockSource;
 using block::BlockSpec;
 using block::Look;
+using block::Steps;
 
 constexpr ElementType kFloats[] = {ElementType::kFloat32, ElementType::kBFloat16,
                                    ElementType::kFloat16};
@@ -72,13 +73,18 @@ std::vector<BlockCase> block_cases() {
     add(of + "gaps", four, floats(5, type, 30000, 2),
         {{0, 5000 * size}, {5001 * size, 5002 * size}, {9000 * size, 29999 * size}});
     add(of + "one-in-the-middle", four, floats(1, type, 30000, 3), {{7 * size, 20000 * size}});
-    add(of + "exponent", {type, 8, true}, floats(0, type, 9000, 4));
-    add(of + "exponent-too-coarse", {type, 4, true}, floats(2, type, 9000, 4));
-    add(of + "rows", {type, 4, false, {Look::kRows, 300}}, lined(type, 90, 300, false));
-    add(of + "zero-rows", {type, 2, false, {Look::kZeroRows, 40}}, lined(type, 1500, 40, false));
-    add(of + "columns", {type, 4, false, {Look::kColumns, 70}}, lined(type, 400, 70, true));
-    add(of + "rows-in-the-middle", {type, 3, false, {Look::kRows, 50}}, lined(type, 500, 50, false),
-        {{50 * size, 450 * 50 * size}});
+    add(of + "exponent", {.type = type, .bits = 8, .steps = Steps::kExponent},
+        floats(0, type, 9000, 4));
+    add(of + "exponent-too-coarse", {.type = type, .bits = 4, .steps = Steps::kExponent},
+        floats(2, type, 9000, 4));
+    add(of + "rows", {.type = type, .bits = 4, .lines = {Look::kRows, 300}},
+        lined(type, 90, 300, false));
+    add(of + "zero-rows", {.type = type, .bits = 2, .lines = {Look::kZeroRows, 40}},
+        lined(type, 1500, 40, false));
+    add(of + "columns", {.type = type, .bits = 4, .lines = {Look::kColumns, 70}},
+        lined(type, 400, 70, true));
+    add(of + "rows-in-the-middle", {.type = type, .bits = 3, .lines = {Look::kRows, 50}},
+        lined(type, 500, 50, false), {{50 * size, 450 * 50 * size}});
     add(of + "tile", four, floats(0, type, 77, 5)).copy_raw = true;
     add(of + "tiles-and-more", four, floats(0, type, 9000, 6),
         {{0, 77 * size}, {100 * size, 8000 * size}, {8001 * size, 8101 * size}})
@@ -95,7 +101,8 @@ std::vector<BlockCase> block_cases() {
     value *= e / 300 % 2 == 0 ? 1.0f : 0.03125f;
     std::memcpy(&uneven[4 * e], &value, 4);
   }
-  add("float32/rows-at-eight-bits", {ElementType::kFloat32, 4, false, {Look::kRows, 300}}, uneven);
+  add("float32/rows-at-eight-bits",
+      {.type = ElementType::kFloat32, .bits = 4, .lines = {Look::kRows, 300}}, uneven);
   std::vector<unsigned char> flags(30000);
   for (std::size_t i = 0; i < flags.size(); ++i) {
     flags[i] = static_cast<unsigned char>(i * i % 7 % 2);

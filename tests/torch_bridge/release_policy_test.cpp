@@ -10,8 +10,10 @@ namespace {
 
 using compress::ElementType;
 using compress::block::Look;
+using compress::block::Steps;
 
-constexpr CodecChoice kFourBits{ElementType::kFloat32, 4, false, {Look::kZeroRows, 512}};
+constexpr CodecChoice kFourBits{
+    .type = ElementType::kFloat32, .bits = 4, .lines = {Look::kZeroRows, 512}};
 
 TEST(ReleasePolicy, WithoutLessonsWhatWasChosenAtTheSavesStands) {
   const ReleaseDecision decision = decide_at_release({.choice = kFourBits, .whole = true}, nullptr);
@@ -37,7 +39,8 @@ TEST(ReleasePolicy, ALessonOfRowsHasAllRowsLookedAtAndNotOnlyThoseOfZeros) {
 }
 
 TEST(ReleasePolicy, WhatIsExactAlreadyStaysAsItIs) {
-  const CodecChoice exact{ElementType::kFloat32, 0, false, {Look::kZeroRows, 512}};
+  const CodecChoice exact{
+      .type = ElementType::kFloat32, .bits = 0, .lines = {Look::kZeroRows, 512}};
   const Needs all(Care::kPole, Rows::kSamples);
   EXPECT_EQ(decide_at_release({.choice = exact, .taught = all}, nullptr).choice, exact);
 }
@@ -62,7 +65,8 @@ TEST(ReleasePolicy, AResultIsRecomputedOnlyFromAnArgumentThatIsAsGood) {
       {"exact by a lesson", false, [](auto& released, auto&) { released.taught = Care::kPole; }},
       {"rows by a lesson", false,
        [](auto& released, auto&) { released.taught.rows = Rows::kLastDimension; }},
-      {"an exponent", false, [](auto& released, auto&) { released.choice.exponent = true; }},
+      {"an exponent", false,
+       [](auto& released, auto&) { released.choice.steps = Steps::kExponent; }},
   };
   for (const Case& c : cases) {
     ReleasedStorage released{.choice = kFourBits, .whole = true};

@@ -29,7 +29,7 @@ struct Details final : allocator::EncodePlan::Details {
         }
         source.ranges = many_.data();
       }
-      plan = plan_block(source, BlockSpec::unpack(request.choice), copy_raw);
+      plan = plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw);
     } catch (...) {
     }
   }

@@ -3,7 +3,9 @@
 namespace pleat::bridge {
 namespace {
 
+using compress::block::Kept;
 using compress::block::Look;
+using compress::block::Steps;
 
 CodecChoice with_lessons(CodecChoice choice, Needs taught) noexcept {
   if (choice.bits == 0) {
@@ -20,7 +22,8 @@ CodecChoice with_lessons(CodecChoice choice, Needs taught) noexcept {
 
 // As good as its own payload: as many bits, and nobody who needs more than those.
 bool as_good(CodecChoice own, CodecChoice argument) noexcept {
-  return own.bits != 0 && !own.exponent && own.lines.look <= Look::kZeroRows &&
+  return own.bits != 0 && own.kept == Kept::kValues && own.steps != Steps::kExponent &&
+         !own.near_zero && !own.sides.any() && own.lines.look <= Look::kZeroRows &&
          own.type == argument.type && (argument.bits == 0 || argument.bits >= own.bits);
 }
 

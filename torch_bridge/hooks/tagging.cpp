@@ -113,7 +113,7 @@ bool tag(SavedTensor& saved, const Save& save) {
         if (known->identity == storage && known->restored == nullptr) {
           add_ranges(impl, known->bytes, known->ranges);
           const CodecChoice own = d.choice_of_width(runtime.bits.width_of(known->key));
-          known->choice = merge(CodecChoice::unpack(known->choice), own).pack();
+          known->choice = merge(CodecChoice::unpack(known->choice.words), own).pack();
           add_variable(*known, saved.original, save.context);
           twice = known->note_saved_after(gradient_edges(), save.context.is_output);
           of_original = true;

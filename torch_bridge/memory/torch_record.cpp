@@ -119,7 +119,7 @@ void TorchRecord::add_lesson(const LessonBook::Known& lesson) noexcept {
 
 ReleasedStorage TorchRecord::released() const noexcept {
   ReleasedStorage released{
-      .choice = CodecChoice::unpack(choice), .written = written_, .whole = ranges.is_all_of(bytes)};
+      .choice = CodecChoice::unpack(choice.words), .written = written_, .whole = ranges.is_all_of(bytes)};
   for (const LessonBook::Known* const lesson : lessons_) {
     if (lesson != nullptr && released.choice.bits != 0) {
       released.taught.raise(lesson->load(std::memory_order_acquire));
@@ -131,7 +131,7 @@ ReleasedStorage TorchRecord::released() const noexcept {
 allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
   ReleasedStorage of_argument;
   if (argument != nullptr) {
-    of_argument = {.choice = CodecChoice::unpack(argument->choice),
+    of_argument = {.choice = CodecChoice::unpack(argument->choice.words),
                    .whole = argument->ranges.is_all_of(argument->bytes)};
   }
   const ReleaseDecision decision =

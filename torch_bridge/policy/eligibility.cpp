@@ -271,7 +271,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   if (compress::is_floating(d.least.type) && impl->requires_grad() && needs.care < Care::kExact) {
     d.least.bits = needs.care == Care::kEight ? 8 : 1;
-    d.least.exponent = needs.care == Care::kEight;
+    d.least.steps = needs.care == Care::kEight ? compress::block::Steps::kExponent
+                                               : compress::block::Steps::kAny;
     d.least.lines = lines_of(*impl, needs.rows);
   }
   KeyBook::Recording* const recording = this_recording(runtime.keys);
