@@ -3,6 +3,7 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/recording.h"
 
 namespace pleat::bridge {
@@ -14,7 +15,9 @@ void begin_pass(const torch::autograd::edge_list& roots) noexcept {
     return;
   }
   try {
-    runtime->begin_backward(recorders_of(roots));
+    const ThreadNumbers recorders = recorders_of(roots);
+    end_proofs(recorders);
+    runtime->begin_backward(recorders);
   } catch (...) {  // no memory for a list of threads
     runtime->begin_backward({});
   }
