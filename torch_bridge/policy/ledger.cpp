@@ -7,6 +7,7 @@
 
 #include "sensitivity/key.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/recognised.h"
 
 namespace pleat::bridge {
 
@@ -267,6 +268,25 @@ void Ledger::open(const Node& node, Exactness why) {
   }
   for (const Edge& edge : node.next_edges()) {
     go_on(edge, false);
+  }
+}
+
+void Ledger::close_rows(const Node& squares, Reduction rows) {
+  GraphMarks::Mark& mark = marks_.of(squares);
+  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+    const auto lines = lines_of(claim->shape, rows);
+    if (!lines) {
+      if (claim->record != nullptr && !claim->record->is_encoded()) {
+        refuse(*claim, Exactness::kPole);
+      }
+      continue;
+    }
+    claim->lossy.lines = *lines;
+    if (claim->state == Claim::State::kWaits) {
+      settle(*claim);
+    } else if (claim->record != nullptr) {
+      claim->record->raise(claim->lossy);
+    }
   }
 }
 

@@ -38,6 +38,8 @@ class Ledger final : public WeightTest {
   // Closes, or opens, what lies behind an edge or at a node.
   void close_behind(const torch::autograd::Node& node);
   void open_behind(const torch::autograd::Node& node, Exactness why);
+  // The node squares what a normalisation by hand normalises along those rows.
+  void close_rows(const torch::autograd::Node& squares, Reduction rows);
   // A node takes of the log-probabilities that `node` made some as they are; or reads them
   // otherwise.
   void close_log_probabilities(const torch::autograd::Node& node);

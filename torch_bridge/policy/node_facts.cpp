@@ -54,6 +54,7 @@ NodeFacts::Bounds bounds_of(const Node& node) {
     return closed(number(n->min, -kNoBound), number(n->max, kNoBound));
   if (const auto* n = as<ClampMinBackward0>(node)) return closed(number(n->min), kNoBound);
   if (const auto* n = as<ClampMaxBackward0>(node)) return closed(-kNoBound, number(n->max));
+  if (as<PreluKernelBackward0>(node) != nullptr) return open(0, kNoBound, false);
   if (as<AbsBackward0>(node) != nullptr) return {Sides::Kind::kThree, false, 0, 0};
   return {};
 }
@@ -66,6 +67,16 @@ bool evaluates(const Node& node) noexcept {
   if (const auto* n = as<CudnnBatchNormBackward0>(node)) return !n->training;
   if (const auto* n = as<MiopenBatchNormBackward0>(node)) return !n->training;
   return false;
+}
+
+// A norm of another order has a pole for each element.
+bool is_euclidean(const Node& node) {
+  if (const auto* n = as<LinalgVectorNormBackward0>(node)) return number(n->ord) == 2;
+  if (const auto* n = as<NormBackward0>(node)) return number(n->p) == 2;
+  if (const auto* n = as<NormBackward1>(node)) return number(n->p, 2) == 2;
+  if (const auto* n = as<NormBackward2>(node)) return number(n->p, 2) == 2;
+  if (const auto* n = as<NormBackward3>(node)) return number(n->p, 2) == 2;
+  return true;
 }
 
 template <class Dimensions>
@@ -106,7 +117,7 @@ NodeFacts facts_of(const Node& node) noexcept {
   const OperatorRow& row = class_of(*inner).row;
   NodeFacts facts{row.path, row.saves, row.noise, row.operands, row.poles, row.rows, {}};
   try {
-    if (facts.saves == Saves::kSides) {
+    if (facts.saves == Saves::kSides || as<PreluKernelBackward0>(*inner) != nullptr) {
       facts.bounds = bounds_of(*inner);
     } else if (as<PowBackward0>(*inner) != nullptr) {
       const double n = exponent_of(*inner).value_or(-1);
@@ -115,6 +126,8 @@ NodeFacts facts_of(const Node& node) noexcept {
       } else if (n > 2) {
         facts.noise = Noise::kEight;
       }
+    } else if (facts.saves == Saves::kRows && !is_euclidean(*inner)) {
+      facts = {.path = Path::kOpens};
     } else if (evaluates(*inner)) {
       facts.path = Path::kPasses;
       facts.rows = Rows::kNone;
@@ -128,6 +141,10 @@ NodeFacts facts_of(const Node& node) noexcept {
                                                                                : facts.path;
   }
   return facts;
+}
+
+bool is_quotient(const Node& node) noexcept {
+  return as<DivBackward0>(node) != nullptr || as<DivBackward2>(node) != nullptr;
 }
 
 std::optional<double> exponent_of(const Node& node) noexcept {
@@ -151,6 +168,9 @@ std::optional<Reduction> reduction_of(const Node& node) noexcept {
       return reduction(list(n->dim), rank_of_input(node));
     if (const auto* n = as<NormBackward3>(node)) return reduction(n->dim, rank_of_input(node));
     if (const auto* n = as<NormBackward1>(node)) return reduction(n->dim, rank_of_input(node));
+    if (as<NormBackward0>(node) != nullptr || as<NormBackward2>(node) != nullptr ||
+        as<SumBackward0>(node) != nullptr || as<MeanBackward0>(node) != nullptr)
+      return reduction(at::IntArrayRef(), rank_of_input(node));
   } catch (...) {
   }
   return std::nullopt;

@@ -27,6 +27,9 @@ struct NodeFacts {
 // `node` must be alive. Never fails.
 [[nodiscard]] NodeFacts facts_of(const torch::autograd::Node& node) noexcept;
 
+// a / b.
+[[nodiscard]] bool is_quotient(const torch::autograd::Node& node) noexcept;
+
 // x^n with this n; nothing for other nodes, and for an n that is no real number.
 [[nodiscard]] std::optional<double> exponent_of(const torch::autograd::Node& node) noexcept;
 

@@ -136,8 +136,11 @@ constexpr OperatorRow kOperators[] = {
     {.node = "Fmax"sv, .path = kPasses},
     {.node = "Fmin"sv, .path = kPasses},
     // statistics
-    {.node = "VarBackward"sv, .path = kPasses, .saves = kWaits},
-    {.node = "VarMeanBackward"sv, .path = kPasses, .saves = kWaits},
+    {.node = "VarBackward"sv, .path = kPasses, .saves = kRows},
+    {.node = "VarMeanBackward"sv, .path = kPasses, .saves = kRows},
+    {.node = "StdBackward"sv, .path = kPasses, .saves = kRows},
+    {.node = "LinalgVectorNorm"sv, .path = kPasses, .saves = kRows},
+    {.node = "NormBackward"sv, .path = kPasses, .saves = kRows},
     // poles
     {.node = "DivBackward"sv, .path = kPasses, .poles = kSecond},
     {.node = "AddcdivBackward"sv, .path = kPasses, .poles = kThird},

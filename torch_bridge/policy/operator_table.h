@@ -31,6 +31,7 @@ enum class Saves : std::uint8_t {
   kOperands,          // of a contraction: at once beside a weight, else as kWaits
   kFactors,           // of a product: at once beside what is broadcast, else as kWaits
   kInput,             // a normalisation: its input at once, all else exact
+  kRows,              // a norm or deviation of rows: its input as kWaits, flat rows exact
   kAtOnce,            // noise
   kSides,             // compares them with constants
   kShape,             // reads their shape

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "torch_bridge/policy/ledger.h"
+#include "torch_bridge/policy/recognised.h"
 #include "torch_bridge/policy/treatment.h"
 
 namespace pleat::bridge {
@@ -104,12 +105,41 @@ void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mute
   }
 }
 
+// A product or quotient that is a normalisation or a softmax by hand. Closes what it normalises.
+// Returns which inputs must not be opened.
+Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
+  const bool quotient = is_quotient(node);
+  if (!(quotient || facts.saves == Saves::kFactors) || node.num_outputs() != 2 ||
+      !node.next_edge(0).is_valid() || !node.next_edge(1).is_valid()) {
+    return 0;
+  }
+  for (const std::size_t factor : {std::size_t{0}, std::size_t{1}}) {
+    const std::size_t other = 1 - factor;
+    if (quotient && factor == 1) {
+      break;
+    }
+    const Recognised found = recognise(node, factor, other);
+    if (found.beside == Beside::kRootOfOwnRows) {
+      Ledger::get().close_rows(*found.root.squares, found.root.rows);
+      Ledger::get().close_behind(*node.next_edge(factor).function);
+    }
+    if (found.beside != Beside::kAnything) {
+      return static_cast<Inputs>(1u << other);
+    }
+  }
+  return 0;
+}
+
 // What the node says of what its inputs were made of.
 void judge_inputs(const Node& node, const NodeFacts& facts) {
   Ledger& ledger = Ledger::get();
   const NodeClass& c = class_of(node);
   const bool closes = facts.path == Path::kCloses || (facts.path == Path::kContracts &&
                                                       ledger.has_weight(node, facts.operands));
+  Inputs spared = judge_recognised(node, facts);
+  if (facts.path == Path::kOpens && root_of_rows(node)) {
+    spared = 0xff;  // whether it is harmful depends on what is multiplied with it
+  }
   const Exactness why =
       facts.path == Path::kUnknown ? Exactness::kFunctionBehind : Exactness::kPole;
   for (std::size_t i = 0; i < node.num_outputs(); ++i) {
@@ -124,8 +154,9 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
                        : ledger.refuse_log_probabilities(*source);
     } else if (closes) {
       ledger.close_behind(*edge.function);
-    } else if (facts.path == Path::kUnknown || facts.path == Path::kOpens ||
-               (i < 8 && (facts.poles >> i & 1) != 0)) {
+    } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||
+                (i < 8 && (facts.poles >> i & 1) != 0)) &&
+               (i >= 8 || (spared >> i & 1) == 0)) {
       ledger.open_behind(*edge.function, why);
     }
   }

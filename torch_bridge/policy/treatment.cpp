@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/policy/recognised.h"
 
 namespace pleat::bridge {
 namespace {
@@ -105,6 +106,48 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
   return {.waits = true, .choice = lossy};
 }
 
+// A factor, or a dividend, beside what may be a root of its own rows, or a sum of it.
+Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
+                       const CodecChoice& lossy) {
+  const bool quotient = facts.saves != Saves::kFactors;
+  const Inputs factors = quotient ? Inputs{3} : facts.operands;
+  if (input < 0 || (factors >> input & 1) == 0) {
+    return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
+  }
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((factors >> i & 1) == 0 || static_cast<int>(i) == input || !node.next_edge(i).is_valid()) {
+      continue;
+    }
+    const Recognised found = recognise(node, static_cast<std::size_t>(input), i);
+    if (found.beside == Beside::kRootOfOwnRows) {
+      const std::optional<Lines> lines = lines_of(claim.shape, found.root.rows);
+      if (!lines) {
+        return exact(Exactness::kPole);
+      }
+      CodecChoice choice = lossy;
+      choice.lines = *lines;
+      return {.choice = choice};
+    }
+    if (found.beside == Beside::kOwnSum) {
+      return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
+    }
+  }
+  if (quotient) {
+    return exact(Exactness::kOperator);
+  }
+  return {.waits = !others_are_broadcast(node, factors, input), .choice = lossy};
+}
+
+Treatment treat_rows(const Claim& claim, const Node& node, CodecChoice lossy) {
+  const std::optional<Reduction> rows = reduction_of(node);
+  const std::optional<Lines> lines = rows ? lines_of(claim.shape, *rows) : std::nullopt;
+  if (!lines || claim.is_output) {
+    return exact(Exactness::kOperator);
+  }
+  lossy.lines = *lines;
+  return {.waits = true, .choice = lossy};
+}
+
 Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& claim, int input,
                                        CodecChoice lossy) {
   if (input != 0) {
@@ -200,16 +243,22 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   Treatment treatment = exact(Exactness::kOperator);
   switch (facts.saves) {
     case Saves::kExact:
+      if (is_quotient(node) && input == 0) {
+        treatment = treat_factor(claim, node, facts, input, lossy);
+      }
       break;
     case Saves::kWaits:
+      lossy.sides = sides_of(facts.bounds, claim.lossy.type);
       treatment = {.waits = true, .choice = lossy};
+      break;
+    case Saves::kRows:
+      treatment = treat_rows(claim, node, lossy);
       break;
     case Saves::kOperands:
       treatment = treat_operand(claim, node, facts, input, weights, lossy);
       break;
     case Saves::kFactors:
-      treatment = {.waits = input < 0 || !others_are_broadcast(node, facts.operands, input),
-                   .choice = lossy};
+      treatment = treat_factor(claim, node, facts, input, lossy);
       break;
     case Saves::kInput:
       treatment = treat_input_of_normalisation(facts, claim, input, lossy);
