@@ -36,7 +36,7 @@ RealFunctions real{};
 variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
                                   bool keep_graph, bool create_graph, bool accumulate_grad,
                                   const edge_list& outputs) {
-  const BackwardScope scope(roots, create_graph);
+  const BackwardScope scope(roots, {accumulate_grad && outputs.empty(), create_graph, keep_graph});
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
 }
@@ -69,7 +69,7 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
 
 void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
   note_gradient_edge(edge.function.get());
-  if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr) {
+  if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr && !learning_call_sites()) {
     note_node(*runtime, *edge.function);
     runtime->residency.advance();
   }

@@ -8,7 +8,7 @@
 
 namespace pleat::bridge {
 
-void begin_pass(const torch::autograd::edge_list& roots) noexcept {
+void begin_pass(const torch::autograd::edge_list& roots, PassKind kind) noexcept {
   enter_pass();
   Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
   if (runtime == nullptr) {
@@ -16,14 +16,14 @@ void begin_pass(const torch::autograd::edge_list& roots) noexcept {
   }
   try {
     const ThreadNumbers recorders = recorders_of(roots);
-    end_proofs(recorders);
+    end_proofs(roots, recorders, kind);
     runtime->begin_backward(recorders);
   } catch (...) {  // no memory for a list of threads
     runtime->begin_backward({});
   }
 }
 
-void backward_enter() noexcept { begin_pass({}); }
+void backward_enter() noexcept { begin_pass({}, {.keeps_graph = true}); }
 
 void backward_exit() noexcept {
   forget_pass(backward_depth());

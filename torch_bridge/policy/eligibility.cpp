@@ -161,6 +161,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
       d.producer != nullptr && runtime.bits.uniform() != 0) {
     d.reason = Reason::kEligibleLossy;
     d.exactness = in_backward()                      ? Exactness::kInBackward
+                  : differentiates_weights()         ? Exactness::kDerivative
                   : is_made_of_weights(*d.producer) ? Exactness::kComputedWeight
                                                     : Exactness::kMayBearNoise;
   }

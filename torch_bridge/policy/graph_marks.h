@@ -53,6 +53,21 @@ class GraphMarks {
     return mark.node != nullptr ? &mark : nullptr;
   }
 
+  // Calls `visit` with the marks of nodes that these threads have recorded.
+  template <class Visit>
+  void for_each(std::span<const std::uint64_t> threads, Visit&& visit) noexcept {
+    for (const Mark& mark : places_) {
+      if (mark.node != nullptr && is_one_of(mark.thread, threads)) {
+        visit(mark);
+      }
+    }
+  }
+  [[nodiscard]] bool are_all_of(std::span<const std::uint64_t> threads) const noexcept {
+    return std::all_of(places_.begin(), places_.end(), [&](const Mark& mark) {
+      return mark.node == nullptr || is_one_of(mark.thread, threads);
+    });
+  }
+
   // Takes away the marks of nodes that these threads have recorded, and calls `end` with each.
   template <class End>
   void forget(std::span<const std::uint64_t> threads, End&& end) noexcept {
@@ -61,7 +76,7 @@ class GraphMarks {
       if (mark.node == nullptr) {
         continue;
       }
-      if (std::find(threads.begin(), threads.end(), mark.thread) != threads.end()) {
+      if (is_one_of(mark.thread, threads)) {
         end(mark);
         mark = {};
       } else {
@@ -75,6 +90,9 @@ class GraphMarks {
   }
 
  private:
+  static bool is_one_of(std::uint64_t thread, std::span<const std::uint64_t> threads) noexcept {
+    return std::find(threads.begin(), threads.end(), thread) != threads.end();
+  }
   static void take_over(Mark& mark, const torch::autograd::Node& node) noexcept {
     mark = {.node = &node, .sequence = node.sequence_nr(), .thread = node.thread_id()};
   }

@@ -43,13 +43,15 @@ const Node* behind_views(const Node* node) noexcept {
   return node;
 }
 
-bool is_weight_leaf(const at::TensorBase& /*leaf*/) noexcept { return true; }
-
 // ---- claims -------------------------------------------------------------------------------------
 
 void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& node) {
   if (treatment.exactness != Exactness::kMayBearNoise) {
     refuse(claim, treatment.exactness);
+    return;
+  }
+  if (depends_on_leaf(node)) {
+    refuse(claim, Exactness::kDerivative);
     return;
   }
   claim.lossy = treatment.choice;
@@ -139,7 +141,50 @@ void Ledger::start_all(std::unique_lock<std::mutex>& lock) noexcept {
   }
 }
 
-void Ledger::end(std::span<const std::uint64_t> recorders) noexcept {
+void Ledger::note_leaves(const Node& node) {
+  bool derivative = false;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.is_valid()) {
+      continue;
+    }
+    if (class_of(*edge.function).accumulate_grad) {
+      derivative |=
+          leaves_.note_read(static_cast<const AccumulateGrad&>(*edge.function).variable, node);
+    } else if (any_derivative_) {
+      derivative |= depends_on_leaf(*edge.function);
+    }
+  }
+  if (derivative) {
+    marks_.of(node).derivative = true;
+    any_derivative_ = true;
+  }
+}
+
+bool Ledger::depends_on_leaf(const Node& node) noexcept {
+  const GraphMarks::Mark* const mark = any_derivative_ ? marks_.find(&node) : nullptr;
+  return mark != nullptr && mark->sequence == node.sequence_nr() && mark->derivative;
+}
+
+void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                 PassKind kind) noexcept {
+  try {
+    const bool of_leaves = std::any_of(roots.begin(), roots.end(), [&](const Edge& root) {
+      return root.is_valid() && depends_on_leaf(*root.function);
+    });
+    leaves_.begin_pass(recorders, kind, of_leaves);
+  } catch (...) {  // no memory: what is not known of a leaf stays exact
+  }
+  if (kind.keeps_graph) {  // what is recorded from now on may read what was recorded before
+    marks_.for_each(recorders, [&](const GraphMarks::Mark& mark) {
+      for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+        if (claim->state == Claim::State::kWaits) {
+          refuse(*claim, Exactness::kNoProof);
+        }
+      }
+    });
+    return;
+  }
+  any_derivative_ = any_derivative_ && !marks_.are_all_of(recorders);
   marks_.forget(recorders, [&](const GraphMarks::Mark& mark) {
     for (Claim* claim = mark.claims; claim != nullptr;) {
       Claim* const next = claim->next;
@@ -323,7 +368,7 @@ bool Ledger::is_weight(const Node& node, int depth) {
   constexpr int kDeepest = 64;
   const NodeClass& c = class_of(node);
   if (c.accumulate_grad) {
-    return is_weight_leaf(static_cast<const AccumulateGrad&>(node).variable);
+    return leaves_.is_weight(*static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
   }
   if (depth > kDeepest || !(c.of_torch || c.has(kPassesParameter))) {
     return false;

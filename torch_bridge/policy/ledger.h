@@ -16,6 +16,7 @@
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/policy/graph_marks.h"
+#include "torch_bridge/policy/leaves.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/treatment.h"
 
@@ -52,8 +53,19 @@ class Ledger final : public WeightTest {
   }
   [[nodiscard]] bool is_weight(const torch::autograd::Node& node) { return is_weight(node, 0); }
 
+  // The node is recorded. If its result depends on a leaf whose gradient may be a result, all its
+  // claims are refused from now on.
+  void note_leaves(const torch::autograd::Node& node);
+
   // Backward begins over what these threads have recorded.
-  void end(std::span<const std::uint64_t> recorders) noexcept;
+  void end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+           PassKind kind) noexcept;
+  [[nodiscard]] bool is_weight_leaf(const c10::TensorImpl& leaf) const noexcept {
+    return leaves_.is_weight(leaf);
+  }
+  [[nodiscard]] bool differentiates_weights() const noexcept {
+    return leaves_.differentiates_weights();
+  }
 
   // Encodes what need not wait any longer. Gives up the lock while it does.
   void start_all(std::unique_lock<std::mutex>& lock) noexcept;
@@ -70,19 +82,19 @@ class Ledger final : public WeightTest {
   void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
   void settle(Claim& claim) noexcept;
   void may_start(TorchRecord& record) noexcept;
+  bool depends_on_leaf(const torch::autograd::Node& node) noexcept;
   bool is_weight(const torch::autograd::Node& node, int depth);
   bool work_out_weight(const torch::autograd::Node& node, int depth);
 
   GraphMarks marks_;
+  Leaves leaves_;
+  bool any_derivative_ = false;  // some mark says so
   std::vector<Step> walk_;
   std::vector<TorchRecord*> to_start_;  // each with a reference
   // Hashes of nodes of the script, by their classes and those of their ancestors.
   std::unordered_set<std::uint64_t> no_proof_for_;
   ForkLock fork_lock_{ForkPlace::kProofs, mutex};
 };
-
-// A leaf that counts as a weight.
-[[nodiscard]] bool is_weight_leaf(const at::TensorBase& leaf) noexcept;
 
 // Through nodes whose result lies on the storage of their only input.
 [[nodiscard]] const torch::autograd::Node* behind_views(const torch::autograd::Node* node) noexcept;

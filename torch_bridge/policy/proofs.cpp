@@ -222,7 +222,7 @@ void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexce
     const bool contracts = saver.row.path == Path::kContracts;
     const Node* const producer = variable.grad_fn().get();
     const bool weight = contracts && variable.requires_grad() &&
-                        (producer == nullptr ? is_weight_leaf(variable) : ledger.is_weight(*producer));
+                        (producer == nullptr ? ledger.is_weight_leaf(*variable.unsafeGetTensorImpl()) : ledger.is_weight(*producer));
     r.operands[r.operand_count++] = {producer, weight};
     const auto all = std::span(r.operands).first(r.operand_count);
     if (contracts &&
@@ -255,6 +255,7 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
     const NodeFacts facts = facts_of(node);
     Ledger& ledger = Ledger::get();
     std::unique_lock lock(ledger.mutex);
+    ledger.note_leaves(node);  // before its claims are decided
     settle_notes(runtime, node, lock);
     judge_inputs(node, facts);
     ledger.start_all(lock);
@@ -262,11 +263,18 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
   }
 }
 
-void end_proofs(std::span<const std::uint64_t> recorders) noexcept {
+void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                PassKind kind) noexcept {
   Ledger& ledger = Ledger::get();
   std::unique_lock lock(ledger.mutex);
-  ledger.end(recorders);
+  ledger.end(roots, recorders, kind);
   ledger.start_all(lock);
+}
+
+bool differentiates_weights() noexcept {
+  Ledger& ledger = Ledger::get();
+  const std::lock_guard guard(ledger.mutex);
+  return ledger.differentiates_weights();
 }
 
 bool is_made_of_weights(const Node& producer) noexcept {

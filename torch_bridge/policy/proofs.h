@@ -18,6 +18,7 @@
 
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/policy/leaves.h"
 #include "torch_bridge/policy/node_facts.h"
 
 namespace pleat::bridge {
@@ -93,8 +94,14 @@ void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexce
 // This thread has recorded `node`.
 void note_node(Runtime& runtime, const torch::autograd::Node& node) noexcept;
 
-// A backward pass begins over what these threads have recorded: what waits there is exact.
-void end_proofs(std::span<const std::uint64_t> recorders) noexcept;
+// A backward pass begins over the graph of these roots, which these threads have recorded: what
+// waits there is exact.
+void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                PassKind kind) noexcept;
+
+// Some pass has differentiated what backward works out of weights alone: from then on nothing is
+// lossy.
+[[nodiscard]] bool differentiates_weights() noexcept;
 
 // The result of `producer` is a weight's view or cast, or computed from weights alone.
 [[nodiscard]] bool is_made_of_weights(const torch::autograd::Node& producer) noexcept;
