@@ -52,7 +52,8 @@ namespace pleat::compress {
 
 // As decode(), but writes `function` (not kNone) of each restored element, less the mean error that
 // the argument's noise causes (function_kernels.h). For exact arguments x the result is within 2e-6
-// (1 + |x|) of the function. kCorrupt for elements that are not floats.
+// (1 + |x|) of the function. kCorrupt for elements that are not floats, and where only sides were
+// kept.
 [[nodiscard]] Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
                                      std::size_t target_bytes, Function function,
                                      const Executor& executor) noexcept;
@@ -72,7 +73,7 @@ namespace pleat::compress {
 // What the header of a payload says; inspect() returns kCorrupt for bytes that are no payload.
 struct PayloadInfo {
   ElementType type = ElementType::kBytes;
-  CodecSpec spec;
+  CodecSpec spec;  // of sides: closed bounds, and bits of a side
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;  // header included

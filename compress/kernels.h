@@ -66,6 +66,14 @@ struct ApplyFunction {
   void* data;
 };
 
+// What elements are compared with, and where NaN belongs: side_math.h. Of three sides NaN is always
+// on the middle one.
+struct SideTest {
+  float first, last;
+  bool nan_inside;
+  bool three;
+};
+
 struct Kernels {
   // Indexed by element type: float32, bfloat16, float16.
   void (*encode[3])(const EncodeGroups& job);
@@ -92,6 +100,13 @@ struct Kernels {
 
   // Indexed by element type, as decode.
   void (*apply[3])(const ApplyFunction& job);
+
+  // Sides, one or two bits each; indexed likewise. `elements` is a multiple of 32, except in the
+  // last part. `values` holds the two or three elements to restore, in 32 bits each. false: some
+  // code is no side.
+  void (*pack_sides[3])(const void* source, size_t elements, const SideTest& test, uint8_t* codes);
+  bool (*unpack_sides[3])(const uint8_t* codes, size_t elements, bool three, const uint32_t* values,
+                          void* target, bool stream);
 };
 
 extern const Kernels kScalarKernels;
