@@ -295,6 +295,14 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
   return result;
 }
 
+EncodeResult encode_zeros(ElementType type, std::size_t elements, std::uint64_t nonce,
+                          void* payload, std::size_t capacity) noexcept {
+  if (capacity < kHeaderBytes) return kDoesNotFit;
+  const Request request({nullptr, elements, type}, {}, nonce);
+  return finish_header(request.header(elements == 0 ? PayloadKind::kRaw : PayloadKind::kConstant),
+                       kHeaderBytes, static_cast<std::uint8_t*>(payload));
+}
+
 Status decode(const void* payload, std::size_t payload_bytes, void* target,
               std::size_t target_bytes, const Executor& executor) noexcept {
   Header header;

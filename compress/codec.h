@@ -30,6 +30,11 @@ namespace pleat::compress {
                                   void* payload, std::size_t capacity, const Executor& executor,
                                   SpanStatistics* statistics) noexcept;
 
+// The payload of `elements` elements that are zeros whatever was there: a header. kNoRoom if there
+// is none for it. Thread-safe, never throws.
+[[nodiscard]] EncodeResult encode_zeros(ElementType type, std::size_t elements, std::uint64_t nonce,
+                                        void* payload, std::size_t capacity) noexcept;
+
 // As encode(), but the payload is written over the head of the source itself (place:inplace).
 //   buffer    64-byte aligned; holds the span on entry and on success the payload, with the same
 //             bytes as encode() gives
