@@ -29,6 +29,7 @@ constexpr Kernels kTable = {
     {apply_function<Float32>, apply_function<BFloat16>, apply_function<Float16>},
     {pack_sides<Float32>, pack_sides<BFloat16>, pack_sides<Float16>},
     {unpack_sides<Float32>, unpack_sides<BFloat16>, unpack_sides<Float16>},
+    {move_to_sides<Float32>, move_to_sides<BFloat16>, move_to_sides<Float16>},
 };
 
 }  // namespace

@@ -67,53 +67,24 @@ SideTest test_of(const Header& header) noexcept {
           false, header.bits == 2};
 }
 
-// ---- values that noise has carried across a bound ----
-
-// The value of `side` that is nearest to `word`.
+// How elements move to the sides of a payload that stands beside values.
 template <class T>
-typename T::Word move_to_side(const SideTest& test, unsigned side, typename T::Word word) noexcept {
+SideMoves moves_of(const Header& header) noexcept {
   using Word = typename T::Word;
-  const float x = T::to_float(word);
-  const Word first = T::from_float(test.first), last = T::from_float(test.last);
-  if (side == 1) return x < test.first ? first : x > test.last ? last : word;
-  if (!(x >= test.first && x <= test.last)) {
-    // Outside already, but of three sides perhaps on the wrong one.
-    if (!test.three || !(side == 0 ? x > test.last : x < test.first)) return word;
+  const SideWords words = SideWords::of(header);
+  SideMoves moves{};
+  moves.test = test_of<T>(header);
+  moves.first = words.first;
+  moves.last = words.last;
+  moves.has_below = is_low_bound(moves.test.first);
+  moves.has_above = is_high_bound(moves.test.last);
+  moves.below = next_below<T>(static_cast<Word>(words.first));
+  moves.above = next_above<T>(static_cast<Word>(words.last));
+  if (!moves.test.three && !moves.has_below) {  // the one bound is the upper one
+    moves.below = moves.above;
+    moves.has_below = moves.has_above;
   }
-  const bool has_below = test.first > -float_of(0x7F80'0000u);
-  const bool has_above = test.last < float_of(0x7F80'0000u);
-  const Word below = next_below<T>(first), above = next_above<T>(last);
-  if (test.three) return side == 0 ? (has_below ? below : word) : (has_above ? above : word);
-  if (!has_below) return has_above ? above : word;
-  if (!has_above) return below;
-  return x - T::to_float(below) <= T::to_float(above) - x ? below : above;
-}
-
-// Moves `count` elements of a block to the sides that `codes` say. False: some code is no side.
-template <class T>
-bool restore_block(const SideTest& test, const std::uint8_t* codes, std::size_t count,
-                   typename T::Word* target) noexcept {
-  const unsigned width = test.three ? 2 : 1;
-  const std::size_t bytes = packed_bytes(count, width);
-  std::uint8_t seen[kBlockElements / 4];
-  kernels().pack_sides[T::kType](target, count, test, seen);
-  bool good = true;
-  for (std::size_t at = 0; at < bytes;) {
-    if (at + 8 <= bytes && std::memcmp(seen + at, codes + at, 8) == 0) {
-      at += 8;
-      continue;
-    }
-    for (unsigned i = 0; i < 8 / width; ++i) {
-      const std::size_t e = at * 8 / width + i;
-      const unsigned side = codes[at] >> (i * width) & ((1u << width) - 1);
-      if (e >= count) break;
-      if (side == 3) good = false;
-      if (side != 3 && side != (seen[at] >> (i * width) & ((1u << width) - 1)))
-        target[e] = move_to_side<T>(test, side, target[e]);
-    }
-    ++at;
-  }
-  return good;
+  return moves;
 }
 
 // ---- what the codec does to sides by itself ----
@@ -201,6 +172,7 @@ Status restore_sides(const void* payload, std::size_t payload_bytes, void* targe
   PayloadInfo info;
   if (inspect(payload, payload_bytes, &info) != Status::kOk || !info.spec.sides.any() ||
       info.payload_bytes != payload_bytes ||
+      (info.spec.sides.kind != Sides::Kind::kThree && has_two_bounds(info.spec.sides)) ||
       info.elements * element_size(info.type) != target_bytes)
     return Status::kCorrupt;
   Header header;
@@ -208,11 +180,10 @@ Status restore_sides(const void* payload, std::size_t payload_bytes, void* targe
   const std::uint8_t* const codes = static_cast<const std::uint8_t*>(payload) + kHeaderBytes;
   std::atomic<bool> good{true};
   with_type(info.type, [&]<class T>() {
-    using Word = typename T::Word;
-    const SideTest test = test_of<T>(header);
+    const SideMoves moves = moves_of<T>(header);
     by_blocks(executor, info.elements, info.type, [&](std::size_t first, std::size_t count) {
-      if (!restore_block<T>(test, codes + first / 8 * header.bits, count,
-                            static_cast<Word*>(target) + first))
+      if (!kernels().move_to_sides[T::kType](codes + first / 8 * header.bits, count, moves,
+                                             static_cast<typename T::Word*>(target) + first))
         good.store(false, std::memory_order_relaxed);
     });
   });

@@ -31,9 +31,10 @@ namespace pleat::compress {
                                const Executor& executor) noexcept;
 
 // Moves each element of `target` that is on another side than `payload` (of kSides) says to the
-// nearest value of its own side. NaN stays as it is. The error of a value that was on its side
-// before never grows.
-//   payload   `payload_bytes` bytes of any origin, all of which are the payload's
+// nearest value of its own side. NaN stays as it is. No error grows: the element that was
+// encoded is on that side too.
+//   payload   `payload_bytes` bytes of any origin, all of which are the payload's; of sides as
+//             sides_beside_values() gives them
 //   target    `target_bytes` must equal the bytes of the span
 // Returns kCorrupt, with some elements moved, if the payload is damaged. Thread-safe, never throws.
 [[nodiscard]] Status restore_sides(const void* payload, std::size_t payload_bytes, void* target,

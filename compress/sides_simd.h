@@ -124,5 +124,57 @@ bool unpack_sides(const uint8_t* codes, size_t elements, bool three, const uint3
                                            values, words + whole, stream));
 }
 
+template <class T>
+bool move_to_sides(const uint8_t* codes, size_t elements, const SideMoves& moves, void* target) {
+  using Word = typename T::Word;
+  constexpr size_t kWords = Simd::kWordsPerVector<Word>;
+  auto* const words = static_cast<Word*>(target);
+  const SideTest& test = moves.test;
+  const Simd::F first = Simd::splat(test.first), last = Simd::splat(test.last);
+  const I to_first = Simd::splat_word(static_cast<Word>(moves.first));
+  const I to_last = Simd::splat_word(static_cast<Word>(moves.last));
+  const I to_below = Simd::splat_word(static_cast<Word>(moves.below));
+  const I to_above = Simd::splat_word(static_cast<Word>(moves.above));
+  const uint32_t below_moves = moves.has_below ? ~0u : 0, above_moves = moves.has_above ? ~0u : 0;
+  uint32_t wrong = 0;
+  size_t e = 0;
+  for (; e + kSideRun <= elements; e += kSideRun) {
+    const uint32_t low =
+        mask_of_run<T>(words + e, [&](Simd::F v) { return Simd::below(v, first); });
+    const uint32_t high =
+        mask_of_run<T>(words + e, [&](Simd::F v) { return Simd::above(v, last); });
+    const uint32_t inside =
+        mask_of_run<T>(words + e, [&](Simd::F v) { return Simd::within(v, first, last); });
+    uint32_t one = 0, two = 0, from_above = 0;  // elements of side 1 and 2; beyond two bounds
+    if (test.three) {
+      uint64_t packed;
+      memcpy(&packed, codes + e / 4, sizeof packed);
+      one = gather_bits(packed);
+      two = gather_bits(packed >> 1);
+      wrong |= one & two;
+      from_above = high;
+    } else {
+      memcpy(&one, codes + e / 8, sizeof one);
+    }
+    const uint32_t zero = ~(one | two);
+    const uint32_t raise = one & low, lower = one & high;
+    const uint32_t sink = zero & (inside | from_above) & below_moves;
+    const uint32_t lift = two & (inside | low) & above_moves;
+    if ((raise | lower | sink | lift) == 0) continue;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kSideRun; i += kWords) {
+      I v = Simd::load_bytes(words + e + i);
+      v = Simd::choose(Word{}, raise >> i, v, to_first);
+      v = Simd::choose(Word{}, lower >> i, v, to_last);
+      v = Simd::choose(Word{}, sink >> i, v, to_below);
+      v = Simd::choose(Word{}, lift >> i, v, to_above);
+      Simd::store_bytes(words + e + i, v);
+    }
+  }
+  return wrong == 0 &&
+         (e == elements || kScalarKernels.move_to_sides[T::kType](codes + e / (test.three ? 4 : 8),
+                                                                  elements - e, moves, words + e));
+}
+
 }  // namespace
 }  // namespace pleat::compress

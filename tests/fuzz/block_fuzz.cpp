@@ -88,7 +88,14 @@ std::vector<std::uint8_t> sides_of(Input input, const Header& codes, std::size_t
   header.elements = elements;
   header.nonce = codes.nonce;
   header.code_bytes = input.take(2) | input.take(2) << 32;
-  if (element_size(static_cast<ElementType>(header.type)) == 4) header.code_bytes <<= 16;
+  const auto type = static_cast<ElementType>(header.type);
+  if (element_size(type) == 4) header.code_bytes <<= 16;
+  if (header.bits == 1) {  // one bound, a low one
+    const std::uint64_t infinity = type == ElementType::kFloat32    ? 0x7F80'0000u
+                                   : type == ElementType::kBFloat16 ? 0x7F80u
+                                                                    : 0x7C00u;
+    header.code_bytes = (header.code_bytes & 0xFFFF'FFFFu) | infinity << 32;
+  }
   header.payload_bytes = kHeaderBytes + ceil_divide(elements * header.bits, 8);
   std::vector<std::uint8_t> payload(header.payload_bytes);
   std::memcpy(payload.data(), &header, sizeof header);
