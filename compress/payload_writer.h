@@ -37,6 +37,7 @@ struct Request {
   unsigned bits = 0;  // the width used: 0 unless the type is floating
   bool transformed = false;
   bool scaled = false;
+  bool sides_only = false;  // the sides of the elements are kept, not their values
   std::uint64_t nonce = 0;
 
   Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;

@@ -60,15 +60,40 @@ inline constexpr std::size_t kGroupElements = 256;
 //              al., ICML 2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly
 //              unbiased: see docs/payload_format.md, "Scaled". Other groups and widths: as
 //              kHadamard.
+//   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
+//          Decoding gives an element of the same side. Width and transform then have no meaning.
+//          Sides that sides_hold() (sides.h) refuses, and types that are no floats, are encoded
+//          without loss.
 enum class Transform : std::uint8_t {
   kNone = 0,
   kHadamard = 1,  // randomised, 256 elements
   kHadamardScaled = 2,
 };
+
+// What a backward compares floats with, and all it does with them, or all that has to survive their
+// noise.
+struct Sides {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kOpen,    // two sides: low < x < high, and all else
+    kClosed,  // two sides: low <= x <= high, and all else
+    kThree,   // three sides: x < low, low <= x <= high, x > high. NaN is on the middle side
+  };
+  Kind kind = Kind::kNone;
+  bool nan_inside = false;  // of two sides, NaN is on the first
+  // No NaN; low <= high. Values of the element type. A low of -Inf and a high of +Inf are no
+  // bounds: with high infinite +Inf is inside. Without bounds everything is inside.
+  float low = 0, high = 0;
+
+  [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
+  [[nodiscard]] bool operator==(const Sides&) const = default;
+};
+
 struct CodecSpec {
   std::uint8_t bits = 0;
   bool force_raw = false;
   Transform transform = Transform::kNone;
+  Sides sides{};
 };
 
 // Activations that a decoder can recompute from the restored argument: torch's gelu (exact and tanh

@@ -5,6 +5,8 @@
 #include "compress/block/block_layout.h"
 #include "compress/block/line_patch.h"
 #include "compress/codec.h"
+#include "compress/format.h"
+#include "compress/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -76,12 +78,43 @@ std::size_t exact_room(const Span& span) noexcept {
   return 0;
 }
 
+// What of `spec` a payload can hold.
+BlockSpec as_kept(const BlockSpec& spec) noexcept {
+  if (spec.kept == Kept::kNothing) {
+    return {.type = spec.type, .kept = Kept::kNothing};
+  }
+  const bool needs_sides = spec.kept == Kept::kSides || (spec.bits != 0 && spec.sides.any());
+  if (needs_sides && !sides_hold(spec.sides, spec.type)) {
+    return lossless(spec.type);
+  }
+  if (spec.kept == Kept::kSides) {
+    return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
+  }
+  BlockSpec values = spec;
+  if (values.bits == 0) {
+    values.sides = {};
+  }
+  return values;
+}
+
 std::size_t span_room(const Span& span, const BlockSpec& spec, bool copy_raw) noexcept {
-  if (spec.bits == 0 && !copy_raw) {
+  if (spec.kept == Kept::kValues && spec.bits == 0 && !copy_raw) {
     return exact_room(span);
   }
   const bool tiled = is_tiled(copy_raw, span.type, spec.bits, span.elements);
-  return align_up(payload_bound(spec.codec(), span.type, tiled ? kTiledElements : span.elements));
+  const std::size_t codes =
+      align_up(payload_bound(spec.codec(), span.type, tiled ? kTiledElements : span.elements));
+  if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) {
+    return codes;
+  }
+  const CodecSpec beside{.sides = sides_beside_values(spec.sides, span.type)};
+  return codes +
+         (beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0);
+}
+
+// True if a payload of `room` bytes is worth having for a block of so many.
+bool is_worth_it(std::size_t room, std::size_t bytes, bool copy_raw) noexcept {
+  return copy_raw || room <= bytes - bytes / 16;
 }
 
 void plan_exact_lines(const BlockSource& source, BlockPlan& plan) noexcept {
@@ -108,8 +141,13 @@ void plan_exact_lines(const BlockSource& source, BlockPlan& plan) noexcept {
 
 BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw) noexcept {
   BlockPlan plan;
-  plan.spec = spec;
-  plan.tiles = copy_raw;
+  plan.spec = as_kept(spec);
+  if (plan.spec.kept == Kept::kNothing) {
+    plan.room = is_worth_it(kHeaderBytes, source.bytes, copy_raw) ? kHeaderBytes : 0;
+    plan.in_place = plan.room != 0 && plan.room <= source.bytes;
+    return plan;
+  }
+  plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
   if (!is_sound(source, spec.type)) {
     return plan;
   }
@@ -124,13 +162,13 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     }
     room += more;
   }
-  if (!copy_raw && room > source.bytes - source.bytes / 16) {
+  if (!is_worth_it(room, source.bytes, copy_raw)) {
     return plan;
   }
   plan.room = room;
   // In place, a table in front would overwrite bytes not yet read, and a payload that turns out too
   // coarse could not be undone.
-  plan.in_place = single && plan.lines.exact.empty() && spec.steps != Steps::kExponent;
+  plan.in_place = single && plan.lines.exact.empty() && plan.spec.steps != Steps::kExponent;
   return plan;
 }
 

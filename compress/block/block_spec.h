@@ -26,24 +26,7 @@ enum class Steps : std::uint8_t {
   kExponent,  // the values enter an exponential or a sine, where their absolute error counts
 };
 
-// What a backward compares the values with, and all it does with them, or all that has to survive
-// their noise.
-struct Sides {
-  enum class Kind : std::uint8_t {
-    kNone,
-    kOpen,    // two sides: low < x < high, and all else
-    kClosed,  // two sides: low <= x <= high, and all else
-    kThree,   // three sides: x < low, low <= x <= high, x > high. NaN is on the middle side
-  };
-  Kind kind = Kind::kNone;
-  bool nan_inside = false;  // of two sides, NaN is on the first
-  // No NaN; low <= high. An infinite one is no bound: with high infinite +Inf is inside. Values of
-  // the element type.
-  float low = 0, high = 0;
-
-  [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
-  [[nodiscard]] bool operator==(const Sides&) const = default;
-};
+using compress::Sides;
 
 // How the values of a block are stored.
 struct BlockSpec {
@@ -60,7 +43,10 @@ struct BlockSpec {
   // With kValues: each value comes back on its side, at any width.
   Sides sides{};
 
-  [[nodiscard]] constexpr CodecSpec codec() const noexcept { return {bits, false, transform}; }
+  // Of a span's values, or of their sides if only these are kept.
+  [[nodiscard]] constexpr CodecSpec codec() const noexcept {
+    return {bits, false, transform, kept == Kept::kSides ? sides : Sides{}};
+  }
 
   // Word 0, bits 0 to 7: width; 8 to 15: type; 16, 17: look; 18, 19: transform; 20, 21: steps;
   // 22, 23: kept; 24: near_zero; 25 to 27: kind of sides; 28: nan_inside; 29 to 31: 0; 32 to 63:

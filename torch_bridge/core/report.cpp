@@ -83,12 +83,14 @@ struct NamedClass {
   const CodecTotals::Class& value;
 };
 
-std::array<NamedClass, 6> classes(const CodecTotals& t) {
+std::array<NamedClass, 8> classes(const CodecTotals& t) {
   return {{{"lossy_fp32", t.lossy_fp32},
            {"lossy_16bit", t.lossy_16bit},
            {"lossless_float", t.lossless_float},
            {"boolean", t.boolean},
            {"integer", t.integer},
+           {"sides", t.sides},
+           {"nothing", t.nothing},
            {"raw", t.raw}}};
 }
 
