@@ -9,7 +9,7 @@
 namespace pleat::bridge {
 namespace {
 
-using compress::block::Sides;
+using compress::Sides;
 using torch::autograd::CopySlices;
 using torch::autograd::Node;
 using namespace torch::autograd::generated;

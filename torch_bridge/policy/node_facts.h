@@ -18,7 +18,7 @@ struct NodeFacts {
   Rows rows = Rows::kNone;
   // Of kSides. Exact doubles: of none where it has others than numbers.
   struct Bounds {
-    compress::block::Sides::Kind kind = compress::block::Sides::Kind::kNone;
+    compress::Sides::Kind kind = compress::Sides::Kind::kNone;
     bool nan_inside = false;
     double low = 0, high = 0;
   } bounds;

@@ -12,7 +12,7 @@ namespace pleat::bridge {
 namespace {
 
 using compress::ElementType;
-using compress::block::Sides;
+using compress::Sides;
 using compress::block::kShortestLine;
 using compress::block::Kept;
 using compress::block::Lines;
