@@ -389,29 +389,32 @@ bool Ledger::is_weight(const Node& node, int depth) {
 }
 
 // All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
-// contraction with a constant is a layer over data, unless its result is a vector. What is picked
-// by indices is data, too.
+// contraction with a constant is a layer over data, unless its result is a vector, or of the very
+// shape of the weight. What is picked by indices is data, too.
 bool Ledger::work_out_weight(const Node& node, int depth) {
   const NodeClass& c = class_of(node);
   if (c.has(kPicks)) {
     return false;
   }
-  std::int64_t largest = 0;
+  const Edge* largest = nullptr;
   bool constants = false;
   for (const Edge& edge : node.next_edges()) {
     if (!edge.is_valid()) {
       constants = true;
     } else if (!is_weight(*edge.function, depth + 1)) {
       return false;
-    } else {
-      largest = std::max(largest, numel_of(edge));
+    } else if (largest == nullptr || numel_of(edge) > numel_of(*largest)) {
+      largest = &edge;
     }
   }
-  if (largest == 0 || !constants) {
-    return largest != 0;
+  if (largest == nullptr || !constants) {
+    return largest != nullptr;
   }
-  return numel_of(node, 0) <= largest &&
-         (c.row.path != Path::kContracts || rank_of(node, 0) <= 1);
+  if (numel_of(node, 0) > numel_of(*largest)) {
+    return false;
+  }
+  return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
+         sizes_of(node, 0) == sizes_of(*largest);
 }
 
 }  // namespace pleat::bridge

@@ -29,7 +29,7 @@ enum class Saves : std::uint8_t {
   kExact,             // no noise
   kWaits,             // noise where all paths from its result are closed
   kOperands,          // of a contraction: at once beside a weight, else as kWaits
-  kFactors,           // of a product: at once beside what is broadcast, else as kWaits
+  kFactors,           // of a product: as kWaits, but beside a root of its own rows
   kInput,             // a normalisation: its input at once, all else exact
   kRows,              // a norm or deviation of rows: its input as kWaits, flat rows exact
   kAtOnce,            // noise

@@ -52,37 +52,6 @@ Sides sides_of(const NodeFacts::Bounds& bounds, ElementType type) noexcept {
           static_cast<float>(bounds.high)};
 }
 
-// The elements of what an edge leads to, before it was expanded.
-std::int64_t numel_unexpanded(const Edge& edge) {
-  std::int64_t least = numel_of(edge);
-  const Node* node = edge.function.get();
-  for (int i = 0; i < 8 && class_of(*node).has(kPassesParameter) && node->num_outputs() == 1; ++i) {
-    const Edge& before = node->next_edge(0);
-    if (!before.is_valid()) {
-      break;
-    }
-    least = std::min(least, numel_of(before));
-    node = before.function.get();
-  }
-  return least;
-}
-
-// The noise of a factor enters the gradient of the other factors only. Where these are broadcast
-// over many elements, that is a sum of many.
-bool others_are_broadcast(const Node& node, Inputs factors, int input) {
-  constexpr std::int64_t kMany = 16;
-  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
-    if ((factors >> i & 1) == 0 || static_cast<int>(i) == input) {
-      continue;
-    }
-    const Edge& other = node.next_edge(i);
-    if (!other.is_valid() || numel_of(node, 0) < kMany * numel_unexpanded(other)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
                         WeightTest& weights, const CodecChoice& lossy) {
   if (input < 0 || (facts.operands >> input & 1) == 0) {
@@ -132,10 +101,7 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
       return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
     }
   }
-  if (quotient) {
-    return exact(Exactness::kOperator);
-  }
-  return {.waits = !others_are_broadcast(node, factors, input), .choice = lossy};
+  return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
 }
 
 Treatment treat_rows(const Claim& claim, const Node& node, CodecChoice lossy) {
@@ -161,25 +127,30 @@ Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& clai
 
 }  // namespace
 
-std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
+c10::DimVector sizes_of(const Node& node, std::uint32_t output_number) {
   TORCH_CHECK(output_number < node.num_inputs());
-  std::int64_t numel = 1;
+  c10::DimVector sizes;
   for (const c10::SymInt& size : node.input_metadata(output_number).shape_as_dim_vector()) {
-    numel *= size.expect_int();
+    sizes.push_back(size.expect_int());
   }
-  return numel;
+  return sizes;
 }
 
-std::int64_t numel_of(const Edge& edge) {
+c10::DimVector sizes_of(const Edge& edge) {
   if (class_of(*edge.function).accumulate_grad) {
-    return static_cast<const AccumulateGrad&>(*edge.function).variable.numel();
+    return c10::DimVector(static_cast<const AccumulateGrad&>(*edge.function).variable.sizes());
   }
-  return numel_of(*edge.function, edge.input_nr);
+  return sizes_of(*edge.function, edge.input_nr);
 }
+
+std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
+  return c10::multiply_integers(sizes_of(node, output_number));
+}
+
+std::int64_t numel_of(const Edge& edge) { return c10::multiply_integers(sizes_of(edge)); }
 
 std::size_t rank_of(const Node& node, std::uint32_t output_number) {
-  TORCH_CHECK(output_number < node.num_inputs());
-  return node.input_metadata(output_number).shape_as_dim_vector().size();
+  return sizes_of(node, output_number).size();
 }
 
 Lines lines_of(const SavedShape& shape, Rows rows) noexcept {

@@ -2,6 +2,8 @@
 // once, noise once a proof has come, or none.
 #pragma once
 
+#include <c10/util/DimVector.h>
+
 #include <cstdint>
 
 #include "torch_bridge/core/codec_adapter.h"
@@ -36,7 +38,10 @@ class WeightTest {
 // The choice with at least so much care.
 [[nodiscard]] CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept;
 
-// Elements of a node's result, of an edge's tensor; dimensions. Throw where they are symbolic.
+// Of a node's result, of an edge's tensor. Throw where sizes are symbolic.
+[[nodiscard]] c10::DimVector sizes_of(const torch::autograd::Node& node,
+                                      std::uint32_t output_number);
+[[nodiscard]] c10::DimVector sizes_of(const torch::autograd::Edge& edge);
 [[nodiscard]] std::int64_t numel_of(const torch::autograd::Node& node, std::uint32_t output_number);
 [[nodiscard]] std::int64_t numel_of(const torch::autograd::Edge& edge);
 [[nodiscard]] std::size_t rank_of(const torch::autograd::Node& node, std::uint32_t output_number);
