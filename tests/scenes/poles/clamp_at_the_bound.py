@@ -2,6 +2,8 @@
 
 import torch
 
+OPTIMISER = lambda parameters: torch.optim.SGD(parameters, 1e-7)  # delta stays at the bounds
+
 
 def make(rng):
     delta = torch.nn.Parameter(torch.zeros(4, 3, 16, 16))
@@ -15,6 +17,3 @@ def make(rng):
         return torch.nn.functional.cross_entropy(model(seen), target)
 
     return model, step
-
-
-OPTIMISER = lambda parameters: torch.optim.SGD(parameters, 1e-7)  # delta stays at the bounds

@@ -8,7 +8,7 @@ def nll(u):
 
 
 def make(rng):
-    leaf = (4 * torch.randn(4000, generator=rng)).requires_grad_()
+    leaf = (4 * torch.randn(4200, generator=rng)).requires_grad_()
 
     def step(i):
         return sum(nll(leaf[:length]) for length in range(300 + 200 * i, 500 + 200 * i)) / 200
