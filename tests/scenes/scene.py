@@ -91,8 +91,10 @@ def problem(legs):
 
 def kept_share(leg):
     """Payload bytes by bytes of what was released, exact ones included; None if nothing was."""
-    records = ((leg or {}).get("stats") or {}).get("records") or {}
-    return records["payload_bytes"] / records["source_bytes"] if records.get("source_bytes") else None
+    stats = (leg or {}).get("stats") or {}
+    records, raw = stats.get("records") or {}, (stats.get("codec") or {}).get("kept_raw_bytes", 0)
+    saved = records.get("source_bytes", 0) + raw
+    return (records["payload_bytes"] + raw) / saved if saved else None
 
 
 def column(value, width=9):

@@ -21,7 +21,10 @@ class Masked(nn.Conv2d):
 class Gated(nn.Module):
     def __init__(self, channels):
         super().__init__()
-        self.mixed, self.out = Masked(channels, 2 * channels, 3, padding=1, first=False), nn.Conv2d(channels, channels, 1)
+        self.mixed, self.out = (
+            Masked(channels, 2 * channels, 3, padding=1, first=False),
+            nn.Conv2d(channels, channels, 1),
+        )
 
     def forward(self, x):
         a, b = self.mixed(x).chunk(2, dim=1)

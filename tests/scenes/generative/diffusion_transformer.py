@@ -1,5 +1,5 @@
-"""A block of a diffusion transformer: a layer norm without a gain, then a scale, a shift and a gate that are broadcast
-over the tokens, so that their gradients are sums over rows."""
+"""A block of a diffusion transformer: a layer norm without a gain, then a scale, a shift and a gate that are
+broadcast over the tokens, so that their gradients are sums over rows."""
 
 import torch
 from torch import nn

@@ -11,7 +11,9 @@ class Coupling(nn.Module):
     def __init__(self, width, flip):
         super().__init__()
         self.flip = flip
-        self.net = nn.Sequential(nn.Linear(width // 2, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, width))
+        self.net = nn.Sequential(
+            nn.Linear(width // 2, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, width)
+        )
 
     def forward(self, x):
         a, b = x.chunk(2, dim=1)

@@ -8,11 +8,18 @@ from torch import nn
 class Step(nn.Module):
     def __init__(self, channels):
         super().__init__()
-        self.log_scale, self.bias = nn.Parameter(torch.zeros(1, channels, 1, 1)), nn.Parameter(torch.zeros(1, channels, 1, 1))
+        self.log_scale, self.bias = (
+            nn.Parameter(torch.zeros(1, channels, 1, 1)),
+            nn.Parameter(torch.zeros(1, channels, 1, 1)),
+        )
         self.mix = nn.Parameter(torch.linalg.qr(torch.randn(channels, channels))[0])
         half = channels // 2
         self.net = nn.Sequential(
-            nn.Conv2d(half, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 1), nn.ReLU(), nn.Conv2d(32, channels, 3, padding=1)
+            nn.Conv2d(half, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 1),
+            nn.ReLU(),
+            nn.Conv2d(32, channels, 3, padding=1),
         )
         with torch.no_grad():
             self.net[4].weight.mul_(8)

@@ -1,4 +1,5 @@
-"""Feature matching beside an autoencoder: L1 between means of activations that the critic's next layer reads as well."""
+"""Feature matching beside an autoencoder: L1 between means of activations that the critic's next layer reads as
+well."""
 
 import torch
 from torch import nn
@@ -8,7 +9,11 @@ from torch.nn import functional as F
 class Critic(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.last = nn.Conv1d(1, 16, 9, 2, 4), nn.Conv1d(16, 32, 9, 2, 4), nn.Conv1d(32, 1, 3, 1, 1)
+        self.first, self.second, self.last = (
+            nn.Conv1d(1, 16, 9, 2, 4),
+            nn.Conv1d(16, 32, 9, 2, 4),
+            nn.Conv1d(32, 1, 3, 1, 1),
+        )
 
     def forward(self, x):
         first = F.leaky_relu(self.first(x), 0.1)

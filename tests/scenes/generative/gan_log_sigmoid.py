@@ -15,7 +15,9 @@ def make(rng):
 
     def step(i):
         generator = torch.Generator().manual_seed(i)
-        real = torch.randn(256, 4, generator=generator) @ torch.randn(4, 48, generator=torch.Generator().manual_seed(99))
+        real = torch.randn(256, 4, generator=generator) @ torch.randn(
+            4, 48, generator=torch.Generator().manual_seed(99)
+        )
         fake = generator_net(torch.randn(256, 16, generator=generator))
         judged = -(torch.log(discriminator(real) + 1e-8) + torch.log(1 - discriminator(fake.detach()) + 1e-8)).mean()
         return judged - torch.log(discriminator(fake) + 1e-8).mean()

@@ -1,4 +1,5 @@
-"""Hinge losses of a critic whose convolutions carry a spectral norm, against the mean of the other half of the batch."""
+"""Hinge losses of a critic whose convolutions carry a spectral norm, against the mean of the other half of the
+batch."""
 
 import torch
 from torch import nn
@@ -8,14 +9,24 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 def make(rng):
     generator_net = nn.Sequential(
-        nn.Linear(16, 16 * 16), nn.ReLU(), nn.Unflatten(1, (16, 4, 4)), nn.Upsample(scale_factor=2),
-        nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Upsample(scale_factor=2), nn.Conv2d(16, 1, 3, padding=1), nn.Tanh(),
-    )  # fmt: skip
+        nn.Linear(16, 16 * 16),
+        nn.ReLU(),
+        nn.Unflatten(1, (16, 4, 4)),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(16, 1, 3, padding=1),
+        nn.Tanh(),
+    )
     critic = nn.Sequential(
-        spectral_norm(nn.Conv2d(1, 16, 3, stride=2, padding=1)), nn.LeakyReLU(0.1),
-        spectral_norm(nn.Conv2d(16, 32, 3, stride=2, padding=1)), nn.LeakyReLU(0.1),
-        nn.Flatten(), spectral_norm(nn.Linear(32 * 16, 1)),
-    )  # fmt: skip
+        spectral_norm(nn.Conv2d(1, 16, 3, stride=2, padding=1)),
+        nn.LeakyReLU(0.1),
+        spectral_norm(nn.Conv2d(16, 32, 3, stride=2, padding=1)),
+        nn.LeakyReLU(0.1),
+        nn.Flatten(),
+        spectral_norm(nn.Linear(32 * 16, 1)),
+    )
     model = nn.ModuleList([generator_net, critic])
 
     def step(i):

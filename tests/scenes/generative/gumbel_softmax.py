@@ -1,4 +1,5 @@
-"""A categorical VAE: relaxed samples at temperature 0.5 and the entropy of the posterior as q (log(q + eps) - log(1/k))."""
+"""A categorical VAE: relaxed samples at temperature 0.5 and the entropy of the posterior as q (log(q + eps) -
+log(1/k))."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""The log-variance's exponential feeds both the sample and the KL term, and the Bernoulli likelihood is read from logits."""
+"""The log-variance's exponential feeds both the sample and the KL term, and the Bernoulli likelihood is read from
+logits."""
 
 import torch
 from torch import nn

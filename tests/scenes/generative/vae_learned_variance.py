@@ -15,7 +15,9 @@ class Vae(nn.Module):
         self.latent = nn.Linear(32 * 16, 24)
         self.expand = nn.Linear(12, 32 * 16)
         self.decoder = nn.Sequential(
-            nn.ConvTranspose2d(32, 16, 4, stride=2, padding=1), nn.SiLU(), nn.ConvTranspose2d(16, 2, 4, stride=2, padding=1)
+            nn.ConvTranspose2d(32, 16, 4, stride=2, padding=1),
+            nn.SiLU(),
+            nn.ConvTranspose2d(16, 2, 4, stride=2, padding=1),
         )
 
     def forward(self, x):

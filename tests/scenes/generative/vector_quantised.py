@@ -9,7 +9,9 @@ from torch.nn import functional as F
 class VectorQuantised(nn.Module):
     def __init__(self):
         super().__init__()
-        self.encoder = nn.Sequential(nn.Conv2d(1, 32, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(32, 16, 3, padding=1))
+        self.encoder = nn.Sequential(
+            nn.Conv2d(1, 32, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(32, 16, 3, padding=1)
+        )
         self.codes = nn.Embedding(64, 16)
         nn.init.uniform_(self.codes.weight, -0.5, 0.5)
         self.decoder = nn.Sequential(

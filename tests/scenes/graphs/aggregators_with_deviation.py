@@ -27,7 +27,10 @@ def make(rng):
 
     def step(i):
         generator = torch.Generator().manual_seed(i)
-        source, target = torch.randint(150, (600,), generator=generator), torch.randint(150, (600,), generator=generator)
+        source, target = (
+            torch.randint(150, (600,), generator=generator),
+            torch.randint(150, (600,), generator=generator),
+        )
         target = torch.where(target < 40, target + 110, target)
         edges = torch.cat([torch.stack([source, target]), torch.arange(150).expand(2, -1)], dim=1)
         x = torch.randn(150, 32, generator=generator)

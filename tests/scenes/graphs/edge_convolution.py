@@ -1,4 +1,5 @@
-"""Dynamic edge convolutions of point clouds: neighbours by top-k of distances in feature space, a maximum over them."""
+"""Dynamic edge convolutions of point clouds: neighbours by top-k of distances in feature space, a maximum over
+them."""
 
 import torch
 from torch import nn
@@ -8,7 +9,9 @@ from torch.nn import functional as F
 class EdgeConvolution(nn.Module):
     def __init__(self, inputs, outputs):
         super().__init__()
-        self.net = nn.Sequential(nn.Conv2d(2 * inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs), nn.LeakyReLU(0.2))
+        self.net = nn.Sequential(
+            nn.Conv2d(2 * inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs), nn.LeakyReLU(0.2)
+        )
 
     def forward(self, x):  # batch, channels, points
         with torch.no_grad():
@@ -25,7 +28,9 @@ def make(rng):
     def step(i):
         generator = torch.Generator().manual_seed(i)
         label = torch.randint(5, (6,), generator=generator)
-        x = torch.randn(6, 3, 64, generator=generator) * (1 + label[:, None, None] * torch.tensor([0.2, 0.5, 1])[:, None])
+        x = torch.randn(6, 3, 64, generator=generator) * (
+            1 + label[:, None, None] * torch.tensor([0.2, 0.5, 1])[:, None]
+        )
         hidden = model[1](model[0](x))
         return F.cross_entropy(model[2](hidden.max(dim=2).values), label)
 

@@ -11,7 +11,10 @@ class Gat(nn.Module):
         super().__init__()
         self.heads, self.width = heads, width
         self.linear = nn.Linear(inputs, heads * width, bias=False)
-        self.source, self.target = nn.Parameter(torch.randn(heads, width) * 0.5), nn.Parameter(torch.randn(heads, width) * 0.5)
+        self.source, self.target = (
+            nn.Parameter(torch.randn(heads, width) * 0.5),
+            nn.Parameter(torch.randn(heads, width) * 0.5),
+        )
 
     def weights(self, features, edges, nodes):
         source, target = (features * self.source).sum(-1), (features * self.target).sum(-1)

@@ -1,4 +1,5 @@
-"""GATConv of torch_geometric: its softmax over the neighbours is a quotient of an exponential by its own scattered sum."""
+"""GATConv of torch_geometric: its softmax over the neighbours is a quotient of an exponential by its own scattered
+sum."""
 
 import torch
 from torch import nn

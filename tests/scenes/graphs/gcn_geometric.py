@@ -1,4 +1,5 @@
-"""GCNConv of torch_geometric: the normalisation of edges is computed in the forward pass, messages are picked and added up."""
+"""GCNConv of torch_geometric: the normalisation of edges is computed in the forward pass, messages are picked and
+added up."""
 
 import torch
 from torch import nn

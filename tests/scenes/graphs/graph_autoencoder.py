@@ -1,5 +1,5 @@
-"""A variational graph autoencoder: the reconstruction is -log(sigmoid(z_i . z_j) + 1e-15) over edges and
--log(1 - sigmoid + 1e-15) over pairs that are none, as torch_geometric writes it."""
+"""A variational graph autoencoder: the reconstruction is -log(sigmoid(z_i . z_j) + 1e-15) over edges and -log(1 -
+sigmoid + 1e-15) over pairs that are none, as torch_geometric writes it."""
 
 import torch
 from torch import nn

@@ -8,7 +8,9 @@ from torch.nn import functional as F
 class Gin(nn.Module):
     def __init__(self, inputs, width):
         super().__init__()
-        self.mlp = nn.Sequential(nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+        self.mlp = nn.Sequential(
+            nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        )
 
     def forward(self, x, edges):
         return self.mlp(x + torch.zeros_like(x).index_add(0, edges[1], x[edges[0]]))

@@ -1,5 +1,5 @@
-"""A learned adjacency of traffic forecasting, normalised by the inverse root of its own degrees: D^-1/2 A D^-1/2 with a
-few nodes of hardly any degree."""
+"""A learned adjacency of traffic forecasting, normalised by the inverse root of its own degrees: D^-1/2 A D^-1/2 with
+a few nodes of hardly any degree."""
 
 import torch
 from torch import nn

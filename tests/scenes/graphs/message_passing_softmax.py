@@ -1,4 +1,5 @@
-"""Message passing whose messages are a network of both ends and of the edge, weighted by a softmax that scatter makes."""
+"""Message passing whose messages are a network of both ends and of the edge, weighted by a softmax that scatter
+makes."""
 
 import torch
 from torch import nn
@@ -27,7 +28,11 @@ class Layer(nn.Module):
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.layers, self.last = nn.Linear(8, 48), nn.ModuleList(Layer(48) for _ in range(2)), nn.Linear(48, 1)
+        self.first, self.layers, self.last = (
+            nn.Linear(8, 48),
+            nn.ModuleList(Layer(48) for _ in range(2)),
+            nn.Linear(48, 1),
+        )
 
     def forward(self, x, edges, distance):
         x = self.first(x)

@@ -1,4 +1,5 @@
-"""TransformerConv of torch_geometric with edge features and the learned gate of its skip connection, then a pooled readout."""
+"""TransformerConv of torch_geometric with edge features and the learned gate of its skip connection, then a pooled
+readout."""
 
 import torch
 from torch import nn

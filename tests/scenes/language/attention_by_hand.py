@@ -1,4 +1,5 @@
-"""Attention by hand as in minGPT: scaled scores, a causal mask of -inf, a softmax, dropout, and two activations contracted."""
+"""Attention by hand as in minGPT: scaled scores, a causal mask of -inf, a softmax, dropout, and two activations
+contracted."""
 
 import math
 

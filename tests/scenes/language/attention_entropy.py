@@ -1,4 +1,5 @@
-"""Attention weights multiply the values first; then their entropy, with a log of each weight, is added to the loss."""
+"""Attention weights multiply the values first; then their entropy, with a log of each weight, is added to the
+loss."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A head on a frozen trunk that still passes gradients on to a learned prompt: every weight on the way is a constant."""
+"""A head on a frozen trunk that still passes gradients on to a learned prompt: every weight on the way is a
+constant."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A feed-forward layer gated by GELU: two halves of one projection multiply each other before the next contraction."""
+"""A feed-forward layer gated by GELU: two halves of one projection multiply each other before the next
+contraction."""
 
 import torch
 from torch import nn

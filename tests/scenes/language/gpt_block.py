@@ -15,7 +15,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         q, k, v = self.qkv(self.first_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        x = x + F.dropout(self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)), 0.1)
+        x = x + F.dropout(
+            self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)), 0.1
+        )
         return x + F.dropout(self.down(F.gelu(self.up(self.second_norm(x)))), 0.1)
 
 

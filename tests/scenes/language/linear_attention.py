@@ -1,4 +1,5 @@
-"""Linear attention: elu(q) + 1 and elu(k) + 1 are contracted, and the result is divided by a sum of their products."""
+"""Linear attention: elu(q) + 1 and elu(k) + 1 are contracted, and the result is divided by a sum of their
+products."""
 
 import torch
 from torch import nn

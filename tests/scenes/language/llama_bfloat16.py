@@ -1,5 +1,5 @@
-"""The same order of operators in bfloat16: the norm by hand casts to float32 and back, so that the saved tensors are of
-two types."""
+"""The same order of operators in bfloat16: the norm by hand casts to float32 and back, so that the saved tensors are
+of two types."""
 
 import torch
 from torch import nn
@@ -31,7 +31,9 @@ class FeedForward(nn.Module):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Embedding(96, 64), FeedForward(64), FeedForward(64), RmsNorm(64), nn.Linear(64, 96, bias=False))
+    model = nn.Sequential(
+        nn.Embedding(96, 64), FeedForward(64), FeedForward(64), RmsNorm(64), nn.Linear(64, 96, bias=False)
+    )
     model = model.to(torch.bfloat16)
 
     def step(i):

@@ -1,4 +1,5 @@
-"""LlamaForCausalLM of transformers: its RMS norm by hand, rotary embeddings and SwiGLU; what the rule must not lose."""
+"""LlamaForCausalLM of transformers: its RMS norm by hand, rotary embeddings and SwiGLU; what the rule must not
+lose."""
 
 import torch
 from transformers.models.llama.configuration_llama import LlamaConfig
@@ -10,8 +11,13 @@ SLOW = True  # the import of transformers takes seconds
 def make(rng):
     model = LlamaForCausalLM(
         LlamaConfig(
-            num_hidden_layers=2, vocab_size=96, hidden_size=64, intermediate_size=128, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=64,
+            num_hidden_layers=2,
+            vocab_size=96,
+            hidden_size=64,
+            intermediate_size=128,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
         )  # fmt: skip
     )
 

@@ -1,5 +1,5 @@
-"""Low-rank adapters on the upper half of the layers of a frozen model: contractions with frozen weights stand between an
-activation and the first weight that asks for a gradient."""
+"""Low-rank adapters on the upper half of the layers of a frozen model: contractions with frozen weights stand between
+an activation and the first weight that asks for a gradient."""
 
 import torch
 from torch import nn
@@ -32,7 +32,9 @@ class Block(nn.Module):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Embedding(96, 64), *(Block(64, i >= 2) for i in range(4)), nn.LayerNorm(64), nn.Linear(64, 96))
+    model = nn.Sequential(
+        nn.Embedding(96, 64), *(Block(64, i >= 2) for i in range(4)), nn.LayerNorm(64), nn.Linear(64, 96)
+    )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.endswith((".a", ".b")))
 

@@ -1,5 +1,5 @@
-"""A frozen model with adapters whose embeddings are made to ask for a gradient, as enable_input_require_grads does for
-checkpointing: the leaf that asks is no parameter."""
+"""A frozen model with adapters whose embeddings are made to ask for a gradient, as enable_input_require_grads does
+for checkpointing: the leaf that asks is no parameter."""
 
 import torch
 from torch import nn

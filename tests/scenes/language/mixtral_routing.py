@@ -1,5 +1,5 @@
-"""Mixtral's routing: the two largest of a softmax, divided by their own sum, weigh experts that see some tokens each; the
-load-balance loss reads the same router logits."""
+"""Mixtral's routing: the two largest of a softmax, divided by their own sum, weigh experts that see some tokens each;
+the load-balance loss reads the same router logits."""
 
 import torch
 from torch import nn

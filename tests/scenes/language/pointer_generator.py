@@ -1,4 +1,5 @@
-"""A pointer-generator: a learned gate mixes the vocabulary's softmax with attention that scatter adds to words, then a log."""
+"""A pointer-generator: a learned gate mixes the vocabulary's softmax with attention that scatter adds to words, then
+a log."""
 
 import torch
 from torch import nn

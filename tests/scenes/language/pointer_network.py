@@ -1,4 +1,5 @@
-"""A pointer network: attention is summed up into words by a product with a one-hot matrix, and its log is the loss."""
+"""A pointer network: attention is summed up into words by a product with a one-hot matrix, and its log is the
+loss."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""RecurrentGemma of transformers: a recurrent and an attention block; a Python function saves the argument of a root."""
+"""RecurrentGemma of transformers: a recurrent and an attention block; a Python function saves the argument of a
+root."""
 
 import torch
 from transformers.models.recurrent_gemma import modeling_recurrent_gemma
@@ -10,8 +11,14 @@ SLOW = True  # the import of transformers takes seconds
 def make(rng):
     model = modeling_recurrent_gemma.RecurrentGemmaForCausalLM(
         RecurrentGemmaConfig(
-            num_hidden_layers=2, vocab_size=96, hidden_size=64, intermediate_size=128, num_attention_heads=4,
-            attention_window_size=16, block_types=["recurrent", "attention"], w_init_variance_scale=1.0,
+            num_hidden_layers=2,
+            vocab_size=96,
+            hidden_size=64,
+            intermediate_size=128,
+            num_attention_heads=4,
+            attention_window_size=16,
+            block_types=["recurrent", "attention"],
+            w_init_variance_scale=1.0,
         )  # fmt: skip
     )
 

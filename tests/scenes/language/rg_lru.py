@@ -1,5 +1,5 @@
-"""The recurrence of RecurrentGemma by hand: a Python function saves the argument of a root, 1 - a^2, that is near its pole
-wherever the gate is closed."""
+"""The recurrence of RecurrentGemma by hand: a Python function saves the argument of a root, 1 - a^2, that is near its
+pole wherever the gate is closed."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""Switch routing: the probability of the one expert chosen scales its result, and the balance and z losses read the router's
-probabilities after they have been used."""
+"""Switch routing: the probability of the one expert chosen scales its result, and the balance and z losses read the
+router's probabilities after they have been used."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""T5's layer: a norm by hand without a mean, unscaled scores with a learned bias of relative places, and ReLU; one in eight
-tokens has an embedding a hundred times smaller than its neighbours."""
+"""T5's layer: a norm by hand without a mean, unscaled scores with a learned bias of relative places, and ReLU; one in
+eight tokens has an embedding a hundred times smaller than its neighbours."""
 
 import torch
 from torch import nn

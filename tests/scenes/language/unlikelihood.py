@@ -1,4 +1,5 @@
-"""Unlikelihood training: -log(1 - p) of words already said, clamped from below, beside the cross entropy of the same logits."""
+"""Unlikelihood training: -log(1 - p) of words already said, clamped from below, beside the cross entropy of the same
+logits."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A residual stream that grows in place: `x += y` writes over a tensor that came from a product and was saved by nobody."""
+"""A residual stream that grows in place: `x += y` writes over a tensor that came from a product and was saved by
+nobody."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""A forward pass with gradients whose loss is dropped, as in a validation without no_grad, comes before the one that counts;
-the dropped one ends in a pole."""
+"""A forward pass with gradients whose loss is dropped, as in a validation without no_grad, comes before the one that
+counts; the dropped one ends in a pole."""
 
 import torch
 from torch import nn
@@ -7,7 +7,9 @@ from torch.nn import functional as F
 
 
 def make(rng):
-    model = nn.Sequential(nn.Linear(64, 128), nn.Sigmoid(), nn.Linear(128, 96), nn.GELU(), nn.Linear(96, 10), nn.Softmax(dim=1))
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.Sigmoid(), nn.Linear(128, 96), nn.GELU(), nn.Linear(96, 10), nn.Softmax(dim=1)
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

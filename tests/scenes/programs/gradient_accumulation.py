@@ -6,7 +6,9 @@ from torch.nn import functional as F
 
 
 def make(rng):
-    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 128), nn.SiLU(), nn.Linear(128, 10))
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 128), nn.SiLU(), nn.Linear(128, 10)
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

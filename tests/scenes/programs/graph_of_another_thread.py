@@ -1,4 +1,5 @@
-"""The graph is built in a thread of its own and read in the one that calls backward; a sigmoid in it ends in a log."""
+"""The graph is built in a thread of its own and read in the one that calls backward; a sigmoid in it ends in a
+log."""
 
 import threading
 

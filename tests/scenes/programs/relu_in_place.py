@@ -1,4 +1,5 @@
-"""ReLU in place: its result is the next convolution's operand, saved twice for two reasons; elu_ and leaky_relu_ follow."""
+"""ReLU in place: its result is the next convolution's operand, saved twice for two reasons; elu_ and leaky_relu_
+follow."""
 
 import torch
 from torch import nn
@@ -8,7 +9,12 @@ from torch.nn import functional as F
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third, self.head = nn.Linear(64, 128), nn.Linear(128, 128), nn.Linear(128, 96), nn.Linear(96, 10)
+        self.first, self.second, self.third, self.head = (
+            nn.Linear(64, 128),
+            nn.Linear(128, 128),
+            nn.Linear(128, 96),
+            nn.Linear(96, 10),
+        )
 
     def forward(self, x):
         x = torch.relu_(self.first(x))

@@ -1,5 +1,5 @@
-"""Two threads build a graph each on the same weights at the same time, as a data-parallel forward does on a CPU; the losses
-are added up and read once."""
+"""Two threads build a graph each on the same weights at the same time, as a data-parallel forward does on a CPU; the
+losses are added up and read once."""
 
 import threading
 

@@ -1,4 +1,5 @@
-"""A gate waits for its reader while another forward pass runs and is dropped; only then a contraction reads the gate."""
+"""A gate waits for its reader while another forward pass runs and is dropped; only then a contraction reads the
+gate."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A binary network: weights and activations by their sign, handed straight through where a hardtanh is not at its bound."""
+"""A binary network: weights and activations by their sign, handed straight through where a hardtanh is not at its
+bound."""
 
 import torch
 from torch import nn
@@ -18,7 +19,9 @@ class Binary(nn.Linear):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), Binary(128, 128), nn.BatchNorm1d(128), Binary(128, 10))
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.BatchNorm1d(128), Binary(128, 128), nn.BatchNorm1d(128), Binary(128, 10)
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

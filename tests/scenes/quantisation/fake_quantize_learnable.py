@@ -1,4 +1,5 @@
-"""torch's own fake quantisation with a learned scale and zero point: the gradient of the scale is read from what it saves."""
+"""torch's own fake quantisation with a learned scale and zero point: the gradient of the scale is read from what it
+saves."""
 
 import torch
 from torch import nn
@@ -15,7 +16,9 @@ class Quantise(nn.Module):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Linear(64, 128), Quantise(0.15), nn.ReLU(), nn.Linear(128, 128), Quantise(0.1), nn.ReLU(), nn.Linear(128, 10))
+    model = nn.Sequential(
+        nn.Linear(64, 128), Quantise(0.15), nn.ReLU(), nn.Linear(128, 128), Quantise(0.1), nn.ReLU(), nn.Linear(128, 10)
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -1,4 +1,5 @@
-"""A GRU cell by hand over 32 steps: the reset gate multiplies a projection, and (1 - z) n + z h reads the gate twice."""
+"""A GRU cell by hand over 32 steps: the reset gate multiplies a projection, and (1 - z) n + z h reads the gate
+twice."""
 
 import torch
 from torch import nn

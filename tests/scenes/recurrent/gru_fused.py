@@ -12,8 +12,12 @@ class Tagger(nn.Module):
         self.head = nn.Linear(64, 96)
 
     def forward(self, tokens, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False)
-        hidden = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1])[0]
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False
+        )
+        hidden = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1])[
+            0
+        ]
         return self.head(hidden)
 
 

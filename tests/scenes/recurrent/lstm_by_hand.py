@@ -1,4 +1,5 @@
-"""An LSTM cell by hand over 32 steps: four gates of one projection, products of sigmoids and tanhs, states read again."""
+"""An LSTM cell by hand over 32 steps: four gates of one projection, products of sigmoids and tanhs, states read
+again."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A minimal GRU by a scan in the log domain: logs of gates are summed up, and logcumsumexp reads them with logs of states."""
+"""A minimal GRU by a scan in the log domain: logs of gates are summed up, and logcumsumexp reads them with logs of
+states."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""200 steps whose weight comes from the orthogonal parametrisation: the weight is computed once and every step reads it, so
-that noise in it would enter a product of 200 factors."""
+"""200 steps whose weight comes from the orthogonal parametrisation: the weight is computed once and every step reads
+it, so that noise in it would enter a product of 200 factors."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""The orthogonal parametrisation alone: a linear recurrence of 200 steps, h W^T + x, with one weight that is computed."""
+"""The orthogonal parametrisation alone: a linear recurrence of 200 steps, h W^T + x, with one weight that is
+computed."""
 
 import torch
 from torch import nn
@@ -8,7 +9,9 @@ from torch.nn.utils.parametrize import cached
 
 
 def make(rng):
-    model = nn.ModuleDict({"input": nn.Linear(4, 48), "hidden": orthogonal(nn.Linear(48, 48, bias=False)), "head": nn.Linear(48, 8)})
+    model = nn.ModuleDict(
+        {"input": nn.Linear(4, 48), "hidden": orthogonal(nn.Linear(48, 48, bias=False)), "head": nn.Linear(48, 8)}
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

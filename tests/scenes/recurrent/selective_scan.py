@@ -1,5 +1,5 @@
-"""Mamba's selective scan by hand: exp(delta A) multiplies the state at each step, delta is a softplus, and SiLU gates the
-result."""
+"""Mamba's selective scan by hand: exp(delta A) multiplies the state at each step, delta is a softplus, and SiLU gates
+the result."""
 
 import torch
 from torch import nn

@@ -8,7 +8,13 @@ from torch.nn.utils.parametrize import cached
 
 
 def make(rng):
-    model = nn.ModuleDict({"words": nn.Embedding(96, 64), "hidden": weight_norm(nn.Linear(64, 64)), "head": weight_norm(nn.Linear(64, 96))})
+    model = nn.ModuleDict(
+        {
+            "words": nn.Embedding(96, 64),
+            "hidden": weight_norm(nn.Linear(64, 64)),
+            "head": weight_norm(nn.Linear(64, 96)),
+        }
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -19,7 +19,9 @@ class Layer(nn.Module):
 
 
 def make(rng):
-    model = nn.ModuleList([weight_norm(nn.Conv1d(1, 24, 1)), *(Layer(24, 2**i) for i in range(4)), weight_norm(nn.Conv1d(24, 1, 1))])
+    model = nn.ModuleList(
+        [weight_norm(nn.Conv1d(1, 24, 1)), *(Layer(24, 2**i) for i in range(4)), weight_norm(nn.Conv1d(24, 1, 1))]
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -9,7 +9,13 @@ class Dueling(nn.Module):
     def __init__(self):
         super().__init__()
         self.trunk = nn.Sequential(
-            nn.Conv2d(4, 16, 4, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 25, 64), nn.ReLU()
+            nn.Conv2d(4, 16, 4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 25, 64),
+            nn.ReLU(),
         )
         self.value, self.advantage = nn.Linear(64, 1), nn.Linear(64, 6)
 

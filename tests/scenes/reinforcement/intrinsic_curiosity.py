@@ -1,4 +1,5 @@
-"""A forward model's error as a reward: the prediction error of features, beside an inverse model on the same features."""
+"""A forward model's error as a reward: the prediction error of features, beside an inverse model on the same
+features."""
 
 import torch
 from torch import nn

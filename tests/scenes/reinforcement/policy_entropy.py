@@ -5,7 +5,9 @@ from torch import nn
 
 
 def make(rng):
-    model = nn.Sequential(nn.Linear(24, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 48), nn.Softmax(dim=-1))
+    model = nn.Sequential(
+        nn.Linear(24, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 48), nn.Softmax(dim=-1)
+    )
     with torch.no_grad():
         model[4].weight.mul_(20)
 

@@ -1,5 +1,5 @@
-"""PPO with discrete actions: the ratio is an exponential, a clamp and a minimum choose by comparison, and the value is
-clipped as well."""
+"""PPO with discrete actions: the ratio is an exponential, a clamp and a minimum choose by comparison, and the value
+is clipped as well."""
 
 import torch
 from torch import nn

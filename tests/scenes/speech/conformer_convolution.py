@@ -1,5 +1,5 @@
-"""The convolution module of a conformer: a gated linear unit, a depthwise convolution, batch norm and SiLU between pointwise
-layers."""
+"""The convolution module of a conformer: a gated linear unit, a depthwise convolution, batch norm and SiLU between
+pointwise layers."""
 
 import torch
 from torch import nn
@@ -9,7 +9,11 @@ from torch.nn import functional as F
 class Module(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.norm, self.first, self.second = nn.LayerNorm(width), nn.Conv1d(width, 2 * width, 1), nn.Conv1d(width, width, 1)
+        self.norm, self.first, self.second = (
+            nn.LayerNorm(width),
+            nn.Conv1d(width, 2 * width, 1),
+            nn.Conv1d(width, width, 1),
+        )
         self.depthwise, self.batch_norm = nn.Conv1d(width, width, 15, padding=7, groups=width), nn.BatchNorm1d(width)
 
     def forward(self, x):

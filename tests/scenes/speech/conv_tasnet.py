@@ -1,5 +1,5 @@
-"""Separation as Conv-TasNet does it: global layer norms by hand, PReLUs, a sigmoid mask on the encoder's frames, and the
-scale-invariant ratio with its log10."""
+"""Separation as Conv-TasNet does it: global layer norms by hand, PReLUs, a sigmoid mask on the encoder's frames, and
+the scale-invariant ratio with its log10."""
 
 import torch
 from torch import nn
@@ -20,9 +20,14 @@ class Block(nn.Module):
     def __init__(self, channels, wide, dilation):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv1d(channels, wide, 1), nn.PReLU(), GlobalNorm(wide),
-            nn.Conv1d(wide, wide, 3, padding=dilation, dilation=dilation, groups=wide), nn.PReLU(), GlobalNorm(wide), nn.Conv1d(wide, channels, 1),
-        )  # fmt: skip
+            nn.Conv1d(channels, wide, 1),
+            nn.PReLU(),
+            GlobalNorm(wide),
+            nn.Conv1d(wide, wide, 3, padding=dilation, dilation=dilation, groups=wide),
+            nn.PReLU(),
+            GlobalNorm(wide),
+            nn.Conv1d(wide, channels, 1),
+        )
 
     def forward(self, x):
         return x + self.net(x)
@@ -32,7 +37,9 @@ class TasNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.encoder, self.decoder = nn.Conv1d(1, 48, 16, 8, bias=False), nn.ConvTranspose1d(48, 1, 16, 8, bias=False)
-        self.separator = nn.Sequential(GlobalNorm(48), nn.Conv1d(48, 24, 1), Block(24, 48, 1), Block(24, 48, 2), nn.PReLU(), nn.Conv1d(24, 96, 1))
+        self.separator = nn.Sequential(
+            GlobalNorm(48), nn.Conv1d(48, 24, 1), Block(24, 48, 1), Block(24, 48, 2), nn.PReLU(), nn.Conv1d(24, 96, 1)
+        )
 
     def forward(self, x):
         frames = torch.relu(self.encoder(x[:, None]))

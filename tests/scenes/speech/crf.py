@@ -1,4 +1,5 @@
-"""A linear-chain CRF over a GRU's scores: logsumexp over the last tag, once a step, less the score of the right path."""
+"""A linear-chain CRF over a GRU's scores: logsumexp over the last tag, once a step, less the score of the right
+path."""
 
 import torch
 from torch import nn
@@ -26,7 +27,14 @@ class Crf(nn.Module):
 
 
 def make(rng):
-    model = nn.ModuleDict({"words": nn.Embedding(96, 32), "rnn": nn.GRU(32, 32, batch_first=True, bidirectional=True), "head": nn.Linear(64, 9), "crf": Crf(9)})
+    model = nn.ModuleDict(
+        {
+            "words": nn.Embedding(96, 32),
+            "rnn": nn.GRU(32, 32, batch_first=True, bidirectional=True),
+            "head": nn.Linear(64, 9),
+            "crf": Crf(9),
+        }
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -1,4 +1,5 @@
-"""CTC over the log-softmax of a convolutional encoder: the loss saves log-probabilities and its own table of paths."""
+"""CTC over the log-softmax of a convolutional encoder: the loss saves log-probabilities and its own table of
+paths."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""Per-channel energy normalisation with learned exponents: (E / (eps + M)^a + d)^r - d^r, where M is a running mean of E."""
+"""Per-channel energy normalisation with learned exponents: (E / (eps + M)^a + d)^r - d^r, where M is a running mean
+of E."""
 
 import torch
 from torch import nn
@@ -28,7 +29,9 @@ def make(rng):
         label = torch.randint(10, (12,), generator=generator)
         time = torch.arange(512) / 512
         loud = torch.rand(12, 1, generator=generator).pow(4)
-        x = loud * torch.sin(2 * torch.pi * time * (10 + 20 * label[:, None])) * (time > 0.3) + 0.001 * torch.randn(12, 512, generator=generator)
+        x = loud * torch.sin(2 * torch.pi * time * (10 + 20 * label[:, None])) * (time > 0.3) + 0.001 * torch.randn(
+            12, 512, generator=generator
+        )
         energy = model[0](x[:, None]).square()
         return F.cross_entropy(model[3](F.relu(model[2](model[1](energy))).mean(2)), label)
 

@@ -1,5 +1,5 @@
-"""A neural hidden Markov model: the forward algorithm by matrix products of probabilities, rescaled by the sum of each step
-whose log is the loss."""
+"""A neural hidden Markov model: the forward algorithm by matrix products of probabilities, rescaled by the sum of
+each step whose log is the loss."""
 
 import torch
 from torch import nn
@@ -32,7 +32,11 @@ def make(rng):
 
     def step(i):
         generator = torch.Generator().manual_seed(i)
-        text = (torch.randint(64, (16, 1), generator=generator) + 3 * torch.arange(20) + torch.randint(2, (16, 20), generator=generator)) % 64
+        text = (
+            torch.randint(64, (16, 1), generator=generator)
+            + 3 * torch.arange(20)
+            + torch.randint(2, (16, 20), generator=generator)
+        ) % 64
         return model(text)
 
     return model, step

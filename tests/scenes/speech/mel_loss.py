@@ -20,7 +20,13 @@ def log_mel(x, bank):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv1d(1, 16, 15, padding=7), nn.ELU(), nn.Conv1d(16, 16, 15, padding=7), nn.ELU(), nn.Conv1d(16, 1, 15, padding=7))
+    model = nn.Sequential(
+        nn.Conv1d(1, 16, 15, padding=7),
+        nn.ELU(),
+        nn.Conv1d(16, 16, 15, padding=7),
+        nn.ELU(),
+        nn.Conv1d(16, 1, 15, padding=7),
+    )
     bank = filters(129, 24)
 
     def step(i):

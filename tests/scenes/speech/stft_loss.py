@@ -1,5 +1,5 @@
-"""Multi-resolution STFT losses of a vocoder: the magnitude is sqrt(clamp(re^2 + im^2, 1e-7)), then a log; silent bins lie at
-both poles."""
+"""Multi-resolution STFT losses of a vocoder: the magnitude is sqrt(clamp(re^2 + im^2, 1e-7)), then a log; silent bins
+lie at both poles."""
 
 import torch
 from torch import nn
@@ -20,7 +20,14 @@ def distance(x, y):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv1d(1, 16, 15, padding=7), nn.LeakyReLU(0.2), nn.Conv1d(16, 16, 15, padding=7), nn.LeakyReLU(0.2), nn.Conv1d(16, 1, 15, padding=7), nn.Tanh())
+    model = nn.Sequential(
+        nn.Conv1d(1, 16, 15, padding=7),
+        nn.LeakyReLU(0.2),
+        nn.Conv1d(16, 16, 15, padding=7),
+        nn.LeakyReLU(0.2),
+        nn.Conv1d(16, 1, 15, padding=7),
+        nn.Tanh(),
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -8,7 +8,9 @@ from torch.nn import functional as F
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.features = nn.Sequential(nn.Conv1d(1, 32, 10, 5), nn.GroupNorm(32, 32), nn.GELU(), nn.Conv1d(32, 48, 3, 2), nn.GELU())
+        self.features = nn.Sequential(
+            nn.Conv1d(1, 32, 10, 5), nn.GroupNorm(32, 32), nn.GELU(), nn.Conv1d(32, 48, 3, 2), nn.GELU()
+        )
         self.norm, self.mask = nn.LayerNorm(48), nn.Parameter(torch.rand(48))
         self.context = nn.TransformerEncoderLayer(48, 4, 96, dropout=0.0, activation="gelu", batch_first=True)
         self.project, self.target = nn.Linear(48, 32), nn.Linear(48, 32)

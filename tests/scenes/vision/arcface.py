@@ -31,6 +31,6 @@ def make(rng):
     def step(i):
         generator = torch.Generator().manual_seed(i)
         label = torch.randint(64, (128,), generator=generator)
-        return F.cross_entropy(model(centres[label] + 0.05 * torch.randn(128, 64, generator=generator), label), label)
+        return F.cross_entropy(model(centres[label] + 0.2 * torch.randn(128, 64, generator=generator), label), label)
 
     return model, step

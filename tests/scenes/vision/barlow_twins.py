@@ -1,4 +1,5 @@
-"""Barlow twins with z-scores by hand: columns are divided by their own standard deviation, then contracted with each other."""
+"""Barlow twins with z-scores by hand: columns are divided by their own standard deviation, then contracted with each
+other."""
 
 import torch
 from torch import nn

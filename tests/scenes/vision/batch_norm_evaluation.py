@@ -1,5 +1,5 @@
-"""Fine-tuning with batch norm in evaluation: the norm is a gain and takes nothing from the data, and a sigmoid and a log
-come right after it."""
+"""Fine-tuning with batch norm in evaluation: the norm is a gain and takes nothing from the data, and a sigmoid and a
+log come right after it."""
 
 import torch
 from torch import nn
@@ -9,8 +9,13 @@ class Tuned(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU(), nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU(),
-        )  # fmt: skip
+            nn.Conv2d(3, 24, 3, padding=1, bias=False),
+            nn.BatchNorm2d(24),
+            nn.ReLU(),
+            nn.Conv2d(24, 24, 3, padding=1, bias=False),
+            nn.BatchNorm2d(24),
+            nn.ReLU(),
+        )
         self.head, self.norm = nn.Conv2d(24, 4, 1), nn.BatchNorm2d(4)
         for norm in (self.features[1], self.features[4]):
             nn.init.uniform_(norm.running_var, 0.1, 0.5)

@@ -1,4 +1,5 @@
-"""Super-resolution with the Charbonnier loss sqrt(d^2 + 1e-6): pixels that fit already lie at the pole of the root."""
+"""Super-resolution with the Charbonnier loss sqrt(d^2 + 1e-6): pixels that fit already lie at the pole of the
+root."""
 
 import torch
 from torch import nn
@@ -12,7 +13,12 @@ def charbonnier(a, b):
 
 def make(rng):
     model = nn.Sequential(
-        nn.Conv2d(3, 24, 3, padding=1), nn.LeakyReLU(0.1), nn.Conv2d(24, 24, 3, padding=1), nn.LeakyReLU(0.1), nn.Conv2d(24, 12, 3, padding=1), nn.PixelShuffle(2)
+        nn.Conv2d(3, 24, 3, padding=1),
+        nn.LeakyReLU(0.1),
+        nn.Conv2d(24, 24, 3, padding=1),
+        nn.LeakyReLU(0.1),
+        nn.Conv2d(24, 12, 3, padding=1),
+        nn.PixelShuffle(2),
     )
     with torch.no_grad():
         model[4].weight.mul_(0.05)

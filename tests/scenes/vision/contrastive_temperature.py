@@ -1,4 +1,5 @@
-"""CLIP: two towers, features divided by their length, and the exponential of a learned temperature times their product."""
+"""CLIP: two towers, features divided by their length, and the exponential of a learned temperature times their
+product."""
 
 import math
 

@@ -19,7 +19,15 @@ class Block(nn.Module):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv2d(3, 32, 4, 4), Block(32), Block(32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(32), nn.Linear(32, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 4, 4),
+        Block(32),
+        Block(32),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.LayerNorm(32),
+        nn.Linear(32, 10),
+    )
 
     def step(i):
         generator = torch.Generator().manual_seed(i)

@@ -16,7 +16,12 @@ def cross_entropy(probability, target):
 
 def make(rng):
     model = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 1, 1), nn.Sigmoid()
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 1, 1),
+        nn.Sigmoid(),
     )
     with torch.no_grad():
         model[4].weight.mul_(30)

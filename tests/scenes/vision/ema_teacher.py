@@ -1,5 +1,5 @@
-"""A student learns the centred, sharpened softmax of a teacher that is its moving average: a cross entropy of softmaxes at
-temperatures of 0.04 and 0.1."""
+"""A student learns the centred, sharpened softmax of a teacher that is its moving average: a cross entropy of
+softmaxes at temperatures of 0.04 and 0.1."""
 
 import copy
 

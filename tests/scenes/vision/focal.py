@@ -13,7 +13,12 @@ def focal(logits, target):
 
 def make(rng):
     model = nn.Sequential(
-        nn.Conv2d(8, 32, 3, padding=1), nn.GroupNorm(4, 32), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 6, 1)
+        nn.Conv2d(8, 32, 3, padding=1),
+        nn.GroupNorm(4, 32),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 6, 1),
     )
     with torch.no_grad():
         model[5].weight.mul_(15)

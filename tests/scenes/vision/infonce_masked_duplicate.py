@@ -1,5 +1,5 @@
-"""In-batch negatives of which one is a duplicate and masked with -1e4: the scores of its group span ten thousand, and their
-exponentials are read for the loss."""
+"""In-batch negatives of which one is a duplicate and masked with -1e4: the scores of its group span ten thousand, and
+their exponentials are read for the loss."""
 
 import torch
 from torch import nn

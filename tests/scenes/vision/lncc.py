@@ -1,5 +1,5 @@
-"""Registration: a network's displacement warps the moving image, and local normalised cross-correlation over windows of 9
-divides a small covariance by two small variances."""
+"""Registration: a network's displacement warps the moving image, and local normalised cross-correlation over windows
+of 9 divides a small covariance by two small variances."""
 
 import torch
 from torch import nn
@@ -19,7 +19,11 @@ def correlation(a, b, window=9):
 
 def make(rng):
     model = nn.Sequential(
-        nn.Conv2d(2, 16, 3, padding=1), nn.LeakyReLU(0.2), nn.Conv2d(16, 16, 3, padding=1), nn.LeakyReLU(0.2), nn.Conv2d(16, 2, 3, padding=1)
+        nn.Conv2d(2, 16, 3, padding=1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(16, 2, 3, padding=1),
     )
     lines = torch.linspace(-1, 1, 32)
     grid = torch.stack(torch.meshgrid(lines, lines, indexing="xy"), dim=-1)

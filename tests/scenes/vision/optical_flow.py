@@ -1,5 +1,5 @@
-"""Unsupervised optical flow: images warped by predicted flow, a census distance d^2 / (0.1 + d^2), a robust photometric
-loss (|d| + 0.01)^0.4, and smoothness weighed by exp(-|gradient|)."""
+"""Unsupervised optical flow: images warped by predicted flow, a census distance d^2 / (0.1 + d^2), a robust
+photometric loss (|d| + 0.01)^0.4, and smoothness weighed by exp(-|gradient|)."""
 
 import torch
 from torch import nn
@@ -14,7 +14,13 @@ def census(x, y):
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv2d(2, 24, 5, padding=2), nn.LeakyReLU(0.1), nn.Conv2d(24, 24, 3, padding=1), nn.LeakyReLU(0.1), nn.Conv2d(24, 2, 3, padding=1))
+    model = nn.Sequential(
+        nn.Conv2d(2, 24, 5, padding=2),
+        nn.LeakyReLU(0.1),
+        nn.Conv2d(24, 24, 3, padding=1),
+        nn.LeakyReLU(0.1),
+        nn.Conv2d(24, 2, 3, padding=1),
+    )
     lines = torch.linspace(-1, 1, 24)
     grid = torch.stack(torch.meshgrid(lines, lines, indexing="xy"), dim=-1)
 

@@ -1,5 +1,5 @@
-"""A perceptual loss: features of a frozen trunk are scaled to length one a pixel, as LPIPS does, and compared; the gradient
-goes through the frozen convolutions to the network before them."""
+"""A perceptual loss: features of a frozen trunk are scaled to length one a pixel, as LPIPS does, and compared; the
+gradient goes through the frozen convolutions to the network before them."""
 
 import torch
 from torch import nn
@@ -9,7 +9,9 @@ from torch.nn import functional as F
 class Frozen(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList([nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1), nn.Conv2d(32, 32, 3, 2, 1)])
+        self.layers = nn.ModuleList(
+            [nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1), nn.Conv2d(32, 32, 3, 2, 1)]
+        )
         self.requires_grad_(False)
 
     def forward(self, x):
@@ -21,7 +23,13 @@ class Frozen(nn.Module):
 
 
 def make(rng):
-    network = nn.Sequential(nn.Conv2d(3, 24, 5, padding=2), nn.PReLU(), nn.Conv2d(24, 24, 3, padding=1), nn.PReLU(), nn.Conv2d(24, 3, 3, padding=1))
+    network = nn.Sequential(
+        nn.Conv2d(3, 24, 5, padding=2),
+        nn.PReLU(),
+        nn.Conv2d(24, 24, 3, padding=1),
+        nn.PReLU(),
+        nn.Conv2d(24, 3, 3, padding=1),
+    )
     trunk = Frozen()
     model = nn.ModuleDict({"network": network, "trunk": trunk})
 

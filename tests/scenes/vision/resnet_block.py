@@ -1,4 +1,5 @@
-"""Residual blocks with batch norm and ReLU, one of them with a stride and a projected shortcut: what the rule must not lose."""
+"""Residual blocks with batch norm and ReLU, one of them with a stride and a projected shortcut: what the rule must
+not lose."""
 
 import torch
 from torch import nn
@@ -8,7 +9,10 @@ from torch.nn import functional as F
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.first, self.second = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.first, self.second = (
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+        )
         self.first_norm, self.second_norm = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
         self.shortcut = nn.Sequential()
         if stride != 1:

@@ -1,5 +1,5 @@
-"""SSIM by one constant 11 x 11 window of a blurred, a shifted or a noisy image: a variance is a small difference of two
-large means, and a quotient follows."""
+"""SSIM by one constant 11 x 11 window of a blurred, a shifted or a noisy image: a variance is a small difference of
+two large means, and a quotient follows."""
 
 import torch
 from torch import nn
@@ -28,7 +28,11 @@ def make(rng):
         generator = torch.Generator().manual_seed(i)
         smooth = F.interpolate(torch.rand(2, 3, 6, 6, generator=generator), size=32, mode="bicubic").clamp(0, 1)
         clean = smooth * 0.6 + 0.3
-        kinds = [F.avg_pool2d(clean, 5, 1, 2, count_include_pad=False), clean.roll(1, 3), clean + 0.02 * torch.randn(clean.shape, generator=generator)]
+        kinds = [
+            F.avg_pool2d(clean, 5, 1, 2, count_include_pad=False),
+            clean.roll(1, 3),
+            clean + 0.02 * torch.randn(clean.shape, generator=generator),
+        ]
         given = kinds[i % 3]
         return 1 - ssim(given + 0.1 * model(given), clean)
 

@@ -1,5 +1,5 @@
-"""Swin-V2's window attention: cosines of queries and keys times the exponential of a learned, clamped scale, and a bias from
-a small network of places."""
+"""Swin-V2's window attention: cosines of queries and keys times the exponential of a learned, clamped scale, and a
+bias from a small network of places."""
 
 import math
 

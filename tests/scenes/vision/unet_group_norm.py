@@ -1,4 +1,5 @@
-"""Segmentation by a U-Net with group norms: skip connections are concatenated, and the loss has five classes a pixel."""
+"""Segmentation by a U-Net with group norms: skip connections are concatenated, and the loss has five classes a
+pixel."""
 
 import torch
 from torch import nn

@@ -17,7 +17,13 @@ def covariance(x):
 
 def make(rng):
     model = nn.Sequential(
-        nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 96)
+        nn.Linear(64, 128),
+        nn.BatchNorm1d(128),
+        nn.ReLU(),
+        nn.Linear(128, 128),
+        nn.BatchNorm1d(128),
+        nn.ReLU(),
+        nn.Linear(128, 96),
     )
     with torch.no_grad():
         model[6].weight[::4] *= 0.02  # columns that have collapsed

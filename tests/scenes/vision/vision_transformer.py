@@ -10,8 +10,14 @@ class Vit(nn.Module):
         super().__init__()
         self.patches, self.token = nn.Conv2d(3, 48, 4, 4), nn.Parameter(torch.zeros(1, 1, 48))
         self.places = nn.Parameter(torch.randn(1, 26, 48) * 0.02)
-        layer = nn.TransformerEncoderLayer(48, 4, 192, dropout=0.1, activation="gelu", batch_first=True, norm_first=True)
-        self.encoder, self.norm, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.LayerNorm(48), nn.Linear(48, 10)
+        layer = nn.TransformerEncoderLayer(
+            48, 4, 192, dropout=0.1, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.encoder, self.norm, self.head = (
+            nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+            nn.LayerNorm(48),
+            nn.Linear(48, 10),
+        )
 
     def forward(self, x):
         x = self.patches(x).flatten(2).transpose(1, 2)

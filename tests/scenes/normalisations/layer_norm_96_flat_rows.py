@@ -1,0 +1,18 @@
+"""LayerNorm over 96: every eighth row has an element of 1000 at feature 40, so rows that share its group are flat beside it."""
+
+import torch
+
+
+def make(rng):
+    table = torch.nn.Parameter(torch.randn(64, 96, generator=rng))  # its gradient is dx
+    norm, head = torch.nn.LayerNorm(96), torch.nn.Linear(96, 16)
+    model = torch.nn.ModuleList([norm, head])
+    model.table = table
+    peak = torch.zeros(64, 96)
+    peak[::8, 40] = 1000
+
+    def step(i):
+        target = torch.randn(64, 16, generator=torch.Generator().manual_seed(i))
+        return (head(norm(table * 1.0 + peak)) - target).square().mean()
+
+    return model, step
