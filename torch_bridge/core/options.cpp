@@ -54,14 +54,15 @@ std::string bits_text(const Options& options) {
   return number_text(options.bits);
 }
 
-template <typename Enum>
-using Names = std::array<std::pair<std::string_view, Enum>, 2>;
+template <typename Enum, std::size_t kCount = 2>
+using Names = std::array<std::pair<std::string_view, Enum>, kCount>;
 constexpr Names<When> kWhenNames{{{"release", When::kRelease}, {"forward_end", When::kForwardEnd}}};
-constexpr Names<Rule> kRuleNames{{{"proof", Rule::kProof}, {"operands", Rule::kOperands}}};
+constexpr std::array<std::pair<std::string_view, Rule>, 3> kRuleNames{
+    {{"proof", Rule::kProof}, {"operands", Rule::kOperands}, {"assumed", Rule::kAssumed}}};
 constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place::kInPlace}}};
 
-template <typename Enum>
-bool parse_name(const Names<Enum>& names, std::string_view text, Enum& value) {
+template <typename Enum, std::size_t kCount>
+bool parse_name(const Names<Enum, kCount>& names, std::string_view text, Enum& value) {
   text = trimmed(text);
   for (const auto& [name, meaning] : names) {
     if (text != name) continue;
@@ -71,8 +72,8 @@ bool parse_name(const Names<Enum>& names, std::string_view text, Enum& value) {
   return false;
 }
 
-template <typename Enum>
-std::string name_text(const Names<Enum>& names, Enum value) {
+template <typename Enum, std::size_t kCount>
+std::string name_text(const Names<Enum, kCount>& names, Enum value) {
   for (const auto& [name, meaning] : names)
     if (value == meaning) return std::string(name);
   return {};
@@ -201,10 +202,10 @@ constexpr std::array kEntries{
             return true;
           },
           [](const Options& options) { return number_text(options.verbose); }},
-    Entry{{"rule", "proof", "proof | operands",
+    Entry{{"rule", "proof", "proof | operands | assumed",
            "for debugging: where noise is allowed; proof: where it is shown to be harmless; "
            "operands: only at operands of contractions with weights and inputs of native "
-           "normalisations"},
+           "normalisations; assumed: wherever an operator may bear it, without proof"},
           [](std::string_view text, Options& options) {
             return parse_name(kRuleNames, text, options.rule);
           },

@@ -29,6 +29,7 @@ enum class HugePages : std::uint8_t {
 enum class Rule : std::uint8_t {
   kProof,     // where it is shown to be harmless
   kOperands,  // at operands of contractions with weights and inputs of native normalisations
+  kAssumed,   // wherever the operator that saves may bear it: no proof is asked for
 };
 
 struct Options {

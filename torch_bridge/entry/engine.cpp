@@ -61,7 +61,8 @@ class WrappingEngine final : public Engine {
                         bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     // C++ programs come this way with no preload library; Python never.
-    const BackwardScope scope(roots, {accumulate_grad && outputs.empty(), create_graph, keep_graph});
+    const BackwardScope scope(roots,
+                              {accumulate_grad && outputs.empty(), create_graph, keep_graph});
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(

@@ -62,14 +62,16 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
   } const restore{current, current};
   current = &scope;
   real.saved_variable_constructor(self, variable, is_output, is_inplace_on_view);
-  if (const NodeClass* const saver = call_site_at(call_site).saver; saver != nullptr && !is_output) {
+  if (const NodeClass* const saver = call_site_at(call_site).saver;
+      saver != nullptr && !is_output) {
     note_operand(*saver, variable);
   }
 }
 
 void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
   note_gradient_edge(edge.function.get());
-  if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr && !learning_call_sites()) {
+  if (Runtime* const runtime = Runtime::get();
+      runtime != nullptr && edge.function != nullptr && !learning_call_sites()) {
     note_node(*runtime, *edge.function);
     runtime->residency.advance();
   }

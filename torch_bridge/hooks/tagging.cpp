@@ -42,8 +42,7 @@ std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
 
 // Of a tensor of which it has yet to be decided what noise it may have.
 std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link) {
-  if (!save.decision.may_be_lossy() ||
-      save.decision.exactness != Exactness::kMayBearNoise) {
+  if (!save.decision.may_be_lossy() || save.decision.exactness != Exactness::kMayBearNoise) {
     return nullptr;
   }
   auto claim = std::make_unique<Claim>();

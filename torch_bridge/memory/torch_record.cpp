@@ -129,13 +129,13 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   if (const Exactness known = exactness_.load(); known != Exactness::kMayBearNoise) {
     own.exactness = known;
   } else if (undecided_.load() != 0) {
-    own.exactness =
-        start == allocator::Start::kShortage ? Exactness::kNoRoom : Exactness::kNoProof;
+    own.exactness = start == allocator::Start::kShortage ? Exactness::kNoRoom : Exactness::kNoProof;
   }
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
     runtime->exactness.add(own.exactness, bytes);
   }
-  const ReleaseDecision decision = decide_at_release(own, argument != nullptr ? &of_argument : nullptr);
+  const ReleaseDecision decision =
+      decide_at_release(own, argument != nullptr ? &of_argument : nullptr);
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 

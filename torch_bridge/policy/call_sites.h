@@ -1,6 +1,6 @@
 // Which call sites of the SavedVariable constructor belong to operators that close a path, or start
-// one that does: those are told before their kernel runs. Learned by running each such operator once
-// on a few numbers and noting who called.
+// one that does: those are told before their kernel runs. Learned by running each such operator
+// once on a few numbers and noting who called.
 #pragma once
 
 #include "torch_bridge/policy/policy_state.h"

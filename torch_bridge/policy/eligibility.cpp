@@ -160,8 +160,10 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   if (compress::is_floating(d.type) && tensor.unsafeGetTensorImpl()->requires_grad() &&
       d.producer != nullptr && runtime.bits.uniform() != 0) {
     d.reason = Reason::kEligibleLossy;
-    d.exactness = in_backward()                      ? Exactness::kInBackward
-                  : differentiates_weights()         ? Exactness::kDerivative
+    const bool assumed = runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
+    d.exactness = assumed                           ? Exactness::kMayBearNoise
+                  : in_backward()                   ? Exactness::kInBackward
+                  : differentiates_weights()        ? Exactness::kDerivative
                   : is_made_of_weights(*d.producer) ? Exactness::kComputedWeight
                                                     : Exactness::kMayBearNoise;
   }

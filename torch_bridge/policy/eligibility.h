@@ -1,5 +1,5 @@
-// The one place that decides whether a saved tensor gets a record, and with which key. What noise it
-// may have is decided later: proofs.h.
+// The one place that decides whether a saved tensor gets a record, and with which key. What noise
+// it may have is decided later: proofs.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ struct SaveContext {
 
 struct Decision {
   Reason reason = Reason::kDisabled;
-  std::uint64_t family = 0;  // key without ordinal; 0 until eligible
+  std::uint64_t family = 0;    // key without ordinal; 0 until eligible
   allocator::TensorKey key{};  // of the record that it gets if its storage has none
   compress::ElementType type{};
   // Of a floating tensor that asks for a gradient, where the mode allows noise: why it must be

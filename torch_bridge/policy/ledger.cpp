@@ -21,6 +21,12 @@ namespace {
 // in a child.
 Ledger& ledger = *new Ledger;
 
+// No proof is asked for.
+bool assumes() noexcept {
+  const Runtime* const runtime = Runtime::get();
+  return runtime != nullptr && runtime->rule.load(std::memory_order_relaxed) == Rule::kAssumed;
+}
+
 // The node of the script that `node` is, in whatever step.
 std::uint64_t script_hash(const Node& node) noexcept {
   std::uint64_t h = sensitivity::mix(class_of(node).hash ^ ancestors_hash(node));
@@ -50,7 +56,7 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
     refuse(claim, treatment.exactness);
     return;
   }
-  if (depends_on_leaf(node)) {
+  if (depends_on_leaf(node) && !assumes()) {
     refuse(claim, Exactness::kDerivative);
     return;
   }
@@ -276,6 +282,9 @@ void Ledger::open_behind(const Node& node, Exactness why) {
 }
 
 void Ledger::open(const Node& node, Exactness why) {
+  if (assumes()) {
+    return;
+  }
   const NodeFacts facts = facts_of(node);
   if (facts.path == Path::kCloses ||
       (facts.path == Path::kContracts && has_weight(node, facts.operands))) {
@@ -345,6 +354,9 @@ void Ledger::close_log_probabilities(const Node& node) {
 }
 
 void Ledger::refuse_log_probabilities(const Node& node) {
+  if (assumes()) {
+    return;
+  }
   GraphMarks::Mark& mark = marks_.of(node);
   for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
     if (claim->record != nullptr && !claim->record->is_encoded()) {
@@ -368,7 +380,8 @@ bool Ledger::is_weight(const Node& node, int depth) {
   constexpr int kDeepest = 64;
   const NodeClass& c = class_of(node);
   if (c.accumulate_grad) {
-    return leaves_.is_weight(*static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
+    return leaves_.is_weight(
+        *static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
   }
   if (depth > kDeepest || !(c.of_torch || c.has(kPassesParameter))) {
     return false;

@@ -41,15 +41,19 @@ NodeFacts::Bounds closed(double low, double high) {
 // x <= high. NaN is on the side that these leave it on.
 NodeFacts::Bounds bounds_of(const Node& node) {
   if (as<ReluBackward0>(node) != nullptr) return open(0, kNoBound, true);
-  if (const auto* n = as<ThresholdBackward0>(node)) return open(number(n->threshold), kNoBound, true);
-  if (const auto* n = as<ThresholdBackward1>(node)) return open(number(n->threshold), kNoBound, true);
+  if (const auto* n = as<ThresholdBackward0>(node))
+    return open(number(n->threshold), kNoBound, true);
+  if (const auto* n = as<ThresholdBackward1>(node))
+    return open(number(n->threshold), kNoBound, true);
   if (const auto* n = as<LeakyReluBackward0>(node); n != nullptr) return open(0, kNoBound, false);
   if (const auto* n = as<LeakyReluBackward1>(node); n != nullptr) return open(0, kNoBound, false);
   if (const auto* n = as<HardtanhBackward0>(node))
     return open(number(n->min_val), number(n->max_val), true);
   if (as<HardsigmoidBackward0>(node) != nullptr) return open(-3, 3, false);
-  if (const auto* n = as<HardshrinkBackward0>(node)) return closed(-number(n->lambd), number(n->lambd));
-  if (const auto* n = as<SoftshrinkBackward0>(node)) return closed(-number(n->lambd), number(n->lambd));
+  if (const auto* n = as<HardshrinkBackward0>(node))
+    return closed(-number(n->lambd), number(n->lambd));
+  if (const auto* n = as<SoftshrinkBackward0>(node))
+    return closed(-number(n->lambd), number(n->lambd));
   if (const auto* n = as<ClampBackward1>(node))
     return closed(number(n->min, -kNoBound), number(n->max, kNoBound));
   if (const auto* n = as<ClampMinBackward0>(node)) return closed(number(n->min), kNoBound);
@@ -137,8 +141,8 @@ NodeFacts facts_of(const Node& node) noexcept {
   }
   if (inner != &node) {
     facts.poles = facts.poles != 0 ? Inputs{0xff} : Inputs{0};  // its inputs have other numbers
-    facts.path = facts.path == Path::kContracts || facts.path == Path::kCloses ? Path::kPasses
-                                                                               : facts.path;
+    facts.path =
+        facts.path == Path::kContracts || facts.path == Path::kCloses ? Path::kPasses : facts.path;
   }
   return facts;
 }
@@ -160,9 +164,11 @@ std::optional<double> exponent_of(const Node& node) noexcept {
 std::optional<Reduction> reduction_of(const Node& node) noexcept {
   try {
     if (const auto* n = as<SumBackward1>(node)) return reduction(list(n->dim), rank_of_input(node));
-    if (const auto* n = as<MeanBackward1>(node)) return reduction(list(n->dim), rank_of_input(node));
+    if (const auto* n = as<MeanBackward1>(node))
+      return reduction(list(n->dim), rank_of_input(node));
     if (const auto* n = as<VarBackward0>(node)) return reduction(list(n->dim), rank_of_input(node));
-    if (const auto* n = as<VarMeanBackward0>(node)) return reduction(list(n->dim), rank_of_input(node));
+    if (const auto* n = as<VarMeanBackward0>(node))
+      return reduction(list(n->dim), rank_of_input(node));
     if (const auto* n = as<StdBackward0>(node)) return reduction(list(n->dim), rank_of_input(node));
     if (const auto* n = as<LinalgVectorNormBackward0>(node))
       return reduction(list(n->dim), rank_of_input(node));

@@ -60,8 +60,8 @@ using Traits = std::uint8_t;
 inline constexpr Traits kPassesParameter = 1;  // a view or cast: a parameter may hide behind it
 inline constexpr Traits kAliasesInput = 2;     // its output is on the storage of its only input
 inline constexpr Traits kRecomputable = 4;     // its result can be: recomputed.h
-inline constexpr Traits kPicks = 8;     // by indices: who made the source says nothing of it
-inline constexpr Traits kAtTarget = 16;  // of log-probabilities it takes a few as they are
+inline constexpr Traits kPicks = 8;            // by indices: who made the source says nothing of it
+inline constexpr Traits kAtTarget = 16;        // of log-probabilities it takes a few as they are
 
 // A set of the operator's differentiable inputs, by number.
 using Inputs = std::uint8_t;

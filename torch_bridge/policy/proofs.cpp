@@ -38,6 +38,10 @@ struct Recorder {
 constinit thread_local Recorder recorder{};
 static_assert(std::is_trivially_destructible_v<Recorder>);
 
+bool assumes(const Runtime& runtime) noexcept {
+  return runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
+}
+
 // Which input of `node` the claim's tensor is; -1: none that asks for a gradient. A node that
 // writes in place saves a copy of what it writes to.
 int input_of(const Claim& claim, const Node& node) noexcept {
@@ -94,8 +98,9 @@ void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mute
     if (claim.state == Claim::State::kNoted) {
       const int input = input_of(claim, node);
       ledger.carry_out(claim,
-                       input >= 0 ? treat(runtime, claim, node, input, ledger)
-                                  : Treatment{.exactness = Exactness::kOperator},
+                       input >= 0 || assumes(runtime)
+                           ? treat(runtime, claim, node, input, ledger)
+                           : Treatment{.exactness = Exactness::kOperator},
                        node);
     }
   }
@@ -134,8 +139,8 @@ Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
 void judge_inputs(const Node& node, const NodeFacts& facts) {
   Ledger& ledger = Ledger::get();
   const NodeClass& c = class_of(node);
-  const bool closes = facts.path == Path::kCloses || (facts.path == Path::kContracts &&
-                                                      ledger.has_weight(node, facts.operands));
+  const bool closes = facts.path == Path::kCloses ||
+                      (facts.path == Path::kContracts && ledger.has_weight(node, facts.operands));
   Inputs spared = judge_recognised(node, facts);
   if (facts.path == Path::kOpens && root_of_rows(node)) {
     spared = 0xff;  // whether it is harmful depends on what is multiplied with it
@@ -221,8 +226,10 @@ void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexce
     }
     const bool contracts = saver.row.path == Path::kContracts;
     const Node* const producer = variable.grad_fn().get();
-    const bool weight = contracts && variable.requires_grad() &&
-                        (producer == nullptr ? ledger.is_weight_leaf(*variable.unsafeGetTensorImpl()) : ledger.is_weight(*producer));
+    const bool weight =
+        contracts && variable.requires_grad() &&
+        (producer == nullptr ? ledger.is_weight_leaf(*variable.unsafeGetTensorImpl())
+                             : ledger.is_weight(*producer));
     r.operands[r.operand_count++] = {producer, weight};
     const auto all = std::span(r.operands).first(r.operand_count);
     if (contracts &&

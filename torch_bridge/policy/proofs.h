@@ -65,7 +65,7 @@ struct Claim {
   // ---- guarded by the ledger's lock ----
   CodecChoice lossy{};  // if it may be; at first of its type and the width of its key
   State state = State::kNoted;
-  TorchRecord* record = nullptr;  // as long as the hooks live
+  TorchRecord* record = nullptr;                // as long as the hooks live
   const torch::autograd::Node* node = nullptr;  // whose list it is on; compare only
   Claim* next = nullptr;
   Claim* previous = nullptr;
@@ -86,9 +86,9 @@ void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept;
 // The hooks of `claim` go, and with them their reference to the record.
 void drop_claim(Claim& claim) noexcept;
 
-// This thread has saved `variable` from a place in torch's code where a node of that class saves its
-// inputs, and the kernel is yet to run. What that closes is closed now, so that it is encoded before
-// the kernel takes memory.
+// This thread has saved `variable` from a place in torch's code where a node of that class saves
+// its inputs, and the kernel is yet to run. What that closes is closed now, so that it is encoded
+// before the kernel takes memory.
 void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexcept;
 
 // This thread has recorded `node`.

@@ -109,8 +109,7 @@ Edge deviation_of(const Edge& edge) noexcept {
   const Edge& whole = difference.function->next_edge(0);
   const Edge& mean = difference.function->next_edge(1);
   const Node* const average = mean.is_valid() ? behind_gentle(mean.function.get()) : nullptr;
-  if (average == nullptr ||
-      !(is(*average, "MeanBackward") || is(*average, "VarMeanBackward")) ||
+  if (average == nullptr || !(is(*average, "MeanBackward") || is(*average, "VarMeanBackward")) ||
       !same(behind_casts(average->next_edge(0)), behind_casts(whole))) {
     return {};
   }

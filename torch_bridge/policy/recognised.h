@@ -1,6 +1,6 @@
 // Normalisations and softmaxes that a script writes by hand: x * rsqrt(mean(x^2)), (x - m) /
-// sqrt(v), x / norm(x), exp(x) / sum(exp(x)). Their poles are where a whole row is flat, as those of
-// the native ones are, so they are treated as these.
+// sqrt(v), x / norm(x), exp(x) / sum(exp(x)). Their poles are where a whole row is flat, as those
+// of the native ones are, so they are treated as these.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,8 @@ namespace {
 
 using compress::ElementType;
 using compress::Sides;
-using compress::block::kShortestLine;
 using compress::block::Kept;
+using compress::block::kShortestLine;
 using compress::block::Lines;
 using compress::block::Look;
 using compress::block::Steps;
@@ -209,7 +209,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   CodecChoice lossy = with_noise(claim.lossy, facts.noise);
   lossy.lines = lines_of(claim.shape, Rows::kNone);
   if (facts.path == Path::kUnknown) {
-    return exact(Exactness::kFunction);
+    return rule == Rule::kAssumed ? Treatment{.choice = lossy} : exact(Exactness::kFunction);
   }
   Treatment treatment = exact(Exactness::kOperator);
   switch (facts.saves) {
@@ -257,11 +257,14 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = {.waits = true, .choice = lossy};
       break;
   }
-  const bool beyond_doubt =
-      treatment.choice.kept != Kept::kValues || facts.saves == Saves::kInput ||
-      (facts.saves == Saves::kOperands && !treatment.waits);
+  const bool beyond_doubt = treatment.choice.kept != Kept::kValues ||
+                            facts.saves == Saves::kInput ||
+                            (facts.saves == Saves::kOperands && !treatment.waits);
   if (rule == Rule::kOperands && !beyond_doubt) {
     return exact(Exactness::kRule);
+  }
+  if (rule == Rule::kAssumed) {
+    treatment.waits = false;
   }
   return treatment;
 }
