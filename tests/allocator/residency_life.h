@@ -49,8 +49,13 @@ class LifeRecord final : public Record {
   bool keep_storage() noexcept override { return storage_lives; }
   std::uint32_t hooks_without_block() noexcept override { return storage_lives ? kEveryHook : 0; }
   bool awaits_proof() const noexcept override { return awaits; }
+  Decision decide(Start start) noexcept override {
+    started_by = start;
+    return {choice, true};
+  }
   bool storage_lives = false;
   std::atomic<bool> awaits{false};
+  Start started_by{};
 };
 
 class SummingSink final : public EventSink {
@@ -253,7 +258,9 @@ class ResidencyLife {
     LifeRecord* const record = storage.original ? storage.record : nullptr;
     const bool waits = record != nullptr && record->awaits && record->state == RecordState::kTagged;
     residency_.release(storage.block);
-    if (waits && record->packed()) problem("encoded although a proof is outstanding");
+    if (waits && record->packed() && record->started_by != Start::kShortage) {
+      problem("encoded although a proof is outstanding");
+    }
   }
   void unpack() {
     if (saved_.empty()) return;

@@ -246,7 +246,7 @@ TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(parse("bitz:4").problems.at(0),
             "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-            "reuse_gradients, recompute, huge_pages, verbose, copy_raw");
+            "reuse_gradients, recompute, huge_pages, verbose, rule, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

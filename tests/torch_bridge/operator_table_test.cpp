@@ -8,7 +8,7 @@
 namespace pleat::bridge {
 namespace {
 
-constexpr Inputs kFirst = 1, kSecond = 2, kThird = 4;
+constexpr Inputs kInput0 = 1, kInput1 = 2, kInput2 = 4;
 
 TEST(OperatorTable, NoNameStandsTwiceAndEachRowIsTheFirstThatFitsItsOwn) {
   ASSERT_GT(operator_rows().size(), 150u);
@@ -45,12 +45,12 @@ TEST(OperatorTable, ContractionsSumOverTheirOperandsAndNotOverWhatTheyAdd) {
     Inputs operands;
   };
   for (const auto& [node, operands] :
-       {Case{"MmBackward0", kFirst | kSecond}, Case{"BmmBackward0", kFirst | kSecond},
-        Case{"MvBackward0", kFirst | kSecond}, Case{"DotBackward0", kFirst | kSecond},
-        Case{"AddmmBackward0", kSecond | kThird}, Case{"BaddbmmBackward0", kSecond | kThird},
-        Case{"AddmvBackward0", kSecond | kThird}, Case{"AddrBackward0", kSecond | kThird},
-        Case{"ConvolutionBackward0", kFirst | kSecond},
-        Case{"MkldnnConvolutionBackward0", kFirst | kSecond}}) {
+       {Case{"MmBackward0", kInput0 | kInput1}, Case{"BmmBackward0", kInput0 | kInput1},
+        Case{"MvBackward0", kInput0 | kInput1}, Case{"DotBackward0", kInput0 | kInput1},
+        Case{"AddmmBackward0", kInput1 | kInput2}, Case{"BaddbmmBackward0", kInput1 | kInput2},
+        Case{"AddmvBackward0", kInput1 | kInput2}, Case{"AddrBackward0", kInput1 | kInput2},
+        Case{"ConvolutionBackward0", kInput0 | kInput1},
+        Case{"MkldnnConvolutionBackward0", kInput0 | kInput1}}) {
     const OperatorRow row = operator_row(node);
     EXPECT_EQ(row.path, Path::kContracts) << node;
     EXPECT_EQ(row.saves, Saves::kOperands) << node;
@@ -60,7 +60,7 @@ TEST(OperatorTable, ContractionsSumOverTheirOperandsAndNotOverWhatTheyAdd) {
   const OperatorRow product = operator_row("MulBackward0");  // sums over nothing
   EXPECT_EQ(product.path, Path::kPasses);
   EXPECT_EQ(product.saves, Saves::kFactors);
-  EXPECT_EQ(product.operands, kFirst | kSecond);
+  EXPECT_EQ(product.operands, kInput0 | kInput1);
 }
 
 TEST(OperatorTable, NormalisationsCloseAlongTheRowsOfTheirStatistics) {
@@ -98,8 +98,8 @@ TEST(OperatorTable, PolesOpenAndBearNoNoise) {
     EXPECT_EQ(operator_row(node).saves, Saves::kExact) << node;
   }
   // Only by their divisor.
-  EXPECT_EQ(operator_row("DivBackward0").poles, kSecond);
-  EXPECT_EQ(operator_row("AddcdivBackward0").poles, kThird);
+  EXPECT_EQ(operator_row("DivBackward0").poles, kInput1);
+  EXPECT_EQ(operator_row("AddcdivBackward0").poles, kInput2);
   EXPECT_EQ(operator_row("DivBackward0").path, Path::kPasses);
   // Of log-probabilities a loss takes those of the targets.
   EXPECT_EQ(operator_row("LogSoftmaxBackward0").saves, Saves::kLogProbabilities);
