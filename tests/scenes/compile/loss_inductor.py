@@ -1,8 +1,11 @@
 """An eager sigmoid whose loss -log(1 - p + 1e-7) is compiled by inductor."""
 
 import torch
+import torch._inductor.compile_fx  # once for all legs
 
 SLOW = True
+torch._inductor.config.compile_threads = 1
+torch._inductor.config.cpp.vec_isa_ok = True  # else each leg tries out instruction sets, for ten seconds
 
 
 @torch.compile

@@ -1,9 +1,12 @@
 """A whole network compiled by inductor, its loss and a regulariser with a logarithm outside."""
 
 import torch
+import torch._inductor.compile_fx  # once for all legs
 from torch import nn
 
 SLOW = True
+torch._inductor.config.compile_threads = 1
+torch._inductor.config.cpp.vec_isa_ok = True  # else each leg tries out instruction sets, for ten seconds
 
 
 def make(rng):
