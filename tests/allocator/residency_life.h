@@ -3,6 +3,7 @@
 // and a device that the jobs run on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -47,8 +48,9 @@ class LifeRecord final : public Record {
  public:
   bool keep_storage() noexcept override { return storage_lives; }
   std::uint32_t hooks_without_block() noexcept override { return storage_lives ? kEveryHook : 0; }
+  bool awaits_proof() const noexcept override { return awaits; }
   bool storage_lives = false;
-  bool started = false;
+  std::atomic<bool> awaits{false};
 };
 
 class SummingSink final : public EventSink {
@@ -223,9 +225,7 @@ class ResidencyLife {
           record->ranges.add({0, kBytes});
           record->choice = random_();
           record->nonce = ++nonce_;
-          const std::uint64_t wait = random_() % 4;
-          if (wait == 0) record->wait_until = residency_.clock() + 1 + random_() % 4;
-          if (wait == 1) record->wait_until = Record::kUntilStarted;
+          record->awaits = chance(2);
           record->storage_lives = chance(20);
           return record;
         });
@@ -251,9 +251,7 @@ class ResidencyLife {
     const Storage storage = storages_[i];
     storages_.erase(storages_.begin() + static_cast<std::ptrdiff_t>(i));
     LifeRecord* const record = storage.original ? storage.record : nullptr;
-    const bool waits = record != nullptr && !record->started &&
-                       record->state == RecordState::kTagged &&
-                       record->wait_until == Record::kUntilStarted;
+    const bool waits = record != nullptr && record->awaits && record->state == RecordState::kTagged;
     residency_.release(storage.block);
     if (waits && record->packed()) problem("encoded although a proof is outstanding");
   }
@@ -307,17 +305,17 @@ class ResidencyLife {
   }
   void start(const Saved& saved) {
     const int before = codec_.encodes[saved.record->nonce];
-    saved.record->started = true;
+    saved.record->awaits = false;
     residency_.start(*saved.record);
     residency_.start(*saved.record);
     if (codec_.encodes[saved.record->nonce] > before + 1) problem("started twice");
   }
   void forward_end() {
+    const std::size_t proofs = residency_.waiting().count(Hold::kProof);
     residency_.forward_end();
     const WaitingRecords& waiting = residency_.waiting();
-    if (waiting.count(Hold::kForwardEnd) + waiting.count(Hold::kProof) != 0) {
-      problem("waits although the forward pass is over");
-    }
+    if (waiting.count(Hold::kForwardEnd) != 0) problem("waits although the forward pass is over");
+    if (proofs < waiting.count(Hold::kProof)) problem("waits for a proof since forward is over");
   }
   // A graph is recorded on a stream: whatever is released meanwhile queues nothing there.
   void capture() {

@@ -42,8 +42,14 @@ class FakeRecord final : public Record {
     return storage_.alive;
   }
   std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
-  Decision decide(Start) noexcept override { return {mind_changed ? allocator::CodecWords(7) : choice, follows}; }
+  bool awaits_proof() const noexcept override { return awaits; }
+  Decision decide(Start start) noexcept override {
+    started_by = start;
+    return {mind_changed ? CodecWords{{7}} : choice, follows};
+  }
+  bool awaits = false;
   bool mind_changed = false;
+  Start started_by{};
   bool follows = true;
   std::function<void()> while_keeping;
 
@@ -605,48 +611,114 @@ TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, ARecordWaitsForItsTimeAndMayChangeItsMindBeforeItIsEncoded) {
+TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncoded) {
   build({true, false, false});
   FakeStorage storage;
-  const auto waiting = [&](unsigned char value, std::uint64_t nodes) {
+  const auto released = [&](unsigned char value, bool awaits) {
     storage.alive = true;
     Block* const block = filled_block(value);
     FakeRecord* const record = tag(block, storage);
-    record->wait_until = residency->clock() + nodes;
+    record->awaits = awaits;
     storage.alive = false;
     residency->release(block);
     return record;
   };
-  FakeRecord* const longer = waiting(1, 3);
-  FakeRecord* const shorter = waiting(2, 2);
-  FakeRecord* const adopted = waiting(3, 2);
-  FakeRecord* const dropped = waiting(4, 2);
-  FakeRecord* const not_at_all = waiting(5, 0);
+  const auto prove = [&](FakeRecord* record) {
+    record->awaits = false;
+    residency->start(*record);
+  };
+  FakeRecord* const longer = released(1, true);
+  FakeRecord* const shorter = released(2, true);
+  FakeRecord* const adopted = released(3, true);
+  FakeRecord* const dropped = released(4, true);
+  FakeRecord* const not_at_all = released(5, false);
   EXPECT_EQ(not_at_all->state, RecordState::kPacked);
+  EXPECT_EQ(not_at_all->started_by, Start::kRelease);
+  EXPECT_EQ(longer->hold, Hold::kProof);
   residency->advance();
+  residency->forward_end();  // brings no proofs
   EXPECT_EQ(codec.encodes, 1);
   Block* const block = restore(*adopted);
   EXPECT_TRUE(holds(block, 3));
+  prove(adopted);  // too late: somebody reads it
   residency->drop(dropped);
+  EXPECT_EQ(codec.encodes, 1);
   EXPECT_TRUE(residency->any_waiting());
   shorter->mind_changed = true;
-  residency->advance();
+  prove(shorter);
   EXPECT_EQ(shorter->state, RecordState::kPacked);
+  EXPECT_EQ(shorter->started_by, Start::kProof);
   EXPECT_EQ(codec.last_choice, 7u);
   EXPECT_EQ(longer->state, RecordState::kWaiting);
-  residency->advance();
+  prove(longer);
+  prove(longer);  // twice is as once
   EXPECT_EQ(longer->state, RecordState::kPacked);
   EXPECT_FALSE(residency->any_waiting());
   EXPECT_EQ(codec.last_choice, 0u);
-  FakeRecord* const at_the_end = waiting(6, 100);
-  residency->forward_end();
-  EXPECT_EQ(at_the_end->state, RecordState::kPacked);
+
+  // A proof that comes before the release is waited for no more.
+  storage.alive = true;
+  Block* const living = filled_block(6);
+  FakeRecord* const early = tag(living, storage);
+  early->awaits = true;
+  prove(early);
+  EXPECT_EQ(early->state, RecordState::kTagged);
+  storage.alive = false;
+  residency->release(living);
+  EXPECT_EQ(early->state, RecordState::kPacked);
+  EXPECT_EQ(codec.encodes, 4);
+  for (FakeRecord* const record : {longer, shorter, not_at_all, early}) {
+    Block* const copy = restore(*record);
+    EXPECT_EQ(static_cast<unsigned char*>(copy->begin)[0], record == longer    ? 1
+                                                           : record == shorter ? 2
+                                                           : record == early   ? 6
+                                                                               : 5);
+    residency->release(copy);
+  }
   residency->release(block);
-  for (FakeRecord* const record : {longer, shorter, adopted, not_at_all, at_the_end}) {
+  for (FakeRecord* const record : {longer, shorter, adopted, not_at_all, early}) {
     residency->drop(record);
   }
   EXPECT_EQ(residency->counters().double_encodes, 0u);
   expect_empty();
+}
+
+TEST_F(ResidencyTest, WhatWaitsForAProofWaitsNoLongerOnceItTakesTooMuch) {
+  for (const bool of_peak : {false, true}) {
+    ResidencyOptions options{true, false, false};
+    if (of_peak) {
+      options.waiting_part_of_peak = 3;  // of twelve blocks: four
+    } else {
+      options.most_waiting_bytes = 4 * kBytes;
+    }
+    build(options);
+    std::vector<Block*> blocks;
+    for (unsigned char i = 0; i < 12; ++i) {
+      blocks.push_back(filled_block(i));
+    }
+    FakeStorage storage;
+    std::vector<FakeRecord*> records;
+    for (Block* const block : blocks) {
+      storage.alive = true;
+      records.push_back(tag(block, storage));
+      records.back()->awaits = true;
+      storage.alive = false;
+      residency->release(block);
+    }
+    residency->advance();
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (i < 8) {  // the oldest
+        EXPECT_EQ(records[i]->state, RecordState::kPacked) << i;
+        EXPECT_EQ(records[i]->started_by, Start::kShortage) << i;
+      } else {
+        EXPECT_EQ(records[i]->state, RecordState::kWaiting) << i;
+      }
+    }
+    for (FakeRecord* const record : records) {
+      residency->drop(record);
+    }
+    expect_empty();
+  }
 }
 
 TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {

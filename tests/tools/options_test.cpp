@@ -41,7 +41,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
-      "reuse_gradients:0,huge_pages:never,verbose:1,copy_raw:1";
+      "reuse_gradients:0,huge_pages:never,verbose:1,rule:operands,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -55,7 +55,20 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_FALSE(second.options.reuse_gradients);
   EXPECT_EQ(second.options.huge_pages, HugePages::kNever);
   EXPECT_EQ(second.options.verbose, 1);
+  EXPECT_EQ(second.options.rule, Rule::kOperands);
   EXPECT_TRUE(second.options.copy_raw);
+}
+
+TEST(ParseOptions, TheRuleForNoiseIsProofUnlessOneSaysOtherwise) {
+  EXPECT_EQ(Options{}.rule, Rule::kProof);
+  EXPECT_EQ(parse("rule:operands").options.rule, Rule::kOperands);
+  EXPECT_EQ(parse("rule:assumed").options.rule, Rule::kAssumed);
+  EXPECT_EQ(parse("rule:assumed,rule:proof").options.rule, Rule::kProof);
+  for (const char* conf : {"rule:", "rule:proofs", "rule:1"}) {
+    const Parsed parsed = parse(conf);
+    EXPECT_EQ(parsed.problems.size(), 1u) << conf;
+    EXPECT_EQ(parsed.options.rule, Rule::kProof) << conf;
+  }
 }
 
 TEST(OptionTable, UnknownKeyHasNoValue) { EXPECT_EQ(option_value(Options{}, "profile"), ""); }

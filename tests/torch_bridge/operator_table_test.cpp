@@ -2,55 +2,164 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string_view>
+
 namespace pleat::bridge {
 namespace {
 
-TEST(OperatorTable, EachRowIsTheFirstThatFitsItsOwnName) {
+constexpr Inputs kFirst = 1, kSecond = 2, kThird = 4;
+
+TEST(OperatorTable, NoNameStandsTwiceAndEachRowIsTheFirstThatFitsItsOwn) {
   ASSERT_GT(operator_rows().size(), 150u);
+  std::set<std::string_view> names;
   for (const OperatorRow& row : operator_rows()) {
-    EXPECT_EQ(operator_row(row.node).node, row.node) << "hidden behind an earlier row";
+    EXPECT_FALSE(row.node.empty());
+    EXPECT_TRUE(names.insert(row.node).second) << row.node << " stands twice";
+    EXPECT_EQ(operator_row(row.node).node, row.node) << row.node << " is behind an earlier row";
   }
 }
 
+TEST(OperatorTable, RowsAreConsistent) {
+  for (const OperatorRow& row : operator_rows()) {
+    const bool of_operands = row.path == Path::kContracts || row.saves == Saves::kOperands ||
+                             row.saves == Saves::kFactors;
+    EXPECT_EQ(row.operands != 0, of_operands) << row.node;
+    EXPECT_NE(row.path, Path::kUnknown) << row.node << ": no row says as much";
+    const bool lossy = row.saves != Saves::kExact && row.saves != Saves::kShape;
+    EXPECT_TRUE(lossy || row.noise == Noise::kBits) << row.node << ": noise in what is exact";
+    EXPECT_TRUE(row.rows == Rows::kNone || row.saves == Saves::kInput) << row.node;
+    EXPECT_TRUE((row.traits & kAliasesInput) == 0 || (row.traits & kPassesParameter) != 0)
+        << row.node << ": a parameter may hide behind every view";
+    // A pole: the noise of a saved tensor would be multiplied by what grows without bound. A
+    // log-softmax is one by its readers only, which are looked at.
+    EXPECT_TRUE(row.path != Path::kOpens || !lossy || row.saves == Saves::kLogProbabilities)
+        << row.node;
+    EXPECT_TRUE(row.poles == 0 || row.saves == Saves::kExact) << row.node;
+  }
+}
+
+TEST(OperatorTable, ContractionsSumOverTheirOperandsAndNotOverWhatTheyAdd) {
+  struct Case {
+    const char* node;
+    Inputs operands;
+  };
+  for (const auto& [node, operands] :
+       {Case{"MmBackward0", kFirst | kSecond}, Case{"BmmBackward0", kFirst | kSecond},
+        Case{"MvBackward0", kFirst | kSecond}, Case{"DotBackward0", kFirst | kSecond},
+        Case{"AddmmBackward0", kSecond | kThird}, Case{"BaddbmmBackward0", kSecond | kThird},
+        Case{"AddmvBackward0", kSecond | kThird}, Case{"AddrBackward0", kSecond | kThird},
+        Case{"ConvolutionBackward0", kFirst | kSecond},
+        Case{"MkldnnConvolutionBackward0", kFirst | kSecond}}) {
+    const OperatorRow row = operator_row(node);
+    EXPECT_EQ(row.path, Path::kContracts) << node;
+    EXPECT_EQ(row.saves, Saves::kOperands) << node;
+    EXPECT_EQ(row.operands, operands) << node;
+    EXPECT_EQ(row.poles, 0) << node;
+  }
+  const OperatorRow product = operator_row("MulBackward0");  // sums over nothing
+  EXPECT_EQ(product.path, Path::kPasses);
+  EXPECT_EQ(product.saves, Saves::kFactors);
+  EXPECT_EQ(product.operands, kFirst | kSecond);
+}
+
+TEST(OperatorTable, NormalisationsCloseAlongTheRowsOfTheirStatistics) {
+  struct Case {
+    const char* node;
+    Path path;
+    Rows rows;
+  };
+  for (const auto& [node, path, rows] :
+       {Case{"NativeLayerNormBackward0", Path::kCloses, Rows::kLastDimension},
+        Case{"FusedRmsNormBackward0", Path::kCloses, Rows::kLastDimension},
+        Case{"NativeGroupNormBackward0", Path::kCloses, Rows::kSamples},
+        Case{"NativeBatchNormBackward0", Path::kCloses, Rows::kPlanes},
+        Case{"CudnnBatchNormBackward0", Path::kCloses, Rows::kPlanes},
+        // with running statistics: no statistics of its input, and linear
+        Case{"NativeBatchNormLegitNoTrainingBackward0", Path::kPasses, Rows::kNone}}) {
+    const OperatorRow row = operator_row(node);
+    EXPECT_EQ(row.path, path) << node;
+    EXPECT_EQ(row.saves, Saves::kInput) << node;
+    EXPECT_EQ(row.rows, rows) << node;
+  }
+}
+
+TEST(OperatorTable, PolesOpenAndBearNoNoise) {
+  for (const char* const node :
+       {"LogBackward0", "Log1PBackward0", "LogitBackward0", "SqrtBackward0", "RsqrtBackward0",
+        "ReciprocalBackward0", "PowBackward1", "AcosBackward0", "ProdBackward0",
+        "SpecialXlog1PyBackward0", "SpecialEntrBackward0", "SincBackward0", "LinalgInvExBackward0",
+        // comparisons for equality
+        "MaxBackward1", "AmaxBackward0",
+        // losses
+        "BinaryCrossEntropyBackward0", "BinaryCrossEntropyWithLogitsBackward0", "MseLossBackward0",
+        "SmoothL1LossBackward0", "KlDivBackward0"}) {
+    EXPECT_EQ(operator_row(node).path, Path::kOpens) << node;
+    EXPECT_EQ(operator_row(node).saves, Saves::kExact) << node;
+  }
+  // Only by their divisor.
+  EXPECT_EQ(operator_row("DivBackward0").poles, kSecond);
+  EXPECT_EQ(operator_row("AddcdivBackward0").poles, kThird);
+  EXPECT_EQ(operator_row("DivBackward0").path, Path::kPasses);
+  // Of log-probabilities a loss takes those of the targets.
+  EXPECT_EQ(operator_row("LogSoftmaxBackward0").saves, Saves::kLogProbabilities);
+  EXPECT_EQ(operator_row("NllLossBackward0").path, Path::kOpens);
+  EXPECT_EQ(operator_row("NllLoss2DBackward0").traits, kAtTarget);
+}
+
+TEST(OperatorTable, ViewsAndCastsHideParametersButOnlyViewsAreOnTheSameStorage) {
+  for (const char* const node : {"TBackward0", "ViewBackward0", "TransposeBackward0",
+                                 "PermuteBackward0", "UnsqueezeBackward0", "SqueezeBackward1"}) {
+    EXPECT_EQ(operator_row(node).traits, kPassesParameter | kAliasesInput) << node;
+    EXPECT_EQ(operator_row(node).path, Path::kPasses) << node;
+    EXPECT_EQ(operator_row(node).saves, Saves::kExact) << node;
+  }
+  for (const char* const node : {"ToCopyBackward0", "CloneBackward0"}) {
+    EXPECT_EQ(operator_row(node).traits, kPassesParameter) << node;
+  }
+  // A gathered row may be anybody's; a copied slice is a computed tensor.
+  EXPECT_EQ(operator_row("EmbeddingBackward0").traits, kPicks);
+  EXPECT_EQ(operator_row("CatBackward0").traits, 0);
+}
+
 TEST(OperatorTable, NamesThatBeginAlikeAreNotTakenForEachOther) {
-  const auto care = [](const char* node) { return operator_row(node).as_consumer; };
-  EXPECT_EQ(care("LogBackward0"), Care::kPole);  // d/dx is 1 / x
-  EXPECT_EQ(care("LogitBackward0"), Care::kPole);
-  EXPECT_EQ(care("LogSoftmaxBackward0"), Care::kEight);
-  EXPECT_EQ(care("LogSigmoidBackward0"), Care::kNone);  // a slope between 0 and 1
-  EXPECT_EQ(care("PowBackward0"), Care::kNone);         // by a number, which is looked at
-  EXPECT_EQ(care("PowBackward1"), Care::kPole);
-  EXPECT_EQ(care("MaxBackward1"), Care::kExact);
-  EXPECT_EQ(care("MaxPool2DWithIndicesBackward0"), Care::kNone);
-  EXPECT_EQ(care("BinaryCrossEntropyBackward0"), Care::kPole);  // of probabilities
-  EXPECT_EQ(care("BinaryCrossEntropyWithLogitsBackward0"), Care::kEight);
-  EXPECT_EQ(care("SpecialXlog1PyBackward0"), Care::kPole);
-  EXPECT_EQ(care("SpecialEntrBackward0"), Care::kExact);
-  EXPECT_EQ(care("StdBackward0"), Care::kExact);
-  EXPECT_EQ(care("StackBackward0"), Care::kNone);
-  EXPECT_EQ(care("SinBackward0"), Care::kEight);
-  EXPECT_EQ(care("SincBackward0"), Care::kExact);
+  const auto path = [](const char* node) { return operator_row(node).path; };
+  const auto saves = [](const char* node) { return operator_row(node).saves; };
+  EXPECT_EQ(path("LogSigmoidBackward0"), Path::kPasses);  // a slope between 0 and 1
+  EXPECT_EQ(path("LogsumexpBackward0"), Path::kExponential);
+  EXPECT_EQ(path("PowBackward0"), Path::kPasses);  // by a number, which is looked at
+  EXPECT_EQ(saves("ViewBackward0"), Saves::kExact);
+  EXPECT_EQ(path("MaxBackward0"), Path::kPasses);  // by the place that it remembers
+  EXPECT_EQ(saves("MaxPool2DWithIndicesBackward0"), Saves::kShape);
+  EXPECT_EQ(saves("FractionalMaxPool2DBackward0"), Saves::kShape);
+  EXPECT_EQ(path("FracBackward0"), Path::kPasses);
+  EXPECT_EQ(path("NormalBackward0"), Path::kPasses);  // random numbers
+  EXPECT_EQ(saves("NormBackward1"), Saves::kRows);
+  EXPECT_EQ(path("StackBackward0"), Path::kPasses);
+  EXPECT_EQ(saves("StdBackward0"), Saves::kRows);
+  EXPECT_EQ(path("StdMeanBackward0"), Path::kOpens);
+  EXPECT_EQ(path("SinBackward0"), Path::kExponential);
+  EXPECT_EQ(operator_row("SinBackward0").noise, Noise::kExponent);  // of angles
+  EXPECT_EQ(operator_row("ExpBackward0").noise, Noise::kEight);
+  EXPECT_EQ(operator_row("GeluBackward0").noise, Noise::kCurved);
+  EXPECT_NE(operator_row("GeluBackward0").traits & kRecomputable, 0);
+  EXPECT_EQ(saves("ReluBackward0"), Saves::kSides);
 }
 
-TEST(OperatorTable, OfAListOfTensorsOnlyTheCareIsItsOperators) {
-  const OperatorRow one = operator_row("ExpBackward0");
-  const OperatorRow list = operator_row("ForeachExpBackward0");
-  EXPECT_EQ(one.before_pole, BeforePole::kSavesResult);
-  EXPECT_EQ(list.before_pole, BeforePole::kEnds);
-  EXPECT_EQ(list.as_producer, Care::kEight);
-  EXPECT_EQ(list.as_consumer, Care::kEight);
-  EXPECT_EQ(operator_row("ForeachMulBackward1").traits, 0);
-  EXPECT_NE(operator_row("MulBackward0").traits & kBearsNoise, 0);
-}
-
-TEST(OperatorTable, AnUnknownNodeAsksForNothing) {
-  const OperatorRow row = operator_row("SomebodysOwnFunctionBackward");
-  EXPECT_TRUE(row.node.empty());
-  EXPECT_EQ(row.as_producer, Care::kNone);
-  EXPECT_EQ(row.as_consumer, Care::kNone);
-  EXPECT_EQ(row.before_pole, BeforePole::kEnds);
-  EXPECT_EQ(row.rows, Rows::kNone);
-  EXPECT_EQ(row.traits, 0);
+TEST(OperatorTable, OfWhatWeCannotLookIntoNothingIsLossyAndNoPathLeadsThrough) {
+  for (const char* const node :
+       {"", "SomebodysOwnFunctionBackward", "torch::autograd::CppNode<Mine>", "ForeachExpBackward0",
+        "GeluBackwardBackward0", "Gelu", "AccumulateGrad"}) {
+    const OperatorRow row = operator_row(node);
+    EXPECT_TRUE(row.node.empty()) << node;
+    EXPECT_EQ(row.path, Path::kUnknown) << node;
+    EXPECT_EQ(row.saves, Saves::kExact) << node;
+    EXPECT_EQ(row.noise, Noise::kBits) << node;
+    EXPECT_EQ(row.traits, 0) << node;
+    EXPECT_EQ(row.operands, 0) << node;
+    EXPECT_EQ(row.poles, 0) << node;
+    EXPECT_EQ(row.rows, Rows::kNone) << node;
+  }
 }
 
 TEST(OperatorTable, OnlyNodesThatRunAFormulaOnceHaveIt) {

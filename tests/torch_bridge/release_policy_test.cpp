@@ -15,34 +15,30 @@ using compress::block::Steps;
 constexpr CodecChoice kFourBits{
     .type = ElementType::kFloat32, .bits = 4, .lines = {Look::kZeroRows, 512}};
 
-TEST(ReleasePolicy, WithoutLessonsWhatWasChosenAtTheSavesStands) {
+TEST(ReleasePolicy, WhatMayBearNoiseIsStoredAsItsSavesChose) {
   const ReleaseDecision decision = decide_at_release({.choice = kFourBits, .whole = true}, nullptr);
   EXPECT_EQ(decision.choice, kFourBits);
   EXPECT_FALSE(decision.may_be_recomputed);
 }
 
-TEST(ReleasePolicy, ALessonMakesItExact) {
-  for (const Care care : {Care::kExact, Care::kPole}) {
-    EXPECT_EQ(decide_at_release({.choice = kFourBits, .taught = care}, nullptr).choice.bits, 0);
+TEST(ReleasePolicy, WhateverTheReasonWhatIsExactBearsNoNoise) {
+  for (std::size_t i = 1; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
+    CodecChoice choice = kFourBits;
+    choice.steps = Steps::kExponent;
+    choice.near_zero = true;
+    const auto why = static_cast<Exactness>(i);
+    const CodecChoice stored =
+        decide_at_release({.choice = choice, .exactness = why}, nullptr).choice;
+    EXPECT_EQ(stored, compress::block::lossless(ElementType::kFloat32)) << exactness_name(why);
+    EXPECT_EQ(stored.bits, 0) << exactness_name(why);
   }
-  EXPECT_EQ(decide_at_release({.choice = kFourBits, .taught = Care::kEight}, nullptr).choice.bits,
-            4);
 }
 
-TEST(ReleasePolicy, ALessonOfRowsHasAllRowsLookedAtAndNotOnlyThoseOfZeros) {
-  const Needs rows(Care::kNone, Rows::kLastDimension);
-  EXPECT_EQ(decide_at_release({.choice = kFourBits, .taught = rows}, nullptr).choice.lines.look,
-            Look::kRows);
-  CodecChoice columns = kFourBits;
-  columns.lines.look = Look::kColumns;
-  EXPECT_EQ(decide_at_release({.choice = columns, .taught = rows}, nullptr).choice, columns);
-}
-
-TEST(ReleasePolicy, WhatIsExactAlreadyStaysAsItIs) {
-  const CodecChoice exact{
-      .type = ElementType::kFloat32, .bits = 0, .lines = {Look::kZeroRows, 512}};
-  const Needs all(Care::kPole, Rows::kSamples);
-  EXPECT_EQ(decide_at_release({.choice = exact, .taught = all}, nullptr).choice, exact);
+TEST(ReleasePolicy, WhatIsExactAlreadyStaysExact) {
+  const CodecChoice exact = compress::block::lossless(ElementType::kBFloat16);
+  for (const Exactness why : {Exactness::kMayBearNoise, Exactness::kPole}) {
+    EXPECT_EQ(decide_at_release({.choice = exact, .exactness = why}, nullptr).choice, exact);
+  }
 }
 
 TEST(ReleasePolicy, AResultIsRecomputedOnlyFromAnArgumentThatIsAsGood) {
@@ -62,9 +58,12 @@ TEST(ReleasePolicy, AResultIsRecomputedOnlyFromAnArgumentThatIsAsGood) {
       {"a part of the result", false, [](auto& released, auto&) { released.whole = false; }},
       {"written to", false, [](auto& released, auto&) { released.written = true; }},
       {"exact by choice", false, [](auto& released, auto&) { released.choice.bits = 0; }},
-      {"exact by a lesson", false, [](auto& released, auto&) { released.taught = Care::kPole; }},
-      {"rows by a lesson", false,
-       [](auto& released, auto&) { released.taught.rows = Rows::kLastDimension; }},
+      {"exact for want of a proof", false,
+       [](auto& released, auto&) { released.exactness = Exactness::kNoProof; }},
+      {"exact before a pole", false,
+       [](auto& released, auto&) { released.exactness = Exactness::kPole; }},
+      {"rows looked at", false,
+       [](auto& released, auto&) { released.choice.lines.look = Look::kRows; }},
       {"an exponent", false,
        [](auto& released, auto&) { released.choice.steps = Steps::kExponent; }},
   };

@@ -10,7 +10,7 @@ namespace pleat::bridge {
 
 // What is known of a storage when it is released.
 struct ReleasedStorage {
-  CodecChoice choice{};  // of all its saves
+  CodecChoice choice{};                            // of all its saves
   Exactness exactness = Exactness::kMayBearNoise;  // else it must be exact
   bool written = false;  // before one of its saves: it is nobody's result any more
   bool whole = false;    // its saves cover it

@@ -1,6 +1,7 @@
 // What the bridge asks of the device that a tensor lies on. Hooks and policy know no device: they
-// find the backend of a tensor's device with backend_of(), and leave a tensor alone whose device has none. A record keeps the backend
-// that it was made with, since its tensor may be read while another device is the current one.
+// find the backend of a tensor's device with backend_of(), and leave a tensor alone whose device
+// has none. A record keeps the backend that it was made with, since its tensor may be read while
+// another device is the current one.
 //
 // Threads: every function may be called from any thread, and none calls back.
 // Streams: a StreamId names a queue of the backend's own device. Work is queued on the stream that

@@ -15,9 +15,9 @@
 
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/graph_marks.h"
 #include "torch_bridge/policy/leaves.h"
-#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/treatment.h"
 
 namespace pleat::bridge {

@@ -135,12 +135,13 @@ constexpr OperatorRow kOperators[] = {
     {.node = "MinimumBackward"sv, .path = kPasses},
     {.node = "Fmax"sv, .path = kPasses},
     {.node = "Fmin"sv, .path = kPasses},
-    // statistics
+    // statistics, and a random number that is named like one
     {.node = "VarBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "VarMeanBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "StdBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "LinalgVectorNorm"sv, .path = kPasses, .saves = kRows},
     {.node = "NormBackward"sv, .path = kPasses, .saves = kRows},
+    {.node = "NormalBackward"sv, .path = kPasses},
     // poles
     {.node = "DivBackward"sv, .path = kPasses, .poles = kSecond},
     {.node = "AddcdivBackward"sv, .path = kPasses, .poles = kThird},
@@ -246,7 +247,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "Floor"sv, .path = kPasses},
     {.node = "Ceil"sv, .path = kPasses},
     {.node = "Trunc"sv, .path = kPasses},
-    {.node = "Frac"sv, .path = kPasses},
+    {.node = "FracBackward"sv, .path = kPasses},
     {.node = "SparseSum"sv, .path = kPasses},
     {.node = "EmbeddingDense"sv, .path = kPasses},
     {.node = "NativeDropout"sv, .path = kPasses},
@@ -326,7 +327,6 @@ constexpr OperatorRow kOperators[] = {
     {.node = "FillBackward"sv, .path = kPasses},
     {.node = "ZeroBackward"sv, .path = kPasses},
     {.node = "UniformBackward"sv, .path = kPasses},
-    {.node = "NormalBackward"sv, .path = kPasses},
     {.node = "Bernoulli"sv, .path = kPasses},
     {.node = "ViewAsReal"sv, .path = kPasses},
     {.node = "ViewAsComplex"sv, .path = kPasses},

@@ -169,16 +169,6 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
 
 }  // namespace
 
-SavedShape::SavedShape(const c10::TensorImpl& tensor) noexcept
-    : rank(static_cast<std::uint8_t>(std::min<std::int64_t>(tensor.dim(), kMostDimensions + 1))) {
-  if (rank > kMostDimensions) {
-    return;
-  }
-  std::copy_n(tensor.sizes().begin(), rank, sizes.begin());
-  contiguous = tensor.is_contiguous();
-  channels_last = rank >= 2 && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
-}
-
 void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept {
   Ledger& ledger = Ledger::get();
   try {

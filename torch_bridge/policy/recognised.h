@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/node_facts.h"
-#include "torch_bridge/policy/proofs.h"
 
 namespace pleat::bridge {
 

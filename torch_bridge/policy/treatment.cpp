@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/recognised.h"
 
 namespace pleat::bridge {
@@ -14,7 +14,6 @@ namespace {
 using compress::ElementType;
 using compress::Sides;
 using compress::block::Kept;
-using compress::block::kShortestLine;
 using compress::block::Lines;
 using compress::block::Look;
 using compress::block::Steps;
@@ -151,43 +150,6 @@ std::int64_t numel_of(const Edge& edge) { return c10::multiply_integers(sizes_of
 
 std::size_t rank_of(const Node& node, std::uint32_t output_number) {
   return sizes_of(node, output_number).size();
-}
-
-Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
-  constexpr std::uint32_t kShortestZeroRow = 32;
-  const auto lines = [](Look look, std::int64_t length) {
-    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)}
-                                              : Lines{};
-  };
-  if (shape.rank < 2 || shape.rank > SavedShape::kMostDimensions) {
-    return {};
-  }
-  const std::size_t dimensions = shape.rank;
-  const std::int64_t channels = shape.sizes[1];
-  if (!shape.contiguous) {
-    const bool of_image = rows == Rows::kPlanes || rows == Rows::kSamples;
-    return of_image && shape.channels_last ? lines(Look::kColumns, channels) : Lines{};
-  }
-  const std::int64_t last = shape.sizes[dimensions - 1];
-  std::int64_t plane = 1;
-  for (std::size_t d = 2; d < dimensions; ++d) {
-    plane *= shape.sizes[d];
-  }
-  if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
-    return plane >= kShortestLine ? lines(Look::kRows, plane)
-                                  : lines(Look::kColumns, channels * plane);
-  }
-  if (rows == Rows::kSamples) {
-    return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
-  }
-  if (rows == Rows::kLastDimension) {
-    std::int64_t length = last;
-    for (std::size_t d = dimensions - 2; d > 0 && length < kShortestLine; --d) {
-      length *= shape.sizes[d];  // normalised together with the last, or nobody knows
-    }
-    return lines(Look::kRows, length);
-  }
-  return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
 CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
