@@ -14,6 +14,7 @@ using block::BlockEncodeResult;
 using block::BlockPlan;
 using block::BlockSource;
 using block::BlockSpec;
+using block::Effort;
 using block::Look;
 using block::Steps;
 
@@ -136,15 +137,19 @@ BlockRun library_run(const BlockCase& input) {
   const auto data = aligned(bytes);
   std::memcpy(data.get(), input.source.data(), bytes);
   const BlockSource source{data.get(), bytes, input.ranges.data(), input.ranges.size()};
-  const BlockPlan plan = plan_block(source, input.spec, input.copy_raw);
-  if (plan.room == 0) {
-    return {};
+  BlockPlan plan = plan_block(source, input.spec, input.copy_raw);
+  auto payload = aligned(plan.room);
+  const auto encode_planned = [&] {
+    return input.in_place
+               ? encode_block_in_place(data.get(), bytes, plan, kNonce, serial_executor())
+               : encode_block(source, plan, kNonce, payload.get(), plan.room, serial_executor());
+  };
+  BlockEncodeResult coded = encode_planned();
+  if (coded.status != Status::kOk && plan.guesses) {
+    plan = plan_block(source, input.spec, input.copy_raw, Effort::kThorough);
+    payload = aligned(plan.room);
+    coded = encode_planned();
   }
-  const auto payload = aligned(plan.room);
-  const BlockEncodeResult coded =
-      input.in_place
-          ? encode_block_in_place(data.get(), bytes, plan, kNonce, serial_executor())
-          : encode_block(source, plan, kNonce, payload.get(), plan.room, serial_executor());
   if (coded.status != Status::kOk) {
     return {};
   }
