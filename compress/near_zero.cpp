@@ -21,9 +21,13 @@ constexpr std::size_t kSampleEvery = 16, kFewestSamples = 64;
 // The vector operations are those of signed numbers: of patterns whose highest bit is flipped.
 struct Words32 {
   using Word = std::uint32_t;
-  static constexpr Word kMinusOne = 0xBF80'0000u;
+  static constexpr Word kMinusOne = 0xBF80'0000u, kMinusInfinity = 0xFF80'0000u;
   static __m128i splat(Word word) noexcept { return _mm_set1_epi32(static_cast<int>(word)); }
   static __m128i above(__m128i a, __m128i b) noexcept { return _mm_cmpgt_epi32(a, b); }
+  // Of negative numbers; `b` where `a` is NaN.
+  static __m128i larger(__m128i a, __m128i b) noexcept {
+    return _mm_castps_si128(_mm_max_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b)));
+  }
   // One bit of each of 16 elements: is it below `bound`?
   static unsigned near(const Word* words, __m128i flip, __m128i bound) noexcept {
     const auto four = [&](std::size_t i) {
@@ -34,12 +38,13 @@ struct Words32 {
         _mm_packs_epi16(_mm_packs_epi32(four(0), four(1)), _mm_packs_epi32(four(2), four(3)))));
   }
 };
-template <std::uint16_t kPattern>
+template <std::uint16_t kPattern, std::uint16_t kInfinity>
 struct Words16 {
   using Word = std::uint16_t;
-  static constexpr Word kMinusOne = kPattern;
+  static constexpr Word kMinusOne = kPattern, kMinusInfinity = kInfinity;
   static __m128i splat(Word word) noexcept { return _mm_set1_epi16(static_cast<short>(word)); }
   static __m128i above(__m128i a, __m128i b) noexcept { return _mm_cmpgt_epi16(a, b); }
+  static __m128i larger(__m128i a, __m128i b) noexcept { return _mm_min_epi16(a, b); }
   static unsigned near(const Word* words, __m128i flip, __m128i bound) noexcept {
     const auto eight = [&](std::size_t i) {
       const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + 8 * i));
@@ -48,8 +53,8 @@ struct Words16 {
     return static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(1))));
   }
 };
-using BFloat16Words = Words16<0xBF80u>;
-using Float16Words = Words16<0xBC00u>;
+using BFloat16Words = Words16<0xBF80u, 0xFF80u>;
+using Float16Words = Words16<0xBC00u, 0xFC00u>;
 
 template <class Function>
 auto with_words(ElementType type, const Function& function) {
@@ -97,17 +102,29 @@ Bitmap find_near(const typename W::Word* words, std::size_t elements) noexcept {
   return found;
 }
 
-// The largest element that is not near zero: the one of the smallest pattern. -1 if there is none.
+// Copies a group of 256 elements, those near zero replaced by the largest of the rest.
 template <class W>
-typename W::Word largest_of_rest(const typename W::Word* words, std::size_t elements) noexcept {
+void replace_near(const typename W::Word* from, typename W::Word* to) noexcept {
   using Word = typename W::Word;
-  constexpr auto kNone = static_cast<Word>(~Word{0});
-  Word least = kNone;
-  for (std::size_t e = 0; e < elements; ++e) {  // in vectors
-    const Word rest = words[e] < W::kMinusOne ? kNone : words[e];
-    least = rest < least ? rest : least;
+  constexpr std::size_t kWords = sizeof(__m128i) / sizeof(Word);
+  constexpr auto kFlip = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+  const __m128i flip = W::splat(kFlip);
+  const __m128i bound = W::splat(static_cast<Word>(W::kMinusOne ^ kFlip));
+  __m128i largest = W::splat(W::kMinusInfinity);
+  for (std::size_t e = 0; e < kGroup; e += kWords) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + e));
+    const __m128i near = W::above(bound, _mm_xor_si128(v, flip));
+    largest = W::larger(_mm_or_si128(v, near), largest);  // near ones become NaN
   }
-  return least == kNone ? W::kMinusOne : least;
+  alignas(16) Word lanes[kWords];
+  _mm_store_si128(reinterpret_cast<__m128i*>(lanes), largest);
+  const __m128i filler = W::splat(*std::min_element(lanes, lanes + kWords));
+  for (std::size_t e = 0; e < kGroup; e += kWords) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + e));
+    const __m128i near = W::above(bound, _mm_xor_si128(v, flip));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + e),
+                     _mm_or_si128(_mm_and_si128(near, filler), _mm_andnot_si128(near, v)));
+  }
 }
 
 template <class W>
@@ -125,9 +142,14 @@ void encode_beside(ElementType type, const EncodeGroups& job, std::uint16_t* cou
 
   alignas(64) Word replaced[kAtOnce * kGroup];
   for (std::size_t from = 0, to; from < total; from = to) {
-    const bool near = counts[from] != 0;
-    for (to = from; to < total && (counts[to] != 0) == near && (!near || to - from < kAtOnce);)
-      ++to;
+    // Eight groups at a time if one of them has elements near zero, else as many as have none.
+    const auto any_near = [&](std::size_t first) {
+      const std::size_t last = std::min(total, first + kAtOnce);
+      return std::any_of(counts + first, counts + last, [](std::uint16_t n) { return n != 0; });
+    };
+    const bool near = any_near(from);
+    to = std::min(total, from + kAtOnce);
+    while (!near && to < total && !any_near(to)) to = std::min(total, to + kAtOnce);
     EncodeGroups some = job;
     some.source = source + from * kGroup;
     some.first_group = job.first_group + from;
@@ -138,11 +160,14 @@ void encode_beside(ElementType type, const EncodeGroups& job, std::uint16_t* cou
     if (near) {
       some.source = replaced;
       for (std::size_t g = from; g < to; ++g) {
-        const Word* const words = source + g * kGroup;
-        const Word filler = largest_of_rest<W>(words, elements_of(g));
-        Word* const out = replaced + (g - from) * kGroup;
-        for (std::size_t e = 0; e < elements_of(g); ++e)
-          out[e] = words[e] < W::kMinusOne ? filler : words[e];
+        const Word* words = source + g * kGroup;
+        Word whole[kGroup];
+        if (g >= job.groups) {  // a short group's end repeats its last element
+          std::copy(words, words + job.tail_elements, whole);
+          std::fill(whole + job.tail_elements, whole + kGroup, words[job.tail_elements - 1]);
+          words = whole;
+        }
+        replace_near<W>(words, replaced + (g - from) * kGroup);
       }
     }
     kernels().encode[static_cast<unsigned>(type)](some);
