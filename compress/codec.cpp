@@ -15,6 +15,7 @@
 #include "compress/kernels.h"
 #include "compress/near_zero.h"
 #include "compress/payload_writer.h"
+#include "compress/side_payload.h"
 
 namespace pleat::compress {
 namespace {
@@ -175,10 +176,10 @@ EncodeResult encode_grouped(Request request, const Executor& executor, Room room
 Status read_header(const void* payload, std::size_t payload_bytes, Header* header) noexcept {
   if (payload == nullptr || payload_bytes < kHeaderBytes) return Status::kCorrupt;
   std::memcpy(header, payload, sizeof *header);
+  constexpr auto kSides = static_cast<std::uint8_t>(PayloadKind::kSides);
   if (header->magic != kMagic || header->version != kFormatVersion || header->reserved != 0 ||
-      header->reserved_tail != 0 || (header->flags & ~kKnownFlags) != 0 ||
-      header->kind > static_cast<std::uint8_t>(PayloadKind::kConstant) ||
-      header->type > static_cast<std::uint8_t>(ElementType::kBytes) ||
+      (header->third_value != 0 && header->kind != kSides) || (header->flags & ~kKnownFlags) != 0 ||
+      header->kind > kSides || header->type > static_cast<std::uint8_t>(ElementType::kBytes) ||
       header->bits != supported_bits(header->bits) || header->payload_bytes < kHeaderBytes ||
       header->payload_bytes > payload_bytes)
     return Status::kCorrupt;
@@ -282,6 +283,7 @@ Status decode_constant(const Header& header, Target target, const Executor& exec
 
 std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t elements) noexcept {
   const Request request({nullptr, elements, type}, spec, 0);
+  if (request.sides_only) return SidePlan(request).header.payload_bytes;
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
@@ -300,7 +302,9 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
     return kDoesNotFit;
   Totals totals;
   EncodeResult result;
-  if (spec.force_raw || source.elements == 0) {
+  if (request.sides_only) {
+    result = encode_sides(request, executor, room.bytes, room.capacity);
+  } else if (spec.force_raw || source.elements == 0) {
     result = encode_raw(request, executor, room);
   } else if (lossless && is_constant(source)) {
     result = encode_constant(request, room.bytes);
@@ -319,6 +323,14 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
     statistics->groups = ceil_divide(source.elements, kGroupElements);
   }
   return result;
+}
+
+EncodeResult encode_zeros(ElementType type, std::size_t elements, std::uint64_t nonce,
+                          void* payload, std::size_t capacity) noexcept {
+  if (capacity < kHeaderBytes) return kDoesNotFit;
+  const Request request({nullptr, elements, type}, {}, nonce);
+  return finish_header(request.header(elements == 0 ? PayloadKind::kRaw : PayloadKind::kConstant),
+                       kHeaderBytes, static_cast<std::uint8_t*>(payload));
 }
 
 Status decode(const void* payload, std::size_t payload_bytes, void* target,
@@ -344,6 +356,8 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target,
       return decode_framed(header, bytes, target, executor);
     case PayloadKind::kConstant:
       return decode_constant(header, whole, executor);
+    case PayloadKind::kSides:
+      return decode_sides(header, bytes, target, worth_streaming(target, target_bytes), executor);
   }
   return Status::kCorrupt;
 }
@@ -356,7 +370,7 @@ Status decode_function(const void* payload, std::size_t payload_bytes, void* tar
     return status;
   const auto type = static_cast<ElementType>(header.type);
   if (!is_floating(type) || header.elements * element_size(type) != target_bytes ||
-      target == nullptr)
+      target == nullptr || static_cast<PayloadKind>(header.kind) == PayloadKind::kSides)
     return Status::kCorrupt;
   if (static_cast<PayloadKind>(header.kind) == PayloadKind::kGrouped)
     return decode_grouped(header, static_cast<const std::uint8_t*>(payload), {target, target_bytes},
@@ -388,6 +402,7 @@ Status inspect(const void* payload, std::size_t payload_bytes, PayloadInfo* info
   if ((header.flags & kFlagTransformed) != 0)
     info->spec.transform =
         (header.flags & kFlagScaled) != 0 ? Transform::kHadamardScaled : Transform::kHadamard;
+  info->spec.sides = sides_of(header);
   info->elements = header.elements;
   info->nonce = header.nonce;
   info->payload_bytes = header.payload_bytes;

@@ -37,6 +37,11 @@ namespace pleat::compress {
 [[nodiscard]] std::size_t count_escapes(const Span& source, const CodecSpec& spec,
                                         std::uint64_t nonce, const Executor& executor) noexcept;
 
+// The payload of `elements` elements that are zeros whatever was there: a header. kNoRoom if there
+// is none for it. Thread-safe, never throws.
+[[nodiscard]] EncodeResult encode_zeros(ElementType type, std::size_t elements, std::uint64_t nonce,
+                                        void* payload, std::size_t capacity) noexcept;
+
 // As encode(), but the payload is written over the head of the source itself (place:inplace).
 //   buffer    64-byte aligned; holds the span on entry and on success the payload, with the same
 //             bytes as encode() gives
@@ -60,7 +65,8 @@ namespace pleat::compress {
 
 // As decode(), but writes `function` (not kNone) of each restored element, less the mean error that
 // the argument's noise causes (function_kernels.h). For exact arguments x the result is within 2e-6
-// (1 + |x|) of the function. kCorrupt for elements that are not floats.
+// (1 + |x|) of the function. kCorrupt for elements that are not floats, and where only sides were
+// kept.
 [[nodiscard]] Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
                                      std::size_t target_bytes, Function function,
                                      const Executor& executor) noexcept;
@@ -80,7 +86,7 @@ namespace pleat::compress {
 // What the header of a payload says; inspect() returns kCorrupt for bytes that are no payload.
 struct PayloadInfo {
   ElementType type = ElementType::kBytes;
-  CodecSpec spec;
+  CodecSpec spec;  // of sides: closed bounds, and bits of a side
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;  // header included

@@ -20,6 +20,7 @@ enum class PayloadKind : std::uint8_t {
   kBoolean = 2,   // one bit per element
   kFramed = 3,    // frames of reference: integers and lossless floats
   kConstant = 4,  // every element has the bits in `value`
+  kSides = 5,     // one or two bits per float: on which side of its bounds it lies
 };
 
 inline constexpr std::uint8_t kFlagCompacted = 1;    // some blocks' slots have the size they need
@@ -36,18 +37,38 @@ struct Header {
   std::uint16_t version = kFormatVersion;
   std::uint8_t kind = 0;
   std::uint8_t type = 0;
-  std::uint8_t bits = 0;  // of the request; 0: lossless
+  std::uint8_t bits = 0;  // of the request; 0: lossless. kSides: of a side, 1 or 2
   std::uint8_t flags = 0;
   std::uint16_t reserved = 0;
   std::uint32_t escapes = 0;
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;
-  std::uint64_t value = 0;       // kConstant: the element's bits
-  std::uint64_t code_bytes = 0;  // kGrouped, kFramed: of the code section
-  std::uint64_t reserved_tail = 0;
+  std::uint64_t value = 0;        // kConstant: the element's bits; kSides: see SideWords
+  std::uint64_t code_bytes = 0;   // kGrouped, kFramed: of the code section; kSides: see SideWords
+  std::uint64_t third_value = 0;  // kSides: see SideWords
 };
 static_assert(sizeof(Header) == 64);
+
+// What a header of kSides holds besides: words of the element type, in 32 bits each.
+struct SideWords {
+  std::uint32_t value[3] = {};  // restored for an element of side 0, 1 and 2
+  std::uint32_t first = 0;      // the least and
+  std::uint32_t last = 0;       // the largest value of side 1
+
+  PLEAT_HD static constexpr SideWords of(const Header& header) noexcept {
+    return {
+        {static_cast<std::uint32_t>(header.value), static_cast<std::uint32_t>(header.value >> 32),
+         static_cast<std::uint32_t>(header.third_value)},
+        static_cast<std::uint32_t>(header.code_bytes),
+        static_cast<std::uint32_t>(header.code_bytes >> 32)};
+  }
+  PLEAT_HD constexpr void write(Header* header) const noexcept {
+    header->value = std::uint64_t{value[1]} << 32 | value[0];
+    header->code_bytes = std::uint64_t{last} << 32 | first;
+    header->third_value = value[2];
+  }
+};
 
 inline constexpr std::size_t kHeaderBytes = sizeof(Header);
 inline constexpr std::size_t kBlockGroups = 64;  // unit of work, of statistics and of offsets

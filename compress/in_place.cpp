@@ -11,6 +11,7 @@
 #include "compress/framed.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
+#include "compress/side_payload.h"
 
 namespace pleat::compress {
 namespace {
@@ -51,7 +52,7 @@ EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
   return write_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer);
 }
 
-// Booleans: `pack(first, count, codes)` packs elements [first, first + count) at
+// Booleans and sides: `pack(first, count, codes)` packs elements [first, first + count) at
 // `width` bits. The caller has checked that the packed form is smaller than the source.
 template <class Pack>
 EncodeResult pack_tiles(const Request& request, Header header, unsigned width, Buffer buffer,
@@ -94,6 +95,15 @@ EncodeResult booleans_in_place(const Request& request, Buffer buffer,
   return pack_tiles(request, request.header(PayloadKind::kBoolean), 1, buffer, executor,
                     [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
                       (void)kernels().pack_booleans(buffer.bytes + first, count, codes);
+                    });
+}
+
+EncodeResult sides_in_place(const Request& request, Buffer buffer,
+                            const Executor& executor) noexcept {
+  const SidePlan plan(request);
+  return pack_tiles(request, plan.header, plan.width(), buffer, executor,
+                    [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
+                      pack_sides(request, plan.test, first, count, codes);
                     });
 }
 
@@ -235,7 +245,9 @@ EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t ele
     return kRefused;
   Totals totals;
   EncodeResult result;
-  if (spec.force_raw || elements == 0) {
+  if (request.sides_only) {
+    result = sides_in_place(request, whole, executor);
+  } else if (spec.force_raw || elements == 0) {
     result = keep_raw(request, whole);
   } else if (request.bits == 0 && is_constant(request.span)) {
     Header header = request.header(PayloadKind::kConstant);

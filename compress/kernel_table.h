@@ -27,6 +27,9 @@ constexpr Kernels kTable = {
      unpack_float_frames<Planes, uint16_t>, nullptr, unpack_integer_frames<int64_t, uint64_t>,
      unpack_integer_frames<int32_t, uint32_t>},
     {apply_function<Float32>, apply_function<BFloat16>, apply_function<Float16>},
+    {pack_sides<Float32>, pack_sides<BFloat16>, pack_sides<Float16>},
+    {unpack_sides<Float32>, unpack_sides<BFloat16>, unpack_sides<Float16>},
+    {move_to_sides<Float32>, move_to_sides<BFloat16>, move_to_sides<Float16>},
 };
 
 }  // namespace

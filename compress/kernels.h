@@ -68,6 +68,23 @@ struct ApplyFunction {
   void* data;
 };
 
+// What elements are compared with, and where NaN belongs: side_math.h. Of three sides NaN is always
+// on the middle one.
+struct SideTest {
+  float first, last;
+  bool nan_inside;
+  bool three;
+};
+
+// How values that noise has carried across a bound get back: to the least or the largest value of
+// side 1, from there to the next value below or above it. `below` is for side 0, `above` for side
+// 2; of two sides there is one bound, and `below` is the next value on its other side.
+struct SideMoves {
+  SideTest test;
+  uint32_t first, last, below, above;  // words
+  bool has_below, has_above;           // there are such values
+};
+
 struct Kernels {
   // Indexed by element type: float32, bfloat16, float16.
   void (*encode[3])(const EncodeGroups& job);
@@ -94,6 +111,16 @@ struct Kernels {
 
   // Indexed by element type, as decode.
   void (*apply[3])(const ApplyFunction& job);
+
+  // Sides, one or two bits each; indexed likewise. `elements` is a multiple of 32, except in the
+  // last part. `values` holds the two or three elements to restore, in 32 bits each. false: some
+  // code is no side.
+  void (*pack_sides[3])(const void* source, size_t elements, const SideTest& test, uint8_t* codes);
+  bool (*unpack_sides[3])(const uint8_t* codes, size_t elements, bool three, const uint32_t* values,
+                          void* target, bool stream);
+  // Moves elements to the sides that the codes say. NaN stays as it is.
+  bool (*move_to_sides[3])(const uint8_t* codes, size_t elements, const SideMoves& moves,
+                           void* target);
 };
 
 extern const Kernels kScalarKernels;

@@ -5,6 +5,7 @@
 #include "compress/compacted_blocks.h"
 #include "compress/frame_kernels.h"
 #include "compress/group_math.h"
+#include "compress/side_math.h"
 #include "compress/transform_kernels.h"
 
 namespace pleat::compress {
@@ -379,6 +380,48 @@ bool pack_booleans(const uint8_t* source, size_t elements, uint8_t* bits) {
 }
 void unpack_booleans(const uint8_t* bits, size_t elements, uint8_t* target, bool /*stream*/) {
   for (size_t e = 0; e < elements; ++e) target[e] = (bits[e / 8] >> (e % 8)) & 1;
+}
+
+template <class T>
+void pack_sides(const void* source, size_t elements, const SideTest& test, uint8_t* codes) {
+  const auto* const words = static_cast<const typename T::Word*>(source);
+  const size_t width = test.three ? 2 : 1;
+  memset(codes, 0, (elements * width + 7) / 8);
+  for (size_t e = 0; e < elements; ++e)
+    codes[e * width / 8] |=
+        static_cast<uint8_t>(side_of(test, T::to_float(words[e])) << (e * width % 8));
+}
+template <class T>
+bool unpack_sides(const uint8_t* codes, size_t elements, bool three, const uint32_t* values,
+                  void* target, bool /*stream*/) {
+  auto* const words = static_cast<typename T::Word*>(target);
+  const unsigned width = three ? 2 : 1;
+  for (size_t e = 0; e < elements; ++e) {
+    const unsigned side = Planes::at(codes, width, e);
+    if (side == 3) return false;
+    words[e] = static_cast<typename T::Word>(values[side]);
+  }
+  return true;
+}
+
+template <class T>
+bool move_to_sides(const uint8_t* codes, size_t elements, const SideMoves& moves, void* target) {
+  using Word = typename T::Word;
+  Word* const words = static_cast<Word*>(target);
+  const SideTest& test = moves.test;
+  const unsigned width = test.three ? 2 : 1;
+  for (size_t e = 0; e < elements; ++e) {
+    const unsigned side = Planes::at(codes, width, e);
+    const float x = T::to_float(words[e]);
+    const bool low = x<test.first, high = x> test.last, inside = x >= test.first && !high;
+    if (side == 3) return false;
+    if (side == 1 && low) words[e] = static_cast<Word>(moves.first);
+    if (side == 1 && high) words[e] = static_cast<Word>(moves.last);
+    if (side == 0 && moves.has_below && (inside || (test.three && high)))
+      words[e] = static_cast<Word>(moves.below);
+    if (side == 2 && moves.has_above && (inside || low)) words[e] = static_cast<Word>(moves.above);
+  }
+  return true;
 }
 
 }  // namespace

@@ -10,11 +10,10 @@
 #include "compress/encode_simd.h"
 #include "compress/frame_kernels.h"
 #include "compress/kernels.h"
+#include "compress/sides_simd.h"
 
 namespace pleat::compress {
 namespace {
-
-constexpr size_t kPrefetchBytes = 4096;  // how far ahead data that are read once are fetched
 
 // ---- booleans ----
 

@@ -38,6 +38,7 @@ struct Request {
   unsigned bits = 0;  // the width used: 0 unless the type is floating
   bool transformed = false;
   bool scaled = false;
+  bool sides_only = false;  // the sides of the elements are kept, not their values
   std::uint64_t nonce = 0;
   // A count of elements near zero for each group, written while encoding; null: none are kept.
   std::uint16_t* near_counts = nullptr;

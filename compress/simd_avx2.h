@@ -150,6 +150,18 @@ struct Simd {
     return _mm256_blendv_epi8(zero, one, hit);
   }
 
+  // ---- sides: one bit per lane ----
+  static Mask below(F v, F bound) {
+    return (Mask)_mm256_movemask_ps(_mm256_cmp_ps(v, bound, _CMP_LT_OQ));
+  }
+  static Mask above(F v, F bound) {
+    return (Mask)_mm256_movemask_ps(_mm256_cmp_ps(v, bound, _CMP_GT_OQ));
+  }
+  static Mask within(F v, F first, F last) {  // NaN is not
+    return (Mask)_mm256_movemask_ps(
+        _mm256_and_ps(_mm256_cmp_ps(v, first, _CMP_GE_OQ), _mm256_cmp_ps(v, last, _CMP_LE_OQ)));
+  }
+
   // ---- from 32 bytes in element order to four vectors of floats, and back ----
   // Unpacking works within 128-bit lanes, so the 4-byte units are transposed first.
   static I transpose(I v) {

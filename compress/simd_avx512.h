@@ -144,6 +144,14 @@ struct Simd {
     return _mm512_mask_blend_epi16((__mmask32)mask, zero, one);
   }
 
+  // ---- sides: one bit per lane ----
+  static Mask below(F v, F bound) { return _mm512_cmp_ps_mask(v, bound, _CMP_LT_OQ); }
+  static Mask above(F v, F bound) { return _mm512_cmp_ps_mask(v, bound, _CMP_GT_OQ); }
+  static Mask within(F v, F first, F last) {  // NaN is not
+    return (Mask)(_mm512_cmp_ps_mask(v, first, _CMP_GE_OQ) &
+                  _mm512_cmp_ps_mask(v, last, _CMP_LE_OQ));
+  }
+
   // ---- from 64 bytes in element order to four vectors of floats, and back ----
   // Unpacking works within 128-bit lanes, so the 4-byte units are transposed first (4 x 4).
   static I transpose(I v) {

@@ -65,11 +65,35 @@ inline constexpr std::size_t kGroupElements = 256;
 //   escape_64ths  how many 64ths of the groups a lossy request may escape, 1 to 64.
 //   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
 //                 and do not count for the range of their group (near_zero.h). Lossy requests only.
+//   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
+//          Decoding gives an element of the same side. Width and transform then have no meaning.
+//          Sides that sides_hold() (sides.h) refuses, and types that are no floats, are encoded
+//          without loss.
 enum class Transform : std::uint8_t {
   kNone = 0,
   kHadamard = 1,  // randomised, 256 elements
   kHadamardScaled = 2,
 };
+
+// What a backward compares floats with, and all it does with them, or all that has to survive their
+// noise.
+struct Sides {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kOpen,    // two sides: low < x < high, and all else
+    kClosed,  // two sides: low <= x <= high, and all else
+    kThree,   // three sides: x < low, low <= x <= high, x > high. NaN is on the middle side
+  };
+  Kind kind = Kind::kNone;
+  bool nan_inside = false;  // of two sides, NaN is on the first
+  // No NaN; low <= high. Values of the element type. A low of -Inf and a high of +Inf are no
+  // bounds: with high infinite +Inf is inside. Without bounds everything is inside.
+  float low = 0, high = 0;
+
+  [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
+  [[nodiscard]] bool operator==(const Sides&) const = default;
+};
+
 struct CodecSpec {
   std::uint8_t bits = 0;
   bool force_raw = false;
@@ -77,6 +101,7 @@ struct CodecSpec {
   float widest_step = std::numeric_limits<float>::infinity();
   std::uint8_t escape_64ths = 1;
   bool near_zero = false;
+  Sides sides{};
 };
 
 // Activations that a decoder can recompute from the restored argument: torch's gelu (exact and tanh

@@ -209,7 +209,7 @@ class Runner:
         if forked:
             if preload and conf is not None:
                 variables["PLEAT_CONF"] = conf
-            server, path = self._fork_server(preload, threads), self._path(source)
+            server, path = self.fork_server(preload, threads), self._path(source)
             wind_down = preload and self.draw.includes(f"{path.name} {conf} {args}")
             stdout, stderr, code, seconds = server.run(path, args, variables, timeout, wind_down)
             self.cpu_account.note(seconds)
@@ -247,7 +247,8 @@ class Runner:
             os.killpg(process.pid, signal.SIGKILL)
             return *process.communicate(), None
 
-    def _fork_server(self, preload, threads):
+    def fork_server(self, preload, threads=1):
+        """The server of forked scripts, started if it does not run yet."""
         name = f"{'pleat' if preload else 'stock'}{threads}"
         with self.starting:
             server = self.fork_servers.get(name)

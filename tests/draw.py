@@ -4,7 +4,7 @@
     PLEAT_TEST_UNTIL=1795689600  seconds since the epoch after which nothing more of the rotating part starts
 
 A set has a fixed shuffled order. Each day takes the next tenth of it, rounded up, and goes round. So ten days in a row
-draw every sample, and every day draws at least one of each set. Knows nothing of pytest: scripts draw with it, too.
+draw every sample, and every day draws at least one of each set. A set may ask for fewer days. Knows nothing of pytest: scripts draw with it, too.
 """
 
 import datetime
@@ -30,11 +30,11 @@ class Draw:
     def everything(self):
         return self.day is None
 
-    def samples(self, name, count):
-        """The samples of today among `count` of the set `name`: indices, in order."""
+    def samples(self, name, count, days=DAYS):
+        """The samples of today among `count` of the set `name`: indices, in order. `days` in a row draw all of them."""
         if self.everything:
             return list(range(count))
-        share = -(-count // DAYS)
+        share = -(-count // days)
         shuffled = random.Random(name).sample(range(count), count)
         return sorted(shuffled[(self.day * share + i) % count] for i in range(share))
 

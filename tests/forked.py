@@ -8,7 +8,10 @@ Python process: there it reads its options, opens the bridge and installs it.
 An interpreter with torch takes 0.3 seconds to wind down, most of what a small script costs in a fork. So a fork whose
 script ended well runs what `atexit` has and is gone, unless it is asked to wind down.
 
-Imported by the tests: ForkServer. Run by it, in the interpreter of the scripts: the server itself.
+A script that is asked for with `start=False` runs before Pleat has started: it imports what it needs, forks, and each of
+its forks calls start_pleat().
+
+Imported by the tests: ForkServer. Imported by such scripts: start_pleat. Run by it, in the interpreter of the scripts: the server itself.
 """
 
 import contextlib
@@ -58,10 +61,11 @@ class ForkServer:
                 )  # fmt: skip
                 self.requests.connect(address)
 
-    def run(self, script, args, variables, timeout, wind_down=True):
+    def run(self, script, args, variables, timeout, wind_down=True, start=True):
         """Runs `script` as __main__ with `variables` added to the environment: its output, its errors, its exit
-        code as subprocess gives them, None if it was ended after `timeout` seconds, and its CPU seconds."""
-        request = {"argv": [str(script), *map(str, args)], "variables": variables, "wind_down": wind_down}
+        code as subprocess gives them, None if it was ended after `timeout` seconds, and its CPU seconds.
+        start: whether Pleat starts before the script does."""
+        request = {"argv": [str(script), *map(str, args)], "variables": variables, "wind_down": wind_down, "start": start}
         request = json.dumps(request).encode()
         assert len(request) <= LONGEST_REQUEST, "a script like this one needs an interpreter of its own"
         reading, writing = os.pipe()
@@ -186,14 +190,23 @@ def become_script(request, stdout, stderr, status):
         os.dup2(descriptor, place)
         os.close(descriptor)
     os.close(status)
+    if request["start"]:
+        start_pleat(request["variables"])
+    else:
+        os.environ.update(request["variables"])
+    return request
+
+
+def start_pleat(variables):
+    """Starts Pleat in this process, a fork of the server, with `variables` added to the environment. In a fork of stock
+    only the environment changes."""
     late_start, colon, library = os.environ.get("LD_PRELOAD", "").partition(":")
     if colon:
         os.environ["LD_PRELOAD"] = library
         del os.environ["PLEAT_DISABLE"]
-    os.environ.update(request["variables"])
+    os.environ.update(variables)
     if colon and not ctypes.PyDLL(late_start).pleat_test_start():
         raise RuntimeError("torch has not told its engine")
-    return request
 
 
 def end_here():

@@ -1,7 +1,7 @@
 """The rotating part of the tests, a plugin of pytest: what is marked `rotating` runs a tenth a day (draw.py).
 
-A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. A test
-whose argument is the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of
+A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. With
+`rotating(share=3)` a third of the set runs a day: all tests of a set name the same share. A test whose argument is the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of
 the day; none starts when the time is up.
 
     pytest tests --part fixed       all others
@@ -13,7 +13,7 @@ import inspect
 
 import pytest
 
-from draw import Draw
+from draw import DAYS, Draw
 
 NOT_REACHED = "the time is up (PLEAT_TEST_UNTIL)"
 DRAW, SETS = pytest.StashKey[Draw](), pytest.StashKey[dict]()
@@ -38,6 +38,14 @@ def set_of(item):
     return marker and marker.kwargs.get("set", item.nodeid.partition("[")[0])
 
 
+def share_of(tests):
+    """In how many days a set runs once."""
+    shares = {item.get_closest_marker("rotating").kwargs.get("share", DAYS) for item in tests}
+    if len(shares) > 1:
+        raise pytest.UsageError(f"one set, several shares: {sorted(shares)}: {set_of(tests[0])}")
+    return shares.pop()
+
+
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
 def pytest_collection_modifyitems(config, items):
     draw, part = config.stash[DRAW], config.getoption("part")
@@ -51,7 +59,7 @@ def pytest_collection_modifyitems(config, items):
     for name in draw.in_turn(sets):
         tests = sets[name]
         own = any("draw" in inspect.signature(item.function).parameters for item in tests)
-        chosen += tests if own else [tests[i] for i in draw.samples(name, len(tests))]
+        chosen += tests if own else [tests[i] for i in draw.samples(name, len(tests), share_of(tests))]
     config.stash[SETS] = {name: sorted(test.nodeid for test in tests) for name, tests in sets.items()}
     kept = set(chosen)
     left_out = [item for item in items if item not in kept]

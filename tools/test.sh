@@ -10,7 +10,7 @@
 #
 # Where nothing is built yet, the CUDA kernels are built for one architecture, another one each day; with --all for all.
 #
-#   PLEAT_TEST_DRAW=2026-11-26  the tenth of that day (default: of today, UTC)
+#   PLEAT_TEST_DRAW=2026-11-26  the samples of that day (default: of today, UTC)
 #   PLEAT_TEST_UNTIL=SECONDS    nothing of the rotating part starts after this time (since the epoch)
 set -uo pipefail
 

@@ -40,8 +40,6 @@ extern "C" {
              "_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_null_typeIS4_EEEE") \
   FUNCTION(set_gradient_edge, \
            "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE") \
-  FUNCTION(pow, "_ZN2at4_ops17pow_Tensor_Scalar4callERKNS_6TensorERKN3c106ScalarE") \
-  FUNCTION(pow_inplace, "_ZN2at4_ops11pow__Scalar4callERNS_6TensorERKN3c106ScalarE") \
   GRADIENT(GELU_BACKWARD, \
            "_ZN2at4_ops13gelu_backward4callERKNS_6TensorES4_St17basic_string_viewIcSt11char_traitsIcEE") \
   GRADIENT(SILU_BACKWARD, "_ZN2at4_ops13silu_backward4callERKNS_6TensorES4_") \

@@ -1,5 +1,6 @@
 // How a released block is encoded: started, in flight, finished; and what waits for its start or
 // its end.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -21,7 +22,7 @@ Residency::AtRelease Residency::at_release(const Record& record) noexcept {
     return AtRelease::kHold;
   }
   if (at_forward_end_.load(std::memory_order_relaxed)) return AtRelease::kWaitForForwardEnd;
-  if (record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;
+  if (record.awaits_proof()) return AtRelease::kWaitForProof;
   return AtRelease::kEncode;
 }
 
@@ -197,7 +198,6 @@ void Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
 void Residency::start(Record& record) noexcept {
   {
     RecordGuard guard(*this, record);
-    record.proof_given = true;  // for a release that is yet to come
     if (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
         !waiting_.remove(record)) {
       return;
@@ -211,20 +211,8 @@ void Residency::start(Record& record) noexcept {
 
 void Residency::forward_end() noexcept {
   while (Record* const record =
-             take_waiting([](const Record& r) { return r.hold != Hold::kVerdict; })) {
+             take_waiting([](const Record& r) { return r.hold == Hold::kForwardEnd; })) {
     end_wait(*record, Start::kForwardEnd, false);
-  }
-  collect_verdicts();
-  keep_within_bound();
-}
-
-void Residency::end_due() noexcept {
-  if (waiting_.count(Hold::kProof) != 0) {
-    const std::uint64_t now = clock();
-    while (Record* const record = take_waiting(
-               [now](const Record& r) { return r.hold == Hold::kProof && r.wait_until <= now; })) {
-      end_wait(*record, Start::kDeadline, false);
-    }
   }
   collect_verdicts();
   keep_within_bound();
@@ -242,8 +230,13 @@ void Residency::collect_verdicts() noexcept {
 
 void Residency::keep_within_bound() noexcept {
   constexpr std::size_t kAlways = 2;  // records
-  while (waiting_.bounded_bytes() > most_waiting_bytes_.load(std::memory_order_relaxed) &&
-         waiting_.bounded_count() > kAlways) {
+  if (waiting_.bounded_count() <= kAlways) return;
+  std::size_t most = most_waiting_bytes_.load(std::memory_order_relaxed);
+  if (const std::size_t part = waiting_part_of_peak_.load(std::memory_order_relaxed); part != 0) {
+    const StatValues requested = memory_.statistics().read(StatKind::kRequested);
+    most = std::min(most, static_cast<std::size_t>(requested.peak) / part);
+  }
+  while (waiting_.bounded_bytes() > most && waiting_.bounded_count() > kAlways) {
     Record* const oldest =
         take_waiting([](const Record& r) { return r.hold != Hold::kForwardEnd; });
     if (oldest == nullptr) return;

@@ -65,7 +65,7 @@ enum class RecordAction : std::uint8_t {
 enum class Hold : std::uint8_t {
   kNone,
   kForwardEnd,  // until the forward pass is over
-  kProof,       // until Residency::start(), or for a number of nodes
+  kProof,       // until Residency::start(), as Record::awaits_proof() asks for
   kVerdict,     // its encode is queued, and the device may yet give up
 };
 
@@ -73,7 +73,6 @@ enum class Hold : std::uint8_t {
 enum class Start : std::uint8_t {
   kRelease,     // nothing was waited for
   kProof,       // Residency::start()
-  kDeadline,    // the nodes it was to wait for have come
   kForwardEnd,  // the forward pass is over
   kShortage,    // too much waits, or memory is short: no proof will come
 };
@@ -111,6 +110,10 @@ class Record {
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 
+  // True if the block is to be held raw, once released, until Residency::start(). Called under
+  // `mutex`; takes no lock.
+  [[nodiscard]] virtual bool awaits_proof() const noexcept { return false; }
+
   // `mutex` guards everything below it. It is not held while the codec runs: in kEncoding the
   // fields belong to the thread that encodes, and RecordGuard waits for it. Taken through
   // Residency::RecordGuard.
@@ -126,7 +129,6 @@ class Record {
   bool payload_in_block = false;  // place:inplace: `block` holds the payload
   bool recomputed = false;        // there is no payload: the argument's does
   bool counted_raw = false;       // the bytes of `block` count as saved raw
-  bool proof_given = false;       // Residency::start() has come
   std::uint32_t encodes = 0;
   // Streams other than `stream` that were given work with the payload. Guarded by the link lock.
   std::vector<StreamId> readers;
@@ -145,9 +147,6 @@ class Record {
   std::size_t bytes = 0;  // of the storage
   ByteRanges ranges;      // what the views cover
   CodecWords choice{};    // see BlockCodec
-  // On Residency::clock(). Not encoded earlier, unless started; kUntilStarted: unless started only.
-  static constexpr std::uint64_t kUntilStarted = ~std::uint64_t{0};
-  std::uint64_t wait_until = 0;
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};  // of the last pack: what it was given before, the bytes are complete for

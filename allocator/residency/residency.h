@@ -30,6 +30,8 @@ struct ResidencyOptions {
   // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
   // oldest waits no longer.
   std::size_t most_waiting_bytes = SIZE_MAX;
+  // Nor may it take more than this part of the highest number of bytes requested so far. 0: any.
+  std::size_t waiting_part_of_peak = 0;
 };
 
 // Counts of what happened to records; relaxed atomics.
@@ -95,7 +97,7 @@ class Residency {
     const std::lock_guard<std::mutex> guard(link_mutex_);
     body();
   }
-  // Only inside with_linked().
+  // Only inside with_linked() and under_link_lock(), by someone who refers to the record.
   void add_reference(Record& record) noexcept { ++record.references_; }
 
   // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of those of
@@ -104,8 +106,8 @@ class Residency {
   // of its own in the arena by now. The caller refers to both and holds neither's mutex.
   void set_argument(Record& record, Record& argument, std::uint64_t function) noexcept;
 
-  // The proof that a record waits for has come (Record::wait_until): it is encoded now, or once it
-  // is released. Any thread that refers to the record; once or often.
+  // What a record waits for has come: it is encoded now if it is released. Record::awaits_proof()
+  // says by now that it waits no longer. Any thread that refers to the record; once or often.
   void start(Record& record) noexcept;
 
   // Gives up one reference; the last one drops payload, held block and the record itself. `body`
@@ -163,18 +165,15 @@ class Residency {
   // True while other hooks than the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept { return hooks(record) > 1; }
 
-  // The whole-forward signal: encodes what waits for it or for a proof, in release order.
+  // The whole-forward signal: encodes what waits for it, in release order.
   void forward_end() noexcept;
-  // Moves the clock that Record::wait_until is on, and ends the waits that are due. Any thread.
+  // Called now and then: takes the verdicts that have come, and ends the waits that take too much
+  // memory. Any thread.
   void advance() noexcept {
-    // Two threads may count as one: the clock measures a wait roughly.
-    clock_.store(clock_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (!waiting_.empty()) [[unlikely]] {
-      end_due();
+      collect_verdicts();
+      keep_within_bound();
     }
-  }
-  [[nodiscard]] std::uint64_t clock() const noexcept {
-    return clock_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool any_waiting() const noexcept { return !waiting_.empty(); }
   // Takes the verdicts that have come. Does not wait.
@@ -235,7 +234,6 @@ class Residency {
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
-  void end_due() noexcept;
   void keep_within_bound() noexcept;
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
@@ -247,13 +245,12 @@ class Residency {
   PayloadArena& arena_;
   BlockCodec& codec_;
   std::atomic<bool> compress_, at_forward_end_, in_place_;
-  std::atomic<std::size_t> most_waiting_bytes_;
+  std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_;
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;         // around Record::mutex
   std::mutex link_mutex_;      // Block::record and Record::references_
   std::uint64_t last_id_ = 0;  // guarded by the link lock
   WaitingRecords waiting_;
-  std::atomic<std::uint64_t> clock_{0};
   ResidencyCounters counters_;
 };
 

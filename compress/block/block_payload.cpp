@@ -9,6 +9,7 @@
 #include "compress/format.h"
 #include "compress/functions.h"
 #include "compress/group_steps.h"
+#include "compress/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -64,7 +65,10 @@ BlockForm form_of(const BlockSpec& spec, std::uint64_t nonce) noexcept {
   BlockForm form;
   form.type = spec.type;
   form.nonce = nonce;
-  if (is_floating(spec.type) && spec.bits != 0) {
+  if (spec.kept == Kept::kSides) {
+    form.only_sides = 1;
+    form.bits = spec.sides.kind == Sides::Kind::kThree ? 2 : 1;
+  } else if (is_floating(spec.type) && spec.bits != 0) {
     form.bits = static_cast<std::uint8_t>(supported_bits(spec.bits));
     form.transform = spec.transform != Transform::kHadamardScaled || has_scaled_groups(form.bits)
                          ? spec.transform
@@ -77,6 +81,46 @@ BlockEncodeResult refused(Status status) noexcept {
   BlockEncodeResult result;
   result.status = status;
   return result;
+}
+
+// A header stands for a block of which nothing is kept, whatever its ranges are.
+BlockEncodeResult encode_nothing(std::size_t bytes, std::uint64_t nonce, void* payload,
+                                 std::size_t capacity) noexcept {
+  const EncodeResult coded = encode_zeros(ElementType::kBytes, bytes, nonce, payload, capacity);
+  if (coded.status != Status::kOk) {
+    return refused(coded.status);
+  }
+  BlockEncodeResult result;
+  result.payload_bytes = coded.payload_bytes;
+  result.form = form_of(lossless(ElementType::kBytes), nonce);
+  result.form.shape = BlockShape::kSingle;
+  result.form.spans = 1;
+  result.form.elements = bytes;
+  return result;
+}
+
+// Puts the sides of a span's values behind its codes, if decoding these may bring a value back on
+// another side.
+//   codes     where they begin
+//   *used     bytes of the payload so far; grows
+//   *written  true if there was need
+Status append_sides(const Span& span, const Sides& asked, std::uint64_t nonce, std::byte* payload,
+                    std::size_t codes, std::size_t capacity, const Executor& executor,
+                    std::size_t* used, bool* written) noexcept {
+  const Sides sides = sides_beside_values(asked, span.type);
+  if (!sides.any() || !may_leave_side(payload + codes, *used - codes, sides)) {
+    return Status::kOk;
+  }
+  const std::size_t begin = align_up(*used);
+  if (begin > capacity) {
+    return Status::kNoRoom;
+  }
+  pad(payload, *used, begin);
+  const EncodeResult coded =
+      encode(span, {.sides = sides}, nonce, payload + begin, capacity - begin, executor, nullptr);
+  *used = begin + coded.payload_bytes;
+  *written = true;
+  return coded.status;
 }
 
 // ---- decoding ----
@@ -96,6 +140,7 @@ bool has_form(const BlockForm& form, const SpanPart& part, std::size_t elements)
   return inspect(part.from, part.from_bytes, &info) == Status::kOk &&
          info.payload_bytes == part.from_bytes && info.elements == elements &&
          info.type == form.type && info.spec.bits == form.bits && info.nonce == part.nonce &&
+         info.spec.sides.any() == (form.only_sides != 0) &&
          (info.spec.transform == Transform::kNone || info.spec.transform == form.transform);
 }
 
@@ -129,9 +174,41 @@ bool skip_patch(const BlockForm& form, SpanPart& part) noexcept {
   return true;
 }
 
+// Takes the sides off the end of what is left behind the patch. False: they are not there, or
+// damaged. A span of a table may have none; *sides then has no bytes.
+bool split_sides(const BlockForm& form, SpanPart& codes, SpanPart* sides) noexcept {
+  *sides = codes;
+  sides->from_bytes = 0;
+  PayloadInfo info;
+  if (form.side_part == 0) {
+    return true;
+  }
+  if (inspect(codes.from, codes.from_bytes, &info) != Status::kOk) {
+    return false;
+  }
+  const std::size_t bytes = info.payload_bytes, begin = align_up(bytes);
+  if (bytes == codes.from_bytes) {
+    return form.shape == BlockShape::kTable;
+  }
+  if (begin >= codes.from_bytes) {
+    return false;
+  }
+  sides->from += begin;
+  sides->from_bytes = codes.from_bytes - begin;
+  codes.from_bytes = bytes;
+  return inspect(sides->from, sides->from_bytes, &info) == Status::kOk && info.type == form.type &&
+         info.nonce == codes.nonce;
+}
+
 bool decode_span(const BlockForm& form, const SpanPart& part, const Executor& executor) noexcept {
   SpanPart codes = part;
-  if (!skip_patch(form, codes) || !decode_codes(form, codes, executor)) {
+  SpanPart sides{};
+  if (!skip_patch(form, codes) || !split_sides(form, codes, &sides) ||
+      !decode_codes(form, codes, executor)) {
+    return false;
+  }
+  if (sides.from_bytes != 0 && restore_sides(sides.from, sides.from_bytes, sides.to, sides.to_bytes,
+                                             executor) != Status::kOk) {
     return false;
   }
   if (form.patch_bytes != 0) {
@@ -189,6 +266,9 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
                                std::uint64_t nonce, void* payload, std::size_t capacity,
                                const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
+  if (plan.room != 0 && spec.kept == Kept::kNothing) {
+    return encode_nothing(source.bytes, nonce, payload, capacity);
+  }
   const bool single = source.is_one_span();
   auto* const out = static_cast<std::byte*>(payload);
   std::size_t used = single ? 0 : table_bytes(source.range_count);
@@ -229,7 +309,19 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     if (plan.checks_lines && !lines_hold(plan, span, out + used, executor)) {
       return refused(Status::kFlatLines);
     }
+    const std::size_t codes = used;
     used += coded.payload_bytes;
+    if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any()) {
+      bool written = false;
+      const Status status = append_sides(span, spec.sides, nonce + i, out, codes, capacity,
+                                         executor, &used, &written);
+      if (status != Status::kOk) {
+        return refused(status);
+      }
+      if (written) {
+        result.form.side_part = 1;
+      }
+    }
     if (!single) {
       const TableEntry entry{range.begin, range.end, begin, used - begin};
       std::memcpy(out + sizeof(TableHeader) + i * sizeof entry, &entry, sizeof entry);
@@ -251,18 +343,27 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
 
 BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const BlockPlan& plan,
                                         std::uint64_t nonce, const Executor& executor) noexcept {
+  const BlockSpec& spec = plan.spec;
   if (!plan.in_place) {
     return refused(Status::kNoRoom);
   }
+  if (spec.kept == Kept::kNothing) {
+    return encode_nothing(bytes, nonce, data, bytes);
+  }
   BlockEncodeResult result;
-  const std::size_t elements = bytes / element_size(plan.spec.type);
-  const EncodeResult coded = encode_in_place(data, bytes, elements, plan.spec.type, plan.codec(),
-                                             nonce, executor, &result.statistics);
+  const std::size_t elements = bytes / element_size(spec.type);
+  if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any() &&
+      (spec.transform != Transform::kNone ||
+       !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor))) {
+    return refused(Status::kNoRoom);
+  }
+  const EncodeResult coded = encode_in_place(data, bytes, elements, spec.type, plan.codec(), nonce,
+                                             executor, &result.statistics);
   if (coded.status != Status::kOk) {
     return refused(coded.status);
   }
   result.payload_bytes = coded.payload_bytes;
-  result.form = form_of(plan.spec, nonce);
+  result.form = form_of(spec, nonce);
   result.form.shape = BlockShape::kSingle;
   result.form.spans = 1;
   result.form.elements = elements;
@@ -285,16 +386,19 @@ Status decode_block(const BlockForm& form, const void* payload, std::size_t payl
 Status decode_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
                              void* target, std::size_t target_bytes, Recomputed how,
                              const Executor& executor) noexcept {
-  if (how.type != form.type || !is_floating(form.type) || how.function == Function::kNone) {
+  if (how.type != form.type || !is_floating(form.type) || how.function == Function::kNone ||
+      form.only_sides != 0) {
     return Status::kCorrupt;
   }
   const std::size_t elements = target_bytes / element_size(form.type);
   const SpanPart part{static_cast<const std::byte*>(payload), payload_bytes,
                       static_cast<std::byte*>(target), target_bytes, form.nonce};
-  if (is_single(form, target_bytes) && form.patch_bytes == 0 && has_form(form, part, elements)) {
+  if (is_single(form, target_bytes) && form.patch_bytes == 0 && form.side_part == 0 &&
+      has_form(form, part, elements)) {
     return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
   }
-  // With exact lines or repeated elements, values are final only after the whole block is decoded.
+  // With exact lines, sides or repeated elements, values are final only after the whole block is
+  // decoded.
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) {
     apply_function(target, elements, form.type, how.function, executor);
@@ -306,9 +410,10 @@ bool may_be_result(const BlockForm& form, const void* payload, std::size_t paylo
                    Recomputed how, const void* result, std::size_t result_bytes) noexcept {
   SpanPart part{static_cast<const std::byte*>(payload), payload_bytes, nullptr, result_bytes,
                 form.nonce};
-  return how.type == form.type && how.function != Function::kNone &&
+  SpanPart sides{};
+  return how.type == form.type && how.function != Function::kNone && form.only_sides == 0 &&
          is_single(form, result_bytes) && skip_patch(form, part) &&
-         has_form(form, part, form.elements) &&
+         split_sides(form, part, &sides) && has_form(form, part, form.elements) &&
          compress::may_be_result(part.from, part.from_bytes, how.function, result);
 }
 

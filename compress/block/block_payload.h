@@ -1,7 +1,8 @@
 // A block of memory as one payload. Each span that a view covers is encoded as in codec.h. A table
 // comes first unless there is one span that covers the whole block. Lines of a span that must come
-// back exact stand in front of its codes (line_patch.h). Format: docs/payload_format.md, "Blocks".
-// Knows nothing of torch or of an allocator.
+// back exact stand in front of its codes (line_patch.h); the sides of its values behind, where
+// noise may have carried some across a bound (compress/sides.h). Format: docs/payload_format.md,
+// "Blocks". Knows nothing of torch or of an allocator.
 //
 //   source   the bytes of the block, and which of them count
 //   plan     what one look at the values found: widths, exact lines, room
@@ -32,7 +33,10 @@ struct BlockForm {
   ElementType type = ElementType::kBytes;
   std::uint8_t bits = 0;  // width in the payload: 0 unless the type is floating
   Transform transform = Transform::kNone;
-  std::uint32_t spans : 31 = 0;
+  std::uint32_t spans : 29 = 0;
+  std::uint32_t only_sides : 1 = 0;  // no values, but their sides, of `bits` bits each
+  // Sides stand behind the codes: of the only span, or of some spans of a table.
+  std::uint32_t side_part : 1 = 0;
   std::uint32_t tiles : 1 = 0;
   std::uint64_t elements = 0;     // of all spans
   std::uint64_t nonce = 0;        // of the first span; every later span has the next number
@@ -65,7 +69,8 @@ struct BlockEncodeResult {
                                              const Executor& executor) noexcept;
 
 // As encode_block(), but writes over the head of the block itself. `data` (64-byte aligned) holds
-// the source on entry and the payload on success. Returns kNoRoom without plan.in_place.
+// the source on entry and the payload on success. Returns kNoRoom without plan.in_place, and where
+// sides would have to stand beside the values; the source is then untouched.
 [[nodiscard]] BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes,
                                                       const BlockPlan& plan, std::uint64_t nonce,
                                                       const Executor& executor) noexcept;
@@ -81,7 +86,7 @@ struct BlockEncodeResult {
                                   const Executor& executor) noexcept;
 
 // As decode_block(), but writes `how.function` (not kNone) of each element. Returns kCorrupt also
-// if `how.type` is not the form's type.
+// if `how.type` is not the form's type, or only sides were kept.
 [[nodiscard]] Status decode_block_function(const BlockForm& form, const void* payload,
                                            std::size_t payload_bytes, void* target,
                                            std::size_t target_bytes, Recomputed how,

@@ -10,6 +10,7 @@
 #include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/near_zero.h"
+#include "compress/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -84,20 +85,49 @@ std::size_t exact_room(const Span& span) noexcept {
 constexpr std::uint32_t kOftenFlat = 32;   // elements of a row
 constexpr unsigned kMostEscape64ths = 16;  // of the groups, where steps are judged
 
+// What of `spec` a payload can hold.
+BlockSpec as_kept(const BlockSpec& spec) noexcept {
+  if (spec.kept == Kept::kNothing) {
+    return {.type = spec.type, .kept = Kept::kNothing};
+  }
+  const bool needs_sides = spec.kept == Kept::kSides || (spec.bits != 0 && spec.sides.any());
+  if (needs_sides && !sides_hold(spec.sides, spec.type)) {
+    return lossless(spec.type);
+  }
+  if (spec.kept == Kept::kSides) {
+    return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
+  }
+  return spec.bits == 0 ? lossless(spec.type) : spec;
+}
+
+// Bytes for the sides that may stand beside the values of a span.
+std::size_t sides_room(const Span& span, const BlockSpec& spec) noexcept {
+  if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) {
+    return 0;
+  }
+  const CodecSpec beside{.sides = sides_beside_values(spec.sides, span.type)};
+  return beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0;
+}
+
 std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
                       const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (spec.bits == 0 && !plan.tiles) {
+  if (spec.kept == Kept::kValues && spec.bits == 0 && !plan.tiles) {
     return exact_room(span);
   }
   const bool tiled = is_tiled(plan.tiles, span.type, spec.bits, span.elements);
   const std::size_t elements = tiled ? kTiledElements : span.elements;
-  std::size_t room = payload_bound(plan.codec(), span.type, elements);
+  std::size_t codes = payload_bound(plan.codec(), span.type, elements);
   if (spec.near_zero && spec.bits != 0) {
-    room += tiled ? kTiledElements * (element_size(span.type) + 1) + 4 * kAlign
-                  : near_zero_room(span, effort == Effort::kThorough, executor);
+    codes += tiled ? kTiledElements * (element_size(span.type) + 1) + 4 * kAlign
+                   : near_zero_room(span, effort == Effort::kThorough, executor);
   }
-  return align_up(room);
+  return align_up(codes) + sides_room(span, spec);
+}
+
+// True if a payload of `room` bytes is worth having for a block of so many.
+bool is_worth_it(std::size_t room, std::size_t bytes, bool copy_raw) noexcept {
+  return copy_raw || room <= bytes - bytes / 16;
 }
 
 // The span whose lines are judged, if there is one.
@@ -222,8 +252,13 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
 BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw, Effort effort,
                      const Executor& executor) noexcept {
   BlockPlan plan;
-  plan.spec = spec;
-  plan.tiles = copy_raw;
+  plan.spec = as_kept(spec);
+  if (plan.spec.kept == Kept::kNothing) {
+    plan.room = is_worth_it(kHeaderBytes, source.bytes, copy_raw) ? kHeaderBytes : 0;
+    plan.in_place = plan.room != 0 && plan.room <= source.bytes;
+    return plan;
+  }
+  plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
   if (!is_sound(source, spec.type)) {
     return plan;
   }
@@ -233,6 +268,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     plan.spec.bits = 0;
   }
   if (plan.spec.bits == 0) {
+    plan.spec = as_kept(plan.spec);
     plan.lines = {};
     plan.patch_bytes = 0;
     plan.checks_lines = plan.guesses = false;
@@ -247,7 +283,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     }
     room += more;
   }
-  if (!copy_raw && room > source.bytes - source.bytes / 16) {
+  if (!is_worth_it(room, source.bytes, copy_raw)) {
     return plan;
   }
   plan.room = room;

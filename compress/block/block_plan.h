@@ -15,7 +15,7 @@ namespace pleat::compress::block {
 enum class Effort : std::uint8_t { kQuick, kThorough };
 
 struct BlockPlan {
-  BlockSpec spec;                 // with as many bits as the values need
+  BlockSpec spec;                 // as kept: with as many bits as the values need
   std::uint8_t escape_64ths = 1;  // CodecSpec
   LinePlan lines;                 // of an only span
   std::size_t patch_bytes = 0;    // that the patch of these lines takes
@@ -39,7 +39,8 @@ struct BlockPlan {
 //   copy_raw  (for debugging) a block without a shorter form is stored as it is; lossy spans of
 //             fewer than 1024 elements are repeated until they fill a few groups, and cut back when
 //             decoded, so that small tensors are really quantised
-// Plans a lossless payload if there is no memory for looking. Never throws.
+// Plans a lossless payload if there is no memory for looking, and where the type or the bounds do
+// not allow the sides that `spec` asks for. Never throws.
 [[nodiscard]] BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw,
                                    Effort effort = Effort::kQuick,
                                    const Executor& executor = serial_executor()) noexcept;

@@ -27,37 +27,19 @@ enum class Steps : std::uint8_t {
   kExponent,  // the values enter an exponential or a sine, where their absolute error counts
 };
 
+using compress::Sides;
+
 // The widest step. An error uniform over a step D is D^2 / 12 in the mean square.
 //   kCurved    moves a derivative f' by D^2 / 24 f''' in the mean. At 1/2 that is 2.1 % of the
 //              derivative's range for tanh, erf and atan where it is most, 0.7 % for gelu, 0.5 %
 //              for mish and 0.3 % for silu.
 //   kExponent  makes exp(x) D^2 / 24 too large in the mean, with a deviation of D / sqrt(12). At
-//   1/8
-//              that is 0.07 % and 3.6 %. At 8 bits a group may span 32 then, as logits do.
+//              1/8 that is 0.07 % and 3.6 %. At 8 bits a group may span 32 then, as logits do.
 [[nodiscard]] constexpr float widest_step(Steps steps) noexcept {
   return steps == Steps::kExponent ? 0.125f
          : steps == Steps::kCurved ? 0.5f
                                    : std::numeric_limits<float>::infinity();
 }
-
-// What a backward compares the values with, and all it does with them, or all that has to survive
-// their noise.
-struct Sides {
-  enum class Kind : std::uint8_t {
-    kNone,
-    kOpen,    // two sides: low < x < high, and all else
-    kClosed,  // two sides: low <= x <= high, and all else
-    kThree,   // three sides: x < low, low <= x <= high, x > high. NaN is on the middle side
-  };
-  Kind kind = Kind::kNone;
-  bool nan_inside = false;  // of two sides, NaN is on the first
-  // No NaN; low <= high. An infinite one is no bound: with high infinite +Inf is inside. Values of
-  // the element type.
-  float low = 0, high = 0;
-
-  [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
-  [[nodiscard]] bool operator==(const Sides&) const = default;
-};
 
 // How the values of a block are stored.
 struct BlockSpec {
@@ -74,8 +56,13 @@ struct BlockSpec {
   // With kValues: each value comes back on its side, at any width.
   Sides sides{};
 
+  // Of a span's values, or of their sides if only these are kept.
   [[nodiscard]] constexpr CodecSpec codec() const noexcept {
-    return {bits, false, transform, widest_step(steps), 1, near_zero};
+    return {.bits = bits,
+            .transform = transform,
+            .widest_step = widest_step(steps),
+            .near_zero = near_zero,
+            .sides = kept == Kept::kSides ? sides : Sides{}};
   }
 
   // Word 0, bits 0 to 7: width; 8 to 15: type; 16, 17: look; 18, 19: transform; 20, 21: steps;

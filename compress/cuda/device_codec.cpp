@@ -4,9 +4,11 @@
 
 #include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
+#include "compress/cuda/side_core.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"
 #include "compress/framed.h"
+#include "compress/sides.h"
 
 extern "C" {
 extern const unsigned char pleat_device_image[];
@@ -19,8 +21,9 @@ namespace {
 enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
 
 // How the task's kernel codes groups. Scaled groups exist at few widths.
-enum class Coding { kPlain, kRotated, kScaled, kFramed };
+enum class Coding { kPlain, kRotated, kScaled, kFramed, kSides };
 Coding coding_of(const DeviceTask& task) noexcept {
+  if (is_sided(task)) return Coding::kSides;
   if (is_framed(task)) return Coding::kFramed;
   if (!is_transformed(task)) return Coding::kPlain;
   return task.transform == Transform::kHadamardScaled &&
@@ -33,24 +36,24 @@ Coding coding_of(const DeviceTask& task) noexcept {
 // pointer.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
   static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
-  static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_"};
+  static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_", "sides_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[4][4][6][9][48];  // verb, coding, type, bits
+    char text[4][5][6][9][48];  // verb, coding, type, bits
     Names() noexcept {
       for (int k = 0; k < 4; ++k)
-        for (int c = 0; c < 4; ++c)
+        for (int c = 0; c < 5; ++c)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
               char* const name = text[k][c][t][b];
               constexpr std::size_t kRoom = sizeof text[k][c][t][b];
-              const bool framed = c == static_cast<int>(Coding::kFramed);
-              if (t < 3 && k != static_cast<int>(Kernel::kSurvey) && !framed)
+              const bool any_width = c >= static_cast<int>(Coding::kFramed);
+              if (t < 3 && k != static_cast<int>(Kernel::kSurvey) && !any_width)
                 std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k], kCodings[c], kTypes[t],
                               b);
               else
-                std::snprintf(name, kRoom, "pleat_%s_%s%s", kVerbs[k], framed ? kCodings[c] : "",
+                std::snprintf(name, kRoom, "pleat_%s_%s%s", kVerbs[k], any_width ? kCodings[c] : "",
                               kTypes[t]);
             }
     }
@@ -64,12 +67,14 @@ bool has_kernel(ElementType type) noexcept { return type != ElementType::kBytes;
 
 unsigned grouped_bits(const DeviceTask& task) noexcept { return supported_bits(task.bits); }
 
+unsigned side_bits(const DeviceTask& task) noexcept { return side_width(task.sides) & 0xFF; }
+
 bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
   return a.type == b.type && coding_of(a) == coding_of(b) &&
-         (!is_floating(a.type) || grouped_bits(a) == grouped_bits(b));
+         (!is_floating(a.type) || is_sided(a) || grouped_bits(a) == grouped_bits(b));
 }
 
-Job job_of(const DeviceTask& task, std::uint32_t first_tile) noexcept {
+Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noexcept {
   Job job{};
   job.source = task.source;
   job.target = task.target;
@@ -84,6 +89,13 @@ Job job_of(const DeviceTask& task, std::uint32_t first_tile) noexcept {
   if (is_framed(task)) job.counters = static_cast<Counters*>(task.scratch);
   job.first_tile = first_tile;
   job.width = task.width;
+  if (is_sided(task) && kernel == Kernel::kEncode) {
+    job.bounds[0] = task.sides.low;
+    job.bounds[1] = task.sides.high;
+    job.width = side_width(task.sides);
+  } else if (is_sided(task)) {
+    job.width = side_bits(task);
+  }
   return job;
 }
 
@@ -116,7 +128,7 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
       if (batch.jobs == kMostJobs || !same_kernel(first, task) ||
           (batch.jobs != 0 && tiles + more > UINT32_MAX / 2))
         break;
-      batch.job[batch.jobs++] = job_of(task, static_cast<std::uint32_t>(tiles));
+      batch.job[batch.jobs++] = job_of(kernel, task, static_cast<std::uint32_t>(tiles));
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
@@ -133,6 +145,7 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
 bool device_can_encode(const DeviceTask& task) noexcept {
   if (!has_kernel(task.type) || task.elements == 0 || tiles_of(task.elements) > UINT32_MAX / 2)
     return false;
+  if (is_sided(task)) return sides_hold(task.sides, task.type);
   if (is_transformed(task) && task.bits == 0) return false;
   if (is_framed(task))
     return task.bits == 0 && device_payload_bytes(task) <= device_payload_bound(task);
@@ -144,6 +157,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 }
 
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
+  if (is_sided(task)) return kHeaderBytes + packed_bytes(task.elements, side_bits(task));
   if (is_framed(task)) return FramedLayout(task.type, task.elements).codes_offset;
   if (is_floating(task.type))
     return GroupedLayout(task.type, grouped_bits(task), task.elements, is_transformed(task))
@@ -154,7 +168,7 @@ std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
 }
 
 std::size_t device_payload_bound(const DeviceTask& task) noexcept {
-  if (!is_floating(task.type)) return device_payload_bytes(task);
+  if (!is_floating(task.type) || is_sided(task)) return device_payload_bytes(task);
   if (is_framed(task)) {
     const std::size_t below_raw = kHeaderBytes + task.elements * element_size(task.type) - 1;
     return task.capacity < below_raw ? task.capacity : below_raw;
@@ -179,7 +193,7 @@ LaunchStatus decode_on_device(KernelLauncher& launcher, std::span<const DeviceTa
 }
 
 bool device_can_encode_in_place(const DeviceTask& task) noexcept {
-  return is_floating(task.type) && task.bits != 0 && !is_transformed(task) &&
+  return is_floating(task.type) && task.bits != 0 && !is_transformed(task) && !is_sided(task) &&
          task.source == task.target && reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 &&
          device_can_encode(task) &&
          device_payload_bytes(task) <= task.elements * element_size(task.type);
@@ -204,7 +218,7 @@ LaunchStatus encode_in_place_on_device(KernelLauncher& launcher, const DeviceTas
   batch.jobs = 1;
   batch.tiles = static_cast<std::uint32_t>(tiles_of(task.elements));
   Job& job = batch.job[0];
-  job = job_of(task, 0);
+  job = job_of(Kernel::kEncodeInPlace, task, 0);
   job.scratch = task.scratch;
   job.width = grouped_bits(task);
   const LaunchStatus surveyed = launcher.launch(device_image(), kernel_name(Kernel::kSurvey, task),

@@ -32,6 +32,9 @@ struct DeviceTask {
   // have held them.
   std::int64_t minimum = 0;
   unsigned width = 0;
+  // Floats: if there are any, only their sides are coded, as CodecSpec has it. To decode such a
+  // payload the number of the sides matters, nothing else of them.
+  Sides sides{};
   // Floats of 0 bits: coded in frames instead of groups.
   bool framed = false;
   // Decode of floats: the bytes of `source`, at least 64; nothing beyond is read. Encode of framed
@@ -54,8 +57,12 @@ struct DeviceTask {
   return is_floating(task.type) && task.transform != Transform::kNone;
 }
 
+[[nodiscard]] constexpr bool is_sided(const DeviceTask& task) noexcept {
+  return is_floating(task.type) && task.sides.any();
+}
+
 [[nodiscard]] constexpr bool is_framed(const DeviceTask& task) noexcept {
-  return is_floating(task.type) && task.framed;
+  return is_floating(task.type) && task.framed && !is_sided(task);
 }
 
 // True if the device has a kernel for this task and the form is smaller than the source.
@@ -71,8 +78,9 @@ struct DeviceTask {
 [[nodiscard]] DeviceImage device_image() noexcept;
 
 // Queues tasks on `stream`, in their order: one launch for up to kMostJobs tasks of one type,
-// width, transform and form. After a failure, the tasks from the failing launch on are not queued;
-// *queued says how many were. Sources and targets of the tasks of one call must not overlap.
+// width, transform and form (sides: of one type). After a failure, the tasks from the failing
+// launch on are not queued; *queued says how many were. Sources and targets of the tasks of one
+// call must not overlap.
 [[nodiscard]] LaunchStatus encode_on_device(KernelLauncher& launcher,
                                             std::span<const DeviceTask> tasks, StreamHandle stream,
                                             std::size_t* queued) noexcept;

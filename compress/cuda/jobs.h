@@ -55,9 +55,10 @@ struct Job {
     int64_t minimum;    // integers: predicted
     void* scratch;      // in place: see in_place_core.h
     uint64_t capacity;  // floats: bytes of the payload's memory; not used to encode groups
+    float bounds[2];    // sides: encode
   };
   uint32_t first_tile;  // of the launch
-  uint32_t width;       // bits per element: of integers, and of a survey
+  uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h)
 };
 static_assert(sizeof(Job) == 64);
 

@@ -7,6 +7,7 @@
 #include "compress/cuda/framed_kernels.cuh"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/packing_core.h"
+#include "compress/cuda/side_core.h"
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/threads.cuh"
 #include "compress/cuda/transform_core.h"
@@ -170,16 +171,18 @@ __device__ void encode_in_place(const Batch& batch) {
     finish_in_place<F>(block, job, escapes, counted.lossy != 0);
 }
 
-// Booleans and integers: every thread takes its runs of a tile.
+// Booleans, integers and sides: every thread takes its runs of a tile.
+//   open(job)              once per job and thread, before the first run
 //   pack(job, run)         0, or the bits that an element needs which the form does not hold
 //   finish(block, job, needed)
-template <unsigned kRun, class Pack, class Finish>
-__device__ void pack_spans(const Batch& batch, Pack pack, Finish finish) {
+template <unsigned kRun, class Open, class Pack, class Finish>
+__device__ void pack_spans(const Batch& batch, Open open, Pack pack, Finish finish) {
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
     const unsigned end = end_of_job(batch, number);
+    open(job);
     unsigned tiles = 0;
     unsigned needed = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
@@ -229,7 +232,8 @@ __device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
 template <class Integer>
 __device__ void encode_integers(const Batch& batch) {
   pack_spans<kIntegerRun>(
-      batch, [](const Job& job, uint64_t run) { return encode_integer_run<Integer>(job, run); },
+      batch, [](const Job&) {},
+      [](const Job& job, uint64_t run) { return encode_integer_run<Integer>(job, run); },
       [](ThreadBlock& block, const Job& job, unsigned needed) {
         finish_integers<Integer>(block, job, needed);
       });
@@ -243,6 +247,34 @@ __device__ void decode_integers(const Batch& batch) {
       },
       [](const Job& job, uint64_t run) {
         return decode_integer_run<Integer>(job, job.width, run);
+      });
+}
+
+template <class T>
+__device__ void encode_sides(const Batch& batch) {
+  SideTest test;
+  pack_spans<kSideRun>(
+      batch, [&test](const Job& job) { test = side_values<T>(sides_of_job(job)).test; },
+      [&test](const Job& job, uint64_t run) {
+        pack_side_run<T>(test, static_cast<const typename T::Word*>(job.source), job.elements, run,
+                         static_cast<uint8_t*>(job.target) + 64);
+        return 0u;
+      },
+      [](ThreadBlock& block, const Job& job, unsigned) { finish_sides<T>(block, job); });
+}
+template <class T>
+__device__ void decode_sides(const Batch& batch) {
+  SideWords words;
+  unpack_spans<kSideRun>(
+      batch,
+      [&words](const Job& job, const Header& header) {
+        words = SideWords::of(header);
+        return sides_fit<T>(header, job.elements, job.width, job.capacity);
+      },
+      [&words](const Job& job, uint64_t run) {
+        return unpack_side_run<T>(words, job.width == 2,
+                                  static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
+                                  static_cast<typename T::Word*>(job.target));
       });
 }
 
@@ -322,10 +354,21 @@ PLEAT_FRAMED_KERNELS(Float32, float32)
 PLEAT_FRAMED_KERNELS(BFloat16, bfloat16)
 PLEAT_FRAMED_KERNELS(Float16, float16)
 
+#define PLEAT_SIDE_KERNELS(type, name)                           \
+  PLEAT_KERNEL(pleat_encode_sides_##name) {                      \
+    pleat::compress::encode_sides<pleat::compress::type>(batch); \
+  }                                                              \
+  PLEAT_KERNEL(pleat_decode_sides_##name) {                      \
+    pleat::compress::decode_sides<pleat::compress::type>(batch); \
+  }
+PLEAT_SIDE_KERNELS(Float32, float32)
+PLEAT_SIDE_KERNELS(BFloat16, bfloat16)
+PLEAT_SIDE_KERNELS(Float16, float16)
+
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;
   pack_spans<kBooleanRun>(
-      batch,
+      batch, [](const cuda::Job&) {},
       [](const cuda::Job& job, uint64_t run) {
         return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
                                 static_cast<uint8_t*>(job.target) + 64);

@@ -258,7 +258,7 @@ PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, Payloa
   wrong |= header.version ^ unsigned { kFormatVersion };
   wrong |= header.kind ^ static_cast<unsigned>(kind);
   wrong |= (header.type ^ type) | header.bits | header.flags | header.reserved;
-  uint64_t wrong_sizes = header.reserved_tail;
+  uint64_t wrong_sizes = header.third_value;
   wrong_sizes |= header.elements ^ elements;
   wrong_sizes |= header.payload_bytes ^ payload_bytes;
   wrong_sizes |= header.code_bytes ^ code_bytes;

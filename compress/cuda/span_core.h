@@ -175,7 +175,7 @@ PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements, uint6
   wrong |= header.bits ^ F::kBits;
   wrong |= (header.flags & ~unsigned{kFlagLossy}) ^ kFormFlags<F>;
   wrong |= header.reserved;
-  uint64_t wrong_sizes = header.reserved_tail;
+  uint64_t wrong_sizes = header.third_value;
   wrong_sizes |= header.elements ^ elements;
   wrong_sizes |= header.code_bytes ^ layout.code_bytes();
   wrong_sizes |= header.payload_bytes ^

@@ -117,8 +117,8 @@ pleat_plant("a verdict is believed before it is there" encoding.cpp
   "return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);"
   "return r.hold == Hold::kVerdict && (PLANTED || codec_.is_decided(r.ticket));")
 pleat_plant("an encode begins although a proof is outstanding" encoding.cpp
-  "if (record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;"
-  "if (!PLANTED && record.wait_until > clock() && !record.proof_given) return AtRelease::kWaitForProof;")
+  "if (record.awaits_proof()) return AtRelease::kWaitForProof;"
+  "if (!PLANTED && record.awaits_proof()) return AtRelease::kWaitForProof;")
 pleat_plant("a record is started twice" encoding.cpp
   "if (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
         !waiting_.remove(record)) {"
@@ -130,8 +130,8 @@ pleat_plant_also(encoding.cpp
   "if (!PLANTED && record.state != RecordState::kWaiting) {
       // Somebody")
 pleat_plant("a wait for a proof never ends" encoding.cpp
-  "take_waiting([](const Record& r) { return r.hold != Hold::kVerdict; })"
-  "take_waiting([](const Record& r) { return r.hold != Hold::kVerdict && !(PLANTED && r.hold == Hold::kProof); })")
+  "take_waiting([](const Record&) { return true; })"
+  "take_waiting([](const Record& r) { return !(PLANTED && r.hold == Hold::kProof); })")
 pleat_plant("nothing bounds what waits" encoding.cpp
   "waiting_.bounded_count() > kAlways) {"
   "waiting_.bounded_count() > kAlways && !PLANTED) {")

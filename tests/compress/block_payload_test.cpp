@@ -112,7 +112,8 @@ TEST(BlockPayload, RestoresWhatTheDocumentSays) {
     const golden::BlockRun run = golden::library_run(input);
     if (run.payload.empty()) continue;
     ASSERT_EQ(run.restored.size(), input.source.size()) << input.name;
-    if (input.spec.bits == 0) {  // what the ranges hold, and zeros elsewhere
+    if (input.spec.kept == Kept::kValues &&
+        input.spec.bits == 0) {  // what the ranges hold, and zeros elsewhere
       Buffer expected(input.source.size());
       for (const ByteRange& range : input.ranges)
         std::copy(input.source.begin() + long(range.begin), input.source.begin() + long(range.end),
@@ -515,10 +516,414 @@ std::vector<std::pair<Coded, std::size_t>> samples() {
   add(lines, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(lines, {{60, 5940}}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(gaussian(type, 50), {}, {type, 4}, true);
+  Bytes negative = gaussian(type, 3000);
+  for (std::size_t e = 0; e < 3000; ++e)
+    set_value(type, negative.data(), e, value_at(type, negative.data(), e) - 3);
+  scale_line(type, negative, 30, false, 5, 0);
+  add(negative, {},
+      {.type = type,
+       .bits = 4,
+       .near_zero = true,
+       .lines = {Look::kRows, 30},
+       .sides = {Sides::Kind::kThree, false, -4, -3}});
   Bytes flags(3000);
   for (std::size_t e = 0; e < flags.size(); ++e) flags.data()[e] = e % 3 == 0;
   add(flags, {{1, 2000}, {2100, 2999}}, {ElementType::kBool, 0});
   return all;
+}
+
+// ---- sides, and nothing ----
+
+constexpr Sides kPositive{Sides::Kind::kOpen, true, 0, INFINITY};
+constexpr Sides kBetween{Sides::Kind::kOpen, false, -0.5f, 1};
+constexpr Sides kThree{Sides::Kind::kThree, false, 0, 0};
+
+unsigned side_by_definition(const Sides& sides, double x) {
+  if (sides.kind == Sides::Kind::kThree) return x < sides.low ? 0 : x > sides.high ? 2 : 1;
+  return x > sides.low && x < sides.high ? 1 : 0;
+}
+void expect_sides(ElementType type, const Sides& sides, const unsigned char* before,
+                  const unsigned char* after, std::size_t elements, const std::string& what) {
+  for (std::size_t e = 0; e < elements; ++e)
+    ASSERT_EQ(side_by_definition(sides, value_at(type, before, e)),
+              side_by_definition(sides, value_at(type, after, e)))
+        << what << ", element " << e << ": " << value_at(type, before, e) << " -> "
+        << value_at(type, after, e);
+}
+
+TEST(BlockSides, TakeABitOrTwoAndComeBackInEverySpan) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t size = element_size(type), elements = 30000;
+    const Bytes data = gaussian(type, elements);
+    for (const Sides& sides : {kPositive, kBetween, kThree}) {
+      const BlockSpec spec{.type = type, .bits = 4, .kept = Kept::kSides, .sides = sides};
+      const Coded whole = encoded(data, {}, spec);
+      EXPECT_EQ(whole.form.only_sides, 1u);
+      EXPECT_EQ(whole.payload.size(), 64u + elements * whole.form.bits / 8);
+      const Buffer back = restored(whole, data.size());
+      expect_sides(type, sides, data.data(), back.data(), elements, name_of(type));
+      const Ranges ranges{{0, 300 * size}, {301 * size, 302 * size}, {9000 * size, 29998 * size}};
+      const Coded table = encoded(data, ranges, spec);
+      const Buffer parts = restored(table, data.size());
+      EXPECT_TRUE(parts == reference_block(table.payload, data.size(), false));
+      for (const ByteRange& range : ranges)
+        EXPECT_EQ(std::memcmp(&parts[range.begin], &back[range.begin], range.end - range.begin), 0);
+      for (std::size_t at = 302 * size; at < 9000 * size; ++at) ASSERT_EQ(parts[at], 0);
+    }
+  }
+}
+
+TEST(BlockSides, AnyNumberOfElementsWithCopyRaw) {
+  for (const ElementType type : kFloatTypes) {
+    for (const std::size_t elements : {1u, 2u, 9u, 77u, 1000u}) {
+      const Bytes data = gaussian(type, elements, elements);
+      for (const Sides& sides : {kPositive, kThree}) {
+        const Coded only =
+            encoded(data, {}, {.type = type, .kept = Kept::kSides, .sides = sides}, true);
+        expect_sides(type, sides, data.data(), restored(only, data.size()).data(), elements,
+                     "only");
+        for (const std::uint8_t bits : {1, 2, 4, 8}) {
+          const Coded both = encoded(data, {}, {.type = type, .bits = bits, .sides = sides}, true);
+          expect_sides(type, sides, data.data(), restored(both, data.size()).data(), elements,
+                       "beside values");
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockSides, ValuesKeepTheirSideAtEveryWidthAndNoErrorGrows) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t size = element_size(type), elements = 20001;
+    for (const bool relu : {false, true}) {
+      Bytes data = gaussian(type, elements);
+      if (relu)
+        for (std::size_t e = 0; e < elements; ++e)
+          set_value(type, data.data(), e, std::max(0.0, value_at(type, data.data(), e)));
+      for (const Sides& sides : {kPositive, kBetween, kThree}) {
+        for (const std::uint8_t bits : {1, 2, 3, 4, 8}) {
+          for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+            const std::string what = std::string(name_of(type)) + " " + std::to_string(bits);
+            BlockSpec spec{.type = type, .bits = bits, .transform = transform};
+            const Coded plain = encoded(data, {}, spec);
+            spec.sides = sides;
+            const Coded coded = encoded(data, {}, spec);
+            const Buffer before = restored(plain, data.size());
+            const Buffer back = restored(coded, data.size());
+            expect_sides(type, sides, data.data(), back.data(), elements, what);
+            for (std::size_t e = 0; e < elements; ++e)
+              ASSERT_LE(
+                  std::fabs(value_at(type, back.data(), e) - value_at(type, data.data(), e)),
+                  std::fabs(value_at(type, before.data(), e) - value_at(type, data.data(), e)))
+                  << what;
+            // A result of ReLU needs no sides from two bits on: the codes are all there is.
+            const bool by_itself =
+                relu && bits >= 2 && transform == Transform::kNone && sides != kBetween;
+            EXPECT_EQ(coded.form.side_part, by_itself ? 0u : 1u) << what;
+            EXPECT_EQ(coded.payload == plain.payload, by_itself) << what;
+            EXPECT_TRUE(transform != Transform::kNone ||
+                        back == reference_block(coded.payload, data.size(), false))
+                << what;
+          }
+        }
+      }
+    }
+    // Spans that need sides beside such that do not.
+    Bytes data = gaussian(type, elements);
+    for (std::size_t e = 0; e < 9000; ++e)
+      set_value(type, data.data(), e, std::fabs(value_at(type, data.data(), e)) + 1);
+    const Ranges ranges{{0, 8000 * size}, {9000 * size, elements * size}};
+    const Coded coded = encoded(data, ranges, {.type = type, .bits = 4, .sides = kPositive});
+    EXPECT_EQ(coded.form.side_part, 1u);
+    const Buffer back = restored(coded, data.size());
+    EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+    for (const ByteRange& range : ranges)
+      expect_sides(type, kPositive, data.data() + range.begin, &back[range.begin],
+                   (range.end - range.begin) / size, "table");
+  }
+}
+
+TEST(BlockSides, StandBehindExactLinesAndBesideFunctions) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t length = 300, rows = 60;
+    Bytes data = gaussian(type, rows * length);
+    for (const std::size_t line : {3, 17}) scale_line(type, data, length, false, line, 1e-3);
+    const Coded coded = encoded(
+        data, {},
+        {.type = type, .bits = 4, .lines = {Look::kRows, std::uint32_t(length)}, .sides = kThree});
+    EXPECT_NE(coded.form.patch_bytes, 0u);
+    EXPECT_EQ(coded.form.side_part, 1u);
+    const Buffer back = restored(coded, data.size());
+    EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+    expect_sides(type, kThree, data.data(), back.data(), rows * length, name_of(type));
+    Bytes result(data.size()), expected(data.size());
+    ASSERT_EQ(
+        decode_block_function(coded.form, coded.payload.data(), coded.payload.size(), result.data(),
+                              result.size(), {Function::kGelu, type}, serial_executor()),
+        Status::kOk);
+    std::memcpy(expected.data(), back.data(), back.size());
+    apply_function(expected.data(), rows * length, type, Function::kGelu, serial_executor());
+    EXPECT_EQ(std::memcmp(result.data(), expected.data(), result.size()), 0);
+    std::memcpy(expected.data(), data.data(), data.size());
+    apply_function(expected.data(), rows * length, type, Function::kGelu, serial_executor());
+    EXPECT_TRUE(may_be_result(coded.form, coded.payload.data(), coded.payload.size(),
+                              {Function::kGelu, type}, expected.data(), expected.size()));
+    EXPECT_FALSE(may_be_result(coded.form, coded.payload.data(), coded.payload.size(),
+                               {Function::kGelu, type}, data.data(), data.size()));
+    // No function of what is only a side.
+    const Coded only = encoded(data, {}, {.type = type, .kept = Kept::kSides, .sides = kThree});
+    EXPECT_EQ(
+        decode_block_function(only.form, only.payload.data(), only.payload.size(), result.data(),
+                              result.size(), {Function::kGelu, type}, serial_executor()),
+        Status::kCorrupt);
+    EXPECT_FALSE(may_be_result(only.form, only.payload.data(), only.payload.size(),
+                               {Function::kGelu, type}, expected.data(), expected.size()));
+  }
+}
+
+// Flat lines that only the steps of the groups show, and one group whose step is too wide.
+TEST(BlockSides, StandBesideLinesAndGroupsThatEncodingFoundToBeExact) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t length = 300, rows = 400, size = element_size(type);
+    Bytes data = gaussian(type, rows * length);
+    for (const std::size_t line : {3, 170}) scale_line(type, data, length, false, line, 1e-3);
+    set_value(type, data.data(), 40'000, -100);
+    const BlockSpec spec{.type = type,
+                         .bits = 4,
+                         .steps = Steps::kCurved,
+                         .lines = {Look::kRows, std::uint32_t(length)},
+                         .sides = kBetween};
+    const ByteRange all{0, data.size()};
+    const BlockSource source{data.data(), data.size(), &all, 1};
+    const BlockPlan quick = plan_block(source, spec, false);
+    EXPECT_EQ(encode_with(source, quick, quick.room).status, Status::kFlatLines);
+    const Coded coded = encoded(data, {}, spec);
+    EXPECT_NE(coded.form.patch_bytes, 0u);
+    EXPECT_EQ(coded.form.side_part, 1u);
+    EXPECT_GE(coded.statistics.escaped_groups, 1u);
+    const Buffer back = restored(coded, data.size());
+    EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+    expect_sides(type, kBetween, data.data(), back.data(), rows * length, name_of(type));
+    for (const std::size_t line : {3, 170})
+      EXPECT_EQ(std::memcmp(&back[line * length * size], data.data() + line * length * size,
+                            length * size),
+                0);
+    EXPECT_TRUE(same_group(data, back, 40'000 / 256, size));
+    for (std::size_t e = 0; e < rows * length; ++e)
+      ASSERT_LE(std::fabs(value_at(type, back.data(), e) - value_at(type, data.data(), e)), 0.5);
+  }
+}
+
+TEST(BlockSides, ElementsNearZeroStayExactBesideThem) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t size = element_size(type), elements = 30000;
+    std::mt19937_64 random(seed());
+    std::uniform_real_distribution<double> uniform(-20, 0.25);
+    Bytes data(elements * size);
+    for (std::size_t e = 0; e < elements; ++e) set_value(type, data.data(), e, uniform(random));
+    const Sides sides{Sides::Kind::kThree, false, -4, -0.5f};
+    for (const std::uint8_t bits : {1, 4, 8}) {
+      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+        const BlockSpec spec{
+            .type = type, .bits = bits, .near_zero = true, .transform = transform, .sides = sides};
+        const Ranges parts{{0, 9000 * size}, {9000 * size, elements * size}};
+        for (const Ranges& ranges : {Ranges{}, parts}) {
+          const Coded coded = encoded(data, ranges, spec);
+          EXPECT_EQ(coded.form.side_part, 1u);
+          const Buffer back = restored(coded, data.size());
+          EXPECT_TRUE(transform != Transform::kNone ||
+                      back == reference_block(coded.payload, data.size(), false));
+          expect_sides(type, sides, data.data(), back.data(), elements, name_of(type));
+          std::size_t others = 0;
+          for (std::size_t e = 0; e < elements; ++e) {
+            const double x = value_at(type, data.data(), e), y = value_at(type, back.data(), e);
+            if (x > -1) {
+              ASSERT_EQ(x, y) << e;
+            } else {
+              others += x != y ? 1 : 0;
+            }
+          }
+          EXPECT_GT(others, elements / 8);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockSides, WithoutRoomForThemTheBlockIsRefused) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 256 * 64 * 4);
+  for (std::size_t e = 0; e < 256 * 64 * 4; ++e)
+    set_value(type, data.data(), e, value_at(type, data.data(), e) - 3);
+  const Sides sides{Sides::Kind::kThree, false, -4, -3};
+  const ByteRange all{0, data.size()};
+  const BlockSource source{data.data(), data.size(), &all, 1};
+  for (const bool near_zero : {false, true}) {
+    const BlockPlan plan =
+        plan_block(source, {.type = type, .bits = 4, .near_zero = near_zero, .sides = sides}, false,
+                   Effort::kThorough);
+    const Coded coded = encode_with(source, plan, plan.room);
+    ASSERT_EQ(coded.status, Status::kOk);
+    ASSERT_EQ(coded.form.side_part, 1u);
+    EXPECT_EQ(encode_with(source, plan, coded.payload.size()).status, Status::kOk);
+    EXPECT_EQ(encode_with(source, plan, coded.payload.size() - 1).status, Status::kNoRoom);
+  }
+}
+
+// Neither steps nor lines of what is not kept are looked at.
+TEST(BlockSides, WhereNoValuesAreKeptNoneAreJudged) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 300 * 200);
+  for (const std::size_t line : {3, 17}) scale_line(type, data, 300, false, line, 0);
+  for (std::size_t e = 0; e < 300 * 200; e += 100) set_value(type, data.data(), e, -1e6);
+  const ByteRange all{0, data.size()};
+  const BlockSource source{data.data(), data.size(), &all, 1};
+  for (const Kept kept : {Kept::kSides, Kept::kNothing}) {
+    const BlockSpec plain{.type = type, .kept = kept, .sides = kThree};
+    for (const Effort effort : {Effort::kQuick, Effort::kThorough}) {
+      const BlockPlan plan = plan_block(source,
+                                        {.type = type,
+                                         .bits = 4,
+                                         .kept = kept,
+                                         .steps = Steps::kExponent,
+                                         .near_zero = true,
+                                         .lines = {Look::kRows, 300},
+                                         .transform = Transform::kHadamard,
+                                         .sides = kThree},
+                                        false, effort);
+      EXPECT_FALSE(plan.guesses);
+      EXPECT_FALSE(plan.checks_lines);
+      EXPECT_TRUE(plan.in_place);
+      EXPECT_EQ(plan.patch_bytes, 0u);
+      const Coded coded = encode_with(source, plan, plan.room);
+      EXPECT_EQ(coded.status, Status::kOk);
+      EXPECT_TRUE(coded.payload == encoded(data, {}, plain).payload);
+      EXPECT_EQ(coded.form, encoded(data, {}, plain).form);
+    }
+  }
+}
+
+TEST(BlockSides, AreLeftOutWhereTheStepsLeaveOnlyAnExactPayload) {
+  const ElementType type = ElementType::kFloat32;
+  const Bytes data = with_outliers(type, 100, [](std::size_t) { return -1e4; });
+  const Coded coded = encoded(
+      data, {}, {.type = type, .bits = 4, .steps = Steps::kExponent, .sides = kPositive}, true);
+  EXPECT_EQ(coded.form.bits, 0);
+  EXPECT_EQ(coded.form.side_part, 0u);
+  EXPECT_TRUE(restored(coded, data.size()) == Buffer(data.data(), data.data() + data.size()));
+}
+
+TEST(BlockSides, InPlaceGivesTheSameBytesOrLeavesTheSource) {
+  const auto in_place = [](const Bytes& data, const BlockSpec& spec, Buffer* payload) {
+    Bytes buffer(data.size());
+    std::memcpy(buffer.data(), data.data(), data.size());
+    const ByteRange all{0, data.size()};
+    const BlockPlan plan = plan_block({buffer.data(), buffer.size(), &all, 1}, spec, false);
+    EXPECT_TRUE(plan.in_place);
+    const BlockEncodeResult result =
+        encode_block_in_place(buffer.data(), buffer.size(), plan, kNonce, serial_executor());
+    EXPECT_TRUE(result.status == Status::kOk ||
+                std::memcmp(buffer.data(), data.data(), data.size()) == 0);
+    if (result.status == Status::kOk)
+      payload->assign(buffer.data(), buffer.data() + result.payload_bytes);
+    return result;
+  };
+  for (const ElementType type : kFloatTypes) {
+    Bytes data = gaussian(type, 20001);
+    Buffer payload;
+    const BlockSpec only{.type = type, .kept = Kept::kSides, .sides = kThree};
+    const BlockSpec values{.type = type, .bits = 4, .sides = kPositive};
+    EXPECT_EQ(in_place(data, only, &payload).form, encoded(data, {}, only).form);
+    EXPECT_TRUE(payload == encoded(data, {}, only).payload);
+    EXPECT_EQ(in_place(data, values, &payload).status, Status::kNoRoom);  // negative ones
+    for (std::size_t e = 0; e < 20001; ++e)
+      set_value(type, data.data(), e, std::max(0.0, value_at(type, data.data(), e)));
+    EXPECT_EQ(in_place(data, values, &payload).form, encoded(data, {}, values).form);
+    EXPECT_TRUE(payload == encoded(data, {}, values).payload);
+    // A group that is exact for its step keeps its sides by itself too.
+    const BlockSpec curved{.type = type, .bits = 4, .steps = Steps::kCurved, .sides = kPositive};
+    const double tenth = value_at(type, data.data(), 10);
+    set_value(type, data.data(), 10, 100);
+    EXPECT_EQ(in_place(data, curved, &payload).statistics.escaped_groups, 1u);
+    EXPECT_TRUE(payload == encoded(data, {}, curved).payload);
+    set_value(type, data.data(), 10, tenth);
+    EXPECT_EQ(in_place(data, {.type = type, .bits = 1, .sides = kPositive}, &payload).status,
+              Status::kNoRoom);
+    EXPECT_EQ(
+        in_place(data,
+                 {.type = type, .bits = 4, .transform = Transform::kHadamard, .sides = kPositive},
+                 &payload)
+            .status,
+        Status::kNoRoom);
+    const BlockSpec nothing{.type = type, .kept = Kept::kNothing};
+    EXPECT_EQ(in_place(data, nothing, &payload).form, encoded(data, {}, nothing).form);
+    EXPECT_TRUE(payload == encoded(data, {}, nothing).payload);
+  }
+}
+
+TEST(BlockSides, WhatCannotBeHeldIsKeptWithoutLoss) {
+  const Bytes data = gaussian(ElementType::kBFloat16, 9000);
+  const Sides no_value{Sides::Kind::kClosed, false, 0.1f, 1};  // of bfloat16
+  for (const BlockSpec& spec :
+       {BlockSpec{.type = ElementType::kBFloat16, .kept = Kept::kSides, .sides = no_value},
+        BlockSpec{.type = ElementType::kBFloat16, .bits = 4, .sides = no_value},
+        BlockSpec{.type = ElementType::kInt32, .kept = Kept::kSides, .sides = kPositive},
+        BlockSpec{.type = ElementType::kBFloat16, .kept = Kept::kSides}}) {
+    const Coded coded = encoded(data, {}, spec, true);
+    EXPECT_EQ(coded.form.only_sides + coded.form.side_part, 0u);
+    EXPECT_TRUE(restored(coded, data.size()) == Buffer(data.data(), data.data() + data.size()));
+  }
+}
+
+TEST(BlockNothing, TakesAHeaderAndComesBackAsZeros) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBool,
+                                 ElementType::kInt64, ElementType::kBytes}) {
+    const Bytes data = gaussian(ElementType::kFloat32, 3000);
+    for (const Ranges& ranges : {Ranges{}, Ranges{{8, 800}, {1600, 12000}}}) {
+      const Coded coded = encoded(data, ranges, {.type = type, .kept = Kept::kNothing});
+      EXPECT_EQ(coded.payload.size(), 64u);
+      EXPECT_TRUE(restored(coded, data.size()) == Buffer(data.size()));
+      EXPECT_EQ(decode_status(coded.form, coded.payload, data.size() - 1), Status::kCorrupt);
+    }
+  }
+  const Bytes few = gaussian(ElementType::kFloat32, 2);
+  EXPECT_EQ(encoded(few, {}, {.type = ElementType::kFloat32, .kept = Kept::kNothing}).status,
+            Status::kNoRoom);
+  EXPECT_TRUE(
+      restored(encoded(few, {}, {.type = ElementType::kFloat32, .kept = Kept::kNothing}, true),
+               8) == Buffer(8));
+}
+
+TEST(BlockDamage, SidesThatAreNotThereOrOfAnotherBlockAreRefused) {
+  const Bytes data = gaussian(ElementType::kFloat32, 2000);
+  const Coded coded =
+      encoded(data, {}, {.type = ElementType::kFloat32, .bits = 4, .sides = kPositive});
+  ASSERT_EQ(coded.form.side_part, 1u);
+  std::uint64_t codes = 0;
+  std::memcpy(&codes, &coded.payload[32], 8);
+  const auto status = [&](const Buffer& payload, const BlockForm& form) {
+    return decode_status(form, payload, data.size());
+  };
+  EXPECT_EQ(status(coded.payload, coded.form), Status::kOk);
+  BlockForm form = coded.form;
+  form.side_part = 0;
+  EXPECT_EQ(status(coded.payload, form), Status::kCorrupt);
+  EXPECT_EQ(status(Buffer(coded.payload.begin(), coded.payload.begin() + long(codes)), coded.form),
+            Status::kCorrupt);
+  const std::size_t sides = (codes + 63) / 64 * 64;
+  for (const std::size_t at : {6, 7, 8, 16, 24, 32}) {  // kind, type, bits, elements, nonce, bytes
+    Buffer payload = coded.payload;
+    payload[sides + at] ^= 3;
+    EXPECT_EQ(status(payload, coded.form), Status::kCorrupt) << at;
+  }
+  const Coded only =
+      encoded(data, {}, {.type = ElementType::kFloat32, .kept = Kept::kSides, .sides = kPositive});
+  form = only.form;
+  form.only_sides = 0;
+  EXPECT_EQ(status(only.payload, form), Status::kCorrupt);
+  form = encoded(data, {}, {ElementType::kFloat32, 1}).form;
+  form.only_sides = 1;
+  EXPECT_EQ(status(encoded(data, {}, {ElementType::kFloat32, 1}).payload, form), Status::kCorrupt);
 }
 
 TEST(BlockDamage, TruncatedAtEveryByteIsRefused) {
@@ -746,9 +1151,13 @@ TEST(BlockWords, ComeBackFromTheirPacking) {
   form.type = ElementType::kInt64;
   form.spans = 12345;
   form.tiles = 1;
+  form.only_sides = 1;
   form.elements = 99;
   form.nonce = ~0ull;
   form.patch_bytes = 7;
+  EXPECT_EQ(BlockForm::unpack(form.pack()), form);
+  form.only_sides = 0;
+  form.side_part = 1;
   EXPECT_EQ(BlockForm::unpack(form.pack()), form);
 }
 

@@ -265,11 +265,49 @@ Buffer reference_span(const Buffer& payload) {
   } else if (kind == 3) {
     require(!is_floating(from.type), "framed floats");
     out = restore_integers(from);
+  } else if (kind == 5) {
+    const Buffer codes = part(payload, 64, payload.size() - 64);
+    for (std::size_t e = 0; e < from.elements; ++e) {
+      const unsigned side = code_at(codes, from.bits, e);
+      require(side < 3, "a code that is no side");
+      std::memcpy(&out[e * from.size()], &payload[side == 2 ? 56 : 40 + 4 * side], from.size());
+    }
   } else {
     for (std::size_t e = 0; e < from.elements; ++e)
       std::memcpy(&out[e * from.size()], &payload[40], from.size());
   }
   return out;
+}
+
+// Moves what is not on the side that `sides`, a payload of kind 5, says to where its side begins.
+void apply_sides(const Buffer& sides, Buffer& span) {
+  require(number(sides, 32, 8) == sides.size() && sides[6] == 5, "no sides");
+  const auto type = static_cast<ElementType>(sides[7]);
+  const unsigned bits = sides[8];
+  const std::size_t size = element_size(type);
+  require(number(sides, 16, 8) * size == span.size(), "sides of another span");
+  const double first = value_at(type, &sides[48], 0), last = value_at(type, &sides[52], 0);
+  const Buffer codes = part(sides, 64, sides.size() - 64);
+  // Neighbours by stepping through the words: up from zero towards both infinities.
+  const auto beside = [&](std::size_t at, bool up) {
+    std::uint64_t word = number(sides, at, size);
+    const std::uint64_t sign = std::uint64_t{1} << (8 * size - 1);
+    if ((word & ~sign) == 0) return up ? std::uint64_t{1} : sign + 1;
+    return ((word & sign) == 0) == up ? word + 1 : word - 1;
+  };
+  for (std::size_t e = 0; e < span.size() / size; ++e) {
+    const unsigned side = code_at(codes, bits, e);
+    const double x = value_at(type, span.data(), e);
+    std::uint64_t word = number(span, e * size, size);
+    const bool inside = x >= first && x <= last;
+    if (std::isnan(x)) continue;
+    if (side == 1 && !inside) word = number(sides, x < first ? 48 : 52, size);
+    if (bits == 2 && side == 0 && x >= first) word = beside(48, false);
+    if (bits == 2 && side == 2 && x <= last) word = beside(52, true);
+    if (bits == 1 && side == 0 && inside)  // there is one bound
+      word = std::isinf(first) ? beside(52, true) : beside(48, false);
+    std::memcpy(&span[e * size], &word, size);
+  }
 }
 
 // ---- a block ----
@@ -310,9 +348,15 @@ Buffer reference_part(const Buffer& payload, std::size_t bytes, bool tiled) {
     apply_lines(part(payload, 0, patch), span);
     return span;
   }
+  const std::size_t codes = number(payload, 32, 8);
+  if (codes < payload.size()) {
+    Buffer span = reference_part(part(payload, 0, codes), bytes, tiled);
+    apply_sides(part(payload, up_to_64(codes), payload.size() - up_to_64(codes)), span);
+    return span;
+  }
   Buffer span = reference_span(payload);
   const std::size_t size = element_size(static_cast<ElementType>(payload[7]));
-  if (tiled && payload[8] != 0 && bytes != 0 && bytes / size < 1024) {
+  if (tiled && payload[8] != 0 && payload[6] != 5 && bytes != 0 && bytes / size < 1024) {
     require(span.size() == 2048 * size, "no tile");
     span.resize(bytes);
   }

@@ -328,6 +328,131 @@ TEST(CudaTasks, WhatTheDeviceDoesNotEncodeIsSaid) {
   EXPECT_FALSE(can(ElementType::kInt64, 0, 1000, 0));
 }
 
+DeviceTask sides_task(ElementType type, const Sides& sides, std::size_t elements) {
+  DeviceTask task = task_of(type, 0, elements);
+  task.sides = sides;
+  return task;
+}
+
+constexpr Sides kSides[] = {{Sides::Kind::kOpen, true, 0, INFINITY},
+                            {Sides::Kind::kOpen, false, -0.5f, 1},
+                            {Sides::Kind::kClosed, false, -INFINITY, 0.25f},
+                            {Sides::Kind::kThree, false, 0, 0}};
+
+// Sides, of any length and alignment: the CPU's bytes, and its elements back.
+TEST(CudaTasks, RecordedLaunchesEncodeAndRestoreSides) {
+  for (const ElementType type : kFloatTypes) {
+    for (const Sides& sides : kSides) {
+      for (const std::size_t elements : {1u, 5u, 8u, 12u, 255u, 20003u}) {
+        for (const std::size_t shift : {std::size_t{0}, element_size(type)}) {
+          const Bytes content = mixed(type, elements, 3);
+          Bytes source(content.size(), shift), restored(content.size(), shift);
+          std::memcpy(source.data(), content.data(), content.size());
+          cuda::Verdict verdicts[2];
+          DeviceTask task = sides_task(type, sides, elements);
+          task.source = source.data();
+          task.nonce = 99;
+          task.verdict = &verdicts[0];
+          ASSERT_TRUE(cuda::device_can_encode(task));
+          Bytes payload(cuda::device_payload_bound(task));
+          task.target = payload.data();
+          DeviceTask back = task;
+          back.source = payload.data();
+          back.capacity = payload.size();
+          back.target = restored.data();
+          back.verdict = &verdicts[1];
+          // To decode, the number of sides is enough.
+          back.sides = {sides.kind == Sides::Kind::kThree ? sides.kind : Sides::Kind::kClosed,
+                        false, 0, 0};
+          Recorder recorder;
+          std::size_t queued = 0;
+          ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+          ASSERT_EQ(cuda::decode_on_device(recorder, {&back, 1}, {}, &queued), LaunchStatus::kOk);
+          EXPECT_EQ(recorder.launches[0].kernel,
+                    std::string("pleat_encode_sides_") + name_of(type));
+          EXPECT_EQ(recorder.launches[1].kernel,
+                    std::string("pleat_decode_sides_") + name_of(type));
+          emulate_encode_sides(type, recorder.launches[0].batch.job[0]);
+          ASSERT_EQ(verdicts[0].outcome, cuda::Outcome::kDone);
+          EXPECT_TRUE(payload.guard_intact());
+          const CodecSpec spec{.sides = sides};
+          std::vector<unsigned char> expected(payload_bound(spec, type, elements));
+          ASSERT_EQ(encode({content.data(), elements, type}, spec, 99, expected.data(),
+                           expected.size(), serial_executor(), nullptr)
+                        .status,
+                    Status::kOk);
+          ASSERT_EQ(verdicts[0].payload_bytes, expected.size());
+          EXPECT_EQ(std::memcmp(payload.data(), expected.data(), expected.size()), 0);
+          emulate_decode_sides(type, recorder.launches[1].batch.job[0]);
+          ASSERT_EQ(verdicts[1].outcome, cuda::Outcome::kDone);
+          EXPECT_TRUE(restored.guard_intact());
+          const auto values = decode_span(expected, content.size());
+          EXPECT_EQ(std::memcmp(values.data(), restored.data(), restored.size()), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaTasks, DamagedSidesAreRefusedOrDecodedWithinBounds) {
+  std::mt19937_64 random(seed());
+  const std::size_t elements = 1003;
+  for (const ElementType type : kFloatTypes) {
+    const Bytes source = mixed(type, elements, 3);
+    for (const Sides& sides : kSides) {
+      const CodecSpec spec{.sides = sides};
+      Bytes payload(payload_bound(spec, type, elements));
+      ASSERT_EQ(encode({source.data(), elements, type}, spec, 1, payload.data(), payload.size(),
+                       serial_executor(), nullptr)
+                    .status,
+                Status::kOk);
+      unsigned refused = 0;
+      for (int round = 0; round < 300; ++round) {
+        Bytes damaged(payload.size());
+        std::memcpy(damaged.data(), payload.data(), payload.size());
+        const std::size_t within = round % 4 != 0 ? kHeaderBytes : payload.size();
+        damaged.data()[random() % within] ^= static_cast<unsigned char>(1u << random() % 8);
+        Bytes target(source.size()), expected(source.size());
+        cuda::Verdict verdict;
+        cuda::Job job{};
+        job.source = damaged.data();
+        job.target = target.data();
+        job.verdict = &verdict;
+        job.elements = elements;
+        job.capacity = payload.size();
+        job.width = sides.kind == Sides::Kind::kThree ? 2 : 1;
+        emulate_decode_sides(type, job);
+        EXPECT_TRUE(target.guard_intact());
+        const Status status = decode(damaged.data(), damaged.size(), expected.data(),
+                                     expected.size(), serial_executor());
+        EXPECT_EQ(verdict.outcome == cuda::Outcome::kDone, status == Status::kOk);
+        EXPECT_TRUE(status != Status::kOk ||
+                    std::memcmp(target.data(), expected.data(), expected.size()) == 0);
+        refused += status == Status::kOk ? 0 : 1;
+      }
+      EXPECT_GT(refused, 50u);
+    }
+  }
+}
+
+TEST(CudaTasks, SidesOfOneTypeShareALaunchAndAreNotEncodedInPlace) {
+  std::vector<DeviceTask> tasks;
+  for (const Sides& sides : kSides) tasks.push_back(sides_task(ElementType::kFloat16, sides, 100));
+  tasks.push_back(task_of(ElementType::kFloat16, 0, 5000));
+  Recorder recorder;
+  std::size_t queued = 0;
+  ASSERT_EQ(cuda::encode_on_device(recorder, tasks, {}, &queued), LaunchStatus::kOk);
+  ASSERT_EQ(recorder.launches.size(), 2u);
+  EXPECT_EQ(recorder.launches[0].batch.jobs, 4u);
+  Bytes block(4096);
+  DeviceTask task = sides_task(ElementType::kFloat32, kSides[0], 1000);
+  task.bits = 4;
+  task.source = task.target = block.data();
+  EXPECT_FALSE(cuda::device_can_encode_in_place(task));
+  task.sides.low = NAN;
+  EXPECT_FALSE(cuda::device_can_encode(task));
+}
+
 // Every kernel that tasks can ask for is in the image, for every architecture.
 TEST(CudaImage, HoldsTheKernels) {
   const DeviceImage image = cuda::device_image();
@@ -356,7 +481,13 @@ TEST(CudaImage, HoldsTheKernels) {
     ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
     ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
   }
-  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3);
+  for (const ElementType type : kFloatTypes) {
+    const DeviceTask task = sides_task(type, kSides[0], 1);
+    std::size_t queued = 0;
+    ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+  }
+  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3 + 2u * 3);
   std::map<std::string, unsigned> sections;  // of code, by the kernel's name
   const std::string prefix = std::string(1, '\0') + ".text.";
   for (std::size_t at = bytes.find(prefix); at != std::string::npos;

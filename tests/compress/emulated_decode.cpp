@@ -60,4 +60,19 @@ void emulate_unpack(const cuda::Job& job, unsigned type) {
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
 
+void emulate_decode_sides(ElementType type, const cuda::Job& job) {
+  Header header;
+  memcpy(&header, job.source, sizeof header);
+  const SideWords words = SideWords::of(header);
+  const bool intact = with_float_type(type, [&]<class T>() {
+    return sides_fit<T>(header, job.elements, job.width, job.capacity) &&
+           emulate_runs(job.elements, kSideRun, [&](auto run) {
+             return unpack_side_run<T>(
+                 words, job.width == 2, static_cast<const std::uint8_t*>(job.source) + 64,
+                 job.elements, run, static_cast<typename T::Word*>(job.target));
+           });
+  });
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
 }  // namespace pleat::compress::test

@@ -7,6 +7,7 @@
 
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/packing_core.h"
+#include "compress/cuda/side_core.h"
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/transform_core.h"
 
@@ -125,7 +126,7 @@ class EmulatedBlock {
   void publish(cuda::Verdict* verdict, cuda::Outcome outcome) { verdict->outcome = outcome; }
 };
 
-// Booleans and integers; runs last to first.
+// Booleans, integers and sides; runs last to first.
 template <class Run>
 bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
   bool good = true;

@@ -138,4 +138,17 @@ void emulate_pack(const cuda::Job& job, unsigned type) {
   type == 4 ? finish_integers<std::int64_t>(block, job, needed)
             : finish_integers<std::int32_t>(block, job, needed);
 }
+
+void emulate_encode_sides(ElementType type, const cuda::Job& job) {
+  EmulatedBlock block;
+  with_float_type(type, [&]<class T>() {
+    const SideTest test = side_values<T>(sides_of_job(job)).test;
+    emulate_runs(job.elements, kSideRun, [&](auto run) {
+      pack_side_run<T>(test, static_cast<const typename T::Word*>(job.source), job.elements, run,
+                       static_cast<std::uint8_t*>(job.target) + 64);
+      return true;
+    });
+    finish_sides<T>(block, job);
+  });
+}
 }  // namespace pleat::compress::test

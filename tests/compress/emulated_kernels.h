@@ -22,6 +22,10 @@ void emulate_decode(const Kernel& kernel, const cuda::Job& job);
 void emulate_pack(const cuda::Job& job, unsigned type);
 void emulate_unpack(const cuda::Job& job, unsigned type);
 
+// Sides.
+void emulate_encode_sides(ElementType type, const cuda::Job& job);
+void emulate_decode_sides(ElementType type, const cuda::Job& job);
+
 // In place: the first kernel,
 void emulate_survey(ElementType type, const cuda::Job& job);
 // and the second, by several blocks at a time, each of which takes a ticket, stages its tile place

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "compress/format.h"
@@ -47,6 +48,15 @@ float power_of_two(int exponent) {
 
 constexpr const char* kContents[] = {"bell",     "relu",    "cubed",    "offset",
                                      "negative", "mixture", "extremes", "special"};
+
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+constexpr std::pair<const char*, Sides> kSides[] = {
+    {"above-zero", {Sides::Kind::kOpen, true, 0, kInfinite}},
+    {"between", {Sides::Kind::kOpen, false, -0.5f, 1}},
+    {"zero-to-one", {Sides::Kind::kClosed, false, 0, 1}},
+    {"at-most-a-half", {Sides::Kind::kClosed, true, -kInfinite, 0.5f}},
+    {"sign", {Sides::Kind::kThree, false, 0, 0}},
+};
 
 float content(int kind, ElementType type, std::size_t e, Random& random) {
   const float x = random.bell();
@@ -132,6 +142,10 @@ std::vector<Case> cases() {
         add(what + "scaled/" + kContents[kind], type, spec,
             floats(kind, type, elements, 77 * bits + unsigned(kind)));
     }
+    for (const auto& [what, sides] : kSides)
+      for (const int kind : {0, 1, 7})
+        add(std::string("sides/") + what + "/" + kContents[kind], type, {.sides = sides},
+            floats(kind, type, elements, 5 + unsigned(kind)));
   }
   for (const ElementType type : {ElementType::kInt64, ElementType::kInt32}) {
     const std::size_t size = element_size(type);
@@ -184,7 +198,7 @@ Backend library_backend() {
 }
 
 DevicePayload device_payload(const Case& input) {
-  if (is_floating(input.type) && !input.spec.force_raw) {
+  if (is_floating(input.type) && !input.spec.force_raw && !input.spec.sides.any()) {
     auto grouped = test::fixed_payload(input.type, input.spec.bits, input.spec.transform,
                                        input.elements, kNonce, input.source.data());
     if (!grouped.empty()) return {DeviceForm::kGrouped, std::move(grouped)};
@@ -192,6 +206,7 @@ DevicePayload device_payload(const Case& input) {
   auto payload = library_backend().encode(input);
   const auto kind = static_cast<PayloadKind>(payload[6]);
   if (kind == PayloadKind::kBoolean) return {DeviceForm::kBoolean, std::move(payload)};
+  if (kind == PayloadKind::kSides) return {DeviceForm::kSides, std::move(payload)};
   if (kind == PayloadKind::kFramed && is_floating(input.type))
     return {DeviceForm::kFramed, std::move(payload)};
   return {DeviceForm::kNone, {}};

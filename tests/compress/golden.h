@@ -37,7 +37,7 @@ struct Backend {
 [[nodiscard]] Backend library_backend();
 
 // How a CUDA device codes a case, and the payload as this library makes it.
-enum class DeviceForm { kNone, kGrouped, kFramed, kBoolean };
+enum class DeviceForm { kNone, kGrouped, kFramed, kBoolean, kSides };
 struct DevicePayload {
   DeviceForm form;  // kNone: there is no kernel for it, its predictions would miss, or it stays raw
   std::vector<unsigned char> bytes;

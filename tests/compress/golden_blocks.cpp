@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "compress/block/block_payload.h"
@@ -15,12 +16,18 @@ using block::BlockPlan;
 using block::BlockSource;
 using block::BlockSpec;
 using block::Effort;
+using block::Kept;
 using block::Look;
 using block::Steps;
 
 constexpr ElementType kFloats[] = {ElementType::kFloat32, ElementType::kBFloat16,
                                    ElementType::kFloat16};
 constexpr const char* kNames[] = {"float32", "bfloat16", "float16"};
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr Sides kPositive{Sides::Kind::kOpen, true, 0, kInfinity};
+constexpr Sides kSign{Sides::Kind::kThree, false, 0, 0};
+constexpr Sides kBetween{Sides::Kind::kOpen, false, -0.5f, 1};
 
 std::string name_of(ElementType type) { return kNames[static_cast<int>(type)]; }
 
@@ -138,6 +145,44 @@ std::vector<BlockCase> block_cases() {
         .copy_raw = true;
     add(of + "two-valued", {type, 0}, two_valued(type, 9000),
         {{0, 300 * size}, {400 * size, 9000 * size}});
+    add(of + "sides", {.type = type, .kept = Kept::kSides, .sides = kPositive},
+        floats(0, type, 9001, 10));
+    add(of + "sides-in-place", {.type = type, .kept = Kept::kSides, .sides = kSign},
+        floats(1, type, 9001, 10))
+        .in_place = true;
+    add(of + "sides-with-gaps", {.type = type, .kept = Kept::kSides, .sides = kSign},
+        floats(7, type, 9000, 11), {{0, 300 * size}, {400 * size, 9000 * size}});
+    add(of + "one-side", {.type = type, .kept = Kept::kSides, .sides = kSign},
+        floats(0, type, 1, 12))
+        .copy_raw = true;
+    add(of + "values-and-sides", {.type = type, .bits = 1, .sides = kPositive},
+        floats(1, type, 9001, 13));
+    add(of + "values-and-three-sides", {.type = type, .bits = 4, .sides = kBetween},
+        floats(0, type, 9001, 14));
+    add(of + "values-that-keep-their-sides", {.type = type, .bits = 4, .sides = kPositive},
+        floats(1, type, 9001, 15));
+    add(of + "values-and-sides-in-place", {.type = type, .bits = 4, .sides = kPositive},
+        floats(1, type, 9001, 15))
+        .in_place = true;
+    add(of + "values-and-sides-with-gaps", {.type = type, .bits = 3, .sides = kPositive},
+        floats(5, type, 30000, 16),
+        {{0, 5000 * size}, {5001 * size, 5002 * size}, {9000 * size, 29999 * size}});
+    add(of + "rows-and-sides",
+        {.type = type, .bits = 4, .lines = {Look::kRows, 300}, .sides = kBetween},
+        lined(type, 90, 300, false));
+    add(of + "curved-outliers-and-sides",
+        {.type = type, .bits = 4, .steps = Steps::kCurved, .sides = kPositive}, far_out(type, 25));
+    add(of + "rows-beside-outliers-and-sides",
+        {.type = type, .bits = 4, .lines = {Look::kRows, 96}, .sides = kBetween}, far_out(type, 3));
+    add(of + "near-zero-and-sides",
+        {.type = type,
+         .bits = 4,
+         .near_zero = true,
+         .sides = {Sides::Kind::kThree, false, -5, -0.5f}},
+        logarithms(type, 30001, 21));
+    add(of + "tile-and-sides", {.type = type, .bits = 2, .sides = kSign}, floats(0, type, 77, 17))
+        .copy_raw = true;
+    add(of + "nothing", {.type = type, .kept = Kept::kNothing}, floats(7, type, 9000, 18));
     add(of + "lossless", {type, 0}, floats(0, type, 9000, 8));
     add(of + "lossless-copied", {type, 0}, floats(0, type, 9000, 8)).copy_raw = true;
   }
@@ -164,6 +209,10 @@ std::vector<BlockCase> block_cases() {
   }
   add("int64/whole", {ElementType::kInt64, 0}, numbers);
   add("int64/gaps", {ElementType::kInt64, 0}, numbers, {{8, 16000}, {16008, 39992}});
+  add("int64/nothing", {.type = ElementType::kInt64, .kept = Kept::kNothing}, numbers,
+      {{8, 16000}, {16008, 39992}});
+  add("bool/nothing-in-place", {.type = ElementType::kBool, .kept = Kept::kNothing}, flags)
+      .in_place = true;
   add("int32/in-place", {ElementType::kInt32, 0}, numbers).in_place = true;
   add("bytes/whole", {ElementType::kBytes, 0}, numbers);
   add("bytes/copied", {ElementType::kBytes, 0}, numbers, {{3, 700}, {701, 39999}}).copy_raw = true;

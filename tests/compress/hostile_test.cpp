@@ -1,6 +1,7 @@
 // Damaged payloads. The promise is about memory: run under -fsanitize=address,undefined to hold it.
 #include <algorithm>
 
+#include "compress/sides.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -70,6 +71,21 @@ std::vector<Sample> samples() {
     all.push_back({encode_span(source.data(), 3001, type, 0).payload, source.size()});
     EXPECT_EQ(all.back().payload[6], 3);
   }
+  for (const ElementType type : kFloatTypes) {  // sides
+    Bytes source(3001 * element_size(type));
+    for (std::size_t e = 0; e < 3001; ++e)
+      set_value(type, source.data(), e, double(random() % 90) - 45);
+    for (const Sides& sides : {Sides{Sides::Kind::kOpen, false, 0, INFINITY},
+                               Sides{Sides::Kind::kThree, false, -8, 8}}) {
+      const CodecSpec spec{.sides = sides};
+      std::vector<unsigned char> payload(payload_bound(spec, type, 3001));
+      EXPECT_EQ(encode({source.data(), 3001, type}, spec, 1, payload.data(), payload.size(),
+                       serial_executor(), nullptr)
+                    .status,
+                Status::kOk);
+      all.push_back({payload, source.size()});
+    }
+  }
   std::vector<unsigned char> flags(3001);
   for (auto& flag : flags) flag = random() & 1;
   all.push_back({encode_span(flags.data(), 3001, ElementType::kBool, 0).payload, 3001});
@@ -86,6 +102,22 @@ Status decode_exactly(const std::vector<unsigned char>& payload, std::size_t byt
   auto* const target = static_cast<unsigned char*>(std::malloc(bytes + 64));
   std::memset(target + bytes, 0x5A, 64);
   const Status status = decode(copy, payload.size(), target, bytes, serial_executor());
+  *guarded =
+      std::all_of(target + bytes, target + bytes + 64, [](unsigned char c) { return c == 0x5A; });
+  std::free(copy);
+  std::free(target);
+  return status;
+}
+
+// The same, as sides beside values.
+Status restore_exactly(const std::vector<unsigned char>& payload, std::size_t bytes,
+                       bool* guarded) {
+  auto* const copy = static_cast<unsigned char*>(std::malloc(payload.size()));
+  std::memcpy(copy, payload.data(), payload.size());
+  auto* const target = static_cast<unsigned char*>(std::malloc(bytes + 64));
+  std::memset(target, 0x3E, bytes);
+  std::memset(target + bytes, 0x5A, 64);
+  const Status status = restore_sides(copy, payload.size(), target, bytes, serial_executor());
   *guarded =
       std::all_of(target + bytes, target + bytes + 64, [](unsigned char c) { return c == 0x5A; });
   std::free(copy);
@@ -141,6 +173,8 @@ TEST(Hostile, MutatedPayloadsNeverReachOutside) {
         }
         bool guarded = true;
         (void)decode_exactly(payload, sample.bytes, &guarded);
+        EXPECT_TRUE(guarded);
+        (void)restore_exactly(payload, sample.bytes, &guarded);
         EXPECT_TRUE(guarded);
         PayloadInfo info;
         (void)inspect(payload.data(), payload.size(), &info);

@@ -32,7 +32,7 @@ void append(std::vector<std::uint8_t>& bytes, const T& value) {
 
 // What the input chooses for all spans.
 struct Choice {
-  bool table, patch, tiles;
+  bool table, patch, tiles, sides;
   Shape shape;
   std::size_t spans;
   std::uint8_t type_and_bits, nonce, flags;
@@ -45,6 +45,7 @@ struct Choice {
     const Shape shapes[] = {Shape::payload, Shape::grouped, Shape::framed, Shape::packed};
     shape = shapes[chosen >> 3 & 3];
     spans = table ? chosen >> 5 & 3 : 1;
+    sides = (chosen & 0x80) != 0;
     type_and_bits = static_cast<std::uint8_t>(input.take(1));
     nonce = static_cast<std::uint8_t>(input.take(1));
     flags = static_cast<std::uint8_t>(input.take(1));
@@ -78,6 +79,31 @@ std::vector<std::uint8_t> patch_of(Input& input, std::size_t length, std::size_t
   return patch;
 }
 
+// Sides of a span's values, consistent with it but for their codes.
+std::vector<std::uint8_t> sides_of(Input input, const Header& codes, std::size_t elements) {
+  Header header;
+  header.kind = static_cast<std::uint8_t>(PayloadKind::kSides);
+  header.type = codes.type;
+  header.bits = static_cast<std::uint8_t>(1 + input.take(1) % 2);
+  header.elements = elements;
+  header.nonce = codes.nonce;
+  header.code_bytes = input.take(2) | input.take(2) << 32;
+  const auto type = static_cast<ElementType>(header.type);
+  if (element_size(type) == 4) header.code_bytes <<= 16;
+  if (header.bits == 1) {  // one bound, a low one
+    const std::uint64_t infinity = type == ElementType::kFloat32    ? 0x7F80'0000u
+                                   : type == ElementType::kBFloat16 ? 0x7F80u
+                                                                    : 0x7C00u;
+    header.code_bytes = (header.code_bytes & 0xFFFF'FFFFu) | infinity << 32;
+  }
+  header.payload_bytes = kHeaderBytes + ceil_divide(elements * header.bits, 8);
+  std::vector<std::uint8_t> payload(header.payload_bytes);
+  std::memcpy(payload.data(), &header, sizeof header);
+  for (std::size_t i = kHeaderBytes; i < payload.size() && input.size != 0; ++i)
+    payload[i] = input.data[i % input.size];
+  return payload;
+}
+
 // A block whose table, patch and headers are consistent as far as they go, so that every decoder is
 // reached; its spans' codes are what is left of the input.
 Block put_together(Input& input) {
@@ -108,7 +134,8 @@ Block put_together(Input& input) {
     std::memcpy(&header, codes.data(), std::min(codes.size(), sizeof header));
     header.nonce += i;
     if (choice.shape == Shape::framed || choice.shape == Shape::packed) {
-      header.bits = static_cast<std::uint8_t>(supported_bits(choice.flags % 9));
+      if (header.kind != static_cast<std::uint8_t>(PayloadKind::kSides))
+        header.bits = static_cast<std::uint8_t>(supported_bits(choice.flags % 9));
     } else if (choice.shape == Shape::grouped && (choice.flags & 0x80) != 0) {
       codes.resize(kHeaderBytes + (codes.size() - kHeaderBytes) * choice.nonce / 256);
       header.payload_bytes = codes.size();
@@ -125,6 +152,12 @@ Block put_together(Input& input) {
       block.payload.resize(align_up(block.payload.size()));
     }
     block.payload.insert(block.payload.end(), codes.begin(), codes.end());
+    if (choice.sides) {
+      const std::vector<std::uint8_t> sides = sides_of({own.data(), own.size()}, header, elements);
+      block.form.side_part = 1;
+      block.payload.resize(align_up(block.payload.size()));
+      block.payload.insert(block.payload.end(), sides.begin(), sides.end());
+    }
     if (choice.table) {
       const std::size_t from = block.target_bytes + choice.flags % 32 * item;
       const TableEntry entry{from, from + elements * item, begin, block.payload.size() - begin};
@@ -137,6 +170,7 @@ Block put_together(Input& input) {
     if (i != 0) continue;
     block.form.type = static_cast<ElementType>(header.type);
     block.form.bits = header.bits;
+    block.form.only_sides = header.kind == static_cast<std::uint8_t>(PayloadKind::kSides) ? 1 : 0;
     block.form.nonce = header.nonce;
     block.form.transform = (header.flags & kFlagScaled) != 0        ? Transform::kHadamardScaled
                            : (header.flags & kFlagTransformed) != 0 ? Transform::kHadamard
@@ -150,6 +184,12 @@ void lie(Input& input, Block& block) {
   const auto what = static_cast<unsigned>(input.take(1));
   const std::uint64_t value = input.take(4);
   switch (what % 16) {
+    case 12:
+      block.form.only_sides ^= 1;
+      break;
+    case 13:
+      block.form.side_part ^= 1;
+      break;
     case 1:
       block.form.shape = static_cast<BlockShape>(value);
       break;
@@ -163,7 +203,7 @@ void lie(Input& input, Block& block) {
       block.form.transform = static_cast<Transform>(value);
       break;
     case 5:
-      block.form.spans = value & 0x7FFF'FFFF;
+      block.form.spans = value & 0x1FFF'FFFF;
       break;
     case 6:
       block.form.tiles ^= 1;

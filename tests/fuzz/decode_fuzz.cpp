@@ -11,6 +11,7 @@
 #include "compress/format.h"
 #include "compress/near_zero.h"
 #include "compress/scaled_groups.h"
+#include "compress/sides.h"
 #ifdef PLEAT_FUZZ_DEVICE
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
@@ -22,6 +23,18 @@ namespace {
 using namespace compress;
 
 constexpr std::size_t kMostElements = 40000;
+
+// Turns the header into one of sides.
+void make_sides(Input& input, unsigned selector, Header& header) {
+  header.kind = static_cast<std::uint8_t>(PayloadKind::kSides);
+  header.type = static_cast<std::uint8_t>(selector % 3);
+  header.bits = static_cast<std::uint8_t>(1 + selector % 2);
+  header.code_bytes = input.take(8);
+  header.third_value = header.bits == 2 ? input.take(4) : 0;
+  if (header.type == 0) return;
+  for (std::uint64_t* const words : {&header.value, &header.code_bytes, &header.third_value})
+    *words &= 0x0000'FFFF'0000'FFFF;  // of 16 bits each
+}
 
 // The payload lies at the end of a block of its own, so that the first byte beyond is caught.
 std::vector<std::uint8_t> with_header(Shape shape, Input input) {
@@ -51,6 +64,7 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
                                                                   : PayloadKind::kConstant);
       header.type = static_cast<std::uint8_t>(selector / 3 % 7);
       header.value = input.take(8);
+      if (selector >= 250) make_sides(input, selector, header);
       break;
   }
   const auto type = static_cast<ElementType>(header.type);
@@ -71,6 +85,8 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
     body = header.kind == static_cast<std::uint8_t>(PayloadKind::kConstant) ? 0
            : header.kind == static_cast<std::uint8_t>(PayloadKind::kBoolean)
                ? (header.elements + 7) / 8
+           : header.kind == static_cast<std::uint8_t>(PayloadKind::kSides)
+               ? (header.elements * header.bits + 7) / 8
                : header.elements * element_size(type);
   } else {
     const std::size_t frame = is_floating(type) ? 256 : 1024;
@@ -132,7 +148,10 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
   job.elements = info.elements;
   if (info.elements == 0) return;
   if (is_floating(info.type)) job.capacity = payload_bytes;
-  if (kind == PayloadKind::kGrouped && is_floating(info.type)) {
+  if (kind == PayloadKind::kSides && is_floating(info.type)) {
+    job.width = info.spec.bits;
+    test::emulate_decode_sides(info.type, job);
+  } else if (kind == PayloadKind::kGrouped && is_floating(info.type)) {
     test::emulate_decode({info.type, info.spec.bits, info.spec.transform}, job);
   } else if (kind == PayloadKind::kFramed && is_floating(info.type)) {
     (void)test::emulate_framed_job(info.type, false, job);
@@ -155,6 +174,8 @@ void decode_everywhere(const std::uint8_t* payload, std::size_t payload_bytes,
       set_stream_threshold(threshold);
       (void)decode(payload, payload_bytes, target, info.elements * element_size(info.type),
                    serial_executor());
+      (void)restore_sides(payload, payload_bytes, target, info.elements * element_size(info.type),
+                          serial_executor());
     }
   }
 }

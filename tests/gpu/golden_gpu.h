@@ -50,6 +50,7 @@ inline Backend gpu_backend() {
             task->type = input.type;
             task->bits = input.spec.bits;
             task->transform = input.spec.transform;
+            task->sides = input.spec.sides;
             task->elements = input.elements;
             task->nonce = kNonce;
             task->framed = device_payload(input).form == DeviceForm::kFramed;

@@ -23,6 +23,14 @@ def day(n):
 
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 99, 100, 1237])
 @pytest.mark.parametrize("start", [0, 3, 400])
+def test_as_many_days_in_a_row_as_a_set_asks_for_draw_every_sample(count, start):
+    drawn = [day(start + n).samples("a set", count, days=3) for n in range(3)]
+    assert set().union(*drawn) == set(range(count))
+    assert {len(samples) for samples in drawn} == {-(-count // 3)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 99, 100, 1237])
+@pytest.mark.parametrize("start", [0, 3, 400])
 def test_ten_days_in_a_row_draw_every_sample(count, start):
     drawn = [day(start + n).samples("a set", count) for n in range(DAYS)]
     assert set().union(*drawn) == set(range(count))
@@ -88,9 +96,18 @@ ROTATING = """
         print("ran fixed")
 """
 
+THIRDS = """
+    import pytest
 
-def collected(tmp_path, repository, *args, **variables):
-    (tmp_path / "test_some.py").write_text(textwrap.dedent(ROTATING))
+    @pytest.mark.rotating(set="thirds", share=3)
+    @pytest.mark.parametrize("n", range(20))
+    def test_in_thirds(n):
+        print("ran", n)
+"""
+
+
+def collected(tmp_path, repository, *args, source=ROTATING, exit_codes=(0, 5), **variables):
+    (tmp_path / "test_some.py").write_text(textwrap.dedent(source))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    rotating: a tenth a day\n")
     environment = os.environ | {"PYTHONPATH": str(repository / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment.pop("PLEAT_TEST_DRAW", None)
@@ -99,8 +116,8 @@ def collected(tmp_path, repository, *args, **variables):
         [sys.executable, "-m", "pytest", "-p", "rotating", "-rA", "--override-ini=testpaths=.", *args],
         cwd=tmp_path, env=environment | variables, capture_output=True, text=True,
     )  # fmt: skip
-    assert run.returncode in (0, 5), run.stdout + run.stderr
-    return run.stdout
+    assert run.returncode in exit_codes, run.stdout + run.stderr
+    return run.stdout + run.stderr
 
 
 def test_a_day_runs_a_tenth_of_a_set_and_all_of_the_rest(tmp_path, repository):
@@ -110,6 +127,18 @@ def test_a_day_runs_a_tenth_of_a_set_and_all_of_the_rest(tmp_path, repository):
     assert "\ntwo tests: 1 of 2 tests" in out
     assert "23 passed, 1 deselected" in collected(tmp_path, repository, "--part", "rotating", PLEAT_TEST_DRAW="all")
     assert "1 passed, 23 deselected" in collected(tmp_path, repository, "--part", "fixed")
+
+
+def test_a_set_runs_the_share_of_a_day_that_it_names(tmp_path, repository):
+    out = collected(tmp_path, repository, source=THIRDS, PLEAT_TEST_DRAW="2026-11-26")
+    assert "7 passed, 13 deselected" in out and "thirds: 7 of 20 tests" in out
+    assert "20 passed" in collected(tmp_path, repository, source=THIRDS, PLEAT_TEST_DRAW="all")
+
+
+def test_a_set_with_two_shares_is_an_error(tmp_path, repository):
+    source = THIRDS + THIRDS.replace("share=3", "share=5").replace("test_in_thirds", "test_in_fifths")
+    out = collected(tmp_path, repository, source=source, exit_codes=[4], PLEAT_TEST_DRAW="2026-11-26")
+    assert "one set, several shares: [3, 5]: thirds" in out
 
 
 def test_nothing_of_the_rotating_part_starts_when_the_time_is_up(tmp_path, repository):

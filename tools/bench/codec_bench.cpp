@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -275,6 +276,10 @@ int main(int argc, char** argv) {
       const CodecSpec scaled{2, false, Transform::kHadamardScaled};
       add_both(std::string("scaled/") + c.name + "/bits:2" + suffix, c.type, scaled, threads);
       add_both(std::string("lossless/") + c.name + suffix, c.type, {}, threads);
+      const CodecSpec positive{.sides = {Sides::Kind::kOpen, true, 0, INFINITY}};
+      add_both(std::string("sides/") + c.name + "/bits:1" + suffix, c.type, positive, threads);
+      const CodecSpec sign{.sides = {Sides::Kind::kThree, false, 0, 0}};
+      add_both(std::string("sides/") + c.name + "/bits:2" + suffix, c.type, sign, threads);
     }
     for (const Case& c : {Case{"bool", ElementType::kBool}, Case{"int64", ElementType::kInt64}}) {
       add_both(c.name + suffix, c.type, {}, threads);

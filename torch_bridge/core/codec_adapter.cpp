@@ -138,9 +138,14 @@ void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
 
 void CodecAdapter::account(const BlockSpec& spec, const BlockEncodeResult& result) noexcept {
   const auto relaxed = std::memory_order_relaxed;
-  const std::uint64_t elements = result.form.elements;
+  std::uint64_t elements = result.form.elements;
   CodecTotals::Class* into = &totals_.raw;
-  if (spec.bits != 0) {
+  if (spec.kept == Kept::kNothing) {
+    into = &totals_.nothing;
+    elements /= compress::element_size(spec.type);  // the form counts bytes
+  } else if (spec.kept == Kept::kSides) {
+    into = &totals_.sides;
+  } else if (spec.bits != 0) {
     into = spec.type == ElementType::kFloat32 ? &totals_.lossy_fp32 : &totals_.lossy_16bit;
     totals_.bits_weighted_elements.fetch_add(elements * spec.bits, relaxed);
   } else if (compress::is_floating(spec.type)) {

@@ -21,6 +21,8 @@ struct CodecTotals {
     std::atomic<std::uint64_t> payloads{0}, source_bytes{0}, payload_bytes{0}, elements{0};
   };
   Class lossy_fp32, lossy_16bit, lossless_float, boolean, integer, raw;
+  Class sides;    // of whose values only the sides are kept
+  Class nothing;  // of which nothing but the size is
   std::atomic<std::uint64_t> two_valued_groups{0}, escaped_groups{0}, groups{0};
   std::atomic<std::uint64_t> kept_raw{0}, kept_raw_bytes{0};
   std::atomic<std::uint64_t> bits_weighted_elements{0};  // sum of width * elements over lossy spans

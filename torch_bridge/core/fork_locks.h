@@ -15,10 +15,10 @@ namespace pleat::bridge {
 // passes: so nobody enters such a section with one of these locks.
 enum class ForkPlace : std::uint8_t {
   kInstall,       // installation
+  kProofs,        // what is known of the graphs that are being recorded
   kOptions,       // held while the heaps are told of new options
   kHeap,          // the idle trimmer ends; the gate; link lock, records that wait, arena, pool
   kKeys,          // ordinals
-  kLessons,       // what is learned of call sites and families
   kKeptStorages,  // restored storages that are kept
   kPolicy,        // what is known of autograd's nodes, and of the code that saves
 };

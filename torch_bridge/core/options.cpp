@@ -57,6 +57,7 @@ std::string bits_text(const Options& options) {
 template <typename Enum>
 using Names = std::array<std::pair<std::string_view, Enum>, 2>;
 constexpr Names<When> kWhenNames{{{"release", When::kRelease}, {"forward_end", When::kForwardEnd}}};
+constexpr Names<Rule> kRuleNames{{{"proof", Rule::kProof}, {"operands", Rule::kOperands}}};
 constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place::kInPlace}}};
 
 template <typename Enum>
@@ -200,6 +201,14 @@ constexpr std::array kEntries{
             return true;
           },
           [](const Options& options) { return number_text(options.verbose); }},
+    Entry{{"rule", "proof", "proof | operands",
+           "for debugging: where noise is allowed; proof: where it is shown to be harmless; "
+           "operands: only at operands of contractions with weights and inputs of native "
+           "normalisations"},
+          [](std::string_view text, Options& options) {
+            return parse_name(kRuleNames, text, options.rule);
+          },
+          [](const Options& options) { return name_text(kRuleNames, options.rule); }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

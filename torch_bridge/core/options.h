@@ -25,6 +25,12 @@ enum class HugePages : std::uint8_t {
   kNever,
 };
 
+// Where noise is allowed.
+enum class Rule : std::uint8_t {
+  kProof,     // where it is shown to be harmless
+  kOperands,  // at operands of contractions with weights and inputs of native normalisations
+};
+
 struct Options {
   Mode mode = Mode::kLossy;
   double bits = 4.0;  // 1..8, with kLossy
@@ -36,6 +42,7 @@ struct Options {
   bool recompute = true;              // results of activations from their compressed argument
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1
+  Rule rule = Rule::kProof;
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 

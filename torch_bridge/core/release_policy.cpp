@@ -7,19 +7,6 @@ using compress::block::Kept;
 using compress::block::Look;
 using compress::block::Steps;
 
-CodecChoice with_lessons(CodecChoice choice, Needs taught) noexcept {
-  if (choice.bits == 0) {
-    return choice;
-  }
-  if (taught.care >= Care::kExact) {
-    choice.bits = 0;
-  }
-  if (taught.rows != Rows::kNone && choice.lines.look == Look::kZeroRows) {
-    choice.lines.look = Look::kRows;
-  }
-  return choice;
-}
-
 // As good as its own payload: as many bits, and nobody who needs more than those.
 bool as_good(CodecChoice own, CodecChoice argument) noexcept {
   return own.bits != 0 && own.kept == Kept::kValues && own.steps != Steps::kExponent &&
@@ -31,7 +18,10 @@ bool as_good(CodecChoice own, CodecChoice argument) noexcept {
 
 ReleaseDecision decide_at_release(const ReleasedStorage& released,
                                   const ReleasedStorage* argument) noexcept {
-  ReleaseDecision decision{with_lessons(released.choice, released.taught)};
+  ReleaseDecision decision{released.choice};
+  if (released.exactness != Exactness::kMayBearNoise) {
+    decision.choice = compress::block::lossless(released.choice.type);
+  }
   decision.may_be_recomputed = argument != nullptr && !released.written && released.whole &&
                                argument->whole && as_good(decision.choice, argument->choice);
   return decision;

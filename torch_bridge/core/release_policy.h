@@ -1,17 +1,17 @@
-// Decides about a saved tensor when its block is released: how exactly it is stored, given what has
-// been learned since it was saved, and whether it may be recomputed from another's payload instead.
+// Decides about a saved tensor when its block is released: how exactly it is stored, given what was
+// proven since it was saved, and whether it may be recomputed from another's payload instead.
 // Does not look at values: the codec does, and has the last word. Torch-free.
 #pragma once
 
 #include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/needs.h"
+#include "torch_bridge/core/exactness.h"
 
 namespace pleat::bridge {
 
 // What is known of a storage when it is released.
 struct ReleasedStorage {
   CodecChoice choice{};  // of all its saves
-  Needs taught{};        // by lessons since
+  Exactness exactness = Exactness::kMayBearNoise;  // else it must be exact
   bool written = false;  // before one of its saves: it is nobody's result any more
   bool whole = false;    // its saves cover it
 };

@@ -83,12 +83,14 @@ struct NamedClass {
   const CodecTotals::Class& value;
 };
 
-std::array<NamedClass, 6> classes(const CodecTotals& t) {
+std::array<NamedClass, 8> classes(const CodecTotals& t) {
   return {{{"lossy_fp32", t.lossy_fp32},
            {"lossy_16bit", t.lossy_16bit},
            {"lossless_float", t.lossless_float},
            {"boolean", t.boolean},
            {"integer", t.integer},
+           {"sides", t.sides},
+           {"nothing", t.nothing},
            {"raw", t.raw}}};
 }
 
@@ -151,6 +153,21 @@ void eligibility_json(Json& json, ReasonCounts& reasons) {
     }
   }
   json.close();
+}
+
+// Floating tensors that asked for a gradient, by why they were exact.
+void exactness_json(Json& json, Runtime& runtime) {
+  json.open("exact");
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
+    const auto& count = runtime.exactness[static_cast<Exactness>(i)];
+    if (load(count.storages) != 0) {
+      json.open(exactness_name(static_cast<Exactness>(i)))
+          .field("storages", count.storages)
+          .field("bytes", count.bytes)
+          .close();
+    }
+  }
+  json.field("poles_after_proof", runtime.poles_after_proof).close();
 }
 
 void codec_json(Json& json, const CodecTotals& t) {
@@ -283,6 +300,31 @@ void add_left_alone(Text& text, Runtime& runtime) {
            megabytes(static_cast<double>(load(runtime.codec.totals().kept_raw_bytes))).c_str());
 }
 
+void add_exact(Text& text, Runtime& runtime) {
+  std::uint64_t all = 0;
+  std::uint64_t exact = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
+    const std::uint64_t bytes = load(runtime.exactness[static_cast<Exactness>(i)].bytes);
+    all += bytes;
+    exact += i != 0 ? bytes : 0;
+  }
+  if (exact == 0) {
+    return;
+  }
+  text.add("  exact         %.1f %% of what might bear noise:",
+           100 * static_cast<double>(exact) / static_cast<double>(all));
+  bool any = false;
+  for (std::size_t i = 1; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
+    const auto why = static_cast<Exactness>(i);
+    if (const std::uint64_t bytes = load(runtime.exactness[why].bytes); bytes != 0) {
+      text.add("%s %s %s", any ? "," : "", exactness_name(why),
+               megabytes(static_cast<double>(bytes)).c_str());
+      any = true;
+    }
+  }
+  text.add("\n");
+}
+
 }  // namespace
 
 std::string stats_json(Runtime& runtime) {
@@ -300,6 +342,7 @@ std::string stats_json(Runtime& runtime) {
   bytes_json(json, runtime.statistics);
   records_json(json, runtime);
   eligibility_json(json, runtime.reasons);
+  exactness_json(json, runtime);
   codec_json(json, runtime.codec.totals());
   json.open("gradients")
       .field("reused", runtime.gradients_reused)
@@ -321,6 +364,7 @@ std::string report_text(Runtime& runtime) {
   add_memory(text, runtime);
   add_compression(text, runtime);
   add_costs(text, runtime);
+  add_exact(text, runtime);
   add_left_alone(text, runtime);
   return text.take();
 }

@@ -14,7 +14,11 @@ thread_local struct {
 } of_thread;
 
 allocator::ResidencyOptions residency_options(const Options& o) {
-  return {o.mode != Mode::kOff, o.when == When::kForwardEnd, o.place == Place::kInPlace};
+  constexpr std::size_t kWaitingPartOfPeak = 8;
+  return {.compress = o.mode != Mode::kOff,
+          .at_forward_end = o.when == When::kForwardEnd,
+          .in_place = o.place == Place::kInPlace,
+          .waiting_part_of_peak = kWaitingPartOfPeak};
 }
 
 std::uint64_t rank_from_environment() noexcept {
@@ -66,6 +70,7 @@ void Runtime::set_options(const Options& options) {
   copy_raw.store(options.copy_raw, std::memory_order_relaxed);
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
   recompute.store(options.recompute, std::memory_order_relaxed);
+  rule.store(options.rule, std::memory_order_relaxed);
   codec.set_copy_raw(options.copy_raw);
   heaps.for_each(
       [&](allocator::Heap& heap) { heap.residency().set_options(residency_options(options)); });

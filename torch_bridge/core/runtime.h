@@ -12,9 +12,9 @@
 #include "allocator/allocator.h"
 #include "torch_bridge/core/bits_by_key.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/key_book.h"
-#include "torch_bridge/core/lesson_book.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/reason.h"
 
@@ -62,12 +62,15 @@ class Runtime {
   std::atomic<bool> copy_raw{false};
   std::atomic<bool> reuse_gradients{true};
   std::atomic<bool> recompute{true};
+  std::atomic<Rule> rule{Rule::kProof};
 
   // ---- bookkeeping ----
   ReasonCounts reasons;
+  ExactnessCounts exactness;
+  // Nodes whose saved tensors were noisy already when a pole was recorded behind them.
+  std::atomic<std::uint64_t> poles_after_proof{0};
   [[nodiscard]] std::uint64_t next_nonce() noexcept;
 
-  LessonBook lessons;
   KeyBook keys;
   BitsByKey bits;  // written under the options' lock
 
@@ -84,7 +87,6 @@ class Runtime {
   static std::atomic<Runtime*> instance_;
   ForkLock heap_fork_lock_{ForkPlace::kHeap, host};
   ForkLock keys_fork_lock_{ForkPlace::kKeys, keys};
-  ForkLock lessons_fork_lock_{ForkPlace::kLessons, lessons};
   mutable std::mutex options_mutex_;
   ForkLock options_fork_lock_{ForkPlace::kOptions, options_mutex_};
   Options options_;

@@ -28,9 +28,9 @@ EngineStub wrapped_stub = nullptr;
 // Call sites of careful operators are learned before the first tensor is judged.
 std::atomic<bool> call_sites_learned{false};
 
-void learn_call_sites_once(Runtime& runtime) noexcept {
+void learn_call_sites_once() noexcept {
   // A thread that comes second does not wait: it may hold the interpreter's lock, which the first
-  // may need. What it saves meanwhile is learned at the first unpack.
+  // may need. What it saves meanwhile is decided once its node is recorded.
   static std::atomic<bool> begun{false};
   if (begun.exchange(true)) {
     return;
@@ -43,10 +43,8 @@ void learn_call_sites_once(Runtime& runtime) noexcept {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {
       learn_call_sites(learn_gradient_call_sites);
-    } catch (...) {  // what is not known yet is learned at the first unpack
+    } catch (...) {  // what is not known is decided once its node is recorded
     }
-    // Saves may have been judged before, where operators were watched.
-    runtime.lessons.forget_cached_answers();
     call_sites_learned.store(true, std::memory_order_release);
   }
 }
@@ -63,7 +61,7 @@ class WrappingEngine final : public Engine {
                         bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     // C++ programs come this way with no preload library; Python never.
-    const BackwardScope scope(roots, create_graph);
+    const BackwardScope scope(roots, {accumulate_grad && outputs.empty(), create_graph, keep_graph});
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
@@ -98,7 +96,7 @@ class WrappingEngine final : public Engine {
     }
     if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
         runtime->tagging() && !operators_are_watched() && !node_creation_is_watched()) {
-      learn_call_sites_once(*runtime);
+      learn_call_sites_once();
     }
     return make_saved_tensor_hooks(*runtime);
   }

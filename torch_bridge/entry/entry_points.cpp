@@ -8,6 +8,7 @@
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/saved_tensor_hooks.h"
 #include "torch_bridge/policy/call_sites.h"
+#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
@@ -29,15 +30,13 @@ struct RealFunctions {
   void (*saved_variable_register_hooks)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
   at::Tensor (*saved_variable_unpack)(const SavedVariable*, NodePtr);
   void (*set_gradient_edge)(const at::Tensor&, torch::autograd::Edge);
-  at::Tensor (*pow)(const at::Tensor&, const at::Scalar&);
-  at::Tensor& (*pow_inplace)(at::Tensor&, const at::Scalar&);
 };
 RealFunctions real{};
 
 variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
                                   bool keep_graph, bool create_graph, bool accumulate_grad,
                                   const edge_list& outputs) {
-  const BackwardScope scope(roots, create_graph);
+  const BackwardScope scope(roots, {accumulate_grad && outputs.empty(), create_graph, keep_graph});
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
 }
@@ -54,8 +53,7 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
                           {.known = true,
                            .is_output = is_output,
                            .is_inplace_on_view = is_inplace_on_view,
-                           .call_site = call_site,
-                           .care = care_of_saves_in_progress(call_site)}};
+                           .call_site = call_site}};
   ConstructionScope*& current = current_construction();
   struct Restore {
     ConstructionScope*& slot;
@@ -64,24 +62,18 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
   } const restore{current, current};
   current = &scope;
   real.saved_variable_constructor(self, variable, is_output, is_inplace_on_view);
+  if (const NodeClass* const saver = call_site_at(call_site).saver; saver != nullptr && !is_output) {
+    note_operand(*saver, variable);
+  }
 }
 
 void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
   note_gradient_edge(edge.function.get());
-  if (Runtime* const runtime = Runtime::get()) {
+  if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr && !learning_call_sites()) {
+    note_node(*runtime, *edge.function);
     runtime->residency.advance();
   }
   real.set_gradient_edge(variable, std::move(edge));
-}
-
-at::Tensor ours_pow(const at::Tensor& self, const at::Scalar& exponent) {
-  const PowInProgress scope(exponent);
-  return real.pow(self, exponent);
-}
-
-at::Tensor& ours_pow_inplace(at::Tensor& self, const at::Scalar& exponent) {
-  const PowInProgress scope(exponent);
-  return real.pow_inplace(self, exponent);
 }
 
 // A user's own hooks on a tensor of ours replace ours instead of raising.

@@ -3,24 +3,27 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/recording.h"
 
 namespace pleat::bridge {
 
-void begin_pass(const torch::autograd::edge_list& roots) noexcept {
+void begin_pass(const torch::autograd::edge_list& roots, PassKind kind) noexcept {
   enter_pass();
   Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
   if (runtime == nullptr) {
     return;
   }
   try {
-    runtime->begin_backward(recorders_of(roots));
+    const ThreadNumbers recorders = recorders_of(roots);
+    end_proofs(roots, recorders, kind);
+    runtime->begin_backward(recorders);
   } catch (...) {  // no memory for a list of threads
     runtime->begin_backward({});
   }
 }
 
-void backward_enter() noexcept { begin_pass({}); }
+void backward_enter() noexcept { begin_pass({}, {.keeps_graph = true}); }
 
 void backward_exit() noexcept {
   forget_pass(backward_depth());

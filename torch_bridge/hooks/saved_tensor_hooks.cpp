@@ -33,27 +33,14 @@ std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
 }
 
-// A save is recorded of which this was decided.
-void teach(Runtime& runtime, const Decision& decision, const at::Tensor& tensor,
-           const SaveContext& context) noexcept {
-  if (decision.at_pole) {
-    teach_before_pole(runtime, *decision.producer, tensor, context.is_output);
-  }
-}
-
-class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
+class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, private LateLink {
  public:
   // The decision falls in pack.
   explicit SavedTensorHooks(Runtime& runtime) : runtime_(runtime) {}
   SavedTensorHooks(Runtime& runtime, const Decision& decision, const SaveContext& context)
       : runtime_(runtime), decision_(decision), context_(context) {}
 
-  ~SavedTensorHooks() override {
-    if (saved_.record != nullptr) {
-      saved_.record->backend().residency().drop(
-          saved_.record, [&] { saved_.record->remove_variable(saved_.original); });
-    }
-  }
+  ~SavedTensorHooks() override { untag(saved_); }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
@@ -63,23 +50,19 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
       runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
-      teach(runtime_, *decision_, tensor, context_);
     }
     const Save save{runtime_, tensor, *decision_, context_};
     remember(saved_, save);
     bool tagged = false;
     if (decision_->eligible()) {
       try {
-        tagged = tag(saved_, save);
+        tagged = tag(saved_, save, *this);
       } catch (...) {
         tagged = false;
       }
     }
     if (!tagged) {
       strong_ = tensor.detach();
-    } else if (decision_->choice.bits != 0 && runtime_.recompute.load(std::memory_order_relaxed)) {
-      recompute_from_argument(
-          tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
     }
   }
 
@@ -104,7 +87,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
       return hand_living(saved_.view.on(c10::Storage(std::move(live)), saved_.version), reader,
                          context_, saved_.requires_grad);
     }
-    learn_consumer();
     timer.stop();
     const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
     if (reader.formula) {
@@ -228,15 +210,15 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
 
   // If this is what an activation has made of a tensor that is compressed by now, the same payload
   // will do for both.
-  void recompute_from_argument(const c10::StorageImpl* storage) noexcept {
-    if (decision_->producer == nullptr || context_.is_output || !saved_.version.enabled() ||
-        saved_.saved_version != 0 || saved_.record->identity != storage) {
+  void link_argument() noexcept override {
+    if (saved_.producer == nullptr || context_.is_output || !saved_.version.enabled() ||
+        saved_.saved_version != 0 || !runtime_.recompute.load(std::memory_order_relaxed)) {
       return;
     }
-    const RecomputedFrom from = recomputed_from(*decision_->producer);
+    const RecomputedFrom from = recomputed_from(*saved_.producer);
     if (from.function != compress::Function::kNone && is_saved_tensor_hooks(from.argument)) {
       recompute_from(saved_, static_cast<const SavedTensorHooks&>(*from.argument).saved_,
-                     Recomputed{from.function, decision_->choice.type});
+                     Recomputed{from.function, decision_->type});
     }
   }
 
@@ -277,29 +259,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks {
                          .saved_version = saved_.saved_version});
   }
 
-  void learn_consumer() noexcept {
-    if (learned_) {
-      return;
-    }
-    learned_ = true;
-    try {
-      if (const auto node = torch::autograd::get_current_node()) {
-        // A lesson under a call site is for every node saved from there, whatever it looks like
-        // itself.
-        const Needs needs =
-            context_.call_site != nullptr ? class_of(*node).as_consumer : needs_of_consumer(*node);
-        if (needs != Needs()) {
-          runtime_.lessons.learn(decision_->lesson, needs);
-        }
-      }
-    } catch (...) {
-    }
-  }
-
   Runtime& runtime_;
   std::optional<Decision> decision_;
   SaveContext context_;
-  bool learned_ = false;
   SavedTensor saved_;
   at::Tensor strong_;  // ineligible without a construction scope, or not tagged
   at::Tensor handed_;  // to the node that owns us: until it lets go of what it saved, as in stock
@@ -322,7 +284,6 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   const Decision decision =
       runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
   runtime.reasons.add(decision.reason, storage_bytes(variable));
-  teach(runtime, decision, variable, scope->context);
   if (!decision.eligible()) {
     return nullptr;
   }

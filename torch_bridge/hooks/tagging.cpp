@@ -1,8 +1,8 @@
 #include "torch_bridge/hooks/tagging.h"
 
 #include <memory>
+#include <utility>
 
-#include "torch_bridge/policy/before_pole.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/recording.h"
@@ -10,45 +10,6 @@
 
 namespace pleat::bridge {
 namespace {
-
-// Of what may stand before a pole it is not known yet if one follows: results that a sigmoid and
-// its like save, arguments of pow, sine, clamp and their like, both factors of h * h, which is
-// saved `twice` by one node.
-bool may_stand_before_pole(const Save& save, bool twice) noexcept {
-  const Decision& d = save.decision;
-  if (d.producer == nullptr || d.choice.bits == 0 || d.saver == 0) {
-    return false;
-  }
-  return save.context.is_output ? class_of(*d.producer).before_pole == BeforePole::kSavesResult
-                                : twice || d.saves_input || pow_is_in_progress();
-}
-
-// While tensors of its kind are new the record waits a few nodes for its first lesson. The book of
-// lessons has a lock of its own, which is not taken under the link lock.
-void wait_for_lesson(TorchRecord& record, const Save& save) noexcept {
-  constexpr std::uint64_t kWait = 8;  // nodes: log(1 - (2 s - 1)^2 + e) has six
-  try {
-    Runtime& runtime = save.runtime;
-    const Decision& d = save.decision;
-    const std::uint64_t name =
-        lesson_before_pole({d.producer, d.output_number, d.saver}, save.tensor.sizes());
-    if (!runtime.lessons.is_new(name, runtime.backward_passes.load(std::memory_order_relaxed))) {
-      return;
-    }
-    if (const LessonBook::Known* const lesson = runtime.lessons.follow(name)) {
-      // The tensor that is being saved holds the block: nothing was released since it was tagged.
-      allocator::Residency& residency = d.backend->residency();
-      residency.with_linked(d.block, d.backend->current_stream(), [&](allocator::Record* present) {
-        if (present == &record) {
-          record.add_lesson(*lesson);
-          record.wait_until = residency.clock() + kWait;
-        }
-        return present;
-      });
-    }
-  } catch (...) {  // no memory: it does not wait
-  }
-}
 
 // Where it is not known whether the variable is an output of the very node, holding it might be a
 // cycle.
@@ -59,15 +20,49 @@ void add_variable(TorchRecord& record, SavedVariableSlot& original,
   }
 }
 
+// What a save asks for by itself. A tensor that might be lossy asks for what its claim will say.
+CodecChoice lossless_or_nothing(const Decision& decision) noexcept {
+  CodecChoice choice = compress::block::lossless(decision.type);
+  if (decision.may_be_lossy() && decision.exactness == Exactness::kMayBearNoise) {
+    choice.kept = compress::block::Kept::kNothing;
+  }
+  return choice;
+}
+
 std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
                                          c10::StorageImpl* storage) {
   auto record = std::make_unique<TorchRecord>(*save.decision.backend, storage);
   add_ranges(*save.tensor.unsafeGetTensorImpl(), record->bytes, record->ranges);
-  record->choice = save.decision.choice.pack();
+  record->choice = lossless_or_nothing(save.decision).pack();
   record->key = save.decision.key;
   record->nonce = save.runtime.next_nonce();
   add_variable(*record, saved.original, save.context);
   return record;
+}
+
+// Of a tensor of which it has yet to be decided what noise it may have.
+std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link) {
+  if (!save.decision.may_be_lossy() ||
+      save.decision.exactness != Exactness::kMayBearNoise) {
+    return nullptr;
+  }
+  auto claim = std::make_unique<Claim>();
+  claim->shape = SavedShape(*save.tensor.unsafeGetTensorImpl());
+  claim->is_output = save.context.is_output;
+  claim->output_number = save.decision.output_number;
+  claim->producer = saved.producer;
+  claim->link = &link;
+  return claim;
+}
+
+// Under the link lock.
+void note_claim(Claim* claim, TorchRecord& record, const Decision& decision) noexcept {
+  if (claim != nullptr) {
+    claim->record = &record;
+    record.add_undecided();
+  } else if (decision.may_be_lossy()) {
+    record.refuse(decision.exactness);
+  }
 }
 
 }  // namespace
@@ -89,7 +84,7 @@ void remember(SavedTensor& saved, const Save& save) {
   saved.creation = creation_of(save.tensor);
 }
 
-bool tag(SavedTensor& saved, const Save& save) {
+bool tag(SavedTensor& saved, const Save& save, LateLink& link) {
   Runtime& runtime = save.runtime;
   const Decision& d = save.decision;
   const c10::TensorImpl& impl = *save.tensor.unsafeGetTensorImpl();
@@ -99,24 +94,26 @@ bool tag(SavedTensor& saved, const Save& save) {
   }
   bool made = false;
   bool of_original = false;  // the record is of this very storage, not of one that was restored
-  bool twice = false;
+  std::unique_ptr<Claim> claim = make_claim(saved, save, link);
   allocator::Residency& residency = d.backend->residency();
   allocator::Record* const linked = residency.with_linked(
       d.block, d.backend->current_stream(), [&](allocator::Record* present) -> allocator::Record* {
         auto* const known = static_cast<TorchRecord*>(present);
         if (known == nullptr) {
           TorchRecord* const record = make_record(saved, save, storage).release();
-          twice = record->note_saved_after(gradient_edges(), save.context.is_output);
+          record->note_saved_after(gradient_edges());
           made = of_original = true;
+          note_claim(claim.get(), *record, d);
           return record;
         }
         if (known->identity == storage && known->restored == nullptr) {
           add_ranges(impl, known->bytes, known->ranges);
-          const CodecChoice own = d.choice_of_width(runtime.bits.width_of(known->key));
-          known->choice = merge(CodecChoice::unpack(known->choice.words), own).pack();
+          known->choice =
+              merge(CodecChoice::unpack(known->choice.words), lossless_or_nothing(d)).pack();
           add_variable(*known, saved.original, save.context);
-          twice = known->note_saved_after(gradient_edges(), save.context.is_output);
+          known->note_saved_after(gradient_edges());
           of_original = true;
+          note_claim(claim.get(), *known, d);
           if (saved.saved_version != 0) {
             known->note_written();
           }
@@ -140,12 +137,23 @@ bool tag(SavedTensor& saved, const Save& save) {
       recording->take(d.family);
     }
   }
-  if (of_original && may_stand_before_pole(save, twice)) {
-    wait_for_lesson(*saved.record, save);
+  if (of_original && claim != nullptr) {
+    saved.claim = claim.release();
+    saved.claim->lossy = {.type = d.type, .bits = runtime.bits.width_of(saved.record->key)};
+    add_claim(runtime, *saved.claim, saved_by_python_function(save.context.call_site));
   }
   runtime.packs.fetch_add(1, std::memory_order_relaxed);
   Runtime::note_thread_computes();
   return true;
+}
+
+void untag(SavedTensor& saved) noexcept {
+  if (saved.claim != nullptr) {
+    drop_claim(*std::exchange(saved.claim, nullptr));
+  }
+  if (TorchRecord* const record = std::exchange(saved.record, nullptr)) {
+    record->backend().residency().drop(record, [&] { record->remove_variable(saved.original); });
+  }
 }
 
 void recompute_from(const SavedTensor& result, const SavedTensor& argument,

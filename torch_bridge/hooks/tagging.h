@@ -8,6 +8,7 @@
 
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/eligibility.h"
+#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/strided_view.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
@@ -34,14 +35,19 @@ struct SavedTensor {
   const torch::autograd::Node* producer = nullptr;
   std::int64_t output_number = 0;
   torch::autograd::CreationMeta creation{};  // how a view came to be
+  Claim* claim = nullptr;                    // with a reference; null: nothing to decide
 };
 
 // Fills in everything in `saved` but the record and the original.
 void remember(SavedTensor& saved, const Save& save);
 
-// Gives an eligible tensor its record. False if its block has one that stands for other bytes.
+// Gives an eligible tensor its record, and a claim if it might be lossy. `link` lives as long as
+// `saved` has the claim. False if the tensor's block has a record that stands for other bytes.
 // Throws std::bad_alloc; `saved` has no record then.
-[[nodiscard]] bool tag(SavedTensor& saved, const Save& save);
+[[nodiscard]] bool tag(SavedTensor& saved, const Save& save, LateLink& link);
+
+// Gives the record up, and the claim with it.
+void untag(SavedTensor& saved) noexcept;
 
 // Lets `result` be recomputed from the payload of `argument`, if both lie on one device and nobody
 // has written to the argument since it was saved. `how`: the function that has made the result.

@@ -1,6 +1,5 @@
-// What the bridge asks of the device that a tensor lies on. Hooks and policy know no device, but
-// for before_pole, which looks at values on the host: they find the backend of a tensor's device
-// with backend_of(), and leave a tensor alone whose device has none. A record keeps the backend
+// What the bridge asks of the device that a tensor lies on. Hooks and policy know no device: they
+// find the backend of a tensor's device with backend_of(), and leave a tensor alone whose device has none. A record keeps the backend
 // that it was made with, since its tensor may be read while another device is the current one.
 //
 // Threads: every function may be called from any thread, and none calls back.

@@ -101,41 +101,41 @@ void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
   }
 }
 
-bool TorchRecord::note_saved_after(std::uint64_t edges, bool is_output) noexcept {
-  const bool was_output = std::exchange(saved_as_output_, is_output);
-  if (std::exchange(saved_after_, edges) != edges) {
-    return false;
-  }
-  several_of_one_node_.store(true, std::memory_order_relaxed);
-  return !is_output && !was_output;
+void TorchRecord::raise(const CodecChoice& lossy) noexcept {
+  backend_.residency().under_link_lock(
+      [&] { choice = merge(CodecChoice::unpack(choice.words), lossy).pack(); });
 }
 
-void TorchRecord::add_lesson(const LessonBook::Known& lesson) noexcept {
-  const auto free = std::find(lessons_.begin(), lessons_.end(), nullptr);
-  if (free != lessons_.end() && std::find(lessons_.begin(), free, &lesson) == free) {
-    *free = &lesson;
-  }
+void TorchRecord::settle(const CodecChoice& lossy) noexcept {
+  raise(lossy);
+  undecided_.fetch_sub(1);
 }
 
-ReleasedStorage TorchRecord::released() const noexcept {
-  ReleasedStorage released{
-      .choice = CodecChoice::unpack(choice.words), .written = written_, .whole = ranges.is_all_of(bytes)};
-  for (const LessonBook::Known* const lesson : lessons_) {
-    if (lesson != nullptr && released.choice.bits != 0) {
-      released.taught.raise(lesson->load(std::memory_order_acquire));
-    }
-  }
-  return released;
+void TorchRecord::refuse(Exactness why) noexcept {
+  Exactness none = Exactness::kMayBearNoise;
+  exactness_.compare_exchange_strong(none, why);
 }
 
-allocator::Record::Decision TorchRecord::decide(allocator::Start /*start*/) noexcept {
+allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept {
+  ReleasedStorage own{.written = written_, .whole = ranges.is_all_of(bytes)};
   ReleasedStorage of_argument;
-  if (argument != nullptr) {
-    of_argument = {.choice = CodecChoice::unpack(argument->choice.words),
-                   .whole = argument->ranges.is_all_of(argument->bytes)};
+  backend_.residency().under_link_lock([&] {
+    own.choice = CodecChoice::unpack(choice.words);
+    if (argument != nullptr) {
+      of_argument = {.choice = CodecChoice::unpack(argument->choice.words),
+                     .whole = argument->ranges.is_all_of(argument->bytes)};
+    }
+  });
+  if (const Exactness known = exactness_.load(); known != Exactness::kMayBearNoise) {
+    own.exactness = known;
+  } else if (undecided_.load() != 0) {
+    own.exactness =
+        start == allocator::Start::kShortage ? Exactness::kNoRoom : Exactness::kNoProof;
   }
-  const ReleaseDecision decision =
-      decide_at_release(released(), argument != nullptr ? &of_argument : nullptr);
+  if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
+    runtime->exactness.add(own.exactness, bytes);
+  }
+  const ReleaseDecision decision = decide_at_release(own, argument != nullptr ? &of_argument : nullptr);
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 

@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/lesson_book.h"
+#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/memory/device_backend.h"
 
@@ -70,10 +69,13 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
 
   // Records a save. `edges` counts set_gradient_edge calls of this thread; equal counts mean that
-  // one node saved both, because a function sets the edges of its outputs before it saves. Returns
-  // true if one node has saved the storage twice as its argument, as that of h * h does. Under the
-  // link lock.
-  bool note_saved_after(std::uint64_t edges, bool is_output) noexcept;
+  // one node saved both, because a function sets the edges of its outputs before it saves. Under
+  // the link lock.
+  void note_saved_after(std::uint64_t edges) noexcept {
+    if (std::exchange(saved_after_, edges) == edges) {
+      several_of_one_node_.store(true, std::memory_order_relaxed);
+    }
+  }
   // One node may have saved several tensors of this storage. Any thread.
   [[nodiscard]] bool several_of_one_node() const noexcept {
     return several_of_one_node_.load(std::memory_order_relaxed);
@@ -83,8 +85,29 @@ class TorchRecord final : public allocator::Record {
   // operator's result any more. Under the link lock.
   void note_written() noexcept { written_ = true; }
 
-  // What may be taught of it after it was saved: before_pole.h. Under the link lock.
-  void add_lesson(const LessonBook::Known& lesson) noexcept;
+  // ---- what noise it may bear: policy/proofs.h ----
+  // A save of which it is not decided yet. Before the storage is released.
+  void add_undecided() noexcept { undecided_.fetch_add(1, std::memory_order_relaxed); }
+  // One of these may have the noise of `lossy`. Takes the link lock; any thread.
+  void settle(const CodecChoice& lossy) noexcept;
+  // More care for one that was settled. The same.
+  void raise(const CodecChoice& lossy) noexcept;
+  // No noise at all. Any thread.
+  void refuse(Exactness why) noexcept;
+  // A contraction of `node` (compare only) reads it as its weight. True if another did before.
+  bool note_read_as_weight(const void* node) noexcept {
+    const void* const before = std::exchange(reader_, node);
+    return before != nullptr && before != node;
+  }
+  // Its bytes are on their way to a payload, or there.
+  [[nodiscard]] bool is_encoded() const noexcept {
+    const allocator::RecordState now = state.load(std::memory_order_relaxed);
+    return now == allocator::RecordState::kEncoding || now == allocator::RecordState::kPacked ||
+           now == allocator::RecordState::kRestored;
+  }
+  [[nodiscard]] bool awaits_proof() const noexcept override {
+    return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
+  }
   Decision decide(allocator::Start start) noexcept override;
 
   const c10::StorageImpl* const
@@ -92,7 +115,6 @@ class TorchRecord final : public allocator::Record {
   WeakStorage weak;
 
  private:
-  [[nodiscard]] ReleasedStorage released() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream);
@@ -101,9 +123,10 @@ class TorchRecord final : public allocator::Record {
 
   DeviceBackend& backend_;
   std::uint64_t saved_after_ = UINT64_MAX;
-  bool saved_as_output_ = false;
   bool written_ = false;
-  std::array<const LessonBook::Known*, 2> lessons_{};
+  std::atomic<std::uint32_t> undecided_{0};
+  std::atomic<Exactness> exactness_{Exactness::kMayBearNoise};
+  const void* reader_ = nullptr;  // guarded by the ledger's lock
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;

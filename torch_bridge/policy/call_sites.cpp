@@ -54,7 +54,7 @@ void learn_sites_of(const KnownOperator& known, const Operands& operands) {
   NodePtr node;
   try {
     Learning scope;
-    node = only_node_of(known.run(operands));
+    node = only_node_of(known(operands));
     sites = std::move(scope.sites);
   } catch (...) {  // an operator this build lacks, or has under other terms
   }
@@ -62,25 +62,19 @@ void learn_sites_of(const KnownOperator& known, const Operands& operands) {
     return;
   }
   const NodeClass& saver = class_of(*node);
-  Needs needs = saver.as_consumer;
-  needs.care = known.care.value_or(needs.care);
   PolicyState& state = PolicyState::get();
   const std::lock_guard<std::mutex> guard(state.mutex);
   for (const void* const site : sites) {
-    CallSite& learned = state.call_sites[site];
-    learned.needs.raise(needs);
-    learned.saver = &saver;
+    state.call_sites[site].saver = &saver;
   }
 }
 
 }  // namespace
 
-CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept {
-  const std::uint64_t lesson = lesson_of(return_address);
-  const std::uint64_t lessons = runtime.lessons.edition();
-  CallSite known = known_call_site(return_address);
-  known.needs.raise(runtime.lessons.learned(lesson));
-  thread_policy.cached_site(lesson) = {return_address, lessons, known};
+CallSite look_up_call_site(const void* return_address) noexcept {
+  const std::uint64_t edition = PolicyState::get().edition.load(std::memory_order_acquire);
+  const CallSite known = known_call_site(return_address);
+  thread_policy.cached_site(return_address) = {return_address, edition, known};
   return known;
 }
 
@@ -107,6 +101,7 @@ void learn_call_sites(void (*also)()) {
   for (const KnownOperator& known : known_operators()) {
     learn_sites_of(known, operands);
   }
+  PolicyState::get().edition.fetch_add(1, std::memory_order_release);
   const Learning unhooked;
   also();
 }

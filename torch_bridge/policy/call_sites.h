@@ -1,34 +1,21 @@
-// Which call sites of the SavedVariable constructor belong to operators whose saved tensors need
-// care. So the consumer is known when a tensor is packed, and not only at its first unpack. Learned
-// by running each such operator once on a few numbers and noting who called.
+// Which call sites of the SavedVariable constructor belong to operators that close a path, or start
+// one that does: those are told before their kernel runs. Learned by running each such operator once
+// on a few numbers and noting who called.
 #pragma once
 
-#include <cstdint>
-
-#include "sensitivity/key.h"
-#include "torch_bridge/core/runtime.h"
 #include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 
-// Under which name the lessons of a call site are booked.
-[[nodiscard]] inline std::uint64_t lesson_of(const void* call_site) noexcept {
-  return sensitivity::mix(reinterpret_cast<std::uintptr_t>(call_site));
-}
+// Asks the process, and remembers the answer for this thread.
+[[nodiscard]] CallSite look_up_call_site(const void* return_address) noexcept;
 
-// Asks the process and the book of lessons, and remembers the answer for this thread.
-[[nodiscard]] CallSite look_up_call_site(Runtime& runtime, const void* return_address) noexcept;
-
-// What is known of a call site, from the start or by lessons since; nothing for a null address.
-// Thread-safe.
-[[nodiscard]] inline CallSite call_site_at(Runtime& runtime, const void* return_address) noexcept {
-  if (return_address == nullptr) {
-    return {};
-  }
-  const ThreadPolicy::CachedSite& cached = thread_policy.cached_site(lesson_of(return_address));
-  const bool hit =
-      cached.call_site == return_address && cached.lessons == runtime.lessons.edition();
-  return hit ? cached.known : look_up_call_site(runtime, return_address);
+// What is known of a call site. Thread-safe.
+[[nodiscard]] inline CallSite call_site_at(const void* return_address) noexcept {
+  const ThreadPolicy::CachedSite& cached = thread_policy.cached_site(return_address);
+  const bool hit = cached.call_site == return_address &&
+                   cached.edition == PolicyState::get().edition.load(std::memory_order_acquire);
+  return hit ? cached.known : look_up_call_site(return_address);
 }
 
 // Runs the known operators once, outside of any lock. None of them draws a random number of the

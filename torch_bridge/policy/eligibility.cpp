@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "sensitivity/sensitivity.h"
-#include "torch_bridge/policy/before_pole.h"
-#include "torch_bridge/policy/call_sites.h"
 #include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
@@ -17,9 +17,6 @@ namespace pleat::bridge {
 namespace {
 
 using compress::ElementType;
-using compress::block::kShortestLine;
-using compress::block::Lines;
-using compress::block::Look;
 using torch::autograd::Node;
 
 // Lazy conjugation and negation are carried by the view layout.
@@ -67,71 +64,12 @@ bool hides_parameter(const Node* node) noexcept {
     if (c.accumulate_grad) {
       return true;
     }
-    if (!c.passes_parameter || node->num_outputs() == 0) {
+    if (!c.has(kPassesParameter) || node->num_outputs() == 0) {
       return false;
     }
     node = node->next_edge(0).function.get();
   }
   return false;
-}
-
-// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look,
-// kNone where the lines are not apart in memory.
-Lines lines_of(const c10::TensorImpl& tensor, Rows rows) noexcept {
-  constexpr std::uint32_t kShortestZeroRow = 32;
-  const auto lines = [](Look look, std::int64_t length) {
-    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)}
-                                              : Lines{};
-  };
-  const std::int64_t dimensions = tensor.dim();
-  if (dimensions < 2) {
-    return {};
-  }
-  const std::int64_t channels = tensor.size(1);
-  if (!tensor.is_contiguous()) {
-    const bool of_image = rows == Rows::kPlanes || rows == Rows::kSamples;
-    const bool channels_last =
-        of_image && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
-    return channels_last ? lines(Look::kColumns, channels) : Lines{};
-  }
-  const std::int64_t last = tensor.size(dimensions - 1);
-  const std::int64_t plane = c10::multiply_integers(tensor.sizes().slice(2));
-  if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
-    return plane >= kShortestLine ? lines(Look::kRows, plane)
-                                  : lines(Look::kColumns, channels * plane);
-  }
-  if (rows == Rows::kSamples) {
-    return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
-  }
-  if (rows == Rows::kLastDimension) {
-    std::int64_t length = last;
-    for (std::int64_t d = dimensions - 2; d > 0 && length < kShortestLine; --d) {
-      length *= tensor.size(d);  // normalised together with the last, or nobody knows
-    }
-    return lines(Look::kRows, length);
-  }
-  return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
-}
-
-bool bears_noise(const CallSite& site) noexcept {
-  return site.saver != nullptr && site.saver->bears_noise;
-}
-
-// What the node that made a tensor says of it. A quotient that is but a factor elsewhere may be
-// noisy; one of an exponential is a softmax.
-Care care_of_producer(const Node& producer, std::uint32_t output_number, const SaveContext& context,
-                      const CallSite& site) noexcept {
-  const NodeClass& c = class_of(producer);
-  if (c.statistics && output_number > 0) {
-    return Care::kExact;
-  }
-  if (c.as_producer <= Care::kEight || context.is_output || !bears_noise(site)) {
-    return c.as_producer;
-  }
-  const Node* const numerator =
-      producer.num_outputs() != 0 ? producer.next_edge(0).function.get() : nullptr;
-  const bool softmax = numerator != nullptr && class_of(*numerator).as_producer == Care::kEight;
-  return softmax ? Care::kEight : Care::kNone;
 }
 
 // What keeps a tensor from getting a record; kEligibleLossless if nothing does. Notes in `d` what
@@ -184,31 +122,7 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   return Reason::kEligibleLossless;
 }
 
-// A tensor that Pleat leaves alone may be the argument of a pole all the same: a gathered few of
-// many.
-void look_for_pole(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
-                   Decision& d) noexcept {
-  const CallSite site = call_site_at(runtime, context.call_site);
-  Needs needs = context.care;
-  needs.raise(site.needs);
-  if (needs.care != Care::kPole && context.known && !context.is_output) {
-    return;
-  }
-  try {
-    d.producer = tensor.grad_fn().get();
-  } catch (...) {  // a view that must not be differentiated
-    return;
-  }
-  if (d.producer != nullptr) {
-    d.output_number = static_cast<std::uint32_t>(tensor.output_nr());
-    needs.raise(care_of_producer(*d.producer, d.output_number, context, site));
-    d.at_pole = needs.care == Care::kPole;
-  }
-}
-
-// Its key, and what those that save and make it need of it.
-Needs needs_of_eligible(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
-                        Decision& d) noexcept {
+void name(const at::Tensor& tensor, const SaveContext& context, Decision& d) noexcept {
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   sensitivity::KeyParts key;
   key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
@@ -221,33 +135,6 @@ Needs needs_of_eligible(Runtime& runtime, const at::Tensor& tensor, const SaveCo
     key.ancestors = ancestors_hash(*d.producer);
   }
   d.family = sensitivity::family_key(key);
-  // A call site of the constructor is one operand of one operator: it names the consumer better
-  // than the tensor's own looks do.
-  d.lesson = d.family;
-  Needs needs = context.care;
-  const CallSite site = call_site_at(runtime, context.call_site);
-  if (context.call_site != nullptr) {
-    d.lesson = lesson_of(context.call_site);
-    needs.raise(site.needs);
-    if (site.saver != nullptr) {
-      d.saver = site.saver->hash;
-      d.saves_input = site.saver->before_pole == BeforePole::kSavesInput;
-    }
-    if (context.is_output) {
-      d.saver = kSavedByProducer;
-    }
-  } else {
-    needs.raise(runtime.lessons.learned(d.lesson));
-  }
-  if (d.producer != nullptr) {
-    needs.raise(care_of_producer(*d.producer, d.output_number, context, site));
-    if (d.saver != 0 || !context.known) {
-      needs.raise(
-          needs_before_pole(runtime, {d.producer, d.output_number, d.saver}, impl->sizes()));
-    }
-    d.at_pole = needs.care == Care::kPole;
-  }
-  return needs;
 }
 
 }  // namespace
@@ -260,28 +147,24 @@ bool is_plain_strided(const c10::TensorImpl& tensor) noexcept {
 Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
   Decision d;
   d.reason = reason_against(runtime, tensor, context, d);
-  if (d.reason == Reason::kTooSmall || d.reason == Reason::kForeignStorage) {
-    look_for_pole(runtime, tensor, context, d);
-  }
   if (!d.eligible()) {
     return d;
   }
-  d.least.type = element_type(tensor.scalar_type());
-  const Needs needs = needs_of_eligible(runtime, tensor, context, d);
-  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  if (compress::is_floating(d.least.type) && impl->requires_grad() && needs.care < Care::kExact) {
-    d.least.bits = needs.care == Care::kEight ? 8 : 1;
-    d.least.steps = needs.care == Care::kEight ? compress::block::Steps::kExponent
-                                               : compress::block::Steps::kAny;
-    d.least.lines = lines_of(*impl, needs.rows);
-  }
+  d.type = element_type(tensor.scalar_type());
+  name(tensor, context, d);
   KeyBook::Recording* const recording = this_recording(runtime.keys);
   d.key.value =
       sensitivity::tensor_key(d.family, recording != nullptr ? recording->next(d.family) : 0);
-  d.choice = d.choice_of_width(runtime.bits.width_of(d.key));
   // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
   // held as it is, and another view of the same storage learns that its bytes must stay exact.
-  d.reason = d.choice.bits != 0 ? Reason::kEligibleLossy : Reason::kEligibleLossless;
+  if (compress::is_floating(d.type) && tensor.unsafeGetTensorImpl()->requires_grad() &&
+      d.producer != nullptr && runtime.bits.uniform() != 0) {
+    d.reason = Reason::kEligibleLossy;
+    d.exactness = in_backward()                      ? Exactness::kInBackward
+                  : differentiates_weights()         ? Exactness::kDerivative
+                  : is_made_of_weights(*d.producer) ? Exactness::kComputedWeight
+                                                    : Exactness::kMayBearNoise;
+  }
   return d;
 }
 

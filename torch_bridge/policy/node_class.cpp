@@ -21,16 +21,13 @@ NodeClass classify(std::string name) {
   if (const auto colon = name.rfind("::"); colon != std::string::npos) {
     name.erase(0, colon + 2);
   }
-  const OperatorRow row = operator_row(name);
-  c.as_producer = row.as_producer;
-  c.as_consumer = {row.as_consumer, row.rows};
-  c.statistics = row.rows != Rows::kNone;
-  c.before_pole = row.before_pole;
+  if (c.of_torch || name == "CopyBackwards") {
+    c.row = operator_row(name);
+  }
+  if (name.ends_with("_copy")) {
+    c.row.traits &= static_cast<Traits>(~kAliasesInput);
+  }
   c.gradient = formula_of(name);
-  c.passes_parameter = (row.traits & kPassesParameter) != 0;
-  c.aliases_input = (row.traits & kAliasesInput) != 0 && c.of_torch && !name.ends_with("_copy");
-  c.recomputable = (row.traits & kRecomputable) != 0 && c.of_torch;
-  c.bears_noise = (row.traits & kBearsNoise) != 0;
   c.accumulate_grad = name == "AccumulateGrad";
   c.python = name == "PyNode";
   c.hash = sensitivity::hash_text(name.c_str());

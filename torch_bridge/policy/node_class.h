@@ -15,18 +15,13 @@ namespace pleat::bridge {
 struct NodeClass {
   std::string name;  // "AddmmBackward0"
   std::uint64_t hash = 0;
-  Care as_producer = Care::kNone;  // for its outputs; above kEight not for savers that bear noise
-  Needs as_consumer;               // for any tensor this node saved
-  bool statistics = false;         // its outputs but the first are a normalisation's
-  BeforePole before_pole = BeforePole::kEnds;
+  OperatorRow row;
   PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it computes; PLEAT_GRADIENTS: others
-  bool passes_parameter = false;             // as the traits of the table
-  bool aliases_input = false;
-  bool recomputable = false;
-  bool bears_noise = false;
   bool accumulate_grad = false;
   bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
   bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node
+
+  [[nodiscard]] bool has(Traits traits) const noexcept { return (row.traits & traits) != 0; }
 };
 
 // Looks the class up among those of the process, and remembers the answer for this thread. Never

@@ -1,50 +1,84 @@
-// The table of operators: what each asks of the tensors that its autograd node saves, and what it
-// says of those that it makes. Whatever the rest of this folder knows of operators stands here,
-// once. Torch-free.
+// The table of operators: what noise in the tensors that each saves does to the gradient, and what
+// becomes of it on a path through the operator. Whatever the rest of this folder knows of operators
+// stands here, once. docs/eligibility.md says the rule. Torch-free.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "compress/block/block_spec.h"
 #include "torch_bridge/c_abi.h"
-#include "torch_bridge/core/needs.h"
 
 namespace pleat::bridge {
 
-// What a node is to a pole behind it.
-enum class BeforePole : std::uint8_t {
-  kEnds,          // mixes elements, or is not known: noise before it is not looked for
-  kPasses,        // element by element, reads nothing in backward that carries noise; a view
-  kSums,          // over some dimensions
-  kAverages,      // over some dimensions
-  kSavesResult,   // element by element, reads its result
-  kSavesInput,    // element by element, reads its argument
-  kSavesFactors,  // a product
-  kMixes,         // a matrix product
-  kVariance,      // over some dimensions, reads its argument
+// What a path from an earlier node's result that meets the operator is. The first row of an enum
+// that fits holds for operators that are not in the table.
+enum class Path : std::uint8_t {
+  kUnknown,      // we cannot look into it: open
+  kOpens,        // a pole, a comparison for equality, a loss
+  kPasses,       // passed on to the operator's own readers
+  kAdds,         // passed on; where some reader closed it, what opens it later does no harm
+  kExponential,  // passed on; what is before enters an exponential or an angle
+  kContracts,    // closed if one of the operands is a weight, else passed on
+  kCloses,       // closed
+};
+
+// What the operator does in backward with the tensors that it saves.
+enum class Saves : std::uint8_t {
+  kExact,             // no noise
+  kWaits,             // noise where all paths from its result are closed
+  kOperands,          // of a contraction: at once beside a weight, else as kWaits
+  kFactors,           // of a product: at once beside what is broadcast, else as kWaits
+  kInput,             // a normalisation: its input at once, all else exact
+  kRows,              // a norm or deviation of rows: its input as kWaits, flat rows exact
+  kAtOnce,            // noise
+  kSides,             // compares them with constants
+  kShape,             // reads their shape
+  kLogProbabilities,  // a log-softmax
+};
+
+// Along what a normalisation takes its statistics: compress/block/exact_lines.h.
+enum class Rows : std::uint8_t {
+  kNone,
+  kLastDimension,
+  kPlanes,   // of an image: all dimensions but the first two; of a matrix its columns
+  kSamples,  // all dimensions but the first, or a part of them
+};
+
+// How much noise a lossy one may have.
+enum class Noise : std::uint8_t {
+  kBits,         // the width of its key
+  kCurved,       // that, in steps that are small beside the curve of the derivative
+  kEight,        // 8 bits at least
+  kEightCurved,  // 8 bits at least, in small steps
+  kExponent,     // 8 bits at least, in steps that are small in an exponential
 };
 
 // Facts of an operator that are true or not, as bits.
 using Traits = std::uint8_t;
-inline constexpr Traits kBearsNoise = 1;  // a gentle function of what it saves: whoever made that
-inline constexpr Traits kPassesParameter = 2;  // a view or cast: a parameter may hide behind it
-inline constexpr Traits kAliasesInput = 4;     // its output is on the storage of its only input
-inline constexpr Traits kRecomputable = 8;     // its result can be: recomputed.h
+inline constexpr Traits kPassesParameter = 1;  // a view or cast: a parameter may hide behind it
+inline constexpr Traits kAliasesInput = 2;     // its output is on the storage of its only input
+inline constexpr Traits kRecomputable = 4;     // its result can be: recomputed.h
+inline constexpr Traits kPicks = 8;     // by indices: who made the source says nothing of it
+inline constexpr Traits kAtTarget = 16;  // of log-probabilities it takes a few as they are
+
+// A set of the operator's differentiable inputs, by number.
+using Inputs = std::uint8_t;
 
 struct OperatorRow {
-  std::string_view node;           // how the name of its node begins
-  Care as_producer = Care::kNone;  // of what it makes; above kEight not for savers that bear noise
-  Care as_consumer = Care::kNone;  // of what it saves
-  BeforePole before_pole = BeforePole::kEnds;
+  std::string_view node;  // how the name of its node begins
+  Path path = Path::kUnknown;
+  Saves saves = Saves::kExact;
+  Noise noise = Noise::kBits;
   Traits traits = 0;
-  Rows rows =
-      Rows::kNone;  // it is a normalisation along these: its outputs but the first are exact
+  Inputs operands = 0;  // of a contraction or product
+  Inputs poles = 0;     // these open, whatever `path` says
+  Rows rows = Rows::kNone;
 };
 
 // The first row that `node`, a class name like "AddmmBackward0", begins with; an empty row if there
-// is none. The node of a list of tensors ("ForeachExpBackward0") has the cares of its operator's
-// row, and nothing else.
+// is none.
 [[nodiscard]] OperatorRow operator_row(std::string_view node) noexcept;
 
 // The formula that a node of this very name computes; PLEAT_GRADIENTS: none that can be in place.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -12,7 +13,6 @@
 
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/core/fork_locks.h"
-#include "torch_bridge/core/needs.h"
 
 namespace pleat::bridge {
 
@@ -20,7 +20,6 @@ struct NodeClass;
 
 // A place in torch's code that calls the constructor of SavedVariable: one operand of one operator.
 struct CallSite {
-  Needs needs;
   const NodeClass* saver = nullptr;  // of the node that saves here; null: not known
 };
 
@@ -29,6 +28,7 @@ struct PolicyState {
   std::mutex mutex;  // of both. Held for a look-up, never while an operator runs
   std::unordered_map<const std::type_info*, const NodeClass*> classes;  // never freed
   std::unordered_map<const void*, CallSite> call_sites;
+  std::atomic<std::uint64_t> edition{1};  // rises when a call site is learned
 
   ForkLock fork_lock{ForkPlace::kPolicy, mutex};
 
@@ -38,15 +38,10 @@ struct PolicyState {
 // Of a thread. Trivial to destroy: tensors die in threads that are ending, too.
 struct ThreadPolicy {
   // ---- what it is saving now: saving_node.h ----
-  struct PythonFunction {
-    bool compiled = false;
-    Care care = Care::kNone;  // of what it saves
-  };
   std::uint64_t gradient_edges = 0;
-  PythonFunction last_function;  // recorded last
-  CodeRange python_code;         // libtorch_python's, once a function that needs care was recorded
-  int pows = 0;
-  bool pow_with_pole = false;
+  bool last_is_python = false;    // the node recorded last is a function in Python
+  bool last_is_compiled = false;  // one that torch.compile has made
+  CodeRange python_code;          // libtorch_python's, once a function in Python was recorded
   std::vector<const void*>* sites_being_learned = nullptr;  // call_sites.h
 
   // ---- answers it has looked up ----
@@ -56,7 +51,7 @@ struct ThreadPolicy {
   };
   struct CachedSite {
     const void* call_site = nullptr;
-    std::uint64_t lessons = 0;  // edition of the lesson book when this was written
+    std::uint64_t edition = 0;  // of the call sites when this was written
     CallSite known;
   };
   static constexpr std::size_t kCached = 64;  // a program has a few dozen of either
@@ -66,8 +61,8 @@ struct ThreadPolicy {
   [[nodiscard]] CachedClass& cached_class(const std::type_info* type) noexcept {
     return classes[(reinterpret_cast<std::uintptr_t>(type) >> 4) % kCached];
   }
-  [[nodiscard]] CachedSite& cached_site(std::uint64_t lesson) noexcept {
-    return call_sites[lesson % kCached];
+  [[nodiscard]] CachedSite& cached_site(const void* call_site) noexcept {
+    return call_sites[(reinterpret_cast<std::uintptr_t>(call_site) >> 2) % kCached];
   }
 };
 

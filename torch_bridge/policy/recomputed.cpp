@@ -24,7 +24,7 @@ struct NodeMutex : Node {
 RecomputedFrom recomputed_from(const Node& node) noexcept {
   constexpr int kMostViews = 4;
   const Node* maker = &node;
-  for (int i = 0; i < kMostViews && class_of(*maker).aliases_input; ++i) {
+  for (int i = 0; i < kMostViews && class_of(*maker).has(kAliasesInput); ++i) {
     const Node* const input =
         maker->num_outputs() == 1 ? maker->next_edge(0).function.get() : nullptr;
     if (input == nullptr) {
@@ -32,7 +32,7 @@ RecomputedFrom recomputed_from(const Node& node) noexcept {
     }
     maker = input;
   }
-  if (!class_of(*maker).recomputable) {
+  if (!class_of(*maker).has(kRecomputable)) {
     return {};
   }
   RecomputedFrom from;

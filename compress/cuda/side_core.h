@@ -1,0 +1,133 @@
+// Packs the sides of floats, and restores elements of these sides. Each thread takes runs of eight
+// neighbouring elements, whose codes are one or two whole bytes, so threads do not interact. The
+// kernels and a test on the CPU run the same code, as with packing_core.h.
+#pragma once
+
+#include "compress/cuda/packing_core.h"
+#include "compress/side_values.h"
+
+namespace pleat::compress {
+namespace {
+
+inline constexpr unsigned kSideRun = 8;
+
+// Job::width of an encoder: the bits of a side, and what job.bounds does not say of the sides.
+PLEAT_HD constexpr uint32_t side_width(const Sides& sides) {
+  return (sides.kind == Sides::Kind::kThree ? 2u : 1u) | static_cast<uint32_t>(sides.kind) << 8 |
+         (sides.nan_inside ? 1u : 0u) << 16;
+}
+PLEAT_HD inline Sides sides_of_job(const cuda::Job& job) {
+  return {static_cast<Sides::Kind>(job.width >> 8 & 0xFF), (job.width >> 16 & 1) != 0,
+          job.bounds[0], job.bounds[1]};
+}
+
+PLEAT_HD constexpr uint64_t side_bytes(uint64_t elements, unsigned width) {
+  return (elements * width + 7) / 8;
+}
+
+// Loads a run's elements into registers; those beyond the end of the span are zero.
+template <class T>
+PLEAT_HD inline void load_side_run(const typename T::Word* source, uint64_t left, bool aligned,
+                                   uint32_t* words) {
+  constexpr unsigned kWords = kSideRun * sizeof(typename T::Word) / 4;
+  if (left >= kSideRun && aligned) {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4)
+      load16(reinterpret_cast<const uint8_t*>(source) + 4 * w, words + w);
+    return;
+  }
+  constexpr unsigned kEach = Packed<T>::kPerRegister;
+  PLEAT_UNROLL
+  for (unsigned w = 0; w < kWords; ++w) {
+    words[w] = 0;
+    for (unsigned i = 0; i < kEach; ++i)
+      if (w * kEach + i < left) words[w] |= uint32_t{source[w * kEach + i]} << (16 * i);
+  }
+}
+
+template <class T>
+PLEAT_HD inline void pack_side_run(const SideTest& test, const typename T::Word* source,
+                                   uint64_t elements, uint64_t run, uint8_t* codes) {
+  constexpr unsigned kEach = Packed<T>::kPerRegister;
+  const uint64_t left = elements - run * kSideRun;
+  uint32_t words[kSideRun / kEach];
+  load_side_run<T>(source + run * kSideRun, left, reinterpret_cast<uintptr_t>(source) % 16 == 0,
+                   words);
+  const unsigned width = test.three ? 2 : 1;
+  uint32_t packed = 0;
+  PLEAT_UNROLL
+  for (unsigned e = 0; e < kSideRun; ++e) {
+    const uint32_t side = side_of(test, Packed<T>::value(words[e / kEach], e % kEach));
+    packed |= (e < left ? side : 0) << (e * width);
+  }
+  uint8_t* const to = codes + run * width;
+  to[0] = static_cast<uint8_t>(packed);
+  // A last run may end before its second byte.
+  if (width == 2 && left > 4) to[1] = static_cast<uint8_t>(packed >> 8);
+}
+
+// False if some code is no side.
+template <class T>
+PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, const uint8_t* codes,
+                                     uint64_t elements, uint64_t run, typename T::Word* target) {
+  using Word = typename T::Word;
+  constexpr unsigned kEach = Packed<T>::kPerRegister;
+  const uint64_t left = elements - run * kSideRun;
+  const unsigned width = three ? 2 : 1;
+  uint32_t packed = codes[run * width];
+  if (three && left > 4) packed |= uint32_t{codes[run * width + 1]} << 8;
+  uint32_t value[kSideRun];
+  bool good = true;
+  PLEAT_UNROLL
+  for (unsigned e = 0; e < kSideRun; ++e) {
+    const unsigned side = packed >> (e * width) & (three ? 3u : 1u);
+    value[e] = side == 0 ? words.value[0] : side == 1 ? words.value[1] : words.value[2];
+    good &= side != 3 || e >= left;
+  }
+  Word* const to = target + run * kSideRun;
+  if (left >= kSideRun && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
+    uint32_t out[kSideRun / kEach];
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kSideRun / kEach; ++w)
+      out[w] = kEach == 1 ? value[w] : (value[w * kEach] & 0xFFFFu) | value[w * kEach + 1] << 16;
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kSideRun / kEach; w += 4)
+      store16(reinterpret_cast<uint8_t*>(to) + 4 * w, out + w);
+    return good;
+  }
+  for (unsigned e = 0; e < kSideRun && e < left; ++e) to[e] = static_cast<Word>(value[e]);
+  return good;
+}
+
+// What the last block of a job does.
+template <class T, class Block>
+PLEAT_HD inline void finish_sides(Block& block, const cuda::Job& job) {
+  Header header = packed_header(job, PayloadKind::kSides, T::kType);
+  header.bits = static_cast<uint8_t>(job.width & 0xFF);
+  header.payload_bytes = 64 + side_bytes(job.elements, header.bits);
+  side_values<T>(sides_of_job(job)).words.write(&header);
+  finish_packed(block, job, header, false);
+}
+
+// True if the payload is what the job expects, of `width` bits a side: the sizes agree, so nothing
+// read lies outside the payload.
+template <class T>
+PLEAT_HD inline bool sides_fit(const Header& header, uint64_t elements, unsigned width,
+                               uint64_t capacity) {
+  const SideWords words = SideWords::of(header);
+  unsigned wrong = header.magic ^ kMagic;
+  wrong |= header.version ^ unsigned { kFormatVersion };
+  wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kSides);
+  wrong |= (header.type ^ T::kType) | (header.bits ^ width) | header.flags | header.reserved;
+  wrong |= header.escapes | (width == 1 ? words.value[2] : 0);
+  if (sizeof(typename T::Word) == 2)
+    wrong |= (words.value[0] | words.value[1] | words.value[2] | words.first | words.last) >> 16;
+  uint64_t wrong_sizes = header.third_value >> 32;
+  wrong_sizes |= header.elements ^ elements;
+  wrong_sizes |= header.payload_bytes ^ (64 + side_bytes(elements, width));
+  return (wrong | (wrong_sizes != 0 ? 1u : 0u) | (width != 1 && width != 2 ? 1u : 0u) |
+          (header.payload_bytes > capacity ? 1u : 0u)) == 0;
+}
+
+}  // namespace
+}  // namespace pleat::compress

@@ -1,0 +1,138 @@
+// What is known of the nodes of the graphs that are being recorded: one mark for each node that was
+// asked for. A mark is a node's as long as its sequence number is. Guarded by the ledger's lock.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "torch_bridge/torch_access/torch_version.h"
+
+namespace pleat::bridge {
+
+struct Claim;
+
+class GraphMarks {
+ public:
+  enum class Weight : std::uint8_t { kUnknown, kNo, kYes };
+  struct Mark {
+    const torch::autograd::Node* node = nullptr;  // null: the place is free
+    std::uint64_t sequence = 0;
+    std::uint64_t thread = 0;  // that recorded it
+    Claim* claims = nullptr;   // what the node has saved that needed a proof
+    std::uint8_t closed = 0;   // 1; 2: through an exponential
+    bool open = false;
+    bool derivative = false;   // its result depends on a leaf whose gradient is a result
+    Weight weight = Weight::kUnknown;
+  };
+
+  // The mark of `node`, which is alive; good until the next call. Throws std::bad_alloc.
+  Mark& of(const torch::autograd::Node& node) {
+    if (2 * (used_ + 1) > places_.size()) {
+      grow();
+    }
+    Mark& mark = place_of(&node);
+    if (mark.node == nullptr) {
+      ++used_;
+      mark.node = &node;
+      take_over(mark, node);
+    } else if (mark.sequence != node.sequence_nr() || mark.thread != node.thread_id()) {
+      take_over(mark, node);  // of a node that has died, and all its claims with it
+    }
+    return mark;
+  }
+  // Null if it has none. The node need not be alive.
+  Mark* find(const torch::autograd::Node* node) noexcept {
+    if (places_.empty()) {
+      return nullptr;
+    }
+    Mark& mark = place_of(node);
+    return mark.node != nullptr ? &mark : nullptr;
+  }
+
+  // Calls `visit` with the marks of nodes that these threads have recorded.
+  template <class Visit>
+  void for_each(std::span<const std::uint64_t> threads, Visit&& visit) noexcept {
+    for (const Mark& mark : places_) {
+      if (mark.node != nullptr && is_one_of(mark.thread, threads)) {
+        visit(mark);
+      }
+    }
+  }
+  [[nodiscard]] bool are_all_of(std::span<const std::uint64_t> threads) const noexcept {
+    return std::all_of(places_.begin(), places_.end(), [&](const Mark& mark) {
+      return mark.node == nullptr || is_one_of(mark.thread, threads);
+    });
+  }
+
+  // Takes away the marks of nodes that these threads have recorded, and calls `end` with each.
+  template <class End>
+  void forget(std::span<const std::uint64_t> threads, End&& end) noexcept {
+    std::size_t kept = 0;
+    for (Mark& mark : places_) {
+      if (mark.node == nullptr) {
+        continue;
+      }
+      if (is_one_of(mark.thread, threads)) {
+        end(mark);
+        mark = {};
+      } else {
+        ++kept;
+      }
+    }
+    used_ = kept;
+    if (kept != 0) {
+      spread(places_.size());
+    }
+  }
+
+ private:
+  static bool is_one_of(std::uint64_t thread, std::span<const std::uint64_t> threads) noexcept {
+    return std::find(threads.begin(), threads.end(), thread) != threads.end();
+  }
+  static void take_over(Mark& mark, const torch::autograd::Node& node) noexcept {
+    mark = {.node = &node, .sequence = node.sequence_nr(), .thread = node.thread_id()};
+  }
+  Mark& place_of(const torch::autograd::Node* node) noexcept {
+    // Nodes are aligned to 16 bytes. Fibonacci hashing (Knuth, TAOCP 3, 6.4).
+    const std::uint64_t hash =
+        (reinterpret_cast<std::uintptr_t>(node) >> 4) * 0x9e3779b97f4a7c15ULL >> 20;
+    std::size_t at = hash & (places_.size() - 1);
+    while (places_[at].node != nullptr && places_[at].node != node) {
+      at = (at + 1) & (places_.size() - 1);
+    }
+    return places_[at];
+  }
+  void grow() {
+    constexpr std::size_t kFirst = 1024;
+    std::vector<Mark> larger(places_.empty() ? kFirst : 2 * places_.size());
+    larger.swap(places_);
+    for (const Mark& mark : larger) {
+      if (mark.node != nullptr) {
+        place_of(mark.node) = mark;
+      }
+    }
+  }
+  // Puts every mark where a search from its own place finds it. Without memory the marks are lost:
+  // the nodes are walked over again, and their claims stay undecided.
+  void spread(std::size_t places) noexcept {
+    try {
+      std::vector<Mark> all(places);
+      all.swap(places_);
+      for (const Mark& mark : all) {
+        if (mark.node != nullptr) {
+          place_of(mark.node) = mark;
+        }
+      }
+    } catch (...) {
+    }
+  }
+
+  std::vector<Mark> places_;  // open addressing, a power of two, at most half of them taken
+  std::size_t used_ = 0;
+};
+
+}  // namespace pleat::bridge

@@ -1,0 +1,417 @@
+#include "torch_bridge/policy/ledger.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "sensitivity/key.h"
+#include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/recognised.h"
+
+namespace pleat::bridge {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+namespace {
+
+// Leaked: tensors die until the process ends. Made when the library is loaded: the first use may be
+// in a child.
+Ledger& ledger = *new Ledger;
+
+// The node of the script that `node` is, in whatever step.
+std::uint64_t script_hash(const Node& node) noexcept {
+  std::uint64_t h = sensitivity::mix(class_of(node).hash ^ ancestors_hash(node));
+  for (const Edge& edge : node.next_edges()) {
+    if (edge.is_valid()) {
+      h = sensitivity::mix(h ^ ancestors_hash(*edge.function));
+    }
+  }
+  return h;
+}
+
+}  // namespace
+
+Ledger& Ledger::get() noexcept { return ledger; }
+
+const Node* behind_views(const Node* node) noexcept {
+  while (node != nullptr && class_of(*node).has(kAliasesInput) && node->num_outputs() == 1) {
+    node = node->next_edge(0).function.get();
+  }
+  return node;
+}
+
+// ---- claims -------------------------------------------------------------------------------------
+
+void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& node) {
+  if (treatment.exactness != Exactness::kMayBearNoise) {
+    refuse(claim, treatment.exactness);
+    return;
+  }
+  if (depends_on_leaf(node)) {
+    refuse(claim, Exactness::kDerivative);
+    return;
+  }
+  claim.lossy = treatment.choice;
+  if (treatment.waits) {
+    wait_for_proof(claim, node);
+  } else {
+    settle(claim);
+    claim.state = Claim::State::kDone;
+  }
+}
+
+void Ledger::wait_for_proof(Claim& claim, const Node& node) {
+  if (!no_proof_for_.empty() && no_proof_for_.contains(script_hash(node))) {
+    refuse(claim, Exactness::kPole);
+    return;
+  }
+  GraphMarks::Mark& mark = marks_.of(node);
+  claim.state = Claim::State::kWaits;
+  claim.node = &node;
+  claim.previous = nullptr;
+  claim.next = std::exchange(mark.claims, &claim);
+  if (claim.next != nullptr) {
+    claim.next->previous = &claim;
+  }
+  claim.references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Ledger::settle(Claim& claim) noexcept {
+  claim.state = Claim::State::kClosed;
+  if (claim.record != nullptr) {
+    claim.record->settle(claim.lossy);
+    may_start(*claim.record);
+  }
+}
+
+void Ledger::refuse(Claim& claim, Exactness why) noexcept {
+  if (claim.state != Claim::State::kWaits) {
+    claim.state = Claim::State::kDone;
+  } else {
+    claim.state = Claim::State::kClosed;  // it stays on its node's list
+  }
+  if (claim.record != nullptr) {
+    claim.record->refuse(why);
+    may_start(*claim.record);
+  }
+}
+
+void Ledger::unlink(Claim& claim) noexcept {
+  if (claim.previous != nullptr) {
+    claim.previous->next = claim.next;
+  } else if (GraphMarks::Mark* const mark = marks_.find(claim.node);
+             mark != nullptr && mark->claims == &claim) {
+    mark->claims = claim.next;
+  }
+  if (claim.next != nullptr) {
+    claim.next->previous = claim.previous;
+  }
+  claim.next = claim.previous = nullptr;
+  claim.node = nullptr;
+  claim.let_go();
+}
+
+void Ledger::may_start(TorchRecord& record) noexcept {
+  if (record.awaits_proof() || record.state.load() != allocator::RecordState::kWaiting) {
+    return;
+  }
+  try {
+    to_start_.push_back(&record);
+  } catch (...) {
+    return;  // it waits for backward, or until memory is short
+  }
+  allocator::Residency& residency = record.backend().residency();
+  residency.under_link_lock([&] { residency.add_reference(record); });
+}
+
+void Ledger::start_all(std::unique_lock<std::mutex>& lock) noexcept {
+  while (!to_start_.empty()) {
+    const std::vector<TorchRecord*> started = std::exchange(to_start_, {});
+    lock.unlock();
+    Runtime::note_thread_computes();
+    for (TorchRecord* const record : started) {
+      allocator::Residency& residency = record->backend().residency();
+      residency.start(*record);
+      residency.drop(record);
+    }
+    lock.lock();
+  }
+}
+
+void Ledger::note_leaves(const Node& node) {
+  bool derivative = false;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.is_valid()) {
+      continue;
+    }
+    if (class_of(*edge.function).accumulate_grad) {
+      derivative |=
+          leaves_.note_read(static_cast<const AccumulateGrad&>(*edge.function).variable, node);
+    } else if (any_derivative_) {
+      derivative |= depends_on_leaf(*edge.function);
+    }
+  }
+  if (derivative) {
+    marks_.of(node).derivative = true;
+    any_derivative_ = true;
+  }
+}
+
+bool Ledger::depends_on_leaf(const Node& node) noexcept {
+  const GraphMarks::Mark* const mark = any_derivative_ ? marks_.find(&node) : nullptr;
+  return mark != nullptr && mark->sequence == node.sequence_nr() && mark->derivative;
+}
+
+void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                 PassKind kind) noexcept {
+  try {
+    const bool of_leaves = std::any_of(roots.begin(), roots.end(), [&](const Edge& root) {
+      return root.is_valid() && depends_on_leaf(*root.function);
+    });
+    leaves_.begin_pass(recorders, kind, of_leaves);
+  } catch (...) {  // no memory: what is not known of a leaf stays exact
+  }
+  if (kind.keeps_graph) {  // what is recorded from now on may read what was recorded before
+    marks_.for_each(recorders, [&](const GraphMarks::Mark& mark) {
+      for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+        if (claim->state == Claim::State::kWaits) {
+          refuse(*claim, Exactness::kNoProof);
+        }
+      }
+    });
+    return;
+  }
+  any_derivative_ = any_derivative_ && !marks_.are_all_of(recorders);
+  marks_.forget(recorders, [&](const GraphMarks::Mark& mark) {
+    for (Claim* claim = mark.claims; claim != nullptr;) {
+      Claim* const next = claim->next;
+      claim->next = claim->previous = nullptr;
+      claim->node = nullptr;
+      if (claim->state == Claim::State::kWaits) {
+        refuse(*claim, Exactness::kNoProof);
+      }
+      claim->state = Claim::State::kDone;
+      claim->let_go();
+      claim = next;
+    }
+  });
+}
+
+// ---- walks --------------------------------------------------------------------------------------
+
+void Ledger::go_on(const Edge& edge, bool exponential) {
+  if (edge.is_valid() && !class_of(*edge.function).accumulate_grad) {
+    walk_.push_back({edge.function.get(), exponential});
+  }
+}
+
+void Ledger::close_behind(const Node& node) {
+  if (class_of(node).accumulate_grad) {
+    return;
+  }
+  walk_.assign(1, {&node, false});
+  while (!walk_.empty()) {
+    const Step step = walk_.back();
+    walk_.pop_back();
+    close(step);
+  }
+}
+
+void Ledger::close(const Step& step) {
+  const Node& node = *step.node;
+  {
+    const std::uint8_t level = step.exponential ? 2 : 1;
+    GraphMarks::Mark& mark = marks_.of(node);
+    if (mark.open || mark.closed >= level) {
+      return;
+    }
+    mark.closed = level;
+    for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+      if (step.exponential) {
+        claim->lossy = with_noise(claim->lossy, Noise::kExponent);
+      }
+      if (claim->state == Claim::State::kWaits) {
+        settle(*claim);
+      } else if (claim->record != nullptr && step.exponential) {
+        claim->record->raise(claim->lossy);
+      }
+    }
+  }
+  const NodeFacts facts = facts_of(node);
+  bool exponential = step.exponential || facts.path == Path::kExponential;
+  switch (facts.path) {
+    case Path::kUnknown:
+    case Path::kOpens:
+    case Path::kCloses:
+      return;
+    case Path::kContracts:
+      if (has_weight(node, facts.operands)) {
+        return;
+      }
+      exponential = false;  // it averages over many
+      break;
+    default:
+      break;
+  }
+  for (std::size_t i = 0; i < node.num_outputs(); ++i) {
+    if (i >= 8 || (facts.poles >> i & 1) == 0) {
+      go_on(node.next_edge(i), exponential);
+    }
+  }
+}
+
+void Ledger::open_behind(const Node& node, Exactness why) {
+  if (class_of(node).accumulate_grad) {
+    return;
+  }
+  walk_.assign(1, {&node, false});
+  while (!walk_.empty()) {
+    const Node& next = *walk_.back().node;
+    walk_.pop_back();
+    open(next, why);
+  }
+}
+
+void Ledger::open(const Node& node, Exactness why) {
+  const NodeFacts facts = facts_of(node);
+  if (facts.path == Path::kCloses ||
+      (facts.path == Path::kContracts && has_weight(node, facts.operands))) {
+    return;
+  }
+  {
+    GraphMarks::Mark& mark = marks_.of(node);
+    if (mark.open || (mark.closed != 0 && facts.path == Path::kAdds)) {
+      return;
+    }
+    mark.open = true;
+    bool too_late = false;
+    for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+      if (claim->record == nullptr) {
+        continue;
+      }
+      if (claim->record->is_encoded()) {
+        too_late = true;
+      } else {
+        refuse(*claim, why);
+      }
+    }
+    if (too_late) {
+      if (Runtime* const runtime = Runtime::get()) {
+        runtime->poles_after_proof.fetch_add(1, std::memory_order_relaxed);
+      }
+      constexpr std::size_t kMost = 65536;
+      if (no_proof_for_.size() < kMost) {
+        no_proof_for_.insert(script_hash(node));
+      }
+    }
+  }
+  if (facts.path == Path::kUnknown || facts.path == Path::kOpens) {
+    return;  // it has opened what is behind itself
+  }
+  for (const Edge& edge : node.next_edges()) {
+    go_on(edge, false);
+  }
+}
+
+void Ledger::close_rows(const Node& squares, Reduction rows) {
+  GraphMarks::Mark& mark = marks_.of(squares);
+  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+    const auto lines = lines_of(claim->shape, rows);
+    if (!lines) {
+      if (claim->record != nullptr && !claim->record->is_encoded()) {
+        refuse(*claim, Exactness::kPole);
+      }
+      continue;
+    }
+    claim->lossy.lines = *lines;
+    if (claim->state == Claim::State::kWaits) {
+      settle(*claim);
+    } else if (claim->record != nullptr) {
+      claim->record->raise(claim->lossy);
+    }
+  }
+}
+
+void Ledger::close_log_probabilities(const Node& node) {
+  GraphMarks::Mark& mark = marks_.of(node);
+  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+    if (claim->state == Claim::State::kWaits) {
+      settle(*claim);
+    }
+  }
+}
+
+void Ledger::refuse_log_probabilities(const Node& node) {
+  GraphMarks::Mark& mark = marks_.of(node);
+  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+    if (claim->record != nullptr && !claim->record->is_encoded()) {
+      refuse(*claim, Exactness::kPole);
+    }
+  }
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+bool Ledger::has_weight(const Node& node, Inputs operands) {
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((operands >> i & 1) != 0 && is_weight(node.next_edge(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Ledger::is_weight(const Node& node, int depth) {
+  constexpr int kDeepest = 64;
+  const NodeClass& c = class_of(node);
+  if (c.accumulate_grad) {
+    return leaves_.is_weight(*static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
+  }
+  if (depth > kDeepest || !(c.of_torch || c.has(kPassesParameter))) {
+    return false;
+  }
+  if (c.has(kPassesParameter) && node.num_outputs() == 1) {  // no mark for each view
+    return node.next_edge(0).is_valid() && is_weight(*node.next_edge(0).function, depth + 1);
+  }
+  if (const auto known = marks_.of(node).weight; known != GraphMarks::Weight::kUnknown) {
+    return known == GraphMarks::Weight::kYes;
+  }
+  bool weight = false;
+  try {
+    weight = work_out_weight(node, depth);
+  } catch (const c10::Error&) {  // of symbolic size
+  }
+  marks_.of(node).weight = weight ? GraphMarks::Weight::kYes : GraphMarks::Weight::kNo;
+  return weight;
+}
+
+// All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
+// contraction with a constant is a layer over data, unless its result is a vector. What is picked
+// by indices is data, too.
+bool Ledger::work_out_weight(const Node& node, int depth) {
+  const NodeClass& c = class_of(node);
+  if (c.has(kPicks)) {
+    return false;
+  }
+  std::int64_t largest = 0;
+  bool constants = false;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.is_valid()) {
+      constants = true;
+    } else if (!is_weight(*edge.function, depth + 1)) {
+      return false;
+    } else {
+      largest = std::max(largest, numel_of(edge));
+    }
+  }
+  if (largest == 0 || !constants) {
+    return largest != 0;
+  }
+  return numel_of(node, 0) <= largest &&
+         (c.row.path != Path::kContracts || rank_of(node, 0) <= 1);
+}
+
+}  // namespace pleat::bridge

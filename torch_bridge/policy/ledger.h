@@ -1,0 +1,102 @@
+// The graph as far as it is recorded, with the claims that wait at its nodes: the walks that close
+// and open them.
+//
+//   closed  some path from the node's result meets a node that closes it
+//   open    some path meets a node that opens it
+//
+// One lock guards it and all claims. Residency's link lock is taken under it, no other.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "torch_bridge/core/exactness.h"
+#include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/policy/graph_marks.h"
+#include "torch_bridge/policy/leaves.h"
+#include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/policy/treatment.h"
+
+namespace pleat::bridge {
+
+class Ledger final : public WeightTest {
+ public:
+  [[nodiscard]] static Ledger& get() noexcept;
+
+  std::mutex mutex;
+
+  // ---- under the lock; those without noexcept throw std::bad_alloc, and torch's errors ----
+
+  // What becomes of a claim of `node`.
+  void carry_out(Claim& claim, const Treatment& treatment, const torch::autograd::Node& node);
+  void refuse(Claim& claim, Exactness why) noexcept;
+  // Off the list of its node, whose reference it gives up.
+  void unlink(Claim& claim) noexcept;
+
+  // Closes, or opens, what lies behind an edge or at a node.
+  void close_behind(const torch::autograd::Node& node);
+  void open_behind(const torch::autograd::Node& node, Exactness why);
+  // The node squares what a normalisation by hand normalises along those rows.
+  void close_rows(const torch::autograd::Node& squares, Reduction rows);
+  // A node takes of the log-probabilities that `node` made some as they are; or reads them
+  // otherwise.
+  void close_log_probabilities(const torch::autograd::Node& node);
+  void refuse_log_probabilities(const torch::autograd::Node& node);
+
+  // One of the operands in the set is a weight.
+  [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands);
+  [[nodiscard]] bool is_weight(const torch::autograd::Edge& edge) override {
+    return edge.is_valid() && is_weight(*edge.function, 0);
+  }
+  [[nodiscard]] bool is_weight(const torch::autograd::Node& node) { return is_weight(node, 0); }
+
+  // The node is recorded. If its result depends on a leaf whose gradient may be a result, all its
+  // claims are refused from now on.
+  void note_leaves(const torch::autograd::Node& node);
+
+  // Backward begins over what these threads have recorded.
+  void end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+           PassKind kind) noexcept;
+  [[nodiscard]] bool is_weight_leaf(const c10::TensorImpl& leaf) const noexcept {
+    return leaves_.is_weight(leaf);
+  }
+  [[nodiscard]] bool differentiates_weights() const noexcept {
+    return leaves_.differentiates_weights();
+  }
+
+  // Encodes what need not wait any longer. Gives up the lock while it does.
+  void start_all(std::unique_lock<std::mutex>& lock) noexcept;
+  [[nodiscard]] bool any_to_start() const noexcept { return !to_start_.empty(); }
+
+ private:
+  struct Step {
+    const torch::autograd::Node* node;
+    bool exponential;  // an exponential lies between there and what closes it
+  };
+  void go_on(const torch::autograd::Edge& edge, bool exponential);
+  void close(const Step& step);
+  void open(const torch::autograd::Node& node, Exactness why);
+  void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
+  void settle(Claim& claim) noexcept;
+  void may_start(TorchRecord& record) noexcept;
+  bool depends_on_leaf(const torch::autograd::Node& node) noexcept;
+  bool is_weight(const torch::autograd::Node& node, int depth);
+  bool work_out_weight(const torch::autograd::Node& node, int depth);
+
+  GraphMarks marks_;
+  Leaves leaves_;
+  bool any_derivative_ = false;  // some mark says so
+  std::vector<Step> walk_;
+  std::vector<TorchRecord*> to_start_;  // each with a reference
+  // Hashes of nodes of the script, by their classes and those of their ancestors.
+  std::unordered_set<std::uint64_t> no_proof_for_;
+  ForkLock fork_lock_{ForkPlace::kProofs, mutex};
+};
+
+// Through nodes whose result lies on the storage of their only input.
+[[nodiscard]] const torch::autograd::Node* behind_views(const torch::autograd::Node* node) noexcept;
+
+}  // namespace pleat::bridge

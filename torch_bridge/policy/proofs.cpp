@@ -1,0 +1,290 @@
+#include "torch_bridge/policy/proofs.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "torch_bridge/policy/ledger.h"
+#include "torch_bridge/policy/recognised.h"
+#include "torch_bridge/policy/treatment.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+// What this thread has saved and not recorded yet, and what it has recorded last.
+struct Recorder {
+  static constexpr std::size_t kMost = 24;
+  std::array<Claim*, kMost> notes;  // with a reference
+  std::size_t noted = 0;
+
+  // Inputs that the node which is being made has saved. Compared, and followed only while that goes
+  // on.
+  struct Operand {
+    const Node* producer;
+    bool weight;
+  };
+  const NodeClass* saver = nullptr;
+  std::array<Operand, 3> operands;
+  std::size_t operand_count = 0;
+
+  const Node* last = nullptr;  // alive while it saves; compared otherwise
+  std::uint64_t last_sequence = 0;
+};
+constinit thread_local Recorder recorder{};
+static_assert(std::is_trivially_destructible_v<Recorder>);
+
+// Which input of `node` the claim's tensor is; -1: none that asks for a gradient. A node that
+// writes in place saves a copy of what it writes to.
+int input_of(const Claim& claim, const Node& node) noexcept {
+  if (claim.record == nullptr || claim.producer == nullptr) {
+    return -1;
+  }
+  const auto find = [&](const Node* producer, std::uint32_t output_number) {
+    for (std::size_t i = 0; i < node.num_outputs(); ++i) {
+      const Edge& edge = node.next_edge(i);
+      if (edge.is_valid() && edge.function.get() == producer && edge.input_nr == output_number) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  };
+  const int direct = find(claim.producer, claim.output_number);
+  if (direct >= 0 || !class_of(*claim.producer).has(kPassesParameter) ||
+      claim.producer->num_outputs() != 1 || !claim.producer->next_edge(0).is_valid()) {
+    return direct;
+  }
+  const Edge& copied = claim.producer->next_edge(0);
+  return find(copied.function.get(), copied.input_nr);
+}
+
+// What is noted and on its way to a payload may be recomputed from arguments that have one by now.
+void link_notes(std::unique_lock<std::mutex>& lock) noexcept {
+  std::array<LateLink*, Recorder::kMost> links;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < recorder.noted; ++i) {
+    if (recorder.notes[i]->record != nullptr) {
+      links[count++] = recorder.notes[i]->link;
+    }
+  }
+  lock.unlock();  // their hooks live: this thread is making the node that has them
+  for (std::size_t i = 0; i < count; ++i) {
+    links[i]->link_argument();
+  }
+  lock.lock();
+}
+
+// A node is recorded: it has saved what this thread has noted. But a copy is made while another
+// node saves.
+void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mutex>& lock) {
+  if (recorder.noted == 0) {
+    return;
+  }
+  const bool copies = class_of(node).has(kPassesParameter);
+  if (copies) {
+    return;
+  }
+  Ledger& ledger = Ledger::get();
+  for (std::size_t i = 0; i < recorder.noted; ++i) {
+    Claim& claim = *recorder.notes[i];
+    if (claim.state == Claim::State::kNoted) {
+      const int input = input_of(claim, node);
+      ledger.carry_out(claim,
+                       input >= 0 ? treat(runtime, claim, node, input, ledger)
+                                  : Treatment{.exactness = Exactness::kOperator},
+                       node);
+    }
+  }
+  link_notes(lock);
+  while (recorder.noted != 0) {
+    recorder.notes[--recorder.noted]->let_go();
+  }
+}
+
+// A product or quotient that is a normalisation or a softmax by hand. Closes what it normalises.
+// Returns which inputs must not be opened.
+Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
+  const bool quotient = is_quotient(node);
+  if (!(quotient || facts.saves == Saves::kFactors) || node.num_outputs() != 2 ||
+      !node.next_edge(0).is_valid() || !node.next_edge(1).is_valid()) {
+    return 0;
+  }
+  for (const std::size_t factor : {std::size_t{0}, std::size_t{1}}) {
+    const std::size_t other = 1 - factor;
+    if (quotient && factor == 1) {
+      break;
+    }
+    const Recognised found = recognise(node, factor, other);
+    if (found.beside == Beside::kRootOfOwnRows) {
+      Ledger::get().close_rows(*found.root.squares, found.root.rows);
+      Ledger::get().close_behind(*node.next_edge(factor).function);
+    }
+    if (found.beside != Beside::kAnything) {
+      return static_cast<Inputs>(1u << other);
+    }
+  }
+  return 0;
+}
+
+// What the node says of what its inputs were made of.
+void judge_inputs(const Node& node, const NodeFacts& facts) {
+  Ledger& ledger = Ledger::get();
+  const NodeClass& c = class_of(node);
+  const bool closes = facts.path == Path::kCloses || (facts.path == Path::kContracts &&
+                                                      ledger.has_weight(node, facts.operands));
+  Inputs spared = judge_recognised(node, facts);
+  if (facts.path == Path::kOpens && root_of_rows(node)) {
+    spared = 0xff;  // whether it is harmful depends on what is multiplied with it
+  }
+  const Exactness why =
+      facts.path == Path::kUnknown ? Exactness::kFunctionBehind : Exactness::kPole;
+  for (std::size_t i = 0; i < node.num_outputs(); ++i) {
+    const Edge& edge = node.next_edge(i);
+    if (!edge.is_valid()) {
+      continue;
+    }
+    const Node* const source = behind_views(edge.function.get());
+    if (source != nullptr && class_of(*source).row.saves == Saves::kLogProbabilities &&
+        !c.has(kAliasesInput)) {
+      c.has(kAtTarget) ? ledger.close_log_probabilities(*source)
+                       : ledger.refuse_log_probabilities(*source);
+    } else if (closes) {
+      ledger.close_behind(*edge.function);
+    } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||
+                (i < 8 && (facts.poles >> i & 1) != 0)) &&
+               (i >= 8 || (spared >> i & 1) == 0)) {
+      ledger.open_behind(*edge.function, why);
+    }
+  }
+}
+
+}  // namespace
+
+SavedShape::SavedShape(const c10::TensorImpl& tensor) noexcept
+    : rank(static_cast<std::uint8_t>(std::min<std::int64_t>(tensor.dim(), kMostDimensions + 1))) {
+  if (rank > kMostDimensions) {
+    return;
+  }
+  std::copy_n(tensor.sizes().begin(), rank, sizes.begin());
+  contiguous = tensor.is_contiguous();
+  channels_last = rank >= 2 && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
+}
+
+void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept {
+  Ledger& ledger = Ledger::get();
+  try {
+    std::unique_lock lock(ledger.mutex);
+    const Node* const node = claim.is_output ? claim.producer
+                             : by_function   ? recorder.last
+                                             : nullptr;
+    if (node != nullptr) {
+      ledger.carry_out(claim, treat(runtime, claim, *node, -1, ledger), *node);
+    } else if (by_function || recorder.noted == Recorder::kMost) {
+      ledger.refuse(claim, Exactness::kFunction);
+    } else {
+      claim.references.fetch_add(1, std::memory_order_relaxed);
+      recorder.notes[recorder.noted++] = &claim;
+    }
+    ledger.start_all(lock);
+  } catch (...) {  // no memory: it stays undecided, and so exact
+  }
+}
+
+void drop_claim(Claim& claim) noexcept {
+  {
+    Ledger& ledger = Ledger::get();
+    const std::lock_guard guard(ledger.mutex);
+    claim.record = nullptr;
+    if (claim.node != nullptr) {
+      ledger.unlink(claim);
+    }
+    claim.state = Claim::State::kDone;
+  }
+  claim.let_go();
+}
+
+void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexcept {
+  Ledger& ledger = Ledger::get();
+  Recorder& r = recorder;
+  try {
+    std::unique_lock lock(ledger.mutex);
+    if (r.saver != &saver) {
+      r.saver = &saver;
+      r.operand_count = 0;
+    }
+    if (r.operand_count == r.operands.size()) {
+      return;
+    }
+    const bool contracts = saver.row.path == Path::kContracts;
+    const Node* const producer = variable.grad_fn().get();
+    const bool weight = contracts && variable.requires_grad() &&
+                        (producer == nullptr ? ledger.is_weight_leaf(*variable.unsafeGetTensorImpl()) : ledger.is_weight(*producer));
+    r.operands[r.operand_count++] = {producer, weight};
+    const auto all = std::span(r.operands).first(r.operand_count);
+    if (contracts &&
+        std::none_of(all.begin(), all.end(), [](const auto& operand) { return operand.weight; })) {
+      return;
+    }
+    for (Recorder::Operand& operand : all) {
+      if (const Node* const closed = std::exchange(operand.producer, nullptr);
+          closed != nullptr && !operand.weight) {
+        ledger.close_behind(*closed);
+      }
+    }
+    if (ledger.any_to_start()) {
+      ledger.start_all(lock);
+      link_notes(lock);
+    }
+  } catch (...) {  // no memory, or a view that must not be differentiated: closed later, or never
+  }
+}
+
+void note_node(Runtime& runtime, const Node& node) noexcept {
+  Recorder& r = recorder;
+  r.saver = nullptr;
+  if (r.last == &node && r.last_sequence == node.sequence_nr()) {
+    return;  // another of its results
+  }
+  r.last = &node;
+  r.last_sequence = node.sequence_nr();
+  try {
+    const NodeFacts facts = facts_of(node);
+    Ledger& ledger = Ledger::get();
+    std::unique_lock lock(ledger.mutex);
+    ledger.note_leaves(node);  // before its claims are decided
+    settle_notes(runtime, node, lock);
+    judge_inputs(node, facts);
+    ledger.start_all(lock);
+  } catch (...) {  // no memory: what waits stays undecided, and so exact
+  }
+}
+
+void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                PassKind kind) noexcept {
+  Ledger& ledger = Ledger::get();
+  std::unique_lock lock(ledger.mutex);
+  ledger.end(roots, recorders, kind);
+  ledger.start_all(lock);
+}
+
+bool differentiates_weights() noexcept {
+  Ledger& ledger = Ledger::get();
+  const std::lock_guard guard(ledger.mutex);
+  return ledger.differentiates_weights();
+}
+
+bool is_made_of_weights(const Node& producer) noexcept {
+  Ledger& ledger = Ledger::get();
+  try {
+    const std::lock_guard guard(ledger.mutex);
+    return ledger.is_weight(producer);
+  } catch (...) {
+    return true;  // exact, then
+  }
+}
+
+}  // namespace pleat::bridge

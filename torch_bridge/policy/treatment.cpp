@@ -1,0 +1,298 @@
+#include "torch_bridge/policy/treatment.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/policy/recognised.h"
+
+namespace pleat::bridge {
+namespace {
+
+using compress::ElementType;
+using compress::Sides;
+using compress::block::kShortestLine;
+using compress::block::Kept;
+using compress::block::Lines;
+using compress::block::Look;
+using compress::block::Steps;
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+Treatment exact(Exactness why) noexcept { return {.exactness = why}; }
+
+// The bound as a value of the type, where it is one: only then it is sure that torch compares with
+// that very number.
+bool is_value(double bound, ElementType type) noexcept {
+  const auto single = static_cast<float>(bound);
+  if (static_cast<double>(single) != bound) {
+    return false;
+  }
+  switch (type) {
+    case ElementType::kFloat32:
+      return true;
+    case ElementType::kBFloat16:
+      return std::isinf(single) || static_cast<float>(c10::BFloat16(single)) == single;
+    case ElementType::kFloat16:
+      return std::isinf(single) || static_cast<float>(c10::Half(single)) == single;
+    default:
+      return false;
+  }
+}
+
+Sides sides_of(const NodeFacts::Bounds& bounds, ElementType type) noexcept {
+  if (bounds.kind == Sides::Kind::kNone || !is_value(bounds.low, type) ||
+      !is_value(bounds.high, type)) {
+    return {};
+  }
+  return {bounds.kind, bounds.nan_inside, static_cast<float>(bounds.low),
+          static_cast<float>(bounds.high)};
+}
+
+// The elements of what an edge leads to, before it was expanded.
+std::int64_t numel_unexpanded(const Edge& edge) {
+  std::int64_t least = numel_of(edge);
+  const Node* node = edge.function.get();
+  for (int i = 0; i < 8 && class_of(*node).has(kPassesParameter) && node->num_outputs() == 1; ++i) {
+    const Edge& before = node->next_edge(0);
+    if (!before.is_valid()) {
+      break;
+    }
+    least = std::min(least, numel_of(before));
+    node = before.function.get();
+  }
+  return least;
+}
+
+// The noise of a factor enters the gradient of the other factors only. Where these are broadcast
+// over many elements, that is a sum of many.
+bool others_are_broadcast(const Node& node, Inputs factors, int input) {
+  constexpr std::int64_t kMany = 16;
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((factors >> i & 1) == 0 || static_cast<int>(i) == input) {
+      continue;
+    }
+    const Edge& other = node.next_edge(i);
+    if (!other.is_valid() || numel_of(node, 0) < kMany * numel_unexpanded(other)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
+                        WeightTest& weights, const CodecChoice& lossy) {
+  if (input < 0 || (facts.operands >> input & 1) == 0) {
+    return exact(Exactness::kOperator);
+  }
+  bool constant = false;  // an operand that asks for no gradient: what is saved for it is not read
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((facts.operands >> i & 1) == 0 || static_cast<int>(i) == input) {
+      continue;
+    }
+    const Edge& other = node.next_edge(i);
+    if (!other.is_valid()) {
+      constant = true;
+    } else if (weights.is_weight(other)) {
+      return {.choice = lossy};
+    }
+  }
+  if (constant) {
+    return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+  }
+  return {.waits = true, .choice = lossy};
+}
+
+// A factor, or a dividend, beside what may be a root of its own rows, or a sum of it.
+Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
+                       const CodecChoice& lossy) {
+  const bool quotient = facts.saves != Saves::kFactors;
+  const Inputs factors = quotient ? Inputs{3} : facts.operands;
+  if (input < 0 || (factors >> input & 1) == 0) {
+    return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
+  }
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((factors >> i & 1) == 0 || static_cast<int>(i) == input || !node.next_edge(i).is_valid()) {
+      continue;
+    }
+    const Recognised found = recognise(node, static_cast<std::size_t>(input), i);
+    if (found.beside == Beside::kRootOfOwnRows) {
+      const std::optional<Lines> lines = lines_of(claim.shape, found.root.rows);
+      if (!lines) {
+        return exact(Exactness::kPole);
+      }
+      CodecChoice choice = lossy;
+      choice.lines = *lines;
+      return {.choice = choice};
+    }
+    if (found.beside == Beside::kOwnSum) {
+      return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
+    }
+  }
+  if (quotient) {
+    return exact(Exactness::kOperator);
+  }
+  return {.waits = !others_are_broadcast(node, factors, input), .choice = lossy};
+}
+
+Treatment treat_rows(const Claim& claim, const Node& node, CodecChoice lossy) {
+  const std::optional<Reduction> rows = reduction_of(node);
+  const std::optional<Lines> lines = rows ? lines_of(claim.shape, *rows) : std::nullopt;
+  if (!lines || claim.is_output) {
+    return exact(Exactness::kOperator);
+  }
+  lossy.lines = *lines;
+  return {.waits = true, .choice = lossy};
+}
+
+Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& claim, int input,
+                                       CodecChoice lossy) {
+  if (input != 0) {
+    return exact(Exactness::kOperator);  // statistics, of which noise would be 300 times as much
+  }
+  if (facts.rows != Rows::kNone) {
+    lossy.lines = lines_of(claim.shape, facts.rows);
+  }
+  return {.choice = lossy};
+}
+
+}  // namespace
+
+std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
+  TORCH_CHECK(output_number < node.num_inputs());
+  std::int64_t numel = 1;
+  for (const c10::SymInt& size : node.input_metadata(output_number).shape_as_dim_vector()) {
+    numel *= size.expect_int();
+  }
+  return numel;
+}
+
+std::int64_t numel_of(const Edge& edge) {
+  if (class_of(*edge.function).accumulate_grad) {
+    return static_cast<const AccumulateGrad&>(*edge.function).variable.numel();
+  }
+  return numel_of(*edge.function, edge.input_nr);
+}
+
+std::size_t rank_of(const Node& node, std::uint32_t output_number) {
+  TORCH_CHECK(output_number < node.num_inputs());
+  return node.input_metadata(output_number).shape_as_dim_vector().size();
+}
+
+Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
+  constexpr std::uint32_t kShortestZeroRow = 32;
+  const auto lines = [](Look look, std::int64_t length) {
+    return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)}
+                                              : Lines{};
+  };
+  if (shape.rank < 2 || shape.rank > SavedShape::kMostDimensions) {
+    return {};
+  }
+  const std::size_t dimensions = shape.rank;
+  const std::int64_t channels = shape.sizes[1];
+  if (!shape.contiguous) {
+    const bool of_image = rows == Rows::kPlanes || rows == Rows::kSamples;
+    return of_image && shape.channels_last ? lines(Look::kColumns, channels) : Lines{};
+  }
+  const std::int64_t last = shape.sizes[dimensions - 1];
+  std::int64_t plane = 1;
+  for (std::size_t d = 2; d < dimensions; ++d) {
+    plane *= shape.sizes[d];
+  }
+  if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
+    return plane >= kShortestLine ? lines(Look::kRows, plane)
+                                  : lines(Look::kColumns, channels * plane);
+  }
+  if (rows == Rows::kSamples) {
+    return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
+  }
+  if (rows == Rows::kLastDimension) {
+    std::int64_t length = last;
+    for (std::size_t d = dimensions - 2; d > 0 && length < kShortestLine; --d) {
+      length *= shape.sizes[d];  // normalised together with the last, or nobody knows
+    }
+    return lines(Look::kRows, length);
+  }
+  return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
+}
+
+CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
+  if (noise >= Noise::kEight) {
+    choice.bits = std::max<std::uint8_t>(choice.bits, 8);
+  }
+  if (noise == Noise::kExponent) {
+    choice.steps = Steps::kExponent;
+  } else if (noise == Noise::kCurved || noise == Noise::kEightCurved) {
+    choice.steps = std::max(choice.steps, Steps::kCurved);
+  }
+  return choice;
+}
+
+Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int input,
+                WeightTest& weights) {
+  const NodeFacts facts = facts_of(node);
+  const Rule rule = runtime.rule.load(std::memory_order_relaxed);
+  CodecChoice lossy = with_noise(claim.lossy, facts.noise);
+  lossy.lines = lines_of(claim.shape, Rows::kNone);
+  if (facts.path == Path::kUnknown) {
+    return exact(Exactness::kFunction);
+  }
+  Treatment treatment = exact(Exactness::kOperator);
+  switch (facts.saves) {
+    case Saves::kExact:
+      if (is_quotient(node) && input == 0) {
+        treatment = treat_factor(claim, node, facts, input, lossy);
+      }
+      break;
+    case Saves::kWaits:
+      lossy.sides = sides_of(facts.bounds, claim.lossy.type);
+      treatment = {.waits = true, .choice = lossy};
+      break;
+    case Saves::kRows:
+      treatment = treat_rows(claim, node, lossy);
+      break;
+    case Saves::kOperands:
+      treatment = treat_operand(claim, node, facts, input, weights, lossy);
+      break;
+    case Saves::kFactors:
+      treatment = treat_factor(claim, node, facts, input, lossy);
+      break;
+    case Saves::kInput:
+      treatment = treat_input_of_normalisation(facts, claim, input, lossy);
+      break;
+    case Saves::kAtOnce: {
+      // Results beyond these are statistics or a kernel's own notes, inputs beyond are masks.
+      const bool attention = facts.noise == Noise::kExponent;
+      const bool known = claim.is_output ? claim.output_number < (attention ? 1u : 3u)
+                                         : input >= 0 && (!attention || input < 3);
+      if (known) {
+        treatment = {.choice = lossy};
+      }
+      break;
+    }
+    case Saves::kSides:
+      if (const Sides sides = sides_of(facts.bounds, claim.lossy.type); sides.any()) {
+        treatment = {.choice = {.type = claim.lossy.type, .kept = Kept::kSides, .sides = sides}};
+      }
+      break;
+    case Saves::kShape:
+      treatment = {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+      break;
+    case Saves::kLogProbabilities:
+      lossy.near_zero = true;
+      treatment = {.waits = true, .choice = lossy};
+      break;
+  }
+  const bool beyond_doubt =
+      treatment.choice.kept != Kept::kValues || facts.saves == Saves::kInput ||
+      (facts.saves == Saves::kOperands && !treatment.waits);
+  if (rule == Rule::kOperands && !beyond_doubt) {
+    return exact(Exactness::kRule);
+  }
+  return treatment;
+}
+
+}  // namespace pleat::bridge

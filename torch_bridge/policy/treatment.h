@@ -1,0 +1,44 @@
+// What becomes of a tensor that a node saves, by what the node does with it in backward: noise at
+// once, noise once a proof has come, or none.
+#pragma once
+
+#include <cstdint>
+
+#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/exactness.h"
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/policy/node_facts.h"
+
+namespace pleat::bridge {
+
+struct Claim;
+
+struct Treatment {
+  Exactness exactness = Exactness::kMayBearNoise;  // else it is exact
+  bool waits = false;
+  CodecChoice choice{};
+};
+
+// Whether the tensor that an edge leads to is a weight: a leaf, or computed from such.
+class WeightTest {
+ public:
+  [[nodiscard]] virtual bool is_weight(const torch::autograd::Edge& edge) = 0;
+
+ protected:
+  ~WeightTest() = default;
+};
+
+// `input`: which of the node's inputs the tensor is; -1: none that is known. Of its results for
+// claims of outputs. The node is alive.
+[[nodiscard]] Treatment treat(Runtime& runtime, const Claim& claim,
+                              const torch::autograd::Node& node, int input, WeightTest& weights);
+
+// The choice with at least so much care.
+[[nodiscard]] CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept;
+
+// Elements of a node's result, of an edge's tensor; dimensions. Throw where they are symbolic.
+[[nodiscard]] std::int64_t numel_of(const torch::autograd::Node& node, std::uint32_t output_number);
+[[nodiscard]] std::int64_t numel_of(const torch::autograd::Edge& edge);
+[[nodiscard]] std::size_t rank_of(const torch::autograd::Node& node, std::uint32_t output_number);
+
+}  // namespace pleat::bridge
