@@ -1,7 +1,10 @@
 #include "compress/codec.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 
 #include "compress/float_environment.h"
@@ -10,6 +13,7 @@
 #include "compress/functions.h"
 #include "compress/grouped_sections.h"
 #include "compress/kernels.h"
+#include "compress/near_zero.h"
 #include "compress/payload_writer.h"
 #include "compress/side_payload.h"
 
@@ -87,10 +91,27 @@ EncodeResult encode_frames(const Request& request, const Executor& executor, Roo
   return encode_raw(request, executor, room);
 }
 
-EncodeResult encode_grouped(const Request& request, const Executor& executor, Room room,
+// Appends the elements near zero to a payload of `bytes` bytes.
+EncodeResult append_near_zero(const Request& request, const GroupedLayout& layout, Room room,
+                              std::size_t bytes, const Executor& executor) noexcept {
+  const std::size_t section = write_near_zero(request.span, layout, request.near_counts,
+                                              room.bytes + bytes, room.capacity - bytes, executor);
+  if (section > room.capacity - bytes) return kDoesNotFit;
+  Header header;
+  std::memcpy(&header, room.bytes, sizeof header);
+  return finish_header(header, bytes + section, room.bytes);
+}
+
+EncodeResult encode_grouped(Request request, const Executor& executor, Room room,
                             Totals* totals) noexcept {
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return encode_raw(request, executor, room);
+  std::unique_ptr<std::uint16_t[]> near_counts;
+  if (request.spec.near_zero && request.bits != 0) {
+    near_counts.reset(new (std::nothrow) std::uint16_t[layout.groups]);
+    if (near_counts == nullptr) return kDoesNotFit;
+    request.near_counts = near_counts.get();
+  }
   // The sizes of the blocks lie behind the regular slots. A payload of one block may have no room
   // there; its size lies here.
   const bool only = layout.blocks == 1;
@@ -110,7 +131,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
     results = reinterpret_cast<BlockResult*>(payload + behind);
     most = layout.blocks;
   }
-  const std::size_t limit = layout.escape_limit(request.bits);
+  const std::size_t limit = request.escape_limit(layout);
   std::atomic<std::size_t> escapes{0};
   for (std::size_t from = 0; from < layout.blocks && escapes.load() <= limit; from += most) {
     const std::size_t group = from * kBlockGroups, left = layout.groups - group;
@@ -129,6 +150,9 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
   }
   if (escapes.load() > limit) return {Status::kTooManyEscapes, 0};
 
+  totals->near_zero =
+      near_counts != nullptr && std::any_of(near_counts.get(), near_counts.get() + layout.groups,
+                                            [](std::uint16_t count) { return count != 0; });
   std::uint8_t* table = nullptr;  // written only once it is known to fit
   const std::size_t bytes = finish_grouped(request, layout, *totals, slot_bytes, payload, &table);
   if (bytes > room.capacity) return kDoesNotFit;
@@ -144,6 +168,7 @@ EncodeResult encode_grouped(const Request& request, const Executor& executor, Ro
       table += size;
     }
   }
+  if (totals->near_zero) return append_near_zero(request, layout, room, bytes, executor);
   return {Status::kOk, bytes};
 }
 
@@ -173,7 +198,10 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
   const std::optional<GroupedSections> sections = read_sections(header, payload);
   if (!sections) return Status::kCorrupt;
   const GroupedLayout& layout = sections->layout;
-  const bool stream = function == Function::kNone && worth_streaming(target.data, target.bytes);
+  const NearZeroSection& near_zero = sections->near_zero;
+  const bool has_near = near_zero.counts != nullptr;
+  const bool stream =
+      function == Function::kNone && !has_near && worth_streaming(target.data, target.bytes);
   std::atomic<bool> intact{true};
   run_parts(executor, layout.blocks, kGrainBlocks, [&](std::size_t begin, std::size_t end) {
     for (std::size_t block = begin; block < end; ++block) {
@@ -185,13 +213,16 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
       job.stream = stream;
       job.target =
           static_cast<std::uint8_t*>(target.data) + job.first_group * layout.source_bytes_per_group;
-      if (!kernels().decode[header.type](job)) {
+      if (!kernels().decode[header.type](job) ||
+          (has_near &&
+           !near_zero.restore(block, job.groups * kGroupElements + job.tail_elements,
+                              element_size(static_cast<ElementType>(header.type)), job.target))) {
         intact.store(false, std::memory_order_relaxed);
         return;
       }
       if (function != Function::kNone) {  // while the elements are in a cache
         ApplyFunction apply = application(function);
-        apply.metadata = sections->transformed ? nullptr : job.metadata;
+        apply.metadata = sections->transformed || has_near ? nullptr : job.metadata;
         apply.bits = job.bits;
         apply.groups = job.groups;
         apply.tail_elements = job.tail_elements;
@@ -256,8 +287,7 @@ std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t e
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
-  return request.grouped_bytes(layout, layout.escape_limit(request.bits)) +
-         layout.offset_table_bytes();
+  return request.grouped_bytes(layout, request.escape_limit(layout)) + layout.offset_table_bytes();
 }
 
 EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,
@@ -355,7 +385,7 @@ bool may_be_result(const void* payload, std::size_t payload_bytes, Function func
   Header header;
   return read_header(payload, payload_bytes, &header) == Status::kOk &&
          static_cast<PayloadKind>(header.kind) == PayloadKind::kGrouped && header.bits != 0 &&
-         (header.flags & kFlagTransformed) == 0 &&
+         (header.flags & (kFlagTransformed | kFlagNearZero)) == 0 &&
          GroupedLayout(static_cast<ElementType>(header.type), header.bits, header.elements, false)
                  .codes_offset <= header.payload_bytes &&
          groups_may_be_result(header, static_cast<const std::uint8_t*>(payload), function, results);

@@ -10,7 +10,8 @@
 namespace pleat::compress {
 
 // Largest payload, in bytes, that encode() can produce for this request (header, metadata, codes
-// and the bounded escape table; for lossless requests the raw size plus header). Closed form.
+// and the bounded escape table; for lossless requests the raw size plus header). Closed form. With
+// near_zero, near_zero_room() bytes come on top.
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
 
@@ -18,7 +19,8 @@ namespace pleat::compress {
 //   source    aligned to its elements; must not change during the call
 //   nonce     64-bit number no other payload of the run shares: the Philox key of the dither
 //   payload   `capacity` bytes, 64-byte aligned; must not overlap the source. Nothing beyond is
-//             written. Lossy requests and force_raw need payload_bound() bytes. A lossless request
+//             written. Lossy requests and force_raw need payload_bound() bytes; kNoRoom says that
+//             there is no room for what near_zero keeps. A lossless request
 //             needs only the room of its payload; kNoRoom says that neither the short nor the raw
 //             form fits. But floats need room for the form before compaction (32 bytes even for a
 //             constant group) and, from 16385 elements on, 8 bytes per 16384.
@@ -29,6 +31,11 @@ namespace pleat::compress {
 [[nodiscard]] EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce,
                                   void* payload, std::size_t capacity, const Executor& executor,
                                   SpanStatistics* statistics) noexcept;
+
+// How many groups encode() would escape. Reads the span once. Of elements near zero it takes no
+// account: there may be fewer.
+[[nodiscard]] std::size_t count_escapes(const Span& source, const CodecSpec& spec,
+                                        std::uint64_t nonce, const Executor& executor) noexcept;
 
 // The payload of `elements` elements that are zeros whatever was there: a header. kNoRoom if there
 // is none for it. Thread-safe, never throws.
@@ -41,7 +48,8 @@ namespace pleat::compress {
 //   capacity  bytes of the buffer that may be written, >= the span's bytes
 // Works tile by tile through a small bounce buffer (about 1/64 of the payload, at least 256 KiB,
 // from malloc). Returns kNoRoom if the payload cannot be proven to fit within capacity or there is
-// no memory for the bounce buffer. On kNoRoom and on kTooManyEscapes the source is untouched.
+// no memory for the bounce buffer, or for near_zero. On kNoRoom and on kTooManyEscapes the source
+// is untouched.
 [[nodiscard]] EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t elements,
                                            ElementType type, const CodecSpec& spec,
                                            std::uint64_t nonce, const Executor& executor,

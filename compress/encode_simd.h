@@ -216,6 +216,7 @@ void encode_whole_groups(const EncodeGroups& job) {
   alignas(64) uint8_t noise[kGroup];
   const Philox philox(job.nonce, static_cast<uint32_t>(job.first_group >> 32));
   const Metadata<T> escape{kEscapeWord<T>, kEscapeWord<T>};
+  [[maybe_unused]] const uint32_t widest = job.widest_step;
 
   for (size_t base = 0; base < job.groups; base += kBatch) {
     const size_t count = job.groups - base < kBatch ? job.groups - base : kBatch;
@@ -268,7 +269,7 @@ void encode_whole_groups(const EncodeGroups& job) {
           finite = careful_energy(T::kType, source + (base + g) * kGroup, kGroup, &energy);
         if (finite) result.energy += energy;
         if (__builtin_expect(finite && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
-                                                     &quantisers[g], &metadata[g]),
+                                                     &quantisers[g], &metadata[g], widest),
                              1)) {
           quantised |= 1u << g;
           if (keeps_zero(summary.minimum, kBits)) {
@@ -349,8 +350,8 @@ size_t count_escapes(const EncodeGroups& job) {
     double energy;
     const bool finite = (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
                         careful_energy(T::kType, words, kGroup, &energy);
-    if (!finite ||
-        !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser, &metadata))
+    if (!finite || !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser,
+                                  &metadata, job.widest_step))
       ++escapes;
   }
   return escapes;

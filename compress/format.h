@@ -28,8 +28,9 @@ inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request asked for it
 inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
 inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
 inline constexpr std::uint8_t kFlagScaled = 16;  // with kFlagTransformed: some groups may be scaled
+inline constexpr std::uint8_t kFlagNearZero = 32;  // kGrouped: a section of exact elements
 inline constexpr std::uint8_t kKnownFlags =
-    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed | kFlagScaled;
+    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed | kFlagScaled | kFlagNearZero;
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -113,8 +114,10 @@ struct GroupedLayout {
     return blocks * sizeof(std::uint64_t);
   }
   // With more escaped groups than this, a lossy encode gives up and a lossless one stores raw.
-  [[nodiscard]] std::size_t escape_limit(unsigned bits) const noexcept {
-    const std::size_t share = groups / (bits == 0 ? 8 : 64);
+  // `lossy_64ths`: CodecSpec::escape_64ths.
+  [[nodiscard]] std::size_t escape_limit(unsigned bits, unsigned lossy_64ths = 1) const noexcept {
+    const std::size_t share =
+        bits == 0 ? groups / 8 : groups / 64 * lossy_64ths + groups % 64 * lossy_64ths / 64;
     return share == 0 ? 1 : share;
   }
 };

@@ -115,13 +115,17 @@ struct Quantiser {
 
 inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f;  // 2^-110
 
-// False if the range overflows, or the step is too close to the subnormals to be accurate.
+inline constexpr uint32_t kLargestFinite = 0x7F7F'FFFFu;  // the bits of the largest float
+
+// False if the range overflows, or the step is too close to the subnormals to be accurate, or wider
+// than the float whose bits are `widest_step`.
 template <class T>
 PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code,
-                                Quantiser* quantiser, Metadata<T>* metadata) {
+                                Quantiser* quantiser, Metadata<T>* metadata,
+                                uint32_t widest_step = kLargestFinite) {
   const float range = maximum - minimum;
   const uint32_t step_bits = (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
-  if (step_bits < bits_of(kSmallestStep) || step_bits >= 0x7F80'0000u) return false;
+  if (step_bits < bits_of(kSmallestStep) || step_bits > widest_step) return false;
   const bool mirrored = maximum <= 0.0f;
   const float step = float_of(step_bits);
   const float inverse = 256.0f / step;

@@ -51,13 +51,23 @@ std::optional<GroupedSections> read_sections(const Header& header,
   const std::size_t table_bytes = compacted ? layout.offset_table_bytes() : 0;
   if (table_bytes > left) return std::nullopt;
   left -= table_bytes;
-  if (header.escapes > layout.groups || left != header.escapes * layout.source_bytes_per_group)
+  if (header.escapes > layout.groups || header.escapes > left / layout.source_bytes_per_group)
     return std::nullopt;
+  left -= header.escapes * layout.source_bytes_per_group;
+  const bool has_near = (header.flags & kFlagNearZero) != 0;
+  const NearZeroLayout near_layout(layout);
+  if (has_near ? header.bits == 0 || near_layout.elements > left : left != 0) return std::nullopt;
   const std::uint8_t* const codes = payload + layout.codes_offset;
   const std::uint8_t* const codes_end = codes + header.code_bytes;
-  return GroupedSections{header, layout,    transformed,
-                         scaled, compacted, payload + kHeaderBytes,
-                         codes,  codes_end, codes_end + table_bytes};
+  const std::uint8_t* const end = payload + header.payload_bytes;
+  const std::uint8_t* const near = end - left;
+  GroupedSections sections{header, layout,    transformed,
+                           scaled, compacted, payload + kHeaderBytes,
+                           codes,  codes_end, codes_end + table_bytes,
+                           {}};
+  if (has_near)
+    sections.near_zero = {near, near + near_layout.offsets, near + near_layout.elements, end};
+  return sections;
 }
 
 bool GroupedSections::block_job(std::size_t block, DecodeGroups* job) const noexcept {

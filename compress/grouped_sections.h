@@ -8,6 +8,7 @@
 
 #include "compress/format.h"
 #include "compress/kernels.h"
+#include "compress/near_zero.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
@@ -20,6 +21,7 @@ struct GroupedSections {
   const std::uint8_t* codes;
   const std::uint8_t* codes_end;  // block offsets follow if the payload is compacted
   const std::uint8_t* escapes;
+  NearZeroSection near_zero;
 
   // How many groups have 256 elements; a shorter one may follow.
   [[nodiscard]] std::size_t whole_groups() const noexcept {

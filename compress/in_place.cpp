@@ -134,6 +134,7 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
       job.transformed = request.transformed;
       job.scaled = request.scaled;
       job.nonce = request.nonce;
+      job.widest_step = request.widest_step_bits();
       job.first_group = from;
       const std::size_t found =
           kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
@@ -147,7 +148,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
                               Totals* totals) noexcept {
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return keep_raw(request, buffer);
-  const std::size_t limit = layout.escape_limit(request.bits);
+  const std::size_t limit = request.escape_limit(layout);
   const std::size_t escapes = count_escapes(request, layout, limit, executor);
   const std::size_t bytes = request.grouped_bytes(layout, escapes);
   if (request.bits == 0 && (escapes > limit || bytes >= request.raw_bytes()))
@@ -225,13 +226,22 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
 
 }  // namespace
 
+std::size_t count_escapes(const Span& source, const CodecSpec& spec, std::uint64_t nonce,
+                          const Executor& executor) noexcept {
+  const Request request(source, spec, nonce);
+  const GroupedLayout layout = request.layout();
+  if (source.elements == 0 || request.bits == 0) return 0;
+  return count_escapes(request, layout, layout.groups, executor);
+}
+
 EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t elements,
                              ElementType type, const CodecSpec& spec, std::uint64_t nonce,
                              const Executor& executor, SpanStatistics* statistics) noexcept {
   const FloatEnvironment environment;
   const Request request({buffer, elements, type}, spec, nonce);
   const Buffer whole{static_cast<std::uint8_t*>(buffer), capacity};
-  if (buffer == nullptr || capacity < request.span.bytes() || capacity < kHeaderBytes)
+  if (buffer == nullptr || capacity < request.span.bytes() || capacity < kHeaderBytes ||
+      (spec.near_zero && request.bits != 0))
     return kRefused;
   Totals totals;
   EncodeResult result;

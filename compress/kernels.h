@@ -35,6 +35,8 @@ struct EncodeGroups {
   void* metadata;  // of the first group
   uint8_t* codes;  // slot of the first group; slots follow each other
   BlockResult* result;
+  // A group whose step is wider than the float with these bits is escaped; all finite ones pass.
+  uint32_t widest_step = 0x7F7F'FFFFu;
 };
 
 struct DecodeGroups {

@@ -148,8 +148,8 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
   const unsigned largest_code = (1u << job.bits) - 1;
   Quantiser quantiser;
   Metadata<T> metadata;
-  if (!finite ||
-      !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser, &metadata)) {
+  if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
+                                &metadata, job.widest_step)) {
     ++result.escaped_groups;
     return kEscape;
   }
@@ -355,7 +355,7 @@ size_t count_escapes(const EncodeGroups& job) {
     Quantiser quantiser;
     Metadata<T> metadata;
     if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>((1u << job.bits) - 1),
-                                  &quantiser, &metadata))
+                                  &quantiser, &metadata, job.widest_step))
       ++count;
   }
   return count;

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "compress/float_environment.h"
+#include "compress/group_math.h"
+#include "compress/near_zero.h"
 #include "compress/sides.h"
 
 namespace pleat::compress {
@@ -73,7 +75,9 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   if (totals.lossy_groups != 0) header.flags |= kFlagLossy;
   if (request.transformed) header.flags |= kFlagTransformed;
   if (request.scaled) header.flags |= kFlagScaled;
-  if (seen.constant_groups == layout.groups && sizeof(Word) == element_size(request.span.type) &&
+  if (totals.near_zero) header.flags |= kFlagNearZero;
+  if (seen.constant_groups == layout.groups && !totals.near_zero &&
+      sizeof(Word) == element_size(request.span.type) &&
       all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
     header.flags &= static_cast<std::uint8_t>(~(kFlagTransformed | kFlagScaled));
@@ -163,6 +167,10 @@ bool Request::grouped_pays(const GroupedLayout& layout) const noexcept {
   return layout.end_of_codes() < raw_bytes();
 }
 
+std::uint32_t Request::widest_step_bits() const noexcept {
+  return spec.widest_step < float_of(kLargestFinite) ? bits_of(spec.widest_step) : kLargestFinite;
+}
+
 Header Request::header(PayloadKind kind) const noexcept {
   Header header;
   header.kind = static_cast<std::uint8_t>(kind);
@@ -194,6 +202,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
   const unsigned metadata_type = static_cast<unsigned>(request.metadata_type());
   const GroupedLayout layout = request.layout();
   const std::size_t whole = request.span.elements / kGroupElements;
+  const std::uint32_t widest_step = request.widest_step_bits();
   run_parts(executor, ceil_divide(count, kBlockGroups), kGrainBlocks,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
@@ -216,7 +225,11 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                     static_cast<std::uint8_t*>(metadata) + from * layout.metadata_bytes_per_group;
                 job.codes = codes + from * layout.slot_bytes;
                 job.result = &results[block];
-                kernels().encode[type](job);
+                job.widest_step = widest_step;
+                if (request.near_counts == nullptr)
+                  kernels().encode[type](job);
+                else
+                  encode_beside_zero(request.span.type, job, request.near_counts + first + from);
                 slot_bytes[block] = kernels().compact[metadata_type](job);
                 results[block].compacted = slot_bytes[block] != (to - from) * layout.slot_bytes;
                 if (results[block].escaped_groups != 0)

@@ -26,6 +26,7 @@ struct Totals {
   SpanStatistics statistics;
   std::uint64_t lossy_groups = 0;
   std::uint64_t compacted_blocks = 0;
+  bool near_zero = false;  // there are elements near zero
 
   void add(const BlockResult& block) noexcept;
 };
@@ -39,6 +40,8 @@ struct Request {
   bool scaled = false;
   bool sides_only = false;  // the sides of the elements are kept, not their values
   std::uint64_t nonce = 0;
+  // A count of elements near zero for each group, written while encoding; null: none are kept.
+  std::uint16_t* near_counts = nullptr;
 
   Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;
 
@@ -48,12 +51,17 @@ struct Request {
   [[nodiscard]] ElementType metadata_type() const noexcept {
     return transformed ? ElementType::kFloat32 : span.type;
   }
+  [[nodiscard]] std::size_t escape_limit(const GroupedLayout& layout) const noexcept {
+    return layout.escape_limit(bits, spec.escape_64ths);
+  }
   // Bytes of a grouped payload with `escapes` escaped groups and no compacted block.
   [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
                                           std::size_t escapes) const noexcept;
   [[nodiscard]] std::size_t raw_bytes() const noexcept { return kHeaderBytes + span.bytes(); }
   // False if the raw payload is no larger: the span is then stored raw from the start.
   [[nodiscard]] bool grouped_pays(const GroupedLayout& layout) const noexcept;
+  // As EncodeGroups::widest_step.
+  [[nodiscard]] std::uint32_t widest_step_bits() const noexcept;
   [[nodiscard]] Header header(PayloadKind kind) const noexcept;
 };
 

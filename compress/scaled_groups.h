@@ -66,11 +66,12 @@ inline bool scaling_suits(const float* x) {
   return passes_gate(sums[0], sums[1], sums[2]);
 }
 
-// Encodes rotated values. False, with nothing written, if there is no good scale.
+// Encodes rotated values. False, with nothing written, if there is no good scale, or if the error
+// is that of a step wider than the float whose bits are `widest_step`.
 //   Planes::pack(bits, codes, count, out)  codes: one byte each
 template <class Planes, unsigned kBits>
-bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot,
-                   BlockResult* result) {
+bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot, BlockResult* result,
+                   uint32_t widest_step) {
   double energy;
   ordered_sums<1>(
       [&](size_t e, FourDoubles* sum) {
@@ -99,11 +100,12 @@ bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot,
       sums);
   float scale;
   if (!find_scale(energy, sums[0], &scale)) return false;
+  const double error = square(scale) * sums[1] - energy;
+  if (12.0 * error > kRotated * square(float_of(widest_step))) return false;
   *metadata = {kScaledMark, bits_of(scale)};
   Planes::pack(kBits, codes, kRotated, slot);
   // Counted as the range that would give the same error: SpanStatistics divides by 12 K^2.
   const double largest = static_cast<double>((1u << kBits) - 1);
-  const double error = square(scale) * sums[1] - energy;
   result->sum_squared_range += 12.0 * largest * largest * (error > 0 ? error : 0);
   result->energy += energy;
   ++result->lossy_groups;

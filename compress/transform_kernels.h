@@ -67,7 +67,8 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       rotate(job.nonce, job.first_group + base + g, group);
       if (!suits) continue;
       const auto encode_as = job.bits == 1 ? encode_scaled<Planes, 1> : encode_scaled<Planes, 2>;
-      if (encode_as(group, metadata + base + g, job.codes + (base + g) * slot, job.result))
+      if (encode_as(group, metadata + base + g, job.codes + (base + g) * slot, job.result,
+                    job.widest_step))
         scaled |= 1u << g;
     }
     for_each_run(~scaled, count, [&](size_t from, size_t to) {

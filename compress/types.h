@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 
 namespace pleat::compress {
 
@@ -60,6 +61,10 @@ inline constexpr std::size_t kGroupElements = 256;
 //              al., ICML 2022): about a quarter (1 bit) and half (2 bits) of the error. Nearly
 //              unbiased: see docs/payload_format.md, "Scaled". Other groups and widths: as
 //              kHadamard.
+//   widest_step   a lossy group whose step is wider is escaped: kept as it is. Above 0.
+//   escape_64ths  how many 64ths of the groups a lossy request may escape, 1 to 64.
+//   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
+//                 and do not count for the range of their group (near_zero.h). Lossy requests only.
 //   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
 //          Decoding gives an element of the same side. Width and transform then have no meaning.
 //          Sides that sides_hold() (sides.h) refuses, and types that are no floats, are encoded
@@ -93,6 +98,9 @@ struct CodecSpec {
   std::uint8_t bits = 0;
   bool force_raw = false;
   Transform transform = Transform::kNone;
+  float widest_step = std::numeric_limits<float>::infinity();
+  std::uint8_t escape_64ths = 1;
+  bool near_zero = false;
   Sides sides{};
 };
 
@@ -111,10 +119,10 @@ struct Span {
 
 enum class Status : std::uint8_t {
   kOk = 0,
-  kTooManyEscapes,  // more than 1/64 of the groups hold NaN or Inf, or overflow: keep the tensor
-                    // raw
+  kTooManyEscapes,  // more groups than the request allows hold NaN or Inf, overflow, or have too
+                    // wide a step
   kNoRoom,          // the payload buffer is too small: see encode()
-  kTooCoarse,       // the error would not be small in an exponential (block/block_spec.h)
+  kFlatLines,       // of a block: lines that its plan does not know must come back exact
   kCorrupt,         // decode: the bytes are not a payload of this format, or lengths disagree
 };
 

@@ -54,6 +54,9 @@ struct EncodeRequest {
   // function 0: they are not.
   PayloadView argument{};
   std::uint64_t function = 0;
+  // plan() looks at all values that matter, not at samples. Set where encoding in place could not
+  // be undone, and after kPlanAgain.
+  bool thorough = false;
 };
 
 // What the encoder has seen, summed over the block. A width's squared error follows from the
@@ -81,9 +84,10 @@ struct EncodePlan {
 
 enum class CodecStatus : std::uint8_t {
   kOk,
-  kKeepRaw,  // not worth it or not possible: residency holds the block as it is
-  kQueued,   // encode only: verdict() knows later whether it is kOk or kKeepRaw
-  kFailed,   // decode only: the payload is damaged
+  kKeepRaw,    // not worth it or not possible: residency holds the block as it is
+  kQueued,     // encode only: verdict() knows later whether it is kOk or kKeepRaw
+  kPlanAgain,  // encode only: as kKeepRaw, but a thorough plan may find a way
+  kFailed,     // decode only: the payload is damaged
 };
 
 // Names an encode that was queued. 0: none.
@@ -113,8 +117,8 @@ class BlockCodec {
   [[nodiscard]] virtual EncodeResult encode(const EncodeRequest& request, const EncodePlan& plan,
                                             void* payload, std::size_t capacity) noexcept = 0;
 
-  // As encode(), over the head of the source itself. Never kQueued. After kKeepRaw the source is
-  // as it was.
+  // As encode(), over the head of the source itself. Never kQueued. After kKeepRaw and kPlanAgain
+  // the source is as it was.
   [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& request,
                                                      const EncodePlan& plan) noexcept = 0;
 

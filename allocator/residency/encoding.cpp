@@ -49,6 +49,17 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
     request.argument = {argument->payload.data, argument->payload_bytes, argument->form};
     request.function = record.function;
   }
+  // In place, nothing that encoding finds out can be undone.
+  request.thorough = in_place_.load(std::memory_order_relaxed);
+  Attempt attempt = this->attempt(record, request);
+  if (attempt.result.status == CodecStatus::kPlanAgain && !request.thorough) {
+    request.thorough = true;
+    attempt = this->attempt(record, request);
+  }
+  return attempt;
+}
+
+Residency::Attempt Residency::attempt(Record& record, const EncodeRequest& request) noexcept {
   const EncodePlan plan = codec_.plan(request);
   if (plan.recomputed) return {.result = {.status = CodecStatus::kOk}, .recomputed = true};
   if (plan.room == 0 || order_.is_captured(record.stream)) return {};
@@ -67,6 +78,7 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
       return {.result = result, .slot = slot};
     }
     arena_.free(slot);
+    return {.result = {.status = result.status}};
   } else if (may_be_in_place && !in_place) {
     EncodeResult result = codec_.encode_in_place(request, plan);
     if (result.status == CodecStatus::kOk) return {.result = result, .in_place = true};

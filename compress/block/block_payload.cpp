@@ -8,6 +8,7 @@
 #include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/functions.h"
+#include "compress/group_steps.h"
 #include "compress/sides.h"
 
 namespace pleat::compress::block {
@@ -31,17 +32,17 @@ class Tile {
   alignas(kAlign) std::byte data_[kTiledElements * sizeof(float)];
 };
 
-// True if the root mean square of the steps exceeds 1/4. An error of 1/4 in x makes exp(x) wrong by
-// about a quarter.
-bool too_coarse(const BlockSpec& spec, const SpanStatistics& s) noexcept {
-  constexpr double kLargestStep = 0.25;
-  if (spec.steps != Steps::kExponent || s.elements == 0) {
+// Whether the plan of an only span has all lines that must come back exact, now that its payload
+// tells how wide the steps are. Without memory to find out, it has not.
+bool lines_hold(const BlockPlan& plan, const Span& span, const void* payload,
+                const Executor& executor) noexcept {
+  try {
+    const std::vector<float> steps = group_steps(payload);
+    return steps.empty() || no_other_is_flat(plan.lines, span.data, span.elements, span.type,
+                                             plan.spec.lines, steps, executor);
+  } catch (...) {
     return false;
   }
-  const double levels = static_cast<double>((1u << spec.bits) - 1);
-  const double squared_step =
-      s.sum_squared_range / static_cast<double>(s.elements) / (levels * levels);
-  return squared_step > kLargestStep * kLargestStep;
 }
 
 void add(SpanStatistics& into, const SpanStatistics& from) noexcept {
@@ -297,7 +298,7 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     used = begin + patch;
     SpanStatistics seen;
     const auto encode_span = [&](const Span& from) {
-      return encode(from, spec.codec(), nonce + i, out + used, capacity - used, executor, &seen);
+      return encode(from, plan.codec(), nonce + i, out + used, capacity - used, executor, &seen);
     };
     const EncodeResult coded = is_tiled(plan.tiles, span.type, spec.bits, span.elements)
                                    ? encode_span(Tile(span).span())
@@ -305,8 +306,8 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     if (coded.status != Status::kOk) {
       return refused(coded.status);
     }
-    if (too_coarse(spec, seen)) {
-      return refused(Status::kTooCoarse);
+    if (plan.checks_lines && !lines_hold(plan, span, out + used, executor)) {
+      return refused(Status::kFlatLines);
     }
     const std::size_t codes = used;
     used += coded.payload_bytes;
@@ -356,7 +357,7 @@ BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const Blo
        !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor))) {
     return refused(Status::kNoRoom);
   }
-  const EncodeResult coded = encode_in_place(data, bytes, elements, spec.type, spec.codec(), nonce,
+  const EncodeResult coded = encode_in_place(data, bytes, elements, spec.type, plan.codec(), nonce,
                                              executor, &result.statistics);
   if (coded.status != Status::kOk) {
     return refused(coded.status);

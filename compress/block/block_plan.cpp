@@ -1,11 +1,15 @@
 #include "compress/block/block_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 
 #include "compress/block/block_layout.h"
 #include "compress/block/line_patch.h"
 #include "compress/codec.h"
 #include "compress/format.h"
+#include "compress/near_zero.h"
 #include "compress/sides.h"
 
 namespace pleat::compress::block {
@@ -78,6 +82,9 @@ std::size_t exact_room(const Span& span) noexcept {
   return 0;
 }
 
+constexpr std::uint32_t kOftenFlat = 32;   // elements of a row
+constexpr unsigned kMostEscape64ths = 16;  // of the groups, where steps are judged
+
 // What of `spec` a payload can hold.
 BlockSpec as_kept(const BlockSpec& spec) noexcept {
   if (spec.kept == Kept::kNothing) {
@@ -90,26 +97,32 @@ BlockSpec as_kept(const BlockSpec& spec) noexcept {
   if (spec.kept == Kept::kSides) {
     return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
   }
-  BlockSpec values = spec;
-  if (values.bits == 0) {
-    values.sides = {};
-  }
-  return values;
+  return spec.bits == 0 ? lossless(spec.type) : spec;
 }
 
-std::size_t span_room(const Span& span, const BlockSpec& spec, bool copy_raw) noexcept {
-  if (spec.kept == Kept::kValues && spec.bits == 0 && !copy_raw) {
-    return exact_room(span);
-  }
-  const bool tiled = is_tiled(copy_raw, span.type, spec.bits, span.elements);
-  const std::size_t codes =
-      align_up(payload_bound(spec.codec(), span.type, tiled ? kTiledElements : span.elements));
+// Bytes for the sides that may stand beside the values of a span.
+std::size_t sides_room(const Span& span, const BlockSpec& spec) noexcept {
   if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) {
-    return codes;
+    return 0;
   }
   const CodecSpec beside{.sides = sides_beside_values(spec.sides, span.type)};
-  return codes +
-         (beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0);
+  return beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0;
+}
+
+std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
+                      const Executor& executor) noexcept {
+  const BlockSpec& spec = plan.spec;
+  if (spec.kept == Kept::kValues && spec.bits == 0 && !plan.tiles) {
+    return exact_room(span);
+  }
+  const bool tiled = is_tiled(plan.tiles, span.type, spec.bits, span.elements);
+  const std::size_t elements = tiled ? kTiledElements : span.elements;
+  std::size_t codes = payload_bound(plan.codec(), span.type, elements);
+  if (spec.near_zero && spec.bits != 0) {
+    codes += tiled ? kTiledElements * (element_size(span.type) + 1) + 4 * kAlign
+                   : near_zero_room(span, effort == Effort::kThorough, executor);
+  }
+  return align_up(codes) + sides_room(span, spec);
 }
 
 // True if a payload of `room` bytes is worth having for a block of so many.
@@ -117,29 +130,127 @@ bool is_worth_it(std::size_t room, std::size_t bytes, bool copy_raw) noexcept {
   return copy_raw || room <= bytes - bytes / 16;
 }
 
-void plan_exact_lines(const BlockSource& source, BlockPlan& plan) noexcept {
-  BlockSpec& spec = plan.spec;
-  if (spec.bits == 0 || spec.lines.look == Look::kNone || source.range_count != 1) {
+// The span whose lines are judged, if there is one.
+bool has_lines_to_plan(const BlockSource& source, const BlockPlan& plan) noexcept {
+  return plan.spec.bits != 0 && plan.spec.lines.look != Look::kNone && source.range_count == 1 &&
+         !is_tiled(plan.tiles, plan.spec.type, plan.spec.bits,
+                   source.span(0, plan.spec.type).elements);
+}
+
+// The steps that groups with these ranges have, as far as they are not exact for that.
+std::vector<float> steps_of(const std::vector<float>& ranges, const BlockSpec& spec) {
+  std::vector<float> steps(ranges.size());
+  const float levels = static_cast<float>((1u << supported_bits(spec.bits)) - 1);
+  for (std::size_t g = 0; g < ranges.size(); ++g) {
+    const float step = ranges[g] / levels;
+    steps[g] = std::isfinite(step) && step <= widest_step(spec.steps) ? step : 0;
+  }
+  return steps;
+}
+
+// Counts the groups whose step is too wide at the plan's width. False if they are too many.
+bool allow_escapes(const BlockSource& source, BlockPlan& plan, std::size_t* bytes,
+                   const Executor& executor) noexcept {
+  plan.escape_64ths = 1;
+  if (plan.spec.steps == Steps::kAny) {
+    return true;
+  }
+  for (std::size_t i = 0; i < source.range_count; ++i) {
+    const Span span = source.span(i, plan.spec.type);
+    const std::size_t groups = ceil_divide(span.elements, kGroupElements);
+    const std::size_t escapes = count_escapes(span, plan.spec.codec(), 0, executor);
+    *bytes += escapes * kGroupElements * element_size(span.type);
+    if (escapes == 0 || (escapes == 1 && plan.spec.transform == Transform::kNone)) {
+      continue;  // every payload may have one
+    }
+    // Rotated groups differ a little with the nonce, which encoding brings.
+    const std::size_t share =
+        ceil_divide(escapes * 64, groups) + (plan.spec.transform == Transform::kNone ? 0 : 1);
+    if (share > kMostEscape64ths) {
+      return false;
+    }
+    plan.escape_64ths = std::max(plan.escape_64ths, static_cast<std::uint8_t>(share));
+  }
+  return true;
+}
+
+// Chooses width, exact lines and exact groups from all values.
+void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor& executor) {
+  const std::uint8_t asked = plan.spec.bits;
+  const bool with_lines = has_lines_to_plan(source, plan);
+  const Span span = with_lines ? source.span(0, plan.spec.type) : Span{};
+  std::vector<float> ranges;
+  if (with_lines && may_be_flat(span.elements, span.type, plan.spec.lines)) {
+    ranges = group_ranges(span.data, span.elements, span.type, executor);
+  }
+  std::size_t elements = 0;
+  for (std::size_t i = 0; i < source.range_count; ++i) {
+    elements += source.span(i, plan.spec.type).elements;
+  }
+  BlockPlan best = plan;
+  best.spec.bits = 0;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  const std::array<std::uint8_t, 3> widths{asked, 4, 8};
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const std::uint8_t bits = widths[i];
+    if ((i != 0 && bits <= asked) || elements * bits / 8 >= least) {
+      continue;
+    }
+    BlockPlan at = plan;
+    at.spec.bits = bits;
+    std::size_t bytes = elements * bits / 8;
+    if (!allow_escapes(source, at, &bytes, executor)) {
+      continue;
+    }
+    if (with_lines) {
+      at.lines = flat_lines(span.data, span.elements, span.type, plan.spec.lines,
+                            steps_of(ranges, at.spec));
+      at.patch_bytes = at.lines.exact.empty()
+                           ? 0
+                           : patch_bytes(at.lines, plan.spec.lines, span.elements, span.type);
+      bytes += at.patch_bytes;
+    }
+    if (bytes < least) {
+      least = bytes;
+      best = std::move(at);
+    }
+  }
+  plan = std::move(best);
+}
+
+// What the spec asks of the values.
+void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Executor& executor) {
+  if (plan.spec.bits == 0 || !is_floating(plan.spec.type)) {
     return;
   }
-  const Span span = source.span(0, spec.type);
-  if (is_tiled(plan.tiles, span.type, spec.bits, span.elements)) {
-    return;
+  bool needs_all = effort == Effort::kThorough;
+  if (has_lines_to_plan(source, plan)) {
+    const Span span = source.span(0, plan.spec.type);
+    const Lines lines = plan.spec.lines;
+    // Some of many short rows are flat by chance.
+    const bool short_rows = lines.length < kOftenFlat && lines.look == Look::kRows &&
+                            may_be_flat(span.elements, span.type, lines);
+    needs_all =
+        needs_all || short_rows || has_even_column(span.data, span.elements, span.type, lines);
+    plan.checks_lines = !needs_all && may_be_flat(span.elements, span.type, lines);
+    if (!needs_all) {
+      plan.lines = zero_rows(span.data, span.elements, span.type, lines);
+      if (!plan.lines.exact.empty()) {
+        plan.patch_bytes = patch_bytes(plan.lines, lines, span.elements, span.type);
+      }
+    }
   }
-  try {
-    plan.lines = plan_lines(span.data, span.elements, span.type, spec.lines, spec.bits);
-    spec.bits = plan.lines.bits;
-  } catch (...) {
-    spec.bits = 0;
+  if (needs_all) {
+    plan_thoroughly(source, plan, executor);
   }
-  if (!plan.lines.exact.empty()) {
-    plan.patch_bytes = patch_bytes(plan.lines, spec.lines, span.elements, span.type);
-  }
+  plan.guesses = effort == Effort::kQuick &&
+                 (plan.checks_lines || plan.spec.near_zero || plan.spec.steps != Steps::kAny);
 }
 
 }  // namespace
 
-BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw) noexcept {
+BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw, Effort effort,
+                     const Executor& executor) noexcept {
   BlockPlan plan;
   plan.spec = as_kept(spec);
   if (plan.spec.kept == Kept::kNothing) {
@@ -151,12 +262,22 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   if (!is_sound(source, spec.type)) {
     return plan;
   }
-  plan_exact_lines(source, plan);
+  try {
+    look(source, plan, effort, executor);
+  } catch (...) {
+    plan.spec.bits = 0;
+  }
+  if (plan.spec.bits == 0) {
+    plan.spec = as_kept(plan.spec);
+    plan.lines = {};
+    plan.patch_bytes = 0;
+    plan.checks_lines = plan.guesses = false;
+  }
   const bool single = source.is_one_span();
   std::size_t room = align_up(plan.patch_bytes) + (single ? 0 : table_bytes(source.range_count));
   for (std::size_t i = 0; i < source.range_count; ++i) {
     const Span span = source.span(i, spec.type);
-    const std::size_t more = span_room(span, plan.spec, copy_raw);
+    const std::size_t more = span_room(span, plan, effort, executor);
     if (more == 0) {
       return plan;
     }
@@ -166,9 +287,10 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     return plan;
   }
   plan.room = room;
-  // In place, a table in front would overwrite bytes not yet read, and a payload that turns out too
-  // coarse could not be undone.
-  plan.in_place = single && plan.lines.exact.empty() && plan.spec.steps != Steps::kExponent;
+  // In place, a table in front would overwrite bytes not yet read, and flat lines that are found
+  // afterwards could not be undone. Groups that are kept exact wait in memory of their own.
+  plan.in_place = single && plan.lines.exact.empty() && !plan.checks_lines &&
+                  !plan.spec.near_zero && plan.escape_64ths == 1;
   return plan;
 }
 

@@ -9,22 +9,40 @@
 
 namespace pleat::compress::block {
 
+// A quick look takes the usual for granted: no flat lines but zeros, few groups with too wide a
+// step, as many values near zero as samples tell. Encoding says if that does not hold. A thorough
+// look reads all values for what the spec asks, twice or more, and is right.
+enum class Effort : std::uint8_t { kQuick, kThorough };
+
 struct BlockPlan {
-  BlockSpec spec;               // as kept: with as many bits as the values need
-  LinePlan lines;               // of an only span
-  std::size_t patch_bytes = 0;  // that the patch of these lines takes
-  std::size_t room = 0;         // bytes that encode_block() needs; 0: keep the block as it is
-  bool in_place = false;        // encode_block_in_place() may be tried
-  bool tiles = false;           // spans of few elements are repeated: see plan_block()
+  BlockSpec spec;                 // as kept: with as many bits as the values need
+  std::uint8_t escape_64ths = 1;  // CodecSpec
+  LinePlan lines;                 // of an only span
+  std::size_t patch_bytes = 0;    // that the patch of these lines takes
+  std::size_t room = 0;           // bytes that encode_block() needs; 0: keep the block as it is
+  bool in_place = false;          // encode_block_in_place() may be tried
+  bool tiles = false;             // spans of few elements are repeated: see plan_block()
+  bool checks_lines = false;      // encoding finds out whether other lines are flat
+  bool guesses = false;           // a thorough look may find what encoding refuses
+
+  [[nodiscard]] CodecSpec codec() const noexcept {
+    CodecSpec codec = spec.codec();
+    codec.escape_64ths = escape_64ths;
+    return codec;
+  }
 };
 
 // Looks at the values as far as `spec` asks for it. The plan keeps none of them.
+//   Where more than a 64th of the groups of a thorough look have too wide a step, up to a quarter
+//   are kept exact, or the width is raised to 4 or 8 bits: what takes least, exact lines counted.
+//   Where neither is enough, the block gets an exact plan.
 //   copy_raw  (for debugging) a block without a shorter form is stored as it is; lossy spans of
 //             fewer than 1024 elements are repeated until they fill a few groups, and cut back when
 //             decoded, so that small tensors are really quantised
 // Plans a lossless payload if there is no memory for looking, and where the type or the bounds do
 // not allow the sides that `spec` asks for. Never throws.
-[[nodiscard]] BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec,
-                                   bool copy_raw) noexcept;
+[[nodiscard]] BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw,
+                                   Effort effort = Effort::kQuick,
+                                   const Executor& executor = serial_executor()) noexcept;
 
 }  // namespace pleat::compress::block

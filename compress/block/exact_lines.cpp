@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "compress/group_math.h"
+#include "compress/payload_writer.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -18,10 +20,12 @@ using compress::ElementType;
 constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
-constexpr std::size_t kSamples = 64;  // rows of a matrix whose columns are looked at
+constexpr std::size_t kSamples = 64;     // rows of a matrix whose columns are looked at
+constexpr std::size_t kFewSamples = 16;  // rows that tell whether a column is even
 constexpr std::size_t kMostLines = std::size_t{1} << 31;
-constexpr float kSteps =
-    4;  // that a line must span at least; the noise of Gaussian data is then a third
+constexpr std::size_t kGrainElements = 32 * 1024;
+constexpr std::size_t kAhead = 8;  // rows
+constexpr std::size_t kRowsAtOnce = 256;
 
 struct Float32 {
   const float* data;
@@ -44,8 +48,15 @@ __m128 four(const BFloat16& values, std::size_t i) noexcept {
   const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i));
   return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
 }
+// Infinities and NaN become numbers of 2^16 and more: their groups come back exact.
 __m128 four(const Float16& values, std::size_t i) noexcept {
-  return _mm_setr_ps(values[i], values[i + 1], values[i + 2], values[i + 3]);
+  const __m128i words = _mm_unpacklo_epi16(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i)), _mm_setzero_si128());
+  const __m128i sign = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x8000)), 16);
+  const __m128i rest = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x7FFF)), 13);
+  const __m128 magnitude =  // the exponent's bias is 112 less
+      _mm_mul_ps(_mm_castsi128_ps(rest), _mm_set1_ps(0x1p112f));
+  return _mm_or_ps(magnitude, _mm_castsi128_ps(sign));
 }
 
 // Largest minus smallest of [begin, end). Infinities make it infinite or NaN; NaN is skipped.
@@ -80,71 +91,45 @@ float range_of(const Values& values, std::size_t begin, std::size_t end) noexcep
   return high - low;
 }
 
-constexpr float levels(std::uint8_t bits) noexcept { return static_cast<float>((1u << bits) - 1); }
-
-enum class Mark : std::uint8_t {
-  kFine,
-  kCoarse,  // flat at the width asked for
-  kFlat,    // flat at 8 bits, too
-  kZero,
-};
-
-// The mark of a line (not of zeros) that spans `range`. `steps`: the range it must span, times the
-// levels of its width.
-Mark mark_of(float range, float steps, std::uint8_t bits) noexcept {
-  return levels(8) * range < steps      ? Mark::kFlat
-         : levels(bits) * range < steps ? Mark::kCoarse
-                                        : Mark::kFine;
+// True if the elements from `begin` on, of which there are kProbe or more, span `range` by what
+// four sets of four among the first show; false says nothing.
+template <class Values>
+bool surely_spans(const Values& values, std::size_t begin, float range) noexcept {
+  __m128 lows = four(values, begin);
+  __m128 highs = lows;
+  for (std::size_t i = 4; i < kProbe; i += 4) {
+    const __m128 v = four(values, begin + i);
+    lows = _mm_min_ps(v, lows);
+    highs = _mm_max_ps(v, highs);
+  }
+  return _mm_movemask_ps(_mm_cmpge_ps(_mm_sub_ps(highs, lows), _mm_set1_ps(range))) != 0;
 }
 
-// The lines that are not fine. Allocates only when there is one.
-class Marks {
+// Lines by number, as runs of those that are zero and those that are not.
+void append_line(std::vector<LineRun>& runs, std::size_t line, bool zero) {
+  if (!runs.empty() && runs.back().first + runs.back().count == line &&
+      (runs.back().zero != 0) == zero) {
+    ++runs.back().count;
+  } else {
+    runs.push_back({static_cast<std::uint32_t>(line), 1, zero ? 1u : 0u});
+  }
+}
+
+// Which lines of an ascending walk a plan has.
+class Known {
  public:
-  explicit Marks(std::size_t lines) : lines_(lines) {}
-
-  void raise(std::size_t line, Mark mark) {
-    if (mark == Mark::kFine) {
-      return;
+  explicit Known(const std::vector<LineRun>& runs) noexcept
+      : at_(runs.data()), end_(runs.data() + runs.size()) {}
+  // `line` never falls.
+  [[nodiscard]] const LineRun* find(std::size_t line) noexcept {
+    while (at_ != end_ && at_->first + std::size_t{at_->count} <= line) {
+      ++at_;
     }
-    if (marks_.empty()) {
-      marks_.resize(lines_, Mark::kFine);
-    }
-    marks_[line] = std::max(marks_[line], mark);
-  }
-  [[nodiscard]] bool zero(std::size_t line) const noexcept {
-    return !marks_.empty() && marks_[line] == Mark::kZero;
-  }
-
-  // Each line has `line_bytes` bytes; all lines together have `elements` elements.
-  [[nodiscard]] LinePlan plan(std::uint8_t bits, std::size_t elements,
-                              std::size_t line_bytes) const {
-    LinePlan plan{bits, {}};
-    const auto of = [&](Mark mark) {
-      return static_cast<std::size_t>(std::count(marks_.begin(), marks_.end(), mark));
-    };
-    const std::size_t coarse = of(Mark::kCoarse);
-    if (coarse != 0 && elements < elements * bits / 8 + coarse * line_bytes) {
-      plan.bits = 8;
-    }
-    for (std::size_t line = 0; line < marks_.size(); ++line) {
-      const Mark mark = marks_[line];
-      if (mark == Mark::kFine || (mark == Mark::kCoarse && plan.bits == 8)) {
-        continue;
-      }
-      const bool zero = mark == Mark::kZero;
-      if (!plan.exact.empty() && plan.exact.back().first + plan.exact.back().count == line &&
-          plan.exact.back().zero == zero) {
-        ++plan.exact.back().count;
-      } else {
-        plan.exact.push_back({static_cast<std::uint32_t>(line), 1, zero});
-      }
-    }
-    return plan;
+    return at_ != end_ && at_->first <= line ? at_ : nullptr;
   }
 
  private:
-  std::size_t lines_;
-  std::vector<Mark> marks_;
+  const LineRun *at_, *end_;
 };
 
 template <class Values>
@@ -158,172 +143,314 @@ bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept 
 }
 
 template <class Values>
-void mark_zero_rows(const Values& values, std::size_t rows, std::size_t row, Marks& marks) {
+std::vector<LineRun> find_zero_rows(const Values& values, std::size_t rows, std::size_t row) {
   const auto zero = [&](std::size_t r) { return is_zero(values, r * row, (r + 1) * row); };
   // Looking at every row would take 1 % of a step of a model of width 128. Padding covers many
   // rows, so samples find it.
+  std::vector<LineRun> runs;
   if (rows >= kManyRows) {
     std::size_t probed = 0;
     while (probed < rows && !zero(probed)) {
       probed += kProbeEvery;
     }
     if (probed >= rows && !zero(rows - 1)) {
-      return;
+      return runs;
     }
   }
   for (std::size_t r = 0; r < rows; ++r) {
     if (zero(r)) {
-      marks.raise(r, Mark::kZero);
+      append_line(runs, r, true);
+    }
+  }
+  return runs;
+}
+
+// Calls visit(row) for the flat ones among rows [from, to) that `known` lacks, in order, until it
+// returns false.
+template <class Values, class Visit>
+void find_flat_rows(const Values& values, std::size_t elements, std::size_t row, std::size_t from,
+                    std::size_t to, const std::vector<LineRun>& known,
+                    const std::vector<float>& steps, const Visit& visit) {
+  Known exact(known);
+  if (from == to) {
+    return;
+  }
+  // Nearly all rows are told from one bound for all groups of a few hundred rows.
+  float widest = 0;
+  std::size_t until = from;
+  for (std::size_t r = from; r < to; ++r) {
+    const std::size_t begin = r * row, end = begin + row;
+    _mm_prefetch(reinterpret_cast<const char*>(values.data + begin + kAhead * row), _MM_HINT_T0);
+    if (r == until) {
+      until = std::min(to, until + kRowsAtOnce);
+      widest = *std::max_element(steps.data() + begin / kGroup,
+                                 steps.data() + (until * row - 1) / kGroup + 1);
+    }
+    if (surely_spans(values, begin, kFlatBelowSteps * widest)) {
+      continue;
+    }
+    const std::size_t first = begin / kGroup, last = (end - 1) / kGroup;
+    // Groups of this row alone follow it, however wide it is. Only its first and its last can be
+    // another's too.
+    float step = 0;
+    if (first * kGroup < begin || std::min(elements, (first + 1) * kGroup) > end) {
+      step = steps[first];
+    }
+    if (last != first && std::min(elements, (last + 1) * kGroup) > end) {
+      step = std::max(step, steps[last]);
+    }
+    const float least = kFlatBelowSteps * step;
+    if (step == 0 || surely_spans(values, begin, least) || exact.find(r) != nullptr ||
+        !(range_of(values, begin, end) < least)) {
+      continue;
+    }
+    if (!visit(r)) {
+      return;
     }
   }
 }
 
-template <class Values>
-void mark_flat_rows(const Values& values, std::size_t elements, std::size_t row, std::uint8_t bits,
-                    Marks& marks) {
-  std::size_t probed = elements;  // row: the last row of a group is the first of the next
-  float probe = 0;
-  for (std::size_t begin = 0; begin < elements; begin += kGroup) {
-    const std::size_t end = std::min(elements, begin + kGroup);
-    const std::size_t first = begin / row;
-    const std::size_t last = (end - 1) / row;
-    if (first == last) {
+// The mean square of the steps that the elements of each column meet.
+std::vector<double> squared_steps(std::size_t rows, std::size_t columns,
+                                  const std::vector<float>& steps) {
+  // Sums by their differences from column to column; what whole rows meet is summed once.
+  std::vector<double> sums(columns + 1);
+  double all = 0;
+  for (std::size_t g = 0; g < steps.size(); ++g) {
+    const double square = static_cast<double>(steps[g]) * steps[g];
+    if (square == 0) {
       continue;
     }
-    float least = std::numeric_limits<float>::infinity();
-    float most = 0;
-    for (std::size_t r = first; r <= last; ++r) {
-      if (!marks.zero(r)) {
-        probe = probed == r ? probe
-                            : range_of(values, r * row, std::min((r + 1) * row, r * row + kProbe));
-        probed = r;
-        least = std::min(least, probe);
-        most = std::max(most, probe);
-      }
-    }
-    if (levels(bits) * least >= kSteps * most) {
-      continue;
-    }
-    const float steps = kSteps * range_of(values, begin, end);
-    if (!std::isfinite(steps)) {
-      continue;  // such a group is kept as it is
-    }
-    for (std::size_t r = first; r <= last; ++r) {
-      if (marks.zero(r)) {
+    const std::size_t begin = g * kGroup, end = std::min(rows * columns, begin + kGroup);
+    for (std::size_t at = begin; at < end;) {
+      const std::size_t column = at % columns;
+      if (column == 0 && end - at >= columns) {
+        const std::size_t whole = (end - at) / columns;
+        all += square * static_cast<double>(whole);
+        at += whole * columns;
         continue;
       }
-      const float range = range_of(values, r * row, (r + 1) * row);
-      const bool zero = range == 0 && is_zero(values, r * row, (r + 1) * row);
-      marks.raise(r, zero ? Mark::kZero : mark_of(range, steps, bits));
+      const std::size_t next = std::min(end, at - column + columns);
+      sums[column] += square;
+      sums[column + (next - at)] -= square;
+      at = next;
     }
   }
+  double sum = all;
+  for (double& at : sums) {
+    sum += at;
+    at = std::max(sum, 0.0) / static_cast<double>(rows);
+  }
+  sums.pop_back();
+  return sums;
 }
 
-// Judges the columns of a matrix. Groups run along its rows, so a column is in as many groups as
-// there are rows, always with the same neighbours. Its range is compared with the root mean square
-// of the ranges of its groups.
-template <class Values>
-void mark_flat_columns(const Values& values, std::size_t rows, std::size_t columns,
-                       std::uint8_t bits, Marks& marks) {
-  const std::size_t elements = rows * columns;
-  const std::size_t samples = std::min(rows, kSamples);
-  const std::size_t blocks = (columns + kGroup - 1) / kGroup;  // of columns
-  std::vector<double> squares(blocks);
-  std::vector<std::uint32_t> seen(blocks);
-  std::vector<float> low(columns, std::numeric_limits<float>::infinity());
-  std::vector<float> high(columns, -std::numeric_limits<float>::infinity());
-  const auto add_row = [&](std::size_t r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      const float value = values[r * columns + c];
+// The ranges of columns over some rows.
+struct ColumnRanges {
+  std::vector<float> low, high;
+
+  explicit ColumnRanges(std::size_t columns)
+      : low(columns, std::numeric_limits<float>::infinity()),
+        high(columns, -std::numeric_limits<float>::infinity()) {}
+
+  template <class Values>
+  void add_row(const Values& values, std::size_t row) noexcept {
+    const std::size_t columns = low.size();
+    const std::size_t begin = row * columns;
+    std::size_t c = 0;
+    for (; c + 4 <= columns; c += 4) {
+      const __m128 v = four(values, begin + c);
+      _mm_storeu_ps(&low[c], _mm_min_ps(v, _mm_loadu_ps(&low[c])));
+      _mm_storeu_ps(&high[c], _mm_max_ps(v, _mm_loadu_ps(&high[c])));
+    }
+    for (; c < columns; ++c) {
+      const float value = values[begin + c];
       low[c] = value < low[c] ? value : low[c];
       high[c] = value > high[c] ? value : high[c];
     }
-  };
-  for (std::size_t sample = 0; sample < samples; ++sample) {
-    const std::size_t row = sample * rows / samples;
-    add_row(row);
-    for (std::size_t block = 0; block < blocks; ++block) {
-      const std::size_t begin =
-          (row * columns + block * kGroup) / kGroup * kGroup;  // group of its first column
-      const float range = range_of(values, begin, std::min(elements, begin + kGroup));
-      if (std::isfinite(range)) {
-        squares[block] += static_cast<double>(range) * range;
-        ++seen[block];
-      }
+  }
+  template <class Values>
+  void add_samples(const Values& values, std::size_t rows, std::size_t most) noexcept {
+    const std::size_t samples = std::min(rows, most);
+    for (std::size_t sample = 0; sample < samples; ++sample) {
+      add_row(values, sample * rows / samples);
     }
   }
-  const auto mark_column = [&](std::size_t c) {
-    // Unless rows are whole groups, a block's last columns lie in the group of the next block's
-    // first column.
-    const std::size_t block = c / kGroup;
-    const std::size_t next = columns % kGroup == 0 ? block : std::min(block + 1, blocks - 1);
-    double most = 0;
-    for (const std::size_t b : {block, next}) {
-      most = std::max(most, seen[b] != 0 ? squares[b] / seen[b] : 0.0);
-    }
-    return mark_of(high[c] - low[c], static_cast<float>(kSteps * std::sqrt(most)), bits);
-  };
+  [[nodiscard]] bool is_flat(std::size_t column, double squared_step) const noexcept {
+    const double range = static_cast<double>(high[column]) - low[column];
+    return range * range < kFlatBelowSteps * kFlatBelowSteps * squared_step;
+  }
+};
+
+// As find_flat_rows(), for the columns of a matrix. The visitor is told if a column is zero.
+template <class Values, class Visit>
+void find_flat_columns(const Values& values, std::size_t rows, std::size_t columns,
+                       const std::vector<float>& steps, const Visit& visit) {
+  const std::vector<double> squares = squared_steps(rows, columns, steps);
+  ColumnRanges ranges(columns);
+  ranges.add_samples(values, rows, kSamples);
+  const auto is_flat = [&](std::size_t c) { return ranges.is_flat(c, squares[c]); };
   bool any = false;
   for (std::size_t c = 0; c < columns && !any; ++c) {
-    any = mark_column(c) != Mark::kFine;
+    any = is_flat(c);
   }
   if (!any) {
     return;
   }
   std::vector<std::uint8_t> other(columns);  // than zero
   for (std::size_t r = 0; r < rows; ++r) {
-    add_row(r);
+    ranges.add_row(values, r);
     for (std::size_t c = 0; c < columns; ++c) {
       other[c] = static_cast<std::uint8_t>(other[c] | !(values[r * columns + c] == 0.0f));
     }
   }
   for (std::size_t c = 0; c < columns; ++c) {
-    marks.raise(c, other[c] == 0 ? Mark::kZero : mark_column(c));
+    if (is_flat(c) && !visit(c, other[c] == 0)) {
+      return;
+    }
   }
 }
 
-template <class Values>
-LinePlan plan_of(const Values& values, std::size_t elements, std::size_t item, Lines lines,
-                 std::uint8_t bits) {
-  const std::size_t length = lines.length;
-  const std::size_t rows = elements / length;
-  if (lines.look == Look::kColumns) {
-    Marks marks(length);
-    if (rows >= kShortestLine) {
-      mark_flat_columns(values, rows, length, bits, marks);
-    }
-    return marks.plan(bits, elements, rows * item);
+template <class Function>
+auto with_values(const void* data, ElementType type, const Function& function) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return function(Float32{static_cast<const float*>(data)});
+    case ElementType::kBFloat16:
+      return function(BFloat16{static_cast<const std::uint16_t*>(data)});
+    default:
+      return function(Float16{static_cast<const std::uint16_t*>(data)});
   }
-  if (length % kGroup == 0 || rows >= kMostLines) {
-    return {bits, {}};
-  }
-  Marks marks(rows);
-  mark_zero_rows(values, rows, length, marks);
-  if (lines.look == Look::kRows && length >= kShortestLine) {
-    mark_flat_rows(values, elements, length, bits, marks);
-  }
-  return marks.plan(bits, elements, length * item);
+}
+
+bool has_lines(std::size_t elements, ElementType type, Lines lines) noexcept {
+  return compress::is_floating(type) && lines.look != Look::kNone && lines.length >= 2 &&
+         elements % lines.length == 0 && elements / lines.length < kMostLines;
+}
+
+bool has_judged_rows(std::size_t elements, ElementType type, Lines lines) noexcept {
+  return has_lines(elements, type, lines) && lines.look == Look::kRows &&
+         lines.length % kGroup != 0 && lines.length >= kShortestLine;
+}
+
+bool has_judged_columns(std::size_t elements, ElementType type, Lines lines) noexcept {
+  return has_lines(elements, type, lines) && lines.look == Look::kColumns &&
+         elements / lines.length >= kShortestLine;
 }
 
 }  // namespace
 
-LinePlan plan_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
-                    std::uint8_t bits) {
-  if (lines.look == Look::kNone || lines.length < 2 || elements % lines.length != 0 || bits == 0) {
-    return {bits, {}};
+bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
+  return has_judged_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
+}
+
+LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lines lines) {
+  if (!has_lines(elements, type, lines) || lines.look == Look::kColumns ||
+      lines.length % kGroup == 0) {
+    return {};
   }
-  const std::size_t item = compress::element_size(type);
-  switch (type) {
-    case ElementType::kFloat32:
-      return plan_of(Float32{static_cast<const float*>(data)}, elements, item, lines, bits);
-    case ElementType::kBFloat16:
-      return plan_of(BFloat16{static_cast<const std::uint16_t*>(data)}, elements, item, lines,
-                     bits);
-    case ElementType::kFloat16:
-      return plan_of(Float16{static_cast<const std::uint16_t*>(data)}, elements, item, lines, bits);
-    default:
-      return {bits, {}};
+  return {with_values(data, type, [&](const auto& values) {
+    return find_zero_rows(values, elements / lines.length, lines.length);
+  })};
+}
+
+bool has_even_column(const void* data, std::size_t elements, ElementType type,
+                     Lines lines) noexcept {
+  if (!has_judged_columns(elements, type, lines)) {
+    return false;
   }
+  const std::size_t columns = lines.length, rows = elements / columns;
+  return with_values(data, type, [&](const auto& values) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      std::size_t sample = 1;
+      while (sample < kFewSamples &&
+             values[sample * rows / kFewSamples * columns + c] == values[c]) {
+        ++sample;
+      }
+      if (sample == kFewSamples) {
+        return true;
+      }
+    }
+    return false;
+  });
+}
+
+LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
+                    const std::vector<float>& steps) {
+  LinePlan plan = zero_rows(data, elements, type, lines);
+  if (!may_be_flat(elements, type, lines)) {
+    return plan;
+  }
+  const std::size_t length = lines.length, rows = elements / length;
+  with_values(data, type, [&](const auto& values) {
+    if (lines.look == Look::kColumns) {
+      find_flat_columns(values, rows, length, steps, [&](std::size_t c, bool zero) {
+        append_line(plan.exact, c, zero);
+        return true;
+      });
+      return;
+    }
+    std::vector<LineRun> all;
+    Known zeros(plan.exact);
+    std::size_t done = 0;  // rows up to here are in `all` if they are zero
+    const auto add_zeros = [&](std::size_t to) {
+      for (; done < to; ++done) {
+        if (zeros.find(done) != nullptr) {
+          append_line(all, done, true);
+        }
+      }
+    };
+    find_flat_rows(values, elements, length, 0, rows, plan.exact, steps, [&](std::size_t r) {
+      add_zeros(r);
+      append_line(all, r, is_zero(values, r * length, (r + 1) * length));
+      return true;
+    });
+    add_zeros(plan.exact.empty() ? 0 : rows);
+    plan.exact = std::move(all);
+  });
+  return plan;
+}
+
+bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elements,
+                      ElementType type, Lines lines, const std::vector<float>& steps,
+                      const compress::Executor& executor) {
+  if (!may_be_flat(elements, type, lines)) {
+    return true;
+  }
+  const std::size_t length = lines.length, rows = elements / length;
+  return with_values(data, type, [&](const auto& values) {
+    if (lines.look == Look::kColumns) {
+      Known known(plan.exact);
+      bool none = true;
+      find_flat_columns(values, rows, length, steps,
+                        [&](std::size_t c, bool) { return none = known.find(c) != nullptr; });
+      return none;
+    }
+    std::atomic<bool> none{true};
+    compress::run_parts(executor, rows, std::max<std::size_t>(1, kGrainElements / length),
+                        [&](std::size_t begin, std::size_t end) {
+                          find_flat_rows(values, elements, length, begin, end, plan.exact, steps,
+                                         [&](std::size_t) {
+                                           none.store(false, std::memory_order_relaxed);
+                                           return false;
+                                         });
+                        });
+    return none.load();
+  });
+}
+
+std::vector<float> group_ranges(const void* data, std::size_t elements, ElementType type,
+                                const compress::Executor& executor) {
+  std::vector<float> ranges((elements + kGroup - 1) / kGroup);
+  with_values(data, type, [&](const auto& values) {
+    compress::run_parts(
+        executor, ranges.size(), kGrainElements / kGroup, [&](std::size_t begin, std::size_t end) {
+          for (std::size_t g = begin; g < end; ++g) {
+            ranges[g] = range_of(values, g * kGroup, std::min(elements, (g + 1) * kGroup));
+          }
+        });
+  });
+  return ranges;
 }
 
 }  // namespace pleat::compress::block

@@ -40,17 +40,42 @@ struct LineRun {
 };
 
 struct LinePlan {
-  std::uint8_t bits = 0;
   std::vector<LineRun> exact;  // ascending, disjoint
 };
 
-// The lines of `data` that must come back exact at a width of `bits` (1 to 8). These are lines
-// whose range is below four quantisation steps of a group they share, and lines of zeros; of 1024
-// rows or more only every eighth is sampled at first, so some rows of zeros may be missed. The plan
-// raises the width to 8 where that takes less memory in all. Lines of fewer than kShortestLine
-// elements are not judged. Types other than fp32, bf16 and fp16 have no exact lines. Throws
-// std::bad_alloc.
-[[nodiscard]] LinePlan plan_lines(const void* data, std::size_t elements,
-                                  compress::ElementType type, Lines lines, std::uint8_t bits);
+// A line that spans less than this many steps of a group that it shares is flat. At four the noise
+// of Gaussian data is a third of its deviation.
+inline constexpr float kFlatBelowSteps = 4;
+
+// Whether lines may be flat, that is, whether they are judged and share groups.
+[[nodiscard]] bool may_be_flat(std::size_t elements, compress::ElementType type,
+                               Lines lines) noexcept;
+
+// A quick look: rows of zeros, all of them if samples find one (of 1024 rows or more every eighth
+// is sampled). Throws std::bad_alloc.
+[[nodiscard]] LinePlan zero_rows(const void* data, std::size_t elements, compress::ElementType type,
+                                 Lines lines);
+// Whether some column is the same in each of 16 rows: flat_lines() is then worth its time.
+[[nodiscard]] bool has_even_column(const void* data, std::size_t elements,
+                                   compress::ElementType type, Lines lines) noexcept;
+
+// The lines that must come back exact: flat ones and zeros. `steps`: of each group of 256
+// elements, 0 where it comes back exact. Rows of zeros are found as by zero_rows(), and where they
+// are flat. A column is held against the root mean square of the steps that its elements meet: the
+// sums down a column average their noise. NaN counts for no range. Throws std::bad_alloc.
+[[nodiscard]] LinePlan flat_lines(const void* data, std::size_t elements,
+                                  compress::ElementType type, Lines lines,
+                                  const std::vector<float>& steps);
+// True if flat_lines() would find no line beyond those of `plan`. Reads 16 elements of a row, 64
+// rows for columns, and more only of lines that look flat. Throws std::bad_alloc.
+[[nodiscard]] bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elements,
+                                    compress::ElementType type, Lines lines,
+                                    const std::vector<float>& steps,
+                                    const compress::Executor& executor);
+
+// Largest minus smallest element of each group, NaN skipped. Throws std::bad_alloc.
+[[nodiscard]] std::vector<float> group_ranges(const void* data, std::size_t elements,
+                                              compress::ElementType type,
+                                              const compress::Executor& executor);
 
 }  // namespace pleat::compress::block

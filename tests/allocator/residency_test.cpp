@@ -65,13 +65,22 @@ class InvertingCodec final : public BlockCodec {
   EncodePlan plan(const EncodeRequest& r) noexcept override {
     EncodePlan plan;
     plan.recomputed = r.function != 0 && is_result(r);
-    plan.room = refuse ? 0 : r.source_bytes;
+    ++plans;
+    thorough_plans += r.thorough ? 1 : 0;
+    plan.room =
+        refuse || (refuse_thorough && r.thorough) ? 0 : r.source_bytes + (r.thorough ? 4096 : 0);
     plan.in_place = true;
     return plan;
   }
   EncodeResult encode(const EncodeRequest& r, const EncodePlan&, void* payload,
                       std::size_t capacity) noexcept override {
     if (fail || capacity < r.source_bytes) {
+      return {};
+    }
+    if (again && !r.thorough) {
+      return {.status = CodecStatus::kPlanAgain};
+    }
+    if (again && capacity < r.source_bytes + 4096) {
       return {};
     }
     ++encodes;
@@ -125,9 +134,11 @@ class InvertingCodec final : public BlockCodec {
            static_cast<unsigned char>(argument + r.function);
   }
   static constexpr PayloadForm kForm{{1, 2, 3, 4}};  // must come back with the payload
-  std::atomic<int> encodes{0}, decodes{0};
+  std::atomic<int> encodes{0}, decodes{0}, plans{0}, thorough_plans{0};
   std::atomic<std::uint64_t> last_choice{0};
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
+  std::atomic<bool> refuse_thorough{false};
+  std::atomic<bool> again{false};  // only a thorough plan has enough room
   std::chrono::microseconds delay{0};
 };
 
@@ -231,6 +242,47 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   residency->release(again);
   EXPECT_EQ(record->state, RecordState::kPacked);
   EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, WhatAQuickPlanGotWrongIsPlannedOnceMoreWithItsOwnRoom) {
+  codec.again = true;
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  EXPECT_EQ(codec.plans, 2);
+  EXPECT_EQ(codec.encodes, 1);
+  EXPECT_EQ(record->state, RecordState::kPacked);
+  EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
+  Block* const block = restore(*record);
+  EXPECT_TRUE(holds(block, 7));
+  residency->release(block);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, OfTwoPlansThatFailTheBlockIsHeld) {
+  codec.again = codec.refuse_thorough = true;
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  EXPECT_EQ(codec.plans, 2);
+  EXPECT_EQ(codec.encodes, 0);
+  EXPECT_EQ(record->state, RecordState::kHeld);
+  EXPECT_EQ(residency->counters().held, 1u);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, APlanForEncodingInPlaceIsThoroughAtOnce) {
+  ResidencyOptions options;
+  options.in_place = true;
+  build(options);
+  codec.again = true;
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  EXPECT_EQ(codec.plans, 1);
+  EXPECT_EQ(codec.thorough_plans, 1);
+  EXPECT_EQ(residency->counters().encoded_in_place, 1u);
   residency->drop(record);
   expect_empty();
 }

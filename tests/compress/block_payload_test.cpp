@@ -38,13 +38,15 @@ Coded encode_with(const BlockSource& source, const BlockPlan& plan, std::size_t 
 Coded encoded(const Bytes& data, Ranges ranges, const BlockSpec& spec, bool copy_raw = false) {
   if (ranges.empty()) ranges.push_back({0, data.size()});
   const BlockSource source{data.data(), data.size(), ranges.data(), ranges.size()};
-  const BlockPlan plan = plan_block(source, spec, copy_raw);
-  if (plan.room == 0) {
-    Coded none;
-    none.status = Status::kNoRoom;
-    return none;
+  Coded coded;
+  coded.status = Status::kNoRoom;
+  for (const Effort effort : {Effort::kQuick, Effort::kThorough}) {
+    const BlockPlan plan = plan_block(source, spec, copy_raw, effort);
+    if (plan.room == 0) break;
+    coded = encode_with(source, plan, plan.room);
+    if (coded.status == Status::kOk || !plan.guesses) break;
   }
-  return encode_with(source, plan, plan.room);
+  return coded;
 }
 
 // In a buffer of exactly the payload's bytes; the target's neighbours are watched.
@@ -226,23 +228,126 @@ TEST(BlockPayload, TwoValuedFloatsTakeABitAndComeBackExact) {
   }
 }
 
-// A group of numbers that alternate between 0 and r, with others between, has a step of r / 15 at 4
-// bits: a quarter is the most.
-TEST(BlockPayload, TooCoarseAStepForAnExponentialIsRefused) {
-  for (const double range : {3.7, 3.8}) {
-    Bytes data(256 * 20 * 4);
-    for (std::size_t e = 0; e < 256 * 20; ++e)
-      set_value(ElementType::kFloat32, data.data(), e,
-                1 + (e % 4 == 0   ? 0
-                     : e % 4 == 1 ? range
-                                  : range * double(e % 91) / 91));
-    const Buffer before(data.data(), data.data() + data.size());
+// Groups of 256 numbers from 0 to 1, with one element of each group g at outlier(g).
+template <class Outlier>
+Bytes with_outliers(ElementType type, std::size_t groups, const Outlier& outlier) {
+  std::mt19937_64 random(seed());
+  std::uniform_real_distribution<double> uniform;
+  Bytes data(groups * 256 * element_size(type));
+  for (std::size_t e = 0; e < groups * 256; ++e) set_value(type, data.data(), e, uniform(random));
+  for (std::size_t g = 0; g < groups; ++g)
+    if (const double x = outlier(g); x != 0) set_value(type, data.data(), g * 256 + g % 256, x);
+  return data;
+}
+
+bool same_group(const Bytes& data, const Buffer& back, std::size_t group, std::size_t size) {
+  return std::memcmp(data.data() + group * 256 * size, &back[group * 256 * size], 256 * size) == 0;
+}
+
+double bound_of(Steps steps) { return steps == Steps::kExponent ? 0.125 : 0.5; }
+
+// Steps of 15 levels at 4 bits, of 255 at 8: a range of 1.01 times as many bounds is too wide.
+TEST(BlockPayload, AGroupWithTooWideAStepIsExactAndNoOther) {
+  for (const ElementType type : kFloatTypes) {
+    for (const Steps steps : {Steps::kExponent, Steps::kCurved}) {
+      for (const unsigned bits : {4u, 8u}) {
+        const double levels = bits == 4 ? 15 : 255, widest = levels * bound_of(steps);
+        const auto outlier = [&](std::size_t g) {
+          return g == 77 ? -1.04 * widest : g == 133 ? 1 - 0.9 * widest : 0;
+        };
+        const Bytes data = with_outliers(type, 200, outlier);
+        const BlockSpec spec{.type = type, .bits = std::uint8_t(bits), .steps = steps};
+        const Coded coded = encoded(data, {}, spec);
+        EXPECT_EQ(coded.form.bits, bits);
+        EXPECT_EQ(coded.statistics.escaped_groups, 1u);
+        const Buffer back = restored(coded, data.size());
+        EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+        for (std::size_t g = 0; g < 200; ++g)
+          ASSERT_EQ(same_group(data, back, g, element_size(type)), g == 77) << g;
+        const Coded any = encoded(data, {}, {type, std::uint8_t(bits)});
+        EXPECT_EQ(any.statistics.escaped_groups, 0u);
+      }
+    }
+  }
+}
+
+// One element of -1e4 beside 2^20 normal values, which a mean over all of them does not show.
+TEST(BlockPayload, OneMaskedLogitAmongMillionsMakesItsOwnGroupExact) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, std::size_t{1} << 20);
+  set_value(type, data.data(), 700'001, -1e4);
+  const Coded coded = encoded(data, {}, {.type = type, .bits = 8, .steps = Steps::kExponent});
+  const Buffer back = restored(coded, data.size());
+  EXPECT_EQ(coded.statistics.escaped_groups, 1u);
+  double worst = 0;
+  for (std::size_t e = 0; e < (std::size_t{1} << 20); ++e)
+    worst = std::max(worst,
+                     std::fabs(value_at(type, &back[4 * e], 0) - value_at(type, data.data(), e)));
+  EXPECT_LE(worst, 0.125);
+  EXPECT_TRUE(same_group(data, back, 700'001 / 256, 4));
+}
+
+// With too wide a step at 4 bits in a share of the groups, and at 8 bits in another.
+TEST(BlockPayload, OfManyTooWideGroupsTheShorterFormIsTakenAndNoneIsWide) {
+  for (const Steps steps : {Steps::kExponent, Steps::kCurved}) {
+    const double at4 = 15 * bound_of(steps), at8 = 255 * bound_of(steps);
+    struct Case {
+      std::size_t wide4, wide8;  // of 256 groups
+      unsigned bits;             // 0: held
+    };
+    for (const Case& c :
+         {Case{0, 0, 4}, Case{4, 0, 4}, Case{5, 0, 4}, Case{24, 0, 4}, Case{40, 0, 8},
+          Case{256, 0, 8}, Case{250, 6, 8}, Case{190, 60, 8}, Case{180, 70, 0}, Case{0, 256, 0}}) {
+      const ElementType type = ElementType::kFloat32;
+      const Bytes data = with_outliers(type, 256, [&](std::size_t g) {
+        const std::size_t place = g * 37 % 256;
+        return place < c.wide8 ? -1.1 * at8 : place < c.wide8 + c.wide4 ? -1.1 * at4 : 0;
+      });
+      const Coded coded = encoded(data, {}, {.type = type, .bits = 4, .steps = steps});
+      if (c.bits == 0) {
+        EXPECT_NE(coded.status, Status::kOk);
+        continue;
+      }
+      ASSERT_EQ(coded.status, Status::kOk) << c.wide4 << " " << c.wide8;
+      EXPECT_EQ(coded.form.bits, c.bits) << c.wide4 << " " << c.wide8;
+      EXPECT_EQ(coded.statistics.escaped_groups, c.bits == 4 ? c.wide4 : c.wide8);
+      const Buffer back = restored(coded, data.size());
+      for (std::size_t e = 0; e < 256 * 256; ++e)
+        ASSERT_LE(std::fabs(value_at(type, back.data(), e) - value_at(type, data.data(), e)),
+                  bound_of(steps));
+    }
+  }
+}
+
+TEST(BlockPayload, AQuickPlanForNarrowStepsTakesNoMoreRoomThanForAny) {
+  const Bytes data = gaussian(ElementType::kFloat32, 100'000);
+  const ByteRange all{0, data.size()};
+  const BlockSource source{data.data(), data.size(), &all, 1};
+  const BlockPlan any = plan_block(source, {ElementType::kFloat32, 4}, false);
+  for (const Steps steps : {Steps::kCurved, Steps::kExponent})
     EXPECT_EQ(
-        encoded(data, {}, {.type = ElementType::kFloat32, .bits = 4, .steps = Steps::kExponent})
-            .status,
-        range < 3.75 ? Status::kOk : Status::kTooCoarse);
-    EXPECT_EQ(encoded(data, {}, {ElementType::kFloat32, 4}).status, Status::kOk);
-    EXPECT_TRUE(before == Buffer(data.data(), data.data() + data.size()));
+        plan_block(source, {.type = ElementType::kFloat32, .bits = 4, .steps = steps}, false).room,
+        any.room);
+}
+
+TEST(BlockPayload, RotatedGroupsAreJudgedByTheStepTheyAreCodedWith) {
+  for (const Transform transform : {Transform::kHadamard, Transform::kHadamardScaled}) {
+    for (const unsigned bits : {1u, 2u, 4u}) {
+      const ElementType type = ElementType::kFloat32;
+      Bytes data = gaussian(type, 256 * 128);
+      // Deviations of 0.01, but for one group of deviation 4.
+      for (std::size_t e = 0; e < 256 * 128; ++e)
+        set_value(type, data.data(), e,
+                  (e / 256 == 50 ? 4 : 0.01) * value_at(type, data.data(), e));
+      const Coded coded = encoded(data, {},
+                                  {.type = type,
+                                   .bits = std::uint8_t(bits),
+                                   .steps = Steps::kCurved,
+                                   .transform = transform});
+      const Buffer back = restored(coded, data.size());
+      EXPECT_EQ(coded.form.bits, bits);
+      for (std::size_t g = 0; g < 128; ++g) ASSERT_EQ(same_group(data, back, g, 4), g == 50) << g;
+    }
   }
 }
 
@@ -267,6 +372,19 @@ TEST(BlockPayload, InPlaceGivesTheSamePayloadAndForm) {
   }
 }
 
+TEST(BlockPayload, InPlaceTooManyWideGroupsLeaveTheSourceAsItWas) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = with_outliers(type, 200, [](std::size_t g) { return g % 20 == 0 ? -100.0 : 0; });
+  const Buffer before(data.data(), data.data() + data.size());
+  const ByteRange all{0, data.size()};
+  const BlockSpec spec{.type = type, .bits = 8, .steps = Steps::kExponent};
+  const BlockPlan plan = plan_block({data.data(), data.size(), &all, 1}, spec, false);
+  EXPECT_TRUE(plan.in_place);
+  EXPECT_EQ(encode_block_in_place(data.data(), data.size(), plan, kNonce, serial_executor()).status,
+            Status::kTooManyEscapes);
+  EXPECT_TRUE(before == Buffer(data.data(), data.data() + data.size()));
+}
+
 TEST(BlockPayload, InPlaceIsNotTriedWhereItCouldNotBeTakenBack) {
   const ElementType type = ElementType::kFloat32;
   Bytes data = gaussian(type, 300 * 40);
@@ -276,7 +394,7 @@ TEST(BlockPayload, InPlaceIsNotTriedWhereItCouldNotBeTakenBack) {
     return plan_block({data.data(), data.size(), ranges.data(), ranges.size()}, spec, false);
   };
   for (const BlockPlan& none :
-       {plan(two, {type, 4}), plan(all, {.type = type, .bits = 8, .steps = Steps::kExponent}),
+       {plan(two, {type, 4}), plan(all, {.type = type, .bits = 8, .near_zero = true}),
         plan(all, {.type = type, .bits = 4, .lines = {Look::kRows, 300}}), plan(all, {type, 0})}) {
     EXPECT_FALSE(none.in_place);
     const Buffer before(data.data(), data.data() + data.size());
@@ -398,6 +516,16 @@ std::vector<std::pair<Coded, std::size_t>> samples() {
   add(lines, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(lines, {{60, 5940}}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(gaussian(type, 50), {}, {type, 4}, true);
+  Bytes negative = gaussian(type, 3000);
+  for (std::size_t e = 0; e < 3000; ++e)
+    set_value(type, negative.data(), e, value_at(type, negative.data(), e) - 3);
+  scale_line(type, negative, 30, false, 5, 0);
+  add(negative, {},
+      {.type = type,
+       .bits = 4,
+       .near_zero = true,
+       .lines = {Look::kRows, 30},
+       .sides = {Sides::Kind::kThree, false, -4, -3}});
   Bytes flags(3000);
   for (std::size_t e = 0; e < flags.size(); ++e) flags.data()[e] = e % 3 == 0;
   add(flags, {{1, 2000}, {2100, 2999}}, {ElementType::kBool, 0});
@@ -553,6 +681,138 @@ TEST(BlockSides, StandBehindExactLinesAndBesideFunctions) {
   }
 }
 
+// Flat lines that only the steps of the groups show, and one group whose step is too wide.
+TEST(BlockSides, StandBesideLinesAndGroupsThatEncodingFoundToBeExact) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t length = 300, rows = 400, size = element_size(type);
+    Bytes data = gaussian(type, rows * length);
+    for (const std::size_t line : {3, 170}) scale_line(type, data, length, false, line, 1e-3);
+    set_value(type, data.data(), 40'000, -100);
+    const BlockSpec spec{.type = type,
+                         .bits = 4,
+                         .steps = Steps::kCurved,
+                         .lines = {Look::kRows, std::uint32_t(length)},
+                         .sides = kBetween};
+    const ByteRange all{0, data.size()};
+    const BlockSource source{data.data(), data.size(), &all, 1};
+    const BlockPlan quick = plan_block(source, spec, false);
+    EXPECT_EQ(encode_with(source, quick, quick.room).status, Status::kFlatLines);
+    const Coded coded = encoded(data, {}, spec);
+    EXPECT_NE(coded.form.patch_bytes, 0u);
+    EXPECT_EQ(coded.form.side_part, 1u);
+    EXPECT_GE(coded.statistics.escaped_groups, 1u);
+    const Buffer back = restored(coded, data.size());
+    EXPECT_TRUE(back == reference_block(coded.payload, data.size(), false));
+    expect_sides(type, kBetween, data.data(), back.data(), rows * length, name_of(type));
+    for (const std::size_t line : {3, 170})
+      EXPECT_EQ(std::memcmp(&back[line * length * size], data.data() + line * length * size,
+                            length * size),
+                0);
+    EXPECT_TRUE(same_group(data, back, 40'000 / 256, size));
+    for (std::size_t e = 0; e < rows * length; ++e)
+      ASSERT_LE(std::fabs(value_at(type, back.data(), e) - value_at(type, data.data(), e)), 0.5);
+  }
+}
+
+TEST(BlockSides, ElementsNearZeroStayExactBesideThem) {
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t size = element_size(type), elements = 30000;
+    std::mt19937_64 random(seed());
+    std::uniform_real_distribution<double> uniform(-20, 0.25);
+    Bytes data(elements * size);
+    for (std::size_t e = 0; e < elements; ++e) set_value(type, data.data(), e, uniform(random));
+    const Sides sides{Sides::Kind::kThree, false, -4, -0.5f};
+    for (const std::uint8_t bits : {1, 4, 8}) {
+      for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+        const BlockSpec spec{
+            .type = type, .bits = bits, .near_zero = true, .transform = transform, .sides = sides};
+        const Ranges parts{{0, 9000 * size}, {9000 * size, elements * size}};
+        for (const Ranges& ranges : {Ranges{}, parts}) {
+          const Coded coded = encoded(data, ranges, spec);
+          EXPECT_EQ(coded.form.side_part, 1u);
+          const Buffer back = restored(coded, data.size());
+          EXPECT_TRUE(transform != Transform::kNone ||
+                      back == reference_block(coded.payload, data.size(), false));
+          expect_sides(type, sides, data.data(), back.data(), elements, name_of(type));
+          std::size_t others = 0;
+          for (std::size_t e = 0; e < elements; ++e) {
+            const double x = value_at(type, data.data(), e), y = value_at(type, back.data(), e);
+            if (x > -1) {
+              ASSERT_EQ(x, y) << e;
+            } else {
+              others += x != y ? 1 : 0;
+            }
+          }
+          EXPECT_GT(others, elements / 8);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockSides, WithoutRoomForThemTheBlockIsRefused) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 256 * 64 * 4);
+  for (std::size_t e = 0; e < 256 * 64 * 4; ++e)
+    set_value(type, data.data(), e, value_at(type, data.data(), e) - 3);
+  const Sides sides{Sides::Kind::kThree, false, -4, -3};
+  const ByteRange all{0, data.size()};
+  const BlockSource source{data.data(), data.size(), &all, 1};
+  for (const bool near_zero : {false, true}) {
+    const BlockPlan plan =
+        plan_block(source, {.type = type, .bits = 4, .near_zero = near_zero, .sides = sides}, false,
+                   Effort::kThorough);
+    const Coded coded = encode_with(source, plan, plan.room);
+    ASSERT_EQ(coded.status, Status::kOk);
+    ASSERT_EQ(coded.form.side_part, 1u);
+    EXPECT_EQ(encode_with(source, plan, coded.payload.size()).status, Status::kOk);
+    EXPECT_EQ(encode_with(source, plan, coded.payload.size() - 1).status, Status::kNoRoom);
+  }
+}
+
+// Neither steps nor lines of what is not kept are looked at.
+TEST(BlockSides, WhereNoValuesAreKeptNoneAreJudged) {
+  const ElementType type = ElementType::kFloat32;
+  Bytes data = gaussian(type, 300 * 200);
+  for (const std::size_t line : {3, 17}) scale_line(type, data, 300, false, line, 0);
+  for (std::size_t e = 0; e < 300 * 200; e += 100) set_value(type, data.data(), e, -1e6);
+  const ByteRange all{0, data.size()};
+  const BlockSource source{data.data(), data.size(), &all, 1};
+  for (const Kept kept : {Kept::kSides, Kept::kNothing}) {
+    const BlockSpec plain{.type = type, .kept = kept, .sides = kThree};
+    for (const Effort effort : {Effort::kQuick, Effort::kThorough}) {
+      const BlockPlan plan = plan_block(source,
+                                        {.type = type,
+                                         .bits = 4,
+                                         .kept = kept,
+                                         .steps = Steps::kExponent,
+                                         .near_zero = true,
+                                         .lines = {Look::kRows, 300},
+                                         .transform = Transform::kHadamard,
+                                         .sides = kThree},
+                                        false, effort);
+      EXPECT_FALSE(plan.guesses);
+      EXPECT_FALSE(plan.checks_lines);
+      EXPECT_TRUE(plan.in_place);
+      EXPECT_EQ(plan.patch_bytes, 0u);
+      const Coded coded = encode_with(source, plan, plan.room);
+      EXPECT_EQ(coded.status, Status::kOk);
+      EXPECT_TRUE(coded.payload == encoded(data, {}, plain).payload);
+      EXPECT_EQ(coded.form, encoded(data, {}, plain).form);
+    }
+  }
+}
+
+TEST(BlockSides, AreLeftOutWhereTheStepsLeaveOnlyAnExactPayload) {
+  const ElementType type = ElementType::kFloat32;
+  const Bytes data = with_outliers(type, 100, [](std::size_t) { return -1e4; });
+  const Coded coded = encoded(
+      data, {}, {.type = type, .bits = 4, .steps = Steps::kExponent, .sides = kPositive}, true);
+  EXPECT_EQ(coded.form.bits, 0);
+  EXPECT_EQ(coded.form.side_part, 0u);
+  EXPECT_TRUE(restored(coded, data.size()) == Buffer(data.data(), data.data() + data.size()));
+}
+
 TEST(BlockSides, InPlaceGivesTheSameBytesOrLeavesTheSource) {
   const auto in_place = [](const Bytes& data, const BlockSpec& spec, Buffer* payload) {
     Bytes buffer(data.size());
@@ -580,6 +840,13 @@ TEST(BlockSides, InPlaceGivesTheSameBytesOrLeavesTheSource) {
       set_value(type, data.data(), e, std::max(0.0, value_at(type, data.data(), e)));
     EXPECT_EQ(in_place(data, values, &payload).form, encoded(data, {}, values).form);
     EXPECT_TRUE(payload == encoded(data, {}, values).payload);
+    // A group that is exact for its step keeps its sides by itself too.
+    const BlockSpec curved{.type = type, .bits = 4, .steps = Steps::kCurved, .sides = kPositive};
+    const double tenth = value_at(type, data.data(), 10);
+    set_value(type, data.data(), 10, 100);
+    EXPECT_EQ(in_place(data, curved, &payload).statistics.escaped_groups, 1u);
+    EXPECT_TRUE(payload == encoded(data, {}, curved).payload);
+    set_value(type, data.data(), 10, tenth);
     EXPECT_EQ(in_place(data, {.type = type, .bits = 1, .sides = kPositive}, &payload).status,
               Status::kNoRoom);
     EXPECT_EQ(

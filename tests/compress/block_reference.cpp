@@ -131,6 +131,34 @@ void restore_quantised(const Payload& from, std::size_t group, std::uint64_t w0,
   }
 }
 
+// Elements near zero: after the escape table, at `at`.
+void restore_near_zero(const Payload& from, std::size_t at, unsigned char* to) {
+  const std::size_t size = from.size(), groups = (from.elements + 255) / 256;
+  const std::size_t offsets = at + (2 * groups + 7) / 8 * 8;
+  const std::size_t elements = offsets + 8 * ((groups + 63) / 64);
+  std::size_t next = 0;
+  for (std::size_t g = 0; g < groups; ++g) {
+    if (g % 64 == 0) require(number(from.bytes, offsets + g / 64 * 8, 8) == next, "offset");
+    const std::size_t count = number(from.bytes, at + 2 * g, 2);
+    const std::size_t values = elements + next, positions = values + count * size;
+    std::vector<std::size_t> places;
+    if (count < 32) {
+      for (std::size_t i = 0; i < count; ++i)
+        places.push_back(number(from.bytes, positions + i, 1));
+    } else {
+      for (std::size_t e = 0; e < 256; ++e)
+        if ((number(from.bytes, positions + e / 8, 1) >> (e % 8) & 1) != 0) places.push_back(e);
+    }
+    require(places.size() == count, "as many places as elements");
+    for (std::size_t i = 0; i < count; ++i) {
+      const Buffer value = part(from.bytes, values + i * size, size);
+      std::copy(value.begin(), value.end(), to + (g * 256 + places[i]) * size);
+    }
+    next += count * size + std::min<std::size_t>(count, 32);
+  }
+  require(elements + next == from.bytes.size(), "a section with more than its elements");
+}
+
 void restore_groups(const Payload& from, unsigned flags, std::size_t code_bytes,
                     unsigned char* to) {
   const std::size_t size = from.size(), groups = (from.elements + 255) / 256;
@@ -224,7 +252,14 @@ Buffer reference_span(const Buffer& payload) {
     out = part(payload, 64, out.size());
   } else if (kind == 1) {
     require((flags & 8) == 0, "transformed");
-    restore_groups(from, flags, number(payload, 48, 8), out.data());
+    const std::size_t code_bytes = number(payload, 48, 8), groups = (from.elements + 255) / 256;
+    restore_groups(from, flags, code_bytes, out.data());
+    if ((flags & 32) != 0)
+      restore_near_zero(from,
+                        64 + up_to_64(groups * 2 * from.size()) + code_bytes +
+                            ((flags & 1) != 0 ? (groups + 63) / 64 * 8 : 0) +
+                            number(payload, 12, 4) * 256 * from.size(),
+                        out.data());
   } else if (kind == 2) {
     for (std::size_t e = 0; e < out.size(); ++e) out[e] = payload.at(64 + e / 8) >> (e % 8) & 1;
   } else if (kind == 3) {

@@ -15,6 +15,7 @@ using block::BlockEncodeResult;
 using block::BlockPlan;
 using block::BlockSource;
 using block::BlockSpec;
+using block::Effort;
 using block::Kept;
 using block::Look;
 using block::Steps;
@@ -59,6 +60,36 @@ std::vector<unsigned char> two_valued(ElementType type, std::size_t elements) {
   return bytes;
 }
 
+// Groups of a bell curve, one element of every `every`th at -100 (0: of none).
+std::vector<unsigned char> far_out(ElementType type, std::size_t every) {
+  auto bytes = floats(0, type, 256 * 96, 60);
+  const std::size_t size = element_size(type);
+  const std::uint32_t pattern = type == ElementType::kFloat16 ? 0xD640'0000 : 0xC2C8'0000;
+  for (std::size_t g = 0; every != 0 && g < 96; g += every) {
+    std::memcpy(&bytes[(g * 256 + 40) * size],
+                reinterpret_cast<const unsigned char*>(&pattern) + 4 - size, size);
+  }
+  return bytes;
+}
+
+// Negative numbers, and in every `classes`th place one near zero.
+std::vector<unsigned char> logarithms(ElementType type, std::size_t elements, std::size_t classes) {
+  auto bytes = floats(0, type, elements, 61);
+  const std::size_t size = element_size(type);
+  const std::uint32_t near = type == ElementType::kFloat16 ? 0xA000'0000 : 0xBC00'0000;
+  const std::uint32_t far = type == ElementType::kFloat16 ? 0xC500'0000 : 0xC0A0'0000;  // -5
+  for (std::size_t e = 0; e < elements; ++e) {
+    unsigned char* const at = &bytes[e * size];
+    at[size - 1] |= 0x80;
+    const bool right = e % classes == e / classes % classes;
+    if (right || (at[size - 1] & 0x7F) < 0x3F) {  // below 2, or below 1/2
+      std::memcpy(at, reinterpret_cast<const unsigned char*>(right ? &near : &far) + 4 - size,
+                  size);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<BlockCase> block_cases() {
@@ -84,6 +115,22 @@ std::vector<BlockCase> block_cases() {
         floats(0, type, 9000, 4));
     add(of + "exponent-too-coarse", {.type = type, .bits = 4, .steps = Steps::kExponent},
         floats(2, type, 9000, 4));
+    // Few groups too wide, which are exact; many, which are not at 8 bits; all, at 2 bits.
+    add(of + "curved-outliers", {.type = type, .bits = 4, .steps = Steps::kCurved},
+        far_out(type, 25));
+    add(of + "exponent-outliers", {.type = type, .bits = 8, .steps = Steps::kExponent},
+        far_out(type, 25));
+    add(of + "curved-at-eight-bits", {.type = type, .bits = 4, .steps = Steps::kCurved},
+        far_out(type, 3));
+    add(of + "curved-at-four-bits", {.type = type, .bits = 2, .steps = Steps::kCurved},
+        far_out(type, 0));
+    add(of + "near-zero", {.type = type, .bits = 8, .steps = Steps::kExponent, .near_zero = true},
+        logarithms(type, 30001, 21));
+    add(of + "near-zero-in-parts",
+        {.type = type, .bits = 8, .steps = Steps::kExponent, .near_zero = true},
+        logarithms(type, 30000, 700), {{0, 9000 * size}, {9001 * size, 30000 * size}});
+    add(of + "rows-beside-outliers", {.type = type, .bits = 4, .lines = {Look::kRows, 96}},
+        far_out(type, 3));
     add(of + "rows", {.type = type, .bits = 4, .lines = {Look::kRows, 300}},
         lined(type, 90, 300, false));
     add(of + "zero-rows", {.type = type, .bits = 2, .lines = {Look::kZeroRows, 40}},
@@ -123,6 +170,16 @@ std::vector<BlockCase> block_cases() {
     add(of + "rows-and-sides",
         {.type = type, .bits = 4, .lines = {Look::kRows, 300}, .sides = kBetween},
         lined(type, 90, 300, false));
+    add(of + "curved-outliers-and-sides",
+        {.type = type, .bits = 4, .steps = Steps::kCurved, .sides = kPositive}, far_out(type, 25));
+    add(of + "rows-beside-outliers-and-sides",
+        {.type = type, .bits = 4, .lines = {Look::kRows, 96}, .sides = kBetween}, far_out(type, 3));
+    add(of + "near-zero-and-sides",
+        {.type = type,
+         .bits = 4,
+         .near_zero = true,
+         .sides = {Sides::Kind::kThree, false, -5, -0.5f}},
+        logarithms(type, 30001, 21));
     add(of + "tile-and-sides", {.type = type, .bits = 2, .sides = kSign}, floats(0, type, 77, 17))
         .copy_raw = true;
     add(of + "nothing", {.type = type, .kept = Kept::kNothing}, floats(7, type, 9000, 18));
@@ -175,15 +232,19 @@ BlockRun library_run(const BlockCase& input) {
   const auto data = aligned(bytes);
   std::memcpy(data.get(), input.source.data(), bytes);
   const BlockSource source{data.get(), bytes, input.ranges.data(), input.ranges.size()};
-  const BlockPlan plan = plan_block(source, input.spec, input.copy_raw);
-  if (plan.room == 0) {
-    return {};
+  BlockPlan plan = plan_block(source, input.spec, input.copy_raw);
+  auto payload = aligned(plan.room);
+  const auto encode_planned = [&] {
+    return input.in_place
+               ? encode_block_in_place(data.get(), bytes, plan, kNonce, serial_executor())
+               : encode_block(source, plan, kNonce, payload.get(), plan.room, serial_executor());
+  };
+  BlockEncodeResult coded = encode_planned();
+  if (coded.status != Status::kOk && plan.guesses) {
+    plan = plan_block(source, input.spec, input.copy_raw, Effort::kThorough);
+    payload = aligned(plan.room);
+    coded = encode_planned();
   }
-  const auto payload = aligned(plan.room);
-  const BlockEncodeResult coded =
-      input.in_place
-          ? encode_block_in_place(data.get(), bytes, plan, kNonce, serial_executor())
-          : encode_block(source, plan, kNonce, payload.get(), plan.room, serial_executor());
   if (coded.status != Status::kOk) {
     return {};
   }

@@ -29,7 +29,7 @@ std::vector<float> patched(const std::vector<float>& values, Look look, std::uin
 
 TEST(Patch, BringsBackTheExactLinesAndNothingElse) {
   auto values = noise(50 * 20);
-  const LinePlan p{4, {{0, 2, 0}, {5, 1, 1}, {17, 3, 0}}};
+  const LinePlan p{{{0, 2, 0}, {5, 1, 1}, {17, 3, 0}}};
   for (const Look look : {Look::kRows, Look::kColumns}) {
     const auto restored = patched(values, look, 20, p);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -42,7 +42,7 @@ TEST(Patch, BringsBackTheExactLinesAndNothingElse) {
 
 TEST(Patch, DamageIsSeen) {
   const auto values = noise(50 * 20);
-  const LinePlan p{4, {{1, 2, 0}, {5, 1, 1}}};
+  const LinePlan p{{{1, 2, 0}, {5, 1, 1}}};
   const Lines lines{Look::kColumns, 20};
   std::vector<std::byte> patch(patch_bytes(p, lines, values.size(), ElementType::kFloat32));
   write_patch(p, lines, values.data(), values.size(), ElementType::kFloat32, patch.data());

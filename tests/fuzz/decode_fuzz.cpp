@@ -9,6 +9,7 @@
 
 #include "compress/codec.h"
 #include "compress/format.h"
+#include "compress/near_zero.h"
 #include "compress/scaled_groups.h"
 #include "compress/sides.h"
 #ifdef PLEAT_FUZZ_DEVICE
@@ -67,7 +68,7 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
       break;
   }
   const auto type = static_cast<ElementType>(header.type);
-  std::size_t body = input.size;
+  std::size_t body = input.size, near_zero = 0;
   if (shape == Shape::grouped) {
     const GroupedLayout layout(type, header.bits, header.elements,
                                (header.flags & kFlagTransformed) != 0);
@@ -76,6 +77,10 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
     body = layout.codes_offset - kHeaderBytes + header.code_bytes +
            (compacted ? layout.offset_table_bytes() : 0) +
            header.escapes * layout.source_bytes_per_group;
+    if ((header.flags & kFlagNearZero) != 0) {
+      near_zero = body;
+      body += NearZeroLayout(layout).elements + header.nonce * layout.groups;
+    }
   } else if (shape == Shape::packed) {
     body = header.kind == static_cast<std::uint8_t>(PayloadKind::kConstant) ? 0
            : header.kind == static_cast<std::uint8_t>(PayloadKind::kBoolean)
@@ -103,6 +108,19 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
     for (std::uint64_t block = header.nonce % 2; block < layout.blocks; ++block) {
       const std::uint64_t offset = std::min(block * stride, header.code_bytes);
       std::memcpy(&payload[layout.codes_offset + header.code_bytes + 8 * block], &offset, 8);
+    }
+  }
+  if (near_zero != 0) {  // counts and offsets that may fit
+    const GroupedLayout layout(type, header.bits, header.elements,
+                               (header.flags & kFlagTransformed) != 0);
+    std::uint8_t* const section = &payload[kHeaderBytes + near_zero];
+    std::uint64_t offset = 0;
+    for (std::size_t g = 0; g < layout.groups; ++g) {
+      if (g % kBlockGroups == 0)
+        std::memcpy(section + NearZeroLayout(layout).offsets + g / kBlockGroups * 8, &offset, 8);
+      const std::uint16_t count = section[2 * g] % (1 + header.nonce / 4);
+      std::memcpy(section + 2 * g, &count, sizeof count);
+      offset += near_zero_bytes(count, element_size(type));
     }
   }
   if (shape == Shape::grouped && (header.flags & kFlagScaled) != 0) {

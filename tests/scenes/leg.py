@@ -255,9 +255,6 @@ def import_scene(path):
 
 def run_legs(path, legs):
     """Reports by leg. {"problem": [kind, text]} in place of all of them, or of one of them: see scene.problem."""
-    import torch
-
-    torch.set_num_threads(1)
     try:
         scene = import_scene(path)
     except ModuleNotFoundError as absent:

@@ -17,7 +17,7 @@ using namespace compress::block;
 // A request in the words of compress/block/, and what its values have shown. Without memory for the
 // request's ranges there is no plan.
 struct Details final : allocator::EncodePlan::Details {
-  Details(const EncodeRequest& request, bool copy_raw) noexcept
+  Details(const EncodeRequest& request, bool copy_raw, const compress::Executor& executor) noexcept
       : source{request.source, request.source_bytes, &one_, request.range_count} {
     try {
       if (request.range_count == 1) {
@@ -29,7 +29,8 @@ struct Details final : allocator::EncodePlan::Details {
         }
         source.ranges = many_.data();
       }
-      plan = plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw);
+      plan = plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw,
+                        request.thorough ? Effort::kThorough : Effort::kQuick, executor);
     } catch (...) {
     }
   }
@@ -75,7 +76,7 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
     return plan;
   }
   try {
-    auto found = std::make_unique<Details>(request, copy_raw());
+    auto found = std::make_unique<Details>(request, copy_raw(), executor_);
     plan.room = found->plan.room;
     plan.in_place = found->plan.in_place;
     plan.details = std::move(found);
@@ -91,14 +92,14 @@ allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,
                                              const allocator::EncodePlan& plan, void* payload,
                                              std::size_t capacity) noexcept {
   const Details& d = details(plan);
-  return finish(request, d.plan.spec,
+  return finish(request, d.plan,
                 encode_block(d.source, d.plan, request.nonce, payload, capacity, executor_));
 }
 
 allocator::EncodeResult CodecAdapter::encode_in_place(const EncodeRequest& request,
                                                       const allocator::EncodePlan& plan) noexcept {
   const Details& d = details(plan);
-  return finish(request, d.plan.spec,
+  return finish(request, d.plan,
                 encode_block_in_place(request.source, request.source_bytes, d.plan, request.nonce,
                                       executor_));
 }
@@ -116,13 +117,16 @@ CodecStatus CodecAdapter::decode_function(const PayloadView& payload, void* targ
                                          target_bytes, Recomputed::unpack(function), executor_));
 }
 
-allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const BlockSpec& spec,
+allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const BlockPlan& plan,
                                              const BlockEncodeResult& result) noexcept {
   if (result.status != Status::kOk) {
+    if (plan.guesses) {
+      return {CodecStatus::kPlanAgain, 0, {}, {}, {}};
+    }
     count_kept_raw(request);
     return {};
   }
-  account(spec, result);
+  account(plan.spec, result);
   return {
       CodecStatus::kOk, result.payload_bytes, {result.form.pack()}, report(result.statistics), {}};
 }

@@ -52,7 +52,7 @@ class CodecAdapter final : public allocator::BlockCodec {
 
  private:
   allocator::EncodeResult finish(const allocator::EncodeRequest& request,
-                                 const compress::block::BlockSpec& spec,
+                                 const compress::block::BlockPlan& plan,
                                  const compress::block::BlockEncodeResult& result) noexcept;
   [[nodiscard]] bool copy_raw() const noexcept { return copy_raw_.load(std::memory_order_relaxed); }
   void count_kept_raw(const allocator::EncodeRequest& request) noexcept;
