@@ -16,13 +16,15 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
       compress_(options.compress),
       at_forward_end_(options.at_forward_end),
       in_place_(options.in_place),
-      most_waiting_bytes_(options.most_waiting_bytes) {}
+      most_waiting_bytes_(options.most_waiting_bytes),
+      waiting_part_of_peak_(options.waiting_part_of_peak) {}
 
 void Residency::set_options(const ResidencyOptions& options) noexcept {
   compress_.store(options.compress, std::memory_order_relaxed);
   at_forward_end_.store(options.at_forward_end, std::memory_order_relaxed);
   in_place_.store(options.in_place, std::memory_order_relaxed);
   most_waiting_bytes_.store(options.most_waiting_bytes, std::memory_order_relaxed);
+  waiting_part_of_peak_.store(options.waiting_part_of_peak, std::memory_order_relaxed);
 }
 
 void Residency::emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
