@@ -5,7 +5,7 @@
 #include "compress/float_environment.h"
 #include "compress/group_math.h"
 #include "compress/near_zero.h"
-#include "compress/side_values.h"
+#include "compress/sides.h"
 
 namespace pleat::compress {
 namespace {
@@ -155,7 +155,7 @@ Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t no
       bits(is_floating(span_of.type) && !spec_of.sides.any() ? supported_bits(spec_of.bits) : 0),
       transformed(bits != 0 && spec_of.transform != Transform::kNone),
       scaled(has_scaled_groups(bits) && spec_of.transform == Transform::kHadamardScaled),
-      sides_only(!spec_of.force_raw && are_sound(spec_of.sides, span_of.type)),
+      sides_only(!spec_of.force_raw && sides_hold(spec_of.sides, span_of.type)),
       nonce(nonce_of) {}
 
 std::size_t Request::grouped_bytes(const GroupedLayout& layout,

@@ -86,10 +86,5 @@ PLEAT_HD inline SideValues side_values(const Sides& sides) {
   return all;
 }
 
-// What sides_hold() says.
-inline bool are_sound(const Sides& sides, ElementType type) {
-  return sides.any() && is_floating(type) && values_of(sides, type).sound;
-}
-
 }  // namespace
 }  // namespace pleat::compress

@@ -118,7 +118,9 @@ bool any_may_leave(const GroupedSections& sections, const SideTest& test) noexce
 
 }  // namespace
 
-bool sides_hold(const Sides& sides, ElementType type) noexcept { return are_sound(sides, type); }
+bool sides_hold(const Sides& sides, ElementType type) noexcept {
+  return sides.any() && is_floating(type) && values_of(sides, type).sound;
+}
 
 Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
   const SideTest test = values_of(sides, type).test;
