@@ -721,10 +721,11 @@ TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncode
   EXPECT_EQ(codec.encodes, 4);
   for (FakeRecord* const record : {longer, shorter, not_at_all, early}) {
     Block* const copy = restore(*record);
-    EXPECT_EQ(static_cast<unsigned char*>(copy->begin)[0], record == longer    ? 1
-                                                           : record == shorter ? 2
-                                                           : record == early   ? 6
-                                                                               : 5);
+    const unsigned char value = record == longer    ? 1
+                                : record == shorter ? 2
+                                : record == early   ? 6
+                                                    : 5;
+    EXPECT_TRUE(holds(copy, value));
     residency->release(copy);
   }
   residency->release(block);
