@@ -10,6 +10,7 @@ from conftest import STOCK_ONLY
 from draw import Draw
 
 SHOWN = 12  # misses of a scene
+NOT_YET = {line.split()[0] for line in (scene.SCENES / "not_yet.txt").read_text().splitlines() if line[:1] != "#"}
 TODAY = [path for path in scene.all_scenes() if Draw.of_environment().everything or not scene.is_slow(path)]
 
 
@@ -23,6 +24,8 @@ def test_gradients_are_exact_but_for_harmless_noise(path, runner, preload_librar
         pytest.skip(f"{text} is not installed")
     assert kind is None, f"{scene.scene_name(path)}: {kind}: {text}"
     missed = judge.misses(outcome.legs)
+    if missed and scene.scene_name(path) in NOT_YET:
+        pytest.xfail(f"{len(missed)} misses: {missed[0]}")
     assert not missed, "\n".join(
         [f"{scene.scene_name(path)}: {len(missed)} misses, the worst first", *map(str, missed[:SHOWN])]
     )

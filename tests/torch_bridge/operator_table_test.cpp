@@ -8,7 +8,7 @@
 namespace pleat::bridge {
 namespace {
 
-constexpr Inputs kInput0 = 1, kInput1 = 2, kInput2 = 4;
+constexpr Inputs kOne = 1, kTwo = 2, kThree = 4;
 
 TEST(OperatorTable, NoNameStandsTwiceAndEachRowIsTheFirstThatFitsItsOwn) {
   ASSERT_GT(operator_rows().size(), 150u);
@@ -45,12 +45,12 @@ TEST(OperatorTable, ContractionsSumOverTheirOperandsAndNotOverWhatTheyAdd) {
     Inputs operands;
   };
   for (const auto& [node, operands] :
-       {Case{"MmBackward0", kInput0 | kInput1}, Case{"BmmBackward0", kInput0 | kInput1},
-        Case{"MvBackward0", kInput0 | kInput1}, Case{"DotBackward0", kInput0 | kInput1},
-        Case{"AddmmBackward0", kInput1 | kInput2}, Case{"BaddbmmBackward0", kInput1 | kInput2},
-        Case{"AddmvBackward0", kInput1 | kInput2}, Case{"AddrBackward0", kInput1 | kInput2},
-        Case{"ConvolutionBackward0", kInput0 | kInput1},
-        Case{"MkldnnConvolutionBackward0", kInput0 | kInput1}}) {
+       {Case{"MmBackward0", kOne | kTwo}, Case{"BmmBackward0", kOne | kTwo},
+        Case{"MvBackward0", kOne | kTwo}, Case{"DotBackward0", kOne | kTwo},
+        Case{"AddmmBackward0", kTwo | kThree}, Case{"BaddbmmBackward0", kTwo | kThree},
+        Case{"AddmvBackward0", kTwo | kThree}, Case{"AddrBackward0", kTwo | kThree},
+        Case{"ConvolutionBackward0", kOne | kTwo},
+        Case{"MkldnnConvolutionBackward0", kOne | kTwo}}) {
     const OperatorRow row = operator_row(node);
     EXPECT_EQ(row.path, Path::kContracts) << node;
     EXPECT_EQ(row.saves, Saves::kOperands) << node;
@@ -60,7 +60,7 @@ TEST(OperatorTable, ContractionsSumOverTheirOperandsAndNotOverWhatTheyAdd) {
   const OperatorRow product = operator_row("MulBackward0");  // sums over nothing
   EXPECT_EQ(product.path, Path::kPasses);
   EXPECT_EQ(product.saves, Saves::kFactors);
-  EXPECT_EQ(product.operands, kInput0 | kInput1);
+  EXPECT_EQ(product.operands, kOne | kTwo);
 }
 
 TEST(OperatorTable, NormalisationsCloseAlongTheRowsOfTheirStatistics) {
@@ -98,8 +98,8 @@ TEST(OperatorTable, PolesOpenAndBearNoNoise) {
     EXPECT_EQ(operator_row(node).saves, Saves::kExact) << node;
   }
   // Only by their divisor.
-  EXPECT_EQ(operator_row("DivBackward0").poles, kInput1);
-  EXPECT_EQ(operator_row("AddcdivBackward0").poles, kInput2);
+  EXPECT_EQ(operator_row("DivBackward0").poles, kTwo);
+  EXPECT_EQ(operator_row("AddcdivBackward0").poles, kThree);
   EXPECT_EQ(operator_row("DivBackward0").path, Path::kPasses);
   // Of log-probabilities a loss takes those of the targets.
   EXPECT_EQ(operator_row("LogSoftmaxBackward0").saves, Saves::kLogProbabilities);

@@ -11,8 +11,8 @@ using enum Saves;
 using enum Noise;
 
 constexpr Traits kView = kPassesParameter | kAliasesInput;
-constexpr Inputs kFirst = 1, kSecond = 2, kThird = 4;
-constexpr Inputs kFirstTwo = kFirst | kSecond, kLastTwo = kSecond | kThird;
+constexpr Inputs kInput1 = 1, kInput2 = 2, kInput3 = 4;
+constexpr Inputs kInputs12 = kInput1 | kInput2, kInputs23 = kInput2 | kInput3;
 
 // Names are those of torch's derivatives.yaml. Of two rows that fit a name the first holds. What is
 // not here is exact, and no path leads through it.
@@ -20,32 +20,32 @@ constexpr Inputs kFirstTwo = kFirst | kSecond, kLastTwo = kSecond | kThird;
 //   rows
 constexpr OperatorRow kOperators[] = {
     // contractions
-    {.node = "MmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "BmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "AddmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "BaddbmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "AddbmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "MvBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "AddmvBackward"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "AddrBackward"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "DotBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "VdotBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MatmulBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "LinearBackward"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MkldnnLinear"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "GroupedMm"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "SparseAddmm"sv, .path = kContracts, .saves = kOperands, .operands = kLastTwo},
-    {.node = "Convolution"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "CudnnConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MiopenConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MiopenDepthwise"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MpsConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "MkldnnConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "NnpackSpatial"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "SlowConv"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "ConvDepthwise"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "ConvTbc"sv, .path = kContracts, .saves = kOperands, .operands = kFirstTwo},
-    {.node = "Trilinear"sv, .path = kContracts, .operands = kFirst | kSecond | kThird},
+    {.node = "MmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "BmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "AddmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "BaddbmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "AddbmmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "MvBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "AddmvBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "AddrBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "DotBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "VdotBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MatmulBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "LinearBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MkldnnLinear"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "GroupedMm"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "SparseAddmm"sv, .path = kContracts, .saves = kOperands, .operands = kInputs23},
+    {.node = "Convolution"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "CudnnConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MiopenConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MiopenDepthwise"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MpsConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "MkldnnConvolution"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "NnpackSpatial"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "SlowConv"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "ConvDepthwise"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "ConvTbc"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
+    {.node = "Trilinear"sv, .path = kContracts, .operands = kInput1 | kInput2 | kInput3},
     // normalisations; in evaluation a batch normalisation is linear
     {.node = "NativeLayerNorm"sv, .path = kCloses, .saves = kInput, .rows = Rows::kLastDimension},
     {.node = "FusedRmsNorm"sv, .path = kCloses, .saves = kInput, .rows = Rows::kLastDimension},
@@ -67,8 +67,8 @@ constexpr OperatorRow kOperators[] = {
     {.node = "LstmMps"sv, .path = kCloses, .saves = kAtOnce},
     {.node = "ThnnFused"sv, .path = kPasses, .saves = kWaits},
     // products
-    {.node = "MulBackward"sv, .path = kPasses, .saves = kFactors, .operands = kFirstTwo},
-    {.node = "AddcmulBackward"sv, .path = kPasses, .saves = kFactors, .operands = kLastTwo},
+    {.node = "MulBackward"sv, .path = kPasses, .saves = kFactors, .operands = kInputs12},
+    {.node = "AddcmulBackward"sv, .path = kPasses, .saves = kFactors, .operands = kInputs23},
     {.node = "LerpBackward1"sv, .path = kPasses, .saves = kWaits, .noise = kEight},
     // exponentials and angles
     {.node = "ExpBackward"sv, .path = kExponential, .saves = kWaits, .noise = kEight},
@@ -143,12 +143,12 @@ constexpr OperatorRow kOperators[] = {
     {.node = "NormBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "NormalBackward"sv, .path = kPasses},
     // poles
-    {.node = "DivBackward"sv, .path = kPasses, .poles = kSecond},
-    {.node = "AddcdivBackward"sv, .path = kPasses, .poles = kThird},
-    {.node = "FmodBackward"sv, .path = kPasses, .poles = kSecond},
-    {.node = "RemainderBackward"sv, .path = kPasses, .poles = kSecond},
-    {.node = "GridSampler"sv, .path = kPasses, .poles = kSecond},
-    {.node = "CudnnGridSampler"sv, .path = kPasses, .poles = kSecond},
+    {.node = "DivBackward"sv, .path = kPasses, .poles = kInput2},
+    {.node = "AddcdivBackward"sv, .path = kPasses, .poles = kInput3},
+    {.node = "FmodBackward"sv, .path = kPasses, .poles = kInput2},
+    {.node = "RemainderBackward"sv, .path = kPasses, .poles = kInput2},
+    {.node = "GridSampler"sv, .path = kPasses, .poles = kInput2},
+    {.node = "CudnnGridSampler"sv, .path = kPasses, .poles = kInput2},
     {.node = "Sqrt"sv, .path = kOpens},
     {.node = "Rsqrt"sv, .path = kOpens},
     {.node = "Reciprocal"sv, .path = kOpens},
