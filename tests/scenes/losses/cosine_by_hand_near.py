@@ -1,4 +1,5 @@
-"""One minus the cosine by hand, normalised rows and a product's sum, of a prediction near its target: two vectors nearly cancel."""
+"""One minus the cosine by hand, normalised rows and a product's sum, of a prediction near its target: two vectors
+nearly cancel."""
 
 import torch
 

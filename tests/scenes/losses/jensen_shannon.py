@@ -1,11 +1,15 @@
-"""Jensen-Shannon divergence of a view and a kept one that nearly agree: logs of a mixture whose differences are tiny."""
+"""Jensen-Shannon divergence of a view and a kept one that nearly agree: logs of a mixture whose differences are
+tiny."""
 
 import torch
 
 
 def jensen_shannon(p, q):
     mixture = ((p + q) / 2).clamp(1e-7, 1).log()
-    return (torch.nn.functional.kl_div(mixture, p, reduction="batchmean") + torch.nn.functional.kl_div(mixture, q, reduction="batchmean")) / 2
+    return (
+        torch.nn.functional.kl_div(mixture, p, reduction="batchmean")
+        + torch.nn.functional.kl_div(mixture, q, reduction="batchmean")
+    ) / 2
 
 
 def make(rng):
