@@ -10,8 +10,8 @@ then forks once for each leg, and each leg starts Pleat (leg.py). So what one le
 paid for once. A leg goes through the scene's steps. Each step runs exactly first, with tagging off, then with noise, both
 from the same weights, buffers and seeds. The optimiser steps with the exact gradients.
 
-A scene has `make(rng)`. It returns what has the parameters (a module, or a list of leaves) and `step(i)`, which builds its
-data from i and returns the loss. A scene that says VALUES = True returns (loss, values): tensors that must agree with the
+A scene has `make(rng)`. It returns what has the parameters (a module, or a list of leaves) and `step(i)`, which builds
+its data from i and returns the loss. A scene that says VALUES = True returns (loss, values): tensors that must agree with the
 exact ones. The loss may be None if the step itself ran backward, or if only values count. What a step changes must be
 parameters or buffers of the module, or the next pass does not start from the same state. Settings of a scene:
 
