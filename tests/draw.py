@@ -3,8 +3,9 @@
     PLEAT_TEST_DRAW=2026-11-26   as on that day; all, or not set: everything
     PLEAT_TEST_UNTIL=1795689600  seconds since the epoch after which nothing more of the rotating part starts
 
-A set has a fixed shuffled order. Each day takes the next tenth of it, rounded up, and goes round. So ten days in a row
-draw every sample, and every day draws at least one of each set. A set may ask for fewer days. Knows nothing of pytest: scripts draw with it, too.
+A set has a fixed shuffled order. Each day takes the next tenth of it, rounded up, and goes round. So ten days in a
+row draw every sample, and every day draws at least one of each set. A set may ask for fewer days. Knows nothing of
+pytest: scripts draw with it, too.
 """
 
 import datetime

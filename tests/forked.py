@@ -11,7 +11,8 @@ script ended well runs what `atexit` has and is gone, unless it is asked to wind
 A script that is asked for with `start=False` runs before Pleat has started: it imports what it needs, forks, and each of
 its forks calls start_pleat().
 
-Imported by the tests: ForkServer. Imported by such scripts: start_pleat. Run by it, in the interpreter of the scripts: the server itself.
+Imported by the tests: ForkServer. Imported by such scripts: start_pleat. Run by it, in the interpreter of the
+scripts: the server itself.
 """
 
 import contextlib

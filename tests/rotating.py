@@ -1,8 +1,9 @@
 """The rotating part of the tests, a plugin of pytest: what is marked `rotating` runs a tenth a day (draw.py).
 
 A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. With
-`rotating(share=3)` a third of the set runs a day: all tests of a set name the same share. A test whose argument is the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of
-the day; none starts when the time is up.
+`rotating(share=3)` a third of the set runs a day: all tests of a set name the same share. A test whose argument is
+the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day; none
+starts when the time is up.
 
     pytest tests --part fixed       all others
     pytest tests --part rotating    these

@@ -25,7 +25,6 @@ PASSES, MORE_PASSES = 32, 128  # with noise at the last step, for its mean
 SMALL = 1e-3  # of the largest gradient's norm: not judged
 
 
-
 class Leg:
     """One leg of one scene: `report()` runs it."""
 

@@ -6,13 +6,14 @@ prints a line for each scene. NAME is GROUP/NAME, NAME, GROUP or a path; PLEAT_B
 of the tests. Exit code 1 if a scene fails.
 
 A scene runs in a fork of an interpreter that has imported torch (tests/forked.py). That process imports the scene,
-then forks once for each leg, and each leg starts Pleat. So what one leg learns helps no other, and the imports are paid for
-once. A leg goes through the scene's steps. Each step runs exactly first, with tagging off, then with noise, both from
-the same weights, optimiser and seeds; the optimiser steps with the exact gradients.
+then forks once for each leg, and each leg starts Pleat (leg.py). So what one leg learns helps no other, and imports are
+paid for once. A leg goes through the scene's steps. Each step runs exactly first, with tagging off, then with noise, both
+from the same weights, buffers and seeds. The optimiser steps with the exact gradients.
 
-leg.py has that. A scene has `make(rng)`, which returns what has the parameters (a module, or a list of leaves) and `step(i)`. A step builds
-its data from i and returns the loss. It may return (loss, values) if the scene says VALUES = True: tensors that must agree
-with the exact ones. The loss may be None if the step itself ran backward, or if only values count. Settings of a scene:
+A scene has `make(rng)`. It returns what has the parameters (a module, or a list of leaves) and `step(i)`, which builds
+its data from i and returns the loss. A scene that says VALUES = True returns (loss, values): tensors that must agree with the
+exact ones. The loss may be None if the step itself ran backward, or if only values count. What a step changes must be
+parameters or buffers of the module, or the next pass does not start from the same state. Settings of a scene:
 
     OPTIMISER = lambda parameters: ...   default Adam(1e-3)
     backward = lambda loss, i: ...       in place of loss.backward()
@@ -37,6 +38,7 @@ import judge  # noqa: E402
 COMMON = "min_bytes:0,copy_raw:1"
 LEGS = {"4": f"bits:4,{COMMON}", "8": f"bits:8,{COMMON}", "yardstick": f"bits:4,{COMMON},rule:operands"}
 SECONDS = 300  # for one scene
+
 
 def all_scenes():
     """Paths in order."""
@@ -101,7 +103,10 @@ def column(value, width=9):
     return f"{'-' if value is None else f'{value:.3g}':>{width}}"
 
 
-HEADING = f"{'scene':34} {'worst parameter':>26} {'step':>4} {'error4':>9} {'yardstick':>9} {'error8':>9} {'bias':>9} {'kept':>9} {'CPU s':>6}  verdict"
+HEADING = (
+    f"{'scene':34} {'worst parameter':>26} {'step':>4} {'error4':>9} {'yardstick':>9} {'error8':>9} {'bias':>9} "
+    f"{'kept':>9} {'CPU s':>6}  verdict"
+)
 
 
 def line_of(name, outcome):
@@ -127,7 +132,9 @@ def table_of(legs):
     rows = [f"    {'step':>4} {'':8} {'found':>9} {'yardstick':>9} {'bar':>9}  name"]
     for one in judge.all_measured(legs):
         mark = " " if one.found <= one.bar else "*"
-        rows.append(f"   {mark}{one.step:4} {one.what:8} {column(one.found)} {column(one.yardstick)} {column(one.bar)}  {one.name}")
+        rows.append(
+            f"   {mark}{one.step:4} {one.what:8} {column(one.found)} {column(one.yardstick)} {column(one.bar)}  {one.name}"
+        )
     return "\n".join(rows)
 
 

@@ -132,7 +132,9 @@ def test_the_bar_at_4_bits(error, yardstick, missed):
     assert bool(judge.misses({"4": leg, "yardstick": beside})) == missed
 
 
-@pytest.mark.parametrize("at_4, at_8, missed", [(0.0, 0.009, False), (0.0, 0.011, True), (0.3, 0.029, False), (0.3, 0.031, True)])
+@pytest.mark.parametrize(
+    "at_4, at_8, missed", [(0.0, 0.009, False), (0.0, 0.011, True), (0.3, 0.029, False), (0.3, 0.031, True)]
+)
 def test_the_bar_at_8_bits(at_4, at_8, missed):
     def leg(error):
         return {"steps": [{"errors": {"w": error}, "values": {}}], "projections": {}}

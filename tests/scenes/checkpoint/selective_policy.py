@@ -1,4 +1,5 @@
-"""Selective activation checkpointing: products are kept, all else is recomputed, in an MLP with a gate and a softmax."""
+"""Selective activation checkpointing: products are kept, all else is recomputed, in an MLP with a gate and a
+softmax."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""checkpoint_sequential over a convolutional network, reentrant, with batch norm and dropout: random state is put back within."""
+"""checkpoint_sequential over a convolutional network, reentrant, with batch norm and dropout: random state is put
+back within."""
 
 import torch
 from torch import nn

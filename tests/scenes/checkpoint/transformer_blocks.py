@@ -6,7 +6,9 @@ from torch.utils.checkpoint import checkpoint
 
 
 def make(rng):
-    blocks = nn.ModuleList(nn.TransformerEncoderLayer(48, 4, 96, dropout=0.1, batch_first=True, norm_first=True) for _ in range(3))
+    blocks = nn.ModuleList(
+        nn.TransformerEncoderLayer(48, 4, 96, dropout=0.1, batch_first=True, norm_first=True) for _ in range(3)
+    )
     model = nn.ModuleList([nn.Embedding(64, 48), blocks, nn.Linear(48, 64)])
 
     def step(i):

@@ -1,4 +1,5 @@
-"""A function under torch.compile with the eager backend and a graph break: its nodes are plain ones, recorded in pieces."""
+"""A function under torch.compile with the eager backend and a graph break: its nodes are plain ones, recorded in
+pieces."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function compiled by aot_eager: its pole is inside of what it chose to save."""
+"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function compiled by aot_eager: its pole is inside of what it
+chose to save."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Three steps of projected gradient descent on the input, by loss.backward() and delta.grad.sign(), before each training step."""
+"""Three steps of projected gradient descent on the input, by loss.backward() and delta.grad.sign(), before each
+training step."""
 
 import torch
 from torch import nn
@@ -7,7 +8,14 @@ VALUES = True
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 12, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(768, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(12, 12, 3, 2, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(768, 10),
+    )
 
     def attack(image, target):
         delta = torch.zeros_like(image).requires_grad_()

@@ -1,4 +1,5 @@
-"""A contractive autoencoder: the Jacobian of the code with respect to the input, row by row with create_graph, is penalised."""
+"""A contractive autoencoder: the Jacobian of the code with respect to the input, row by row with create_graph, is
+penalised."""
 
 import torch
 

@@ -7,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.ModuleList([torch.nn.Linear(3, 64), torch.nn.Linear(64, 61), torch.nn.Linear(64, 64), torch.nn.Linear(64, 1)])
+    model = torch.nn.ModuleList(
+        [torch.nn.Linear(3, 64), torch.nn.Linear(64, 61), torch.nn.Linear(64, 64), torch.nn.Linear(64, 1)]
+    )
 
     def distance(x):
         hidden = F.softplus(model[0](x), beta=100)

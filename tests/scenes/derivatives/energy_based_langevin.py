@@ -1,4 +1,5 @@
-"""An energy-based model: twenty Langevin steps by autograd.grad make the negatives, then the energies' difference is trained."""
+"""An energy-based model: twenty Langevin steps by autograd.grad make the negatives, then the energies' difference is
+trained."""
 
 import torch
 
@@ -6,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(32, 96), torch.nn.SiLU(), torch.nn.Linear(96, 96), torch.nn.SiLU(), torch.nn.Linear(96, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(32, 96), torch.nn.SiLU(), torch.nn.Linear(96, 96), torch.nn.SiLU(), torch.nn.Linear(96, 1)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

@@ -6,7 +6,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.SiLU(), torch.nn.Linear(64, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.SiLU(), torch.nn.Linear(64, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1)
+    )
     centres = torch.linspace(0.5, 3, 16)
     i, j = torch.triu_indices(12, 12, 1)
 

@@ -1,4 +1,5 @@
-"""Forces by energy.backward() and the positions' .grad, with a fresh leaf at every step: an accumulating pass whose result is read."""
+"""Forces by energy.backward() and the positions' .grad, with a fresh leaf at every step: an accumulating pass whose
+result is read."""
 
 import torch
 
@@ -6,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.SiLU(), torch.nn.Linear(64, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.SiLU(), torch.nn.Linear(64, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1)
+    )
     centres = torch.linspace(0.5, 3, 16)
     for parameter in model.parameters():
         parameter.requires_grad_(False)

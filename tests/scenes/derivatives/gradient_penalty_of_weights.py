@@ -1,4 +1,5 @@
-"""Sharpness as a loss: the squared norm of the weights' own gradient is added to it (double backward over weights alone)."""
+"""Sharpness as a loss: the squared norm of the weights' own gradient is added to it (double backward over weights
+alone)."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A Hamiltonian network: the time derivative is a rotated gradient of its energy, rolled out for three leapfrog steps."""
+"""A Hamiltonian network: the time derivative is a rotated gradient of its energy, rolled out for three leapfrog
+steps."""
 
 import torch
 
@@ -6,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)
+    )
 
     def flow(state):
         slope = torch.autograd.grad(model(state).sum(), state, create_graph=True)[0]

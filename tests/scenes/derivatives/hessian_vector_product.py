@@ -1,4 +1,5 @@
-"""A Hessian times a vector over the weights, for influence functions and second-order optimisers: a value that is read."""
+"""A Hessian times a vector over the weights, for influence functions and second-order optimisers: a value that is
+read."""
 
 import torch
 

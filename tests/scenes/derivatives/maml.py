@@ -7,7 +7,13 @@ FIRST = 1  # a pass with create_graph over weights alone is exact after the firs
 
 
 def make(rng):
-    leaves = [0.5 * torch.randn(1, 40, generator=rng), torch.zeros(40), 0.2 * torch.randn(40, 40, generator=rng), torch.zeros(40), 0.2 * torch.randn(40, 1, generator=rng)]
+    leaves = [
+        0.5 * torch.randn(1, 40, generator=rng),
+        torch.zeros(40),
+        0.2 * torch.randn(40, 40, generator=rng),
+        torch.zeros(40),
+        0.2 * torch.randn(40, 1, generator=rng),
+    ]
     leaves = [leaf.requires_grad_() for leaf in leaves]
 
     def network(x, w1, b1, w2, b2, w3):

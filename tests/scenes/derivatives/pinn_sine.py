@@ -1,4 +1,5 @@
-"""A physics-informed network for u'' = -pi^2 sin(pi x): its residual is made of second derivatives, which no step averages."""
+"""A physics-informed network for u'' = -pi^2 sin(pi x): its residual is made of second derivatives, which no step
+averages."""
 
 import math
 

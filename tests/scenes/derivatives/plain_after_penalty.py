@@ -1,4 +1,5 @@
-"""A classifier whose inputs ask for gradients at the first step only, for a look at them; plain training from then on."""
+"""A classifier whose inputs ask for gradients at the first step only, for a look at them; plain training from then
+on."""
 
 import torch
 
@@ -6,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(32, 96), torch.nn.GELU(), torch.nn.Linear(96, 96), torch.nn.GELU(), torch.nn.Linear(96, 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(32, 96), torch.nn.GELU(), torch.nn.Linear(96, 96), torch.nn.GELU(), torch.nn.Linear(96, 10)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

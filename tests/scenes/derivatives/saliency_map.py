@@ -7,7 +7,16 @@ VALUES = True
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 16, 3), nn.GELU(), nn.Flatten(), nn.Linear(576, 10)).eval()
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 16, 3),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(576, 10),
+    ).eval()
 
     def step(i):
         data = torch.Generator().manual_seed(i)

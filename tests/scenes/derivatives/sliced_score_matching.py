@@ -6,7 +6,13 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(16, 96), torch.nn.Softplus(), torch.nn.Linear(96, 96), torch.nn.Softplus(), torch.nn.Linear(96, 16))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 96),
+        torch.nn.Softplus(),
+        torch.nn.Linear(96, 96),
+        torch.nn.Softplus(),
+        torch.nn.Linear(96, 16),
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

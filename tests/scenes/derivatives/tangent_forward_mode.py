@@ -1,4 +1,5 @@
-"""Forward-mode derivatives (jvp) of a network in its input, trained through reverse mode: a Hamiltonian's flow field."""
+"""Forward-mode derivatives (jvp) of a network in its input, trained through reverse mode: a Hamiltonian's flow
+field."""
 
 import torch
 from torch.func import jvp
@@ -7,7 +8,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(12, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(12, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

@@ -7,7 +7,14 @@ VALUES = True
 
 
 def make(rng):
-    model = nn.Sequential(nn.Conv2d(1, 16, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(16, 32, 4, 2, 1), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(512, 1))
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(16, 32, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Flatten(),
+        nn.Linear(512, 1),
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

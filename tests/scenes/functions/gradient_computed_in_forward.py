@@ -1,4 +1,5 @@
-"""A loss that computes its gradient in forward and saves it (fused cross entropy of large vocabularies): returned as it was saved."""
+"""A loss that computes its gradient in forward and saves it (fused cross entropy of large vocabularies): returned as
+it was saved."""
 
 import torch
 

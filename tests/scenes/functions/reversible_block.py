@@ -1,4 +1,5 @@
-"""A reversible block as a function in Python: its backward reconstructs inputs from outputs and runs a backward of its own."""
+"""A reversible block as a function in Python: its backward reconstructs inputs from outputs and runs a backward of
+its own."""
 
 import torch
 

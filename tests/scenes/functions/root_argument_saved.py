@@ -1,4 +1,5 @@
-"""A function in Python that saves the argument of a root and divides by it in its backward (RG-LRU's bounded square root)."""
+"""A function in Python that saves the argument of a root and divides by it in its backward (RG-LRU's bounded square
+root)."""
 
 import torch
 
@@ -27,6 +28,10 @@ def make(rng):
 
     def step(i):
         data = torch.Generator().manual_seed(i)
-        return (recurrence(model, torch.randn(96, 32, generator=data)) - torch.randn(96, 16, generator=data)).square().mean()
+        return (
+            (recurrence(model, torch.randn(96, 32, generator=data)) - torch.randn(96, 16, generator=data))
+            .square()
+            .mean()
+        )
 
     return model, step

@@ -1,4 +1,5 @@
-"""A TorchScript function that ends in a logarithm, called eagerly twice per step: its graph saves by one node of its own."""
+"""A TorchScript function that ends in a logarithm, called eagerly twice per step: its graph saves by one node of its
+own."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A function in today's style: setup_context, an output saved, an input marked not differentiable, gradients asked for by need."""
+"""A function in today's style: setup_context, an output saved, an input marked not differentiable, gradients asked
+for by need."""
 
 import torch
 

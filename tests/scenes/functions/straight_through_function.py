@@ -1,4 +1,5 @@
-"""A sign with a straight-through gradient clipped to |x| <= 1, as binary networks have it: the function compares what it saved."""
+"""A sign with a straight-through gradient clipped to |x| <= 1, as binary networks have it: the function compares what
+it saved."""
 
 import torch
 

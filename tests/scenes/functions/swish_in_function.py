@@ -1,4 +1,5 @@
-"""A memory-saving Swish as a function in Python, between convolutions: what it saves may be anything, so it stays exact."""
+"""A memory-saving Swish as a function in Python, between convolutions: what it saves may be anything, so it stays
+exact."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A sigmoid recorded under a user's hooks, its loss outside of them: the product with another activation waits in between."""
+"""A sigmoid recorded under a user's hooks, its loss outside of them: the product with another activation waits in
+between."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Forward hooks gather a network's features, and a second loss takes the logarithm of their deviations after the whole forward."""
+"""Forward hooks gather a network's features, and a second loss takes the logarithm of their deviations after the
+whole forward."""
 
 import torch
 from torch import nn

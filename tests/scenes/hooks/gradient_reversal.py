@@ -1,4 +1,5 @@
-"""Domain adversarial training: a function in Python turns the gradient round between a trunk and a domain classifier."""
+"""Domain adversarial training: a function in Python turns the gradient round between a trunk and a domain
+classifier."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""An eager sigmoid whose loss is recorded under a user's saved-tensor hooks: they keep what the logarithm saves, out of sight."""
+"""An eager sigmoid whose loss is recorded under a user's saved-tensor hooks: they keep what the logarithm saves, out
+of sight."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Two backward passes over one retained graph whose losses share a gate; the second one's pole is below the first one's layer."""
+"""Two backward passes over one retained graph whose losses share a gate; the second one's pole is below the first
+one's layer."""
 
 import torch
 

@@ -5,7 +5,9 @@ from torch import nn
 
 
 def make(rng):
-    model = nn.ModuleList([nn.Sequential(nn.Linear(48, 128), nn.GELU(), nn.Linear(128, 48)) for _ in range(4)] + [nn.Linear(48, 10)])
+    model = nn.ModuleList(
+        [nn.Sequential(nn.Linear(48, 128), nn.GELU(), nn.Linear(128, 48)) for _ in range(4)] + [nn.Linear(48, 10)]
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

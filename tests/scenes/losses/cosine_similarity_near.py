@@ -1,4 +1,5 @@
-"""One minus the cosine of a student and its teacher that nearly agree (distillation, BYOL): the gradient is a small difference."""
+"""One minus the cosine of a student and its teacher that nearly agree (distillation, BYOL): the gradient is a small
+difference."""
 
 import torch
 

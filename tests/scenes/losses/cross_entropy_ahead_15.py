@@ -6,7 +6,9 @@ AHEAD = 15.0
 
 
 def make(rng):
-    rows = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(12, 48, generator=rng)) for _ in range(8))  # judged one by one
+    rows = torch.nn.ParameterList(
+        torch.nn.Parameter(torch.randn(12, 48, generator=rng)) for _ in range(8)
+    )  # judged one by one
     head = torch.nn.Linear(48, 300)
     model = torch.nn.ModuleList([rows, head])
 

@@ -5,7 +5,9 @@ import torch
 
 def make(rng):
     table = torch.nn.Embedding(1000, 48)
-    model = torch.nn.Sequential(table, torch.nn.Linear(48, 96), torch.nn.GELU(), torch.nn.LayerNorm(96), torch.nn.Linear(96, 1000))
+    model = torch.nn.Sequential(
+        table, torch.nn.Linear(48, 96), torch.nn.GELU(), torch.nn.LayerNorm(96), torch.nn.Linear(96, 1000)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

@@ -1,4 +1,5 @@
-"""A decay curve fitted by L-BFGS: each iteration's gradient is a sum of small residuals, and the line search trusts it."""
+"""A decay curve fitted by L-BFGS: each iteration's gradient is a sum of small residuals, and the line search trusts
+it."""
 
 import torch
 

@@ -11,6 +11,11 @@ def make(rng):
         data = torch.Generator().manual_seed(i)
         logits = model(torch.randn(96, 32, generator=data)) * 5
         teacher = logits.detach() + 0.3 * torch.randn(96, 100, generator=data)
-        return F.kl_div(F.log_softmax(logits / 4, -1), F.log_softmax(teacher / 4, -1), log_target=True, reduction="batchmean") * 16
+        return (
+            F.kl_div(
+                F.log_softmax(logits / 4, -1), F.log_softmax(teacher / 4, -1), log_target=True, reduction="batchmean"
+            )
+            * 16
+        )
 
     return model, step

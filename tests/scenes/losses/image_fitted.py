@@ -1,4 +1,5 @@
-"""A coordinate network that has nearly fitted an image: its mean squared error is a small difference of what it saves."""
+"""A coordinate network that has nearly fitted an image: its mean squared error is a small difference of what it
+saves."""
 
 import torch
 
@@ -6,8 +7,12 @@ OPTIMISER = lambda parameters: torch.optim.Adam(parameters, 1e-4)
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3))
-    grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, 32), torch.linspace(-1, 1, 32), indexing="ij"), -1).reshape(-1, 2)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3)
+    )
+    grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, 32), torch.linspace(-1, 1, 32), indexing="ij"), -1).reshape(
+        -1, 2
+    )
     image = (model(grid).detach() + 2 + 0.02 * torch.randn(1024, 3, generator=rng)).sigmoid()
 
     def step(i):

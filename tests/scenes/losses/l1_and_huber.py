@@ -11,6 +11,11 @@ def make(rng):
         data = torch.Generator().manual_seed(i)
         out = model(torch.randn(128, 24, generator=data))
         target = out.detach() + 0.05 * torch.randn(128, 48, generator=data)
-        return F.l1_loss(out, target) + F.smooth_l1_loss(out, target, beta=0.05) + F.huber_loss(out, target, delta=0.02) + (out - target).abs().mean()
+        return (
+            F.l1_loss(out, target)
+            + F.smooth_l1_loss(out, target, beta=0.05)
+            + F.huber_loss(out, target, delta=0.02)
+            + (out - target).abs().mean()
+        )
 
     return model, step

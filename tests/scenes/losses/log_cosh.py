@@ -1,4 +1,5 @@
-"""log(cosh(error)) in the stable form of regression libraries: error + softplus(-2 error) - log 2, near an error of 0."""
+"""log(cosh(error)) in the stable form of regression libraries: error + softplus(-2 error) - log 2, near an error of
+0."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""logsumexp of rows in which one logit is masked by -1e4: a quantisation step of its group is as large as all logits."""
+"""logsumexp of rows in which one logit is masked by -1e4: a quantisation step of its group is as large as all
+logits."""
 
 import torch
 

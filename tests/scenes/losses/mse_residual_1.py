@@ -1,4 +1,5 @@
-"""mse_loss saves prediction and target, and its gradient is their small difference: here of elements that differ by 1."""
+"""mse_loss saves prediction and target, and its gradient is their small difference: here of elements that differ by
+1."""
 
 import torch
 
@@ -12,6 +13,8 @@ def make(rng):
         data = torch.Generator().manual_seed(i)
         out = model(torch.randn(32, 16, generator=data))
         size = 3 * torch.randn(32, 256, generator=data)  # what is fitted already
-        return torch.nn.functional.mse_loss(out - out.detach() + size, size + RESIDUAL * torch.randn(32, 256, generator=data))
+        return torch.nn.functional.mse_loss(
+            out - out.detach() + size, size + RESIDUAL * torch.randn(32, 256, generator=data)
+        )
 
     return model, step

@@ -1,4 +1,5 @@
-"""mse_loss by hand of elements of size 3 that differ by 0.01: the square saves the difference, which no noise of 3 may meet."""
+"""mse_loss by hand of elements of size 3 that differ by 0.01: the square saves the difference, which no noise of 3
+may meet."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A sparse autoencoder's divergence of the mean sigmoid activation: a logarithm recorded after the decoder has read the code."""
+"""A sparse autoencoder's divergence of the mean sigmoid activation: a logarithm recorded after the decoder has read
+the code."""
 
 import torch
 

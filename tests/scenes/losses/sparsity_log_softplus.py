@@ -6,7 +6,11 @@ import torch
 def forward(encoder, decoder, x):
     hidden = torch.nn.functional.softplus(encoder(x) * 4 - 3)
     out = decoder(hidden)
-    return torch.nn.functional.mse_loss(out, x) + 0.02 * torch.log(hidden + 1e-4).mean() + 0.1 * torch.log1p(hidden / 0.01).mean()
+    return (
+        torch.nn.functional.mse_loss(out, x)
+        + 0.02 * torch.log(hidden + 1e-4).mean()
+        + 0.1 * torch.log1p(hidden / 0.01).mean()
+    )
 
 
 def make(rng):

@@ -9,7 +9,11 @@ def make(rng):
     def step(i):
         data = torch.Generator().manual_seed(i)
         x = torch.randn(64, 32, generator=data)
-        anchor, positive, negative = model(x), model(x + 0.02 * torch.randn(64, 32, generator=data)), model(x.roll(1, 0))
+        anchor, positive, negative = (
+            model(x),
+            model(x + 0.02 * torch.randn(64, 32, generator=data)),
+            model(x.roll(1, 0)),
+        )
         return torch.nn.functional.triplet_margin_loss(anchor, positive, negative, margin=2.0)
 
     return model, step

@@ -1,4 +1,5 @@
-"""Style transfer by adaptive instance norm: content statistics are replaced by the style's, mean and deviation by hand."""
+"""Style transfer by adaptive instance norm: content statistics are replaced by the style's, mean and deviation by
+hand."""
 
 import torch
 from torch import nn

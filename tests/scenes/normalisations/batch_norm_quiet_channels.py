@@ -1,4 +1,5 @@
-"""Batch norm over channels of unlike size, native: quiet channels lie beside loud ones in memory when channels come last."""
+"""Batch norm over channels of unlike size, native: quiet channels lie beside loud ones in memory when channels come
+last."""
 
 import torch
 

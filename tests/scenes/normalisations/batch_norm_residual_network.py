@@ -1,4 +1,5 @@
-"""A residual block of convolutions and batch norms, shortcut included: the plainest place for noise, which must be taken."""
+"""A residual block of convolutions and batch norms, shortcut included: the plainest place for noise, which must be
+taken."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""ConvNeXt V2's global response norm: a norm over the plane divided by its mean over the channels gates the activation."""
+"""ConvNeXt V2's global response norm: a norm over the plane divided by its mean over the channels gates the
+activation."""
 
 import torch
 
@@ -16,6 +17,10 @@ def make(rng):
     def step(i):
         data = torch.Generator().manual_seed(i)
         hidden = torch.nn.functional.gelu(model[0](torch.randn(4, 12, 12, 24, generator=data)))
-        return (model[1](response_norm(hidden, model.gamma, model.beta)) - torch.randn(4, 12, 12, 24, generator=data)).square().mean()
+        return (
+            (model[1](response_norm(hidden, model.gamma, model.beta)) - torch.randn(4, 12, 12, 24, generator=data))
+            .square()
+            .mean()
+        )
 
     return model, step

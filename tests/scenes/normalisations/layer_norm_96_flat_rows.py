@@ -1,4 +1,5 @@
-"""LayerNorm over 96: every eighth row has an element of 1000 at feature 40, so rows that share its group are flat beside it."""
+"""LayerNorm over 96: every eighth row has an element of 1000 at feature 40, so rows that share its group are flat
+beside it."""
 
 import torch
 

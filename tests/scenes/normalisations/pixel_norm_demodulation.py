@@ -1,4 +1,5 @@
-"""StyleGAN: pixel norm of latents, then convolution weights scaled by a style and demodulated by a root of their own sum."""
+"""StyleGAN: pixel norm of latents, then convolution weights scaled by a style and demodulated by a root of their own
+sum."""
 
 import torch
 from torch.nn import functional as F
@@ -8,7 +9,9 @@ def modulated(x, weight, style):
     n, channels = x.shape[:2]
     w = weight[None] * style[:, None, :, None, None]
     w = w * torch.rsqrt(w.square().sum([2, 3, 4]) + 1e-8)[:, :, None, None, None]
-    return F.conv2d(x.reshape(1, n * channels, *x.shape[2:]), w.flatten(0, 1), padding=1, groups=n).reshape(n, -1, *x.shape[2:])
+    return F.conv2d(x.reshape(1, n * channels, *x.shape[2:]), w.flatten(0, 1), padding=1, groups=n).reshape(
+        n, -1, *x.shape[2:]
+    )
 
 
 def make(rng):

@@ -4,7 +4,9 @@ import torch
 
 
 def make(rng):
-    experts = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.SiLU(), torch.nn.Linear(64, 48)) for _ in range(4))
+    experts = torch.nn.ModuleList(
+        torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.SiLU(), torch.nn.Linear(64, 48)) for _ in range(4)
+    )
     model = torch.nn.ModuleList([torch.nn.Linear(48, 4), experts, torch.nn.Linear(48, 8)])
 
     def route(x):

@@ -9,7 +9,9 @@ def rms_norm(x, gain):
 
 
 def make(rng):
-    model = torch.nn.ModuleList([torch.nn.Embedding(100, 96), torch.nn.Linear(96, 192), torch.nn.Linear(192, 96), torch.nn.Linear(96, 100)])
+    model = torch.nn.ModuleList(
+        [torch.nn.Embedding(100, 96), torch.nn.Linear(96, 192), torch.nn.Linear(192, 96), torch.nn.Linear(96, 100)]
+    )
     model.gains = torch.nn.ParameterList(torch.nn.Parameter(torch.ones(96)) for _ in range(2))
 
     def step(i):

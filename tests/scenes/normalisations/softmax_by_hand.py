@@ -1,4 +1,5 @@
-"""exp(x - max) over its own sum, as attention by hand has it, between products of activations and an output projection."""
+"""exp(x - max) over its own sum, as attention by hand has it, between products of activations and an output
+projection."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Batch norm by var_mean over [0, 2, 3], as reference code and quantisation-aware training write it, with dead-quiet channels."""
+"""Batch norm by var_mean over [0, 2, 3], as reference code and quantisation-aware training write it, with dead-quiet
+channels."""
 
 import torch
 
@@ -15,7 +16,9 @@ def make(rng):
 
     def step(i):
         data = torch.Generator().manual_seed(i)
-        hidden = model[0](torch.randn(4, 3, 14, 14, generator=data)).contiguous(memory_format=torch.channels_last) * scale
+        hidden = (
+            model[0](torch.randn(4, 3, 14, 14, generator=data)).contiguous(memory_format=torch.channels_last) * scale
+        )
         return (model[1](torch.relu(batch_norm(hidden, model.weight, model.bias))) - 1).square().mean()
 
     return model, step

@@ -1,4 +1,5 @@
-"""Convolution weights less their mean over their deviation (BiT, NFNet): a weight that is computed from weights alone."""
+"""Convolution weights less their mean over their deviation (BiT, NFNet): a weight that is computed from weights
+alone."""
 
 import torch
 from torch.nn import functional as F

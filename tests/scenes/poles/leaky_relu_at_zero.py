@@ -1,4 +1,5 @@
-"""leaky_relu of elements that are exactly 0 (a masked tensor): the slope there is the negative one, and noise has a sign."""
+"""leaky_relu of elements that are exactly 0 (a masked tensor): the slope there is the negative one, and noise has a
+sign."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""logit of a mixture of probabilities and atanh of a tanh (a squashed policy's inverse): both have poles at their bounds."""
+"""logit of a mixture of probabilities and atanh of a tanh (a squashed policy's inverse): both have poles at their
+bounds."""
 
 import torch
 

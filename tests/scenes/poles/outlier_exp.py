@@ -1,4 +1,5 @@
-"""An exponential beside one element of -100 in each group: a quantisation step is as wide as where the function bends."""
+"""An exponential beside one element of -100 in each group: a quantisation step is as wide as where the function
+bends."""
 
 import torch
 

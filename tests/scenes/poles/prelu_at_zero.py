@@ -4,7 +4,9 @@ import torch
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(32, 96), torch.nn.Threshold(0.0, 0.0), torch.nn.PReLU(96), torch.nn.Linear(96, 8))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(32, 96), torch.nn.Threshold(0.0, 0.0), torch.nn.PReLU(96), torch.nn.Linear(96, 8)
+    )
     skip = torch.nn.Linear(32, 96)
     model.skip = skip
 

@@ -1,4 +1,5 @@
-"""A weighted mean by hand, sum(w v) / sum(w) with softplus weights of which most are near 0: a divisor made of activations."""
+"""A weighted mean by hand, sum(w v) / sum(w) with softplus weights of which most are near 0: a divisor made of
+activations."""
 
 import torch
 

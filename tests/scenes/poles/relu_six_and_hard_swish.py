@@ -1,4 +1,5 @@
-"""A MobileNet block: ReLU6, hard swish and hard sigmoid, whose slopes are chosen by comparisons, between convolutions."""
+"""A MobileNet block: ReLU6, hard swish and hard sigmoid, whose slopes are chosen by comparisons, between
+convolutions."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A logarithm on an activation that two layers have read already: the pole is recorded when the activation may be noisy."""
+"""A logarithm on an activation that two layers have read already: the pole is recorded when the activation may be
+noisy."""
 
 import torch
 

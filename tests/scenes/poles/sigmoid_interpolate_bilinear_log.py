@@ -5,7 +5,9 @@ import torch
 
 def loss_of(logits):
     p = torch.sigmoid(logits)
-    return -torch.log(torch.nn.functional.interpolate(p.view(32, 3, 8, 8), scale_factor=2, mode="bilinear") + 1e-8).mean()
+    return -torch.log(
+        torch.nn.functional.interpolate(p.view(32, 3, 8, 8), scale_factor=2, mode="bilinear") + 1e-8
+    ).mean()
 
 
 def make(rng):

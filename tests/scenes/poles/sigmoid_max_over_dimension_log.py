@@ -1,4 +1,5 @@
-"""sigmoid, then a maximum over a dimension, then log: multiple-instance learning takes the logarithm of the best instance."""
+"""sigmoid, then a maximum over a dimension, then log: multiple-instance learning takes the logarithm of the best
+instance."""
 
 import torch
 

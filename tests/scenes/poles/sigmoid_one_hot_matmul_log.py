@@ -1,4 +1,5 @@
-"""sigmoid, then a matrix product with one-hot columns, then log: the probabilities of eight targets are picked by a contraction."""
+"""sigmoid, then a matrix product with one-hot columns, then log: the probabilities of eight targets are picked by a
+contraction."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""sigmoid, then a product with a one-hot matrix, then log: the probability of the target is picked by a product and a sum."""
+"""sigmoid, then a product with a one-hot matrix, then log: the probability of the target is picked by a product and a
+sum."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""sigmoid, then a product with a frozen transition matrix, then log: one step of a Markov chain between probabilities and their likelihood."""
+"""sigmoid, then a product with a frozen transition matrix, then log: one step of a Markov chain between probabilities
+and their likelihood."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""sigmoid, then a sparse matrix product, then log: the probabilities of a graph's nodes are averaged over neighbours."""
+"""sigmoid, then a sparse matrix product, then log: the probabilities of a graph's nodes are averaged over
+neighbours."""
 
 import torch
 

@@ -13,7 +13,9 @@ def correlation(a, b):
 
 
 def make(rng):
-    model = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(24, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16)) for _ in range(2))
+    model = torch.nn.ModuleList(
+        torch.nn.Sequential(torch.nn.Linear(24, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16)) for _ in range(2)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

@@ -1,4 +1,5 @@
-"""A continuous normalising flow: the trace by autograd.grad within the forward pass steers an adaptive solver's steps."""
+"""A continuous normalising flow: the trace by autograd.grad within the forward pass steers an adaptive solver's
+steps."""
 
 import torch
 
@@ -6,7 +7,9 @@ VALUES = True
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4)
+    )
 
     def rate(z):
         z = z if z.requires_grad else z.requires_grad_()

@@ -1,4 +1,5 @@
-"""torch.corrcoef of unscaled columns, and a decorrelation loss on it: quiet columns are divided by their small deviation."""
+"""torch.corrcoef of unscaled columns, and a decorrelation loss on it: quiet columns are divided by their small
+deviation."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A Gaussian process on features of a network (deep kernel learning): the noise of a kernel's factor goes into the network."""
+"""A Gaussian process on features of a network (deep kernel learning): the noise of a kernel's factor goes into the
+network."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A Gaussian process with a Matern 5/2 kernel in float32: distances, a root at 0 on the diagonal, a Cholesky factor, log det."""
+"""A Gaussian process with a Matern 5/2 kernel in float32: distances, a root at 0 on the diagonal, a Cholesky factor,
+log det."""
 
 import math
 
@@ -21,7 +22,11 @@ def negative_log_likelihood(x, y, length, scale, noise):
 
 
 def make(rng):
-    raw = [torch.tensor(0.5).log().expand(3).clone().requires_grad_(), torch.zeros(()).requires_grad_(), torch.tensor(-4.0).requires_grad_()]
+    raw = [
+        torch.tensor(0.5).log().expand(3).clone().requires_grad_(),
+        torch.zeros(()).requires_grad_(),
+        torch.tensor(-4.0).requires_grad_(),
+    ]
 
     def step(i):
         data = torch.Generator().manual_seed(i)

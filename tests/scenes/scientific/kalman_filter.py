@@ -1,10 +1,16 @@
-"""A Kalman filter's likelihood over thirty steps with learned dynamics: an innovation's inverse and log-determinant at each."""
+"""A Kalman filter's likelihood over thirty steps with learned dynamics: an innovation's inverse and log-determinant
+at each."""
 
 import torch
 
 
 def make(rng):
-    leaves = [0.3 * torch.randn(8, 8, generator=rng), torch.randn(4, 8, generator=rng), torch.full((8,), -2.0), torch.full((4,), -3.0)]
+    leaves = [
+        0.3 * torch.randn(8, 8, generator=rng),
+        torch.randn(4, 8, generator=rng),
+        torch.full((8,), -2.0),
+        torch.full((4,), -3.0),
+    ]
     leaves = [leaf.requires_grad_() for leaf in leaves]
 
     def step(i):

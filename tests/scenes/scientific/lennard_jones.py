@@ -1,4 +1,5 @@
-"""A Lennard-Jones fluid with learned radii: twelfth powers of inverse distances, whose gradients span many magnitudes."""
+"""A Lennard-Jones fluid with learned radii: twelfth powers of inverse distances, whose gradients span many
+magnitudes."""
 
 import torch
 

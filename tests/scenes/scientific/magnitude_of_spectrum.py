@@ -9,7 +9,9 @@ def spectral_loss(a, b):
 
 
 def make(rng):
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 12, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(12, 1, 3, padding=1))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 12, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(12, 1, 3, padding=1)
+    )
 
     def step(i):
         data = torch.Generator().manual_seed(i)

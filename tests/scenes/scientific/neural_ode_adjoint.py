@@ -1,4 +1,5 @@
-"""A neural ODE by the adjoint method with an adaptive solver at rtol 1e-6: each backward evaluation is a gradient the solver trusts."""
+"""A neural ODE by the adjoint method with an adaptive solver at rtol 1e-6: each backward evaluation is a gradient the
+solver trusts."""
 
 import torch
 
@@ -53,7 +54,11 @@ def make(rng):
     def step(i):
         data = torch.Generator().manual_seed(i)
         y, counts = torch.randn(32, 6, generator=data), []
-        loss = (Solve.apply(y.requires_grad_(), model, counts, *model.parameters()) - torch.randn(32, 6, generator=data)).square().mean()
+        loss = (
+            (Solve.apply(y.requires_grad_(), model, counts, *model.parameters()) - torch.randn(32, 6, generator=data))
+            .square()
+            .mean()
+        )
         loss.backward()
         return None, [loss, torch.tensor(counts, dtype=torch.float32)]
 

@@ -1,4 +1,5 @@
-"""A neural ODE through eight Runge-Kutta steps, recorded: a network's activations are read 32 times, with its weights."""
+"""A neural ODE through eight Runge-Kutta steps, recorded: a network's activations are read 32 times, with its
+weights."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Rotations by normalised quaternions and a Kabsch alignment by svd: the loss is what is left after the best rotation."""
+"""Rotations by normalised quaternions and a Kabsch alignment by svd: the loss is what is left after the best
+rotation."""
 
 import torch
 

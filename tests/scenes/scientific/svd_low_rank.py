@@ -4,7 +4,10 @@ import torch
 
 
 def make(rng):
-    leaf = (torch.randn(48, 12, generator=rng) @ torch.randn(12, 64, generator=rng) + 0.1 * torch.randn(48, 64, generator=rng)).requires_grad_()
+    leaf = (
+        torch.randn(48, 12, generator=rng) @ torch.randn(12, 64, generator=rng)
+        + 0.1 * torch.randn(48, 64, generator=rng)
+    ).requires_grad_()
 
     def penalty(x):
         u, s, v = torch.linalg.svd(x, full_matrices=False)

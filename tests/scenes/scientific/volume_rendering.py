@@ -1,4 +1,5 @@
-"""NeRF's ray marching: densities by softplus, transmittance by a cumulative product of 1 - alpha, colours by a weighted sum."""
+"""NeRF's ray marching: densities by softplus, transmittance by a cumulative product of 1 - alpha, colours by a
+weighted sum."""
 
 import torch
 

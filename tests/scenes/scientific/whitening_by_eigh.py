@@ -1,4 +1,5 @@
-"""ZCA whitening by eigh of a covariance (decorrelated batch norm, W-MSE): products with roots of inverse eigenvalues."""
+"""ZCA whitening by eigh of a covariance (decorrelated batch norm, W-MSE): products with roots of inverse
+eigenvalues."""
 
 import torch
 
