@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compress/payload_writer.h"
+#include "compress/parts.h"
 #include "compress/samples.h"
 
 namespace pleat::compress {

@@ -5,26 +5,10 @@
 #include "compress/float_environment.h"
 #include "compress/group_math.h"
 #include "compress/near_zero.h"
-#include "compress/sides.h"
+#include "compress/side_bounds.h"
 
 namespace pleat::compress {
 namespace {
-
-template <class Word>
-struct Words {
-  Word first;
-  Word second;
-};
-
-template <class Word>
-Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
-  Words<Word> words;
-  std::memcpy(&words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
-  return words;
-}
-
-template <class Word>
-constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
 
 template <class Word>
 bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* metadata) noexcept {
@@ -106,37 +90,6 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
 }
 
 }  // namespace
-
-const Executor& serial_executor() noexcept {
-  // Leaked: payloads may be decoded while the process is being torn down.
-  static const Executor* const serial =
-      new Executor([](std::size_t items, std::size_t,
-                      const std::function<void(std::size_t, std::size_t)>& body) {
-        if (items != 0) body(0, items);
-      });
-  return *serial;
-}
-
-namespace internal {
-void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
-                      const void* body,
-                      void (*call)(const void*, std::size_t, std::size_t)) noexcept {
-  if (items == 0) return;
-  if (!executor || items <= grain) {
-    const FloatEnvironment environment;
-    call(body, 0, items);
-    return;
-  }
-  struct Context {
-    const void* body;
-    void (*call)(const void*, std::size_t, std::size_t);
-  } const context{body, call};
-  executor(items, grain, [&context](std::size_t begin, std::size_t end) {  // one pointer: no heap
-    const FloatEnvironment environment;
-    context.call(context.body, begin, end);
-  });
-}
-}  // namespace internal
 
 void Totals::add(const BlockResult& block) noexcept {
   statistics.constant_groups += block.constant_groups;
@@ -236,15 +189,6 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                   escapes->fetch_add(results[block].escaped_groups, std::memory_order_relaxed);
               }
             });
-}
-
-bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept {
-  if (type == ElementType::kFloat32) {
-    const auto words = metadata_at<std::uint32_t>(metadata, g);
-    return (words.second & kSign<std::uint32_t>) != 0 && words.first == words.second;
-  }
-  const auto words = metadata_at<std::uint16_t>(metadata, g);
-  return (words.second & kSign<std::uint16_t>) != 0 && words.first == words.second;
 }
 
 std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,

@@ -8,18 +8,10 @@
 
 #include "compress/format.h"
 #include "compress/kernels.h"
+#include "compress/parts.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
-
-// Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
-// An empty executor means the serial one. Passes `Body` by reference, so nothing is allocated.
-template <class Body>
-void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
-
-// Smallest part for a thread, in blocks of kBlockElements. 32 Ki elements take 7 us; a second
-// thread pays from twice as many on.
-inline constexpr std::size_t kGrainBlocks = 2;
 
 // The sums over a span: statistics, number of quantised groups, number of compacted blocks.
 struct Totals {
@@ -82,9 +74,6 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                    std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
                    std::size_t escape_limit) noexcept;
 
-// True if group `g` is marked escaped; `metadata` is that of group 0.
-[[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
-
 // Turns the fixed layout into the final payload: fills the escape slots, moves the blocks together
 // and appends their offsets if any is compacted, leaves room for the escape table and writes the
 // header. The caller copies the table to `*escape_table`. Returns the payload's bytes.
@@ -93,21 +82,5 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                                          const Totals& totals, const std::uint64_t* slot_bytes,
                                          std::uint8_t* payload,
                                          std::uint8_t** escape_table) noexcept;
-
-// ---- implementation of the template ----
-
-namespace internal {
-void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
-                      const void* body,
-                      void (*call)(const void* body, std::size_t begin, std::size_t end)) noexcept;
-}
-
-template <class Body>
-void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body) {
-  internal::run_parts_erased(executor, items, grain, &body,
-                             [](const void* erased, std::size_t begin, std::size_t end) {
-                               (*static_cast<const Body*>(erased))(begin, end);
-                             });
-}
 
 }  // namespace pleat::compress

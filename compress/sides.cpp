@@ -118,10 +118,6 @@ bool any_may_leave(const GroupedSections& sections, const SideTest& test) noexce
 
 }  // namespace
 
-bool sides_hold(const Sides& sides, ElementType type) noexcept {
-  return sides.any() && is_floating(type) && values_of(sides, type).sound;
-}
-
 Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
   const SideTest test = values_of(sides, type).test;
   const bool empty = test.first > test.last;  // all values are outside

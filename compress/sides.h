@@ -6,13 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compress/side_bounds.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
-
-// True if elements of the type can be kept as these sides: the type is floating, the bounds are
-// values of it in order, and no element would need a NaN in its place.
-[[nodiscard]] bool sides_hold(const Sides& sides, ElementType type) noexcept;
 
 // Sides to keep beside values, closed. Two bounds leave three intervals, and a value must not be
 // moved from the one outside to the other, so these sides are three then, else two. None where all

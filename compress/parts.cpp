@@ -1,0 +1,48 @@
+#include "compress/parts.h"
+
+#include "compress/float_environment.h"
+#include "compress/group_math.h"
+
+namespace pleat::compress {
+
+const Executor& serial_executor() noexcept {
+  // Leaked: payloads may be decoded while the process is being torn down.
+  static const Executor* const serial =
+      new Executor([](std::size_t items, std::size_t,
+                      const std::function<void(std::size_t, std::size_t)>& body) {
+        if (items != 0) body(0, items);
+      });
+  return *serial;
+}
+
+namespace internal {
+void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
+                      const void* body,
+                      void (*call)(const void*, std::size_t, std::size_t)) noexcept {
+  if (items == 0) return;
+  if (!executor || items <= grain) {
+    const FloatEnvironment environment;
+    call(body, 0, items);
+    return;
+  }
+  struct Context {
+    const void* body;
+    void (*call)(const void*, std::size_t, std::size_t);
+  } const context{body, call};
+  executor(items, grain, [&context](std::size_t begin, std::size_t end) {  // one pointer: no heap
+    const FloatEnvironment environment;
+    context.call(context.body, begin, end);
+  });
+}
+}  // namespace internal
+
+bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept {
+  if (type == ElementType::kFloat32) {
+    const auto words = metadata_at<std::uint32_t>(metadata, g);
+    return (words.second & kSign<std::uint32_t>) != 0 && words.first == words.second;
+  }
+  const auto words = metadata_at<std::uint16_t>(metadata, g);
+  return (words.second & kSign<std::uint16_t>) != 0 && words.first == words.second;
+}
+
+}  // namespace pleat::compress

@@ -1,0 +1,56 @@
+// How the loops over blocks of groups are cut into parts for threads, and what both directions ask
+// of a group's metadata. Internal to compress/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "compress/types.h"
+
+namespace pleat::compress {
+
+// The two words of a group's metadata.
+template <class Word>
+struct Words {
+  Word first;
+  Word second;
+};
+template <class Word>
+[[nodiscard]] Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
+  Words<Word> words;
+  std::memcpy(&words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
+  return words;
+}
+template <class Word>
+inline constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+
+// Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
+// An empty executor means the serial one. Passes `Body` by reference, so nothing is allocated.
+template <class Body>
+void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
+
+// Smallest part for a thread, in blocks of kBlockElements. 32 Ki elements take 7 us; a second
+// thread pays from twice as many on.
+inline constexpr std::size_t kGrainBlocks = 2;
+
+// True if group `g` is marked escaped; `metadata` is that of group 0.
+[[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
+
+// ---- implementation of the template ----
+
+namespace internal {
+void run_parts_erased(const Executor& executor, std::size_t items, std::size_t grain,
+                      const void* body,
+                      void (*call)(const void* body, std::size_t begin, std::size_t end)) noexcept;
+}
+
+template <class Body>
+void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body) {
+  internal::run_parts_erased(executor, items, grain, &body,
+                             [](const void* erased, std::size_t begin, std::size_t end) {
+                               (*static_cast<const Body*>(erased))(begin, end);
+                             });
+}
+
+}  // namespace pleat::compress
