@@ -20,8 +20,6 @@ const char* exactness_name(Exactness why) noexcept {
       return "no_room";
     case Exactness::kComputedWeight:
       return "computed_weight";
-    case Exactness::kReadTwice:
-      return "read_twice";
     case Exactness::kDerivative:
       return "derivative";
     case Exactness::kInBackward:

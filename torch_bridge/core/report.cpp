@@ -145,9 +145,9 @@ void eligibility_json(Json& json, ReasonCounts& reasons) {
   json.open("eligibility");
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
     const auto reason = static_cast<Reason>(i);
-    if (load(reasons[reason].tensors) != 0) {
+    if (load(reasons[reason].number) != 0) {
       json.open(reason_name(reason))
-          .field("tensors", reasons[reason].tensors)
+          .field("tensors", reasons[reason].number)
           .field("bytes", reasons[reason].bytes)
           .close();
     }
@@ -160,9 +160,9 @@ void exactness_json(Json& json, Runtime& runtime) {
   json.open("exact");
   for (std::size_t i = 0; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
     const auto& count = runtime.exactness[static_cast<Exactness>(i)];
-    if (load(count.storages) != 0) {
+    if (load(count.number) != 0) {
       json.open(exactness_name(static_cast<Exactness>(i)))
-          .field("storages", count.storages)
+          .field("storages", count.number)
           .field("bytes", count.bytes)
           .close();
     }
@@ -288,7 +288,7 @@ void add_left_alone(Text& text, Runtime& runtime) {
   bool any = false;
   for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
     const auto reason = static_cast<Reason>(i);
-    const auto tensors = load(runtime.reasons[reason].tensors);
+    const auto tensors = load(runtime.reasons[reason].number);
     if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
       continue;
     }

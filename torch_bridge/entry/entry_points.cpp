@@ -62,9 +62,8 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
   } const restore{current, current};
   current = &scope;
   real.saved_variable_constructor(self, variable, is_output, is_inplace_on_view);
-  if (const NodeClass* const saver = call_site_at(call_site).saver;
-      saver != nullptr && !is_output) {
-    note_operand(*saver, variable);
+  if (const CallSite site = call_site_at(call_site); site.saver != nullptr && !is_output) {
+    note_operand(site, variable);
   }
 }
 

@@ -94,11 +94,6 @@ class TorchRecord final : public allocator::Record {
   void raise(const CodecChoice& lossy) noexcept;
   // No noise at all. Any thread.
   void refuse(Exactness why) noexcept;
-  // A contraction of `node` (compare only) reads it as its weight. True if another did before.
-  bool note_read_as_weight(const void* node) noexcept {
-    const void* const before = std::exchange(reader_, node);
-    return before != nullptr && before != node;
-  }
   // Its bytes are on their way to a payload, or there.
   [[nodiscard]] bool is_encoded() const noexcept {
     const allocator::RecordState now = state.load(std::memory_order_relaxed);
@@ -126,7 +121,6 @@ class TorchRecord final : public allocator::Record {
   bool written_ = false;
   std::atomic<std::uint32_t> undecided_{0};
   std::atomic<Exactness> exactness_{Exactness::kMayBearNoise};
-  const void* reader_ = nullptr;  // guarded by the ledger's lock
   std::atomic<bool> several_of_one_node_{false};
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;

@@ -64,8 +64,8 @@ void learn_sites_of(const KnownOperator& known, const Operands& operands) {
   const NodeClass& saver = class_of(*node);
   PolicyState& state = PolicyState::get();
   const std::lock_guard<std::mutex> guard(state.mutex);
-  for (const void* const site : sites) {
-    state.call_sites[site].saver = &saver;
+  for (std::uint32_t order = 0; order < sites.size(); ++order) {
+    state.call_sites[sites[order]] = {&saver, order};
   }
 }
 

@@ -45,7 +45,6 @@ Operands make_operands() {
   o.vector = leaf_of(1, {2});
   o.batch = leaf_of(0.5, {1, 2, 2});
   o.image = leaf_of(0.5, {2, 2, 2, 2});
-  o.volume = leaf_of(0.5, {1, 2, 2, 2, 2});
   o.query = leaf_of(0.5, {1, 1, 2, 8});
   return o;
 }

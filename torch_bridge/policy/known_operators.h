@@ -14,7 +14,6 @@ struct Operands {
   at::Tensor vector;  // 2
   at::Tensor batch;   // 1 x 2 x 2
   at::Tensor image;   // 2 x 2 x 2 x 2
-  at::Tensor volume;  // 1 x 2 x 2 x 2 x 2
   at::Tensor query;   // 1 x 1 x 2 x 8
   at::Tensor none;    // undefined
 };

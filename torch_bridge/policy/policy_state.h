@@ -21,6 +21,7 @@ struct NodeClass;
 // A place in torch's code that calls the constructor of SavedVariable: one operand of one operator.
 struct CallSite {
   const NodeClass* saver = nullptr;  // of the node that saves here; null: not known
+  std::uint32_t order = 0;           // of the sites of one node, which saves in this order
 };
 
 // Of the process. Only grows; fork finds it whole.

@@ -22,8 +22,8 @@ struct Recorder {
   std::array<Claim*, kMost> notes;  // with a reference
   std::size_t noted = 0;
 
-  // Inputs that the node which is being made has saved. Compared, and followed only while that goes
-  // on.
+  // Inputs that the node which is being made has saved, alive while that goes on. A node whose
+  // kernel fails leaves them here: the next one begins with a site that does not come later.
   struct Operand {
     const Node* producer;
     bool weight;
@@ -31,6 +31,7 @@ struct Recorder {
   const NodeClass* saver = nullptr;
   std::array<Operand, 3> operands;
   std::size_t operand_count = 0;
+  std::uint32_t order = 0;  // of the last one's site
 
   const Node* last = nullptr;  // alive while it saves; compared otherwise
   std::uint64_t last_sequence = 0;
@@ -202,15 +203,17 @@ void drop_claim(Claim& claim) noexcept {
   claim.let_go();
 }
 
-void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexcept {
+void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept {
   Ledger& ledger = Ledger::get();
   Recorder& r = recorder;
   try {
     std::unique_lock lock(ledger.mutex);
-    if (r.saver != &saver) {
+    const NodeClass& saver = *site.saver;
+    if (r.saver != &saver || site.order <= r.order) {
       r.saver = &saver;
       r.operand_count = 0;
     }
+    r.order = site.order;
     if (r.operand_count == r.operands.size()) {
       return;
     }

@@ -28,10 +28,10 @@ void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept;
 // The hooks of `claim` go, and with them their reference to the record.
 void drop_claim(Claim& claim) noexcept;
 
-// This thread has saved `variable` from a place in torch's code where a node of that class saves
-// its inputs, and the kernel is yet to run. What that closes is closed now, so that it is encoded
-// before the kernel takes memory.
-void note_operand(const NodeClass& saver, const at::TensorBase& variable) noexcept;
+// This thread has saved `variable`, an input of the node that it makes, from a known site; the
+// kernel is yet to run. What that closes is closed now, so that it is encoded before the kernel
+// takes memory.
+void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept;
 
 // This thread has recorded `node`.
 void note_node(Runtime& runtime, const torch::autograd::Node& node) noexcept;
