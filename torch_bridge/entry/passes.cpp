@@ -23,7 +23,10 @@ void begin_pass(const torch::autograd::edge_list& roots, PassKind kind) noexcept
   }
 }
 
-void backward_enter() noexcept { begin_pass({}, {.keeps_graph = true}); }
+void backward_enter() noexcept {
+  // How the pass was asked for is not told: what depends on a leaf that is no weight stays exact.
+  begin_pass({}, {.accumulates = false});
+}
 
 void backward_exit() noexcept {
   forget_pass(backward_depth());

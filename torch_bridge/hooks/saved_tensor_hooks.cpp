@@ -50,13 +50,14 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
       runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
+      find_nodes(runtime_, tensor);
     }
     const Save save{runtime_, tensor, *decision_, context_};
     remember(saved_, save);
     bool tagged = false;
     if (decision_->eligible()) {
       try {
-        tagged = tag(saved_, save, *this);
+        tagged = tag(saved_, save, *this, *this);
       } catch (...) {
         tagged = false;
       }

@@ -41,7 +41,8 @@ std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
 }
 
 // Of a tensor of which it has yet to be decided what noise it may have.
-std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link) {
+std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link,
+                                  const torch::autograd::SavedVariableHooks& hooks) {
   if (!save.decision.may_be_lossy() || save.decision.exactness != Exactness::kMayBearNoise) {
     return nullptr;
   }
@@ -51,6 +52,7 @@ std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, La
   claim->output_number = save.decision.output_number;
   claim->producer = saved.producer;
   claim->link = &link;
+  claim->hooks = &hooks;
   return claim;
 }
 
@@ -83,7 +85,8 @@ void remember(SavedTensor& saved, const Save& save) {
   saved.creation = creation_of(save.tensor);
 }
 
-bool tag(SavedTensor& saved, const Save& save, LateLink& link) {
+bool tag(SavedTensor& saved, const Save& save, LateLink& link,
+         const torch::autograd::SavedVariableHooks& hooks) {
   Runtime& runtime = save.runtime;
   const Decision& d = save.decision;
   const c10::TensorImpl& impl = *save.tensor.unsafeGetTensorImpl();
@@ -93,7 +96,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link) {
   }
   bool made = false;
   bool of_original = false;  // the record is of this very storage, not of one that was restored
-  std::unique_ptr<Claim> claim = make_claim(saved, save, link);
+  std::unique_ptr<Claim> claim = make_claim(saved, save, link, hooks);
   allocator::Residency& residency = d.backend->residency();
   allocator::Record* const linked = residency.with_linked(
       d.block, d.backend->current_stream(), [&](allocator::Record* present) -> allocator::Record* {
@@ -139,7 +142,11 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link) {
   if (of_original && claim != nullptr) {
     saved.claim = claim.release();
     saved.claim->lossy = {.type = d.type, .bits = runtime.bits.width_of(saved.record->key)};
-    add_claim(runtime, *saved.claim, saved_by_python_function(save.context.call_site));
+    if (save.context.known) {
+      add_claim(runtime, *saved.claim, saved_by_python_function(save.context.call_site));
+    } else {
+      add_unplaced_claim(runtime, *saved.claim, *d.producer);
+    }
   }
   runtime.packs.fetch_add(1, std::memory_order_relaxed);
   Runtime::note_thread_computes();

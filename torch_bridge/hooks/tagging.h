@@ -41,10 +41,11 @@ struct SavedTensor {
 // Fills in everything in `saved` but the record and the original.
 void remember(SavedTensor& saved, const Save& save);
 
-// Gives an eligible tensor its record, and a claim if it might be lossy. `link` lives as long as
-// `saved` has the claim. False if the tensor's block has a record that stands for other bytes.
-// Throws std::bad_alloc; `saved` has no record then.
-[[nodiscard]] bool tag(SavedTensor& saved, const Save& save, LateLink& link);
+// Gives an eligible tensor its record, and a claim if it might be lossy. `link` and `hooks`, which
+// are one object, live as long as `saved` has the claim. False if the tensor's block has a record
+// that stands for other bytes. Throws std::bad_alloc; `saved` has no record then.
+[[nodiscard]] bool tag(SavedTensor& saved, const Save& save, LateLink& link,
+                       const torch::autograd::SavedVariableHooks& hooks);
 
 // Gives the record up, and the claim with it.
 void untag(SavedTensor& saved) noexcept;

@@ -47,10 +47,12 @@ struct Claim {
 
   // ---- constant ----
   SavedShape shape;
-  bool is_output = false;
+  bool is_output = false;  // by hand set when its node is found
   std::uint32_t output_number = 0;
   const torch::autograd::Node* producer = nullptr;  // alive as long as the record is there
   LateLink* link = nullptr;                         // the same
+  // What the node's SavedVariable has; compare only.
+  const torch::autograd::SavedVariableHooks* hooks = nullptr;
 
   // ---- guarded by the ledger's lock ----
   CodecChoice lossy{};  // if it may be; at first of its type and the width of its key

@@ -180,6 +180,10 @@ void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
     leaves_.begin_pass(recorders, kind, of_leaves);
   } catch (...) {  // no memory: what is not known of a leaf stays exact
   }
+  for (const auto& [hooks, claim] : unplaced) {
+    refuse(*claim, Exactness::kNoProof);
+  }
+  unplaced.clear();
   if (kind.keeps_graph) {  // what is recorded from now on may read what was recorded before
     marks_.for_each(recorders, [&](const GraphMarks::Mark& mark) {
       for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {

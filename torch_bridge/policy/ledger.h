@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "torch_bridge/core/exactness.h"
@@ -35,6 +37,13 @@ class Ledger final : public WeightTest {
   void refuse(Claim& claim, Exactness why) noexcept;
   // Off the list of its node, whose reference it gives up.
   void unlink(Claim& claim) noexcept;
+
+  // By hand: claims by their hooks, until their node is found.
+  std::unordered_map<const torch::autograd::SavedVariableHooks*, Claim*> unplaced;
+  // True the first time.
+  [[nodiscard]] bool meet(const torch::autograd::Node& node) {
+    return !std::exchange(marks_.of(node).met, true);
+  }
 
   // Closes, or opens, what lies behind an edge or at a node.
   void close_behind(const torch::autograd::Node& node);

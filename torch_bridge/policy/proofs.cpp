@@ -5,9 +5,11 @@
 #include <mutex>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "torch_bridge/policy/ledger.h"
 #include "torch_bridge/policy/recognised.h"
+#include "torch_bridge/policy/saved_by.h"
 #include "torch_bridge/policy/treatment.h"
 
 namespace pleat::bridge {
@@ -190,11 +192,74 @@ void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept {
   }
 }
 
+void add_unplaced_claim(Runtime& runtime, Claim& claim, const Node& producer) noexcept {
+  Ledger& ledger = Ledger::get();
+  try {
+    std::unique_lock lock(ledger.mutex);
+    if (assumes(runtime)) {
+      ledger.carry_out(claim, {.choice = claim.lossy}, producer);
+    } else {
+      ledger.unplaced[claim.hooks] = &claim;
+    }
+    ledger.start_all(lock);
+  } catch (...) {  // no memory: it stays undecided, and so exact
+  }
+}
+
+void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept {
+  Ledger& ledger = Ledger::get();
+  try {
+    const Node* const producer = saved.defined() ? saved.grad_fn().get() : nullptr;
+    if (producer == nullptr) {
+      return;
+    }
+    std::unique_lock lock(ledger.mutex);
+    std::vector<const Node*> found;
+    std::vector<const Node*> walk{producer};
+    while (!walk.empty()) {
+      const Node* const node = walk.back();
+      walk.pop_back();
+      if (class_of(*node).accumulate_grad || !ledger.meet(*node)) {
+        continue;
+      }
+      found.push_back(node);
+      for (const Edge& edge : node->next_edges()) {
+        if (edge.is_valid()) {
+          walk.push_back(edge.function.get());
+        }
+      }
+    }
+    // In the order in which they were recorded, where one thread has.
+    std::sort(found.begin(), found.end(),
+              [](const Node* a, const Node* b) { return a->sequence_nr() < b->sequence_nr(); });
+    for (const Node* const node : found) {
+      ledger.note_leaves(*node);
+      for (const SavedBy& by : saved_by(*node)) {
+        const auto at = ledger.unplaced.find(by.hooks);
+        if (at == ledger.unplaced.end()) {
+          continue;
+        }
+        Claim& claim = *at->second;
+        ledger.unplaced.erase(at);
+        claim.is_output = by.input < 0;
+        ledger.carry_out(claim, treat(runtime, claim, *node, by.input, ledger), *node);
+      }
+      judge_inputs(*node, facts_of(*node));
+    }
+    ledger.start_all(lock);
+  } catch (...) {  // no memory: what waits stays undecided, and so exact
+  }
+}
+
 void drop_claim(Claim& claim) noexcept {
   {
     Ledger& ledger = Ledger::get();
     const std::lock_guard guard(ledger.mutex);
     claim.record = nullptr;
+    if (const auto at = ledger.unplaced.find(claim.hooks);
+        at != ledger.unplaced.end() && at->second == &claim) {
+      ledger.unplaced.erase(at);
+    }
     if (claim.node != nullptr) {
       ledger.unlink(claim);
     }

@@ -24,6 +24,12 @@ namespace pleat::bridge {
 // function that this thread has recorded last (`by_function`), or by the node that it will record
 // next.
 void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept;
+// The same by hand, where no node is seen as it is recorded: its node is looked for when a later
+// save leads to it.
+void add_unplaced_claim(Runtime& runtime, Claim& claim,
+                        const torch::autograd::Node& producer) noexcept;
+// This thread saves that tensor: what of its graph was not met yet is met now.
+void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept;
 
 // The hooks of `claim` go, and with them their reference to the record.
 void drop_claim(Claim& claim) noexcept;

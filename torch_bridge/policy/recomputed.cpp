@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/policy/node_mutex.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {
@@ -13,11 +14,6 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::generated::GeluBackward0;
 using torch::autograd::generated::SiluBackward0;
-
-// Locked while a node runs or gives up what it has saved.
-struct NodeMutex : Node {
-  static std::mutex& of(Node& node) noexcept { return node.*(&NodeMutex::mutex_); }
-};
 
 }  // namespace
 
@@ -50,7 +46,7 @@ RecomputedFrom recomputed_from(const Node& node) noexcept {
     return {};
   }
   // This thread may be in that node, and save what a hook has made: the lock fails then, too.
-  from.held = std::unique_lock(NodeMutex::of(const_cast<Node&>(*maker)), std::try_to_lock);
+  from.held = std::unique_lock(mutex_of(const_cast<Node&>(*maker)), std::try_to_lock);
   if (from.held) {
     from.argument = hooks_of(*argument);
   }
