@@ -13,8 +13,13 @@ pytestmark = [pytest.mark.package, pytest.mark.slow, pytest.mark.skipif(STOCK_ON
 
 STEP = """
 import sys, torch, pleat
-a = torch.linspace(-1, 1, 300 * 400).reshape(300, 400).requires_grad_()
-((a * 1.5).sigmoid() * a.tanh()).sum().backward()
+first, last = torch.nn.Linear(400, 400), torch.nn.Linear(400, 10)
+def gate(h):
+    return h.sigmoid() * h.tanh()
+h = gate(first(torch.linspace(-1, 1, 300 * 400).reshape(300, 400)))
+loss = torch.nn.functional.cross_entropy(last(h), torch.arange(300) % 10)
+del h
+loss.backward()
 print(pleat.stats()["records"]["encoded"], pleat.__file__.startswith(sys.prefix))
 """
 
