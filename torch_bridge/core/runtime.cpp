@@ -14,8 +14,8 @@ thread_local struct {
 } of_thread;
 
 // What waits for a proof may take half of the peak. An eighth made the peaks of four of ten models
-// 4 to 34 % higher, a quarter that of one, because what does not fit is exact. Until a backward pass
-// has begun the peak of a step is not known: what waits takes what it would without Pleat.
+// 4 to 34 % higher, a quarter that of one, because what does not fit is exact. Until a backward
+// pass has begun the peak of a step is not known: what waits takes what it would without Pleat.
 constexpr std::size_t kWaitingPartOfPeak = 2;
 
 allocator::ResidencyOptions residency_options(const Options& o, bool peak_is_known) {

@@ -25,7 +25,7 @@ class GraphMarks {
     Claim* claims = nullptr;   // what the node has saved that needed a proof
     std::uint8_t closed = 0;   // 1; 2: through an exponential
     bool open = false;
-    bool met = false;  // by find_nodes()
+    bool met = false;         // by find_nodes()
     bool derivative = false;  // its result depends on a leaf whose gradient is a result
     Weight weight = Weight::kUnknown;
   };
