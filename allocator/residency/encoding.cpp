@@ -139,7 +139,11 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   emit(scope, EventKind::kEncode, record, block, record.payload_bytes);
   if (!record.payload_in_block) {
     record.block = nullptr;
-    memory_.free(block);  // which lets record.stream read it to the end: note_pack()
+    if (keep_originals_.load(std::memory_order_relaxed)) {
+      record.original = block;
+    } else {
+      memory_.free(block);  // which lets record.stream read it to the end: note_pack()
+    }
   }
 }
 

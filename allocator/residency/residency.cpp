@@ -16,6 +16,7 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
       compress_(options.compress),
       at_forward_end_(options.at_forward_end),
       in_place_(options.in_place),
+      keep_originals_(options.keep_originals),
       most_waiting_bytes_(options.most_waiting_bytes),
       waiting_part_of_peak_(options.waiting_part_of_peak) {}
 
@@ -23,6 +24,7 @@ void Residency::set_options(const ResidencyOptions& options) noexcept {
   compress_.store(options.compress, std::memory_order_relaxed);
   at_forward_end_.store(options.at_forward_end, std::memory_order_relaxed);
   in_place_.store(options.in_place, std::memory_order_relaxed);
+  keep_originals_.store(options.keep_originals, std::memory_order_relaxed);
   most_waiting_bytes_.store(options.most_waiting_bytes, std::memory_order_relaxed);
   waiting_part_of_peak_.store(options.waiting_part_of_peak, std::memory_order_relaxed);
 }
@@ -255,6 +257,7 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link,
   } else if (last == RecordState::kHeld || last == RecordState::kWaiting) {
     memory_.free(record->block);
   }  // a kRestored record's block is the restored one, or a moved one that is still out there
+  if (record->original != nullptr) memory_.free(record->original);
   emit(scope, EventKind::kDrop, *record, nullptr, payload_bytes);
   Record* const argument = record->argument;
   delete record;

@@ -27,6 +27,9 @@ struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
+  // The block of a payload that lies in the arena is not freed before the record is dropped, so that
+  // a restore can give either.
+  bool keep_originals = false;
   // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
   // oldest waits no longer.
   std::size_t most_waiting_bytes = SIZE_MAX;
@@ -205,6 +208,7 @@ class Residency {
   void free_payload(Record& record) noexcept;
 
   // ---- restoring.cpp ----
+  bool restore_into_locked(Record& record, Block* target, StreamId stream) noexcept;
   Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
   Block* copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept;
   bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
@@ -244,7 +248,7 @@ class Residency {
   StreamOrder& order_;
   PayloadArena& arena_;
   BlockCodec& codec_;
-  std::atomic<bool> compress_, at_forward_end_, in_place_;
+  std::atomic<bool> compress_, at_forward_end_, in_place_, keep_originals_;
   std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_;
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;         // around Record::mutex

@@ -35,6 +35,19 @@ Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream) n
   return target;
 }
 
+// Of a record with a payload: from that, or from the block that is kept beside it.
+bool Residency::restore_into_locked(Record& record, Block* target, StreamId stream) noexcept {
+  Block* const original = record.original;
+  if (original == nullptr || !record.reads_original()) {
+    return decode_locked(record, target, stream);
+  }
+  order_.follow(stream, record.stream);
+  if (stream != original->stream) memory_.note_use(original, stream);
+  memory_.copy(target->begin, original->begin, record.bytes, stream);
+  count(counters_.copied);
+  return true;
+}
+
 Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId stream,
                                  RestoreStatus* status) noexcept {
   EventScope& scope = guard.scope_;
@@ -49,7 +62,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
     case RecordState::kPacked: {
       if (record.packed()) {
         target = memory_.allocate(record.bytes, stream);
-        if (target != nullptr && !decode_locked(record, target, stream)) {
+        if (target != nullptr && !restore_into_locked(record, target, stream)) {
           memory_.free(target);
           *status = RestoreStatus::kDamaged;
           return nullptr;
@@ -119,7 +132,7 @@ Block* Residency::copy_locked(RecordGuard& /*guard*/, Record& record, StreamId s
     }
     target = copy_raw_locked(record, raw, stream);
   } else if ((target = memory_.allocate(record.bytes, stream)) != nullptr &&
-             !decode_locked(record, target, stream)) {
+             !restore_into_locked(record, target, stream)) {
     memory_.free(target);
     *status = RestoreStatus::kDamaged;
     return nullptr;

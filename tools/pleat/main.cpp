@@ -1,4 +1,5 @@
-// The `pleat` command: starts programs under libpleat.so and says whether that would work.
+// The `pleat` command: starts programs under libpleat.so, says whether that would work, and how far
+// it changes gradients.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,7 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
+#include "check.h"
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
@@ -32,6 +37,24 @@ constexpr const char* kRunExamples = R"text(Examples:
 constexpr const char* kEnvExamples = R"text(Examples:
   eval "$(pleat env)"                     in a job script, before the program starts
   srun --export=ALL bash -c 'eval "$(pleat env --bits 4)"; exec python train.py')text";
+constexpr const char* kCheckExamples = R"text(Runs the program once, as `pleat run` would. At each of its first backward passes, extra passes over
+the same graph find out how far noise would change each parameter's gradient; the pass itself, and
+so the training, has no noise until the last of them is over. That takes the memory of a run without
+Pleat and that of one with it, and four more passes a step. Functions in Python and hooks on
+gradients run in these passes too.
+
+  error      of the gradient with noise, in per cent of the gradient's norm, over all passes
+  yardstick  the same with noise only where nobody doubts that it is harmless: operands beside a
+             weight, inputs of normalisations
+  SURPRISE   an error over a fourth of the norm, and over three times the yardstick; or over half of
+             the norm
+
+Exit code: 0, nothing surprising; 1, a surprise; 2, it could not look (no backward pass, a graph of
+gradients, passes that differ from their own repetition), or the program failed.
+
+Examples:
+  pleat check -- python train.py
+  pleat check --steps 10 --stop --json check.json -- python train.py)text";
 constexpr const char* kDoctorExamples = R"text(Examples:
   pleat doctor
   pleat doctor --python ./venv/bin/python --json)text";
@@ -106,6 +129,26 @@ int run(const Settings& settings, char** command) {
                   std::strerror(error));
 }
 
+int run_check(Settings settings, const CheckRequest& request) {
+  std::filesystem::path results;
+  try {
+    results = make_check_file();
+  } catch (const std::system_error& error) {
+    return complain(kUsage, "no room for results: {}", error.what());
+  }
+  settings.emplace_back("check", std::to_string(request.passes));
+  settings.emplace_back("check_file", results.string());
+  Launch launch;
+  if (prepare(settings, launch) != 0) {
+    std::error_code ignored;
+    std::filesystem::remove(results, ignored);
+    return kCouldNotLook;
+  }
+  ::setenv("LD_PRELOAD", launch.preload.c_str(), 1);
+  ::setenv("PLEAT_CONF", launch.conf.c_str(), 1);
+  return check(request, results);
+}
+
 int print_env(const Settings& settings) {
   Launch launch;
   if (const int code = prepare(settings, launch); code != 0) return code;
@@ -116,13 +159,13 @@ int print_env(const Settings& settings) {
 
 // --- command line -----------------------------------------------------------------------------
 
-// The index of CMD in `pleat run [options] [--] CMD ...`; `argc` if there is none. All words from
+// The index of CMD in `pleat run [options] [--] CMD ...`, or of check; `argc` if there is none. All words from
 // there on are the program's, even "--" and flags named like ours.
-int command_start(const CLI::App& run, int argc, char** argv) {
+int command_start(const CLI::App& subcommand, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--" || !word.starts_with('-')) return i;
-    const CLI::Option* const option = run.get_option_no_throw(std::string(word));
+    const CLI::Option* const option = subcommand.get_option_no_throw(std::string(word));
     if (option != nullptr && option->get_items_expected_max() > 0) ++i;  // its value
   }
   return argc;
@@ -156,6 +199,16 @@ int main(int argc, char** argv) {
   add_option_flags(run_command, settings);
   run_command.footer(kRunExamples);
 
+  CheckRequest request;
+  CLI::App& check_command = *app.add_subcommand(
+      "check", "Run a program and say how far noise changes its gradients: pleat check [OPTIONS] [--] CMD ...");
+  check_command.add_option("--steps", request.passes, "backward passes to look at [3]")
+      ->check(CLI::Range(1, 1000));
+  check_command.add_flag("--stop", request.stop, "end the program (SIGTERM) once they were looked at");
+  check_command.add_option("--json", request.json, "write what was found to this file, too");
+  add_option_flags(check_command, settings);
+  check_command.footer(kCheckExamples);
+
   CLI::App& env_command = *app.add_subcommand("env", "Print the variables `run` would set");
   add_option_flags(env_command, settings);
   env_command.footer(kEnvExamples);
@@ -168,8 +221,10 @@ int main(int argc, char** argv) {
   add_option_flags(doctor_command, settings);
   doctor_command.footer(kDoctorExamples);
 
-  const bool is_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
-  const int own_words = is_run ? command_start(run_command, argc, argv) : argc;
+  const auto is = [&](const char* name) { return argc > 1 && std::strcmp(argv[1], name) == 0; };
+  const int own_words = is("run")     ? command_start(run_command, argc, argv)
+                        : is("check") ? command_start(check_command, argc, argv)
+                                      : argc;
   try {
     app.parse(reversed_words(own_words, argv));
   } catch (const CLI::ParseError& error) {
@@ -182,11 +237,13 @@ int main(int argc, char** argv) {
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;
   if (*command == nullptr) {
-    complain(kUsage, "run: no program given");
-    std::fputs(run_command.help("pleat").c_str(), stderr);
+    CLI::App& asked = check_command.parsed() ? check_command : run_command;
+    complain(kUsage, "{}: no program given", asked.get_name());
+    std::fputs(asked.help("pleat").c_str(), stderr);
     return kUsage;
   }
-  return run(settings, command);
+  request.command = command;
+  return check_command.parsed() ? run_check(settings, request) : run(settings, command);
 }
 
 }  // namespace

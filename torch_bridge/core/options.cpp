@@ -210,6 +210,23 @@ constexpr std::array kEntries{
             return parse_name(kRuleNames, text, options.rule);
           },
           [](const Options& options) { return name_text(kRuleNames, options.rule); }},
+    Entry{{"check", "0", "0..1000",
+           "so many backward passes are also run with what was saved, and the gradients compared; "
+           "`pleat check` sets it"},
+          [](std::string_view text, Options& options) {
+            unsigned check = 0;
+            if (!parse_number(text, check) || check > 1000) return false;
+            options.check = check;
+            return true;
+          },
+          [](const Options& options) { return number_text(options.check); }},
+    Entry{{"check_file", "", "a path",
+           "what these passes show is added to the end of this file, a line of JSON each"},
+          [](std::string_view text, Options& options) {
+            options.check_file = text;
+            return true;
+          },
+          [](const Options& options) { return options.check_file; }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

@@ -44,6 +44,8 @@ struct Options {
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1
   Rule rule = Rule::kProof;
+  unsigned check = 0;      // backward passes to look at; `pleat check`
+  std::string check_file;  // what was found is added to it
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "torch_bridge/core/option_text.h"
+#include "torch_bridge/core/json_writer.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -15,51 +15,6 @@ template <class T>
 std::uint64_t load(const std::atomic<T>& value) {
   return static_cast<std::uint64_t>(value.load(std::memory_order_relaxed));
 }
-
-// Names are fixed and need no escaping; texts are escaped.
-class Json {
- public:
-  Json& open(const char* name = nullptr) {
-    key(name);
-    text_ += '{';
-    first_ = true;
-    return *this;
-  }
-  Json& close() {
-    text_ += '}';
-    first_ = false;
-    return *this;
-  }
-  Json& field(const char* name, std::int64_t value) {
-    key(name);
-    text_ += std::to_string(value);
-    return *this;
-  }
-  Json& field(const char* name, const std::atomic<std::uint64_t>& value) {
-    return field(name, static_cast<std::int64_t>(load(value)));
-  }
-  Json& text(const char* name, const std::string& value) {
-    key(name);
-    text_ += json_string(value);
-    return *this;
-  }
-  [[nodiscard]] std::string take() { return std::move(text_); }
-
- private:
-  void key(const char* name) {
-    if (!first_) {
-      text_ += ',';
-    }
-    first_ = false;
-    if (name != nullptr) {
-      text_ += '"';
-      text_ += name;
-      text_ += "\":";
-    }
-  }
-  std::string text_;
-  bool first_ = true;
-};
 
 std::string megabytes(double bytes) {
   char buffer[64];

@@ -11,6 +11,7 @@
 
 #include "allocator/allocator.h"
 #include "torch_bridge/core/bits_by_key.h"
+#include "torch_bridge/core/check_book.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
@@ -67,6 +68,7 @@ class Runtime {
   // ---- bookkeeping ----
   ReasonCounts reasons;
   ExactnessCounts exactness;
+  CheckBook check;  // of `pleat check`: how far noise changes the gradients
   // Nodes whose saved tensors were noisy already when a pole was recorded behind them.
   std::atomic<std::uint64_t> poles_after_proof{0};
   [[nodiscard]] std::uint64_t next_nonce() noexcept;

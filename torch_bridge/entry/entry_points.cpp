@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/entry/check.h"
 #include "torch_bridge/entry/in_place_gradient.h"
 #include "torch_bridge/entry/passes.h"
 #include "torch_bridge/hooks/handed_out.h"
@@ -36,7 +37,11 @@ RealFunctions real{};
 variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
                                   bool keep_graph, bool create_graph, bool accumulate_grad,
                                   const edge_list& outputs) {
-  const BackwardScope scope(roots, {accumulate_grad && outputs.empty(), create_graph, keep_graph});
+  const PassKind kind{accumulate_grad && outputs.empty(), create_graph, keep_graph};
+  const BackwardScope scope(roots, kind);
+  const CheckedPass check(roots, kind, [&](const edge_list& leaves) {
+    return real.engine_execute(self, roots, inputs, true, false, false, leaves);
+  });
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
 }

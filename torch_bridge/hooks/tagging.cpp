@@ -1,10 +1,12 @@
 #include "torch_bridge/hooks/tagging.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
+#include "torch_bridge/torch_access/python_source.h"
 #include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/version_error.h"
 
@@ -56,6 +58,22 @@ std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, La
   return claim;
 }
 
+// Where the script was, and what has made the tensor. Takes the interpreter's lock.
+std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
+  try {
+    std::string place = python_line();
+    if (place.empty()) {
+      place = "unknown line";
+    }
+    if (decision.producer != nullptr) {
+      place += ", result of " + decision.producer->name();
+    }
+    return runtime.check.place(place);
+  } catch (...) {  // no memory for a text
+    return 0;
+  }
+}
+
 // Under the link lock.
 void note_claim(Claim* claim, TorchRecord& record, const Decision& decision) noexcept {
   if (claim != nullptr) {
@@ -94,6 +112,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
   if (!save.context.is_output) {
     saved.original.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(save.tensor.getIntrusivePtr());
   }
+  const std::uint32_t place = runtime.check.watching() ? place_of(runtime, d) : 0;
   bool made = false;
   bool of_original = false;  // the record is of this very storage, not of one that was restored
   std::unique_ptr<Claim> claim = make_claim(saved, save, link, hooks);
@@ -104,6 +123,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
         if (known == nullptr) {
           TorchRecord* const record = make_record(saved, save, storage).release();
           record->note_saved_after(gradient_edges());
+          record->note_place(place);
           made = of_original = true;
           note_claim(claim.get(), *record, d);
           return record;

@@ -89,8 +89,11 @@ void take_locks_around_fork() {
 
 void print_report_at_exit() {
   if (Runtime* const runtime = Runtime::get()) {
-    if (!runtime->retired() && runtime->options().verbose >= 1) {
-      std::fputs(report_text(*runtime).c_str(), stderr);
+    if (!runtime->retired()) {
+      runtime->check.finish();
+      if (runtime->options().verbose >= 1) {
+        std::fputs(report_text(*runtime).c_str(), stderr);
+      }
     }
     runtime->retire();
   }

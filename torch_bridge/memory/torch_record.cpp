@@ -106,8 +106,11 @@ void TorchRecord::raise(const CodecChoice& lossy) noexcept {
       [&] { choice = merge(CodecChoice::unpack(choice.words), lossy).pack(); });
 }
 
-void TorchRecord::settle(const CodecChoice& lossy) noexcept {
+void TorchRecord::settle(const CodecChoice& lossy, bool doubted) noexcept {
   raise(lossy);
+  if (doubted) {
+    doubted_.store(true, std::memory_order_relaxed);
+  }
   undecided_.fetch_sub(1);
 }
 
@@ -133,10 +136,17 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   }
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
     runtime->exactness.add(own.exactness, bytes);
+    runtime->check.add_exactness(own.exactness, place_, bytes);
   }
   const ReleaseDecision decision =
       decide_at_release(own, argument != nullptr ? &of_argument : nullptr);
   return {decision.choice.pack(), decision.may_be_recomputed};
+}
+
+bool TorchRecord::reads_original() const noexcept {
+  const PassValues values = pass_values();
+  return values == PassValues::kOriginal ||
+         (values == PassValues::kUndoubted && doubted_.load(std::memory_order_relaxed));
 }
 
 TorchRecord::Restored TorchRecord::restore(bool slice) {
@@ -225,7 +235,8 @@ bool TorchRecord::restored_may_live() const {
     return false;
   }
   check_not_lost();
-  return restored_version_->current_version() == 0 && !restored_storage_->expired();
+  return restored_version_->current_version() == 0 && !restored_storage_->expired() &&
+         (original == nullptr || restored_values_ == pass_values());
 }
 
 c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guard,
@@ -236,6 +247,7 @@ c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guar
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);
+  restored_values_ = pass_values();
   return c10::Storage(std::move(impl));
 }
 

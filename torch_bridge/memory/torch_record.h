@@ -17,6 +17,7 @@
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/memory/device_backend.h"
+#include "torch_bridge/torch_access/pass_state.h"
 
 namespace pleat::bridge {
 
@@ -88,8 +89,9 @@ class TorchRecord final : public allocator::Record {
   // ---- what noise it may bear: policy/proofs.h ----
   // A save of which it is not decided yet. Before the storage is released.
   void add_undecided() noexcept { undecided_.fetch_add(1, std::memory_order_relaxed); }
-  // One of these may have the noise of `lossy`. Takes the link lock; any thread.
-  void settle(const CodecChoice& lossy) noexcept;
+  // One of these may have the noise of `lossy`. `doubted`: Treatment::beyond_doubt is not said of
+  // it. Takes the link lock; any thread.
+  void settle(const CodecChoice& lossy, bool doubted) noexcept;
   // More care for one that was settled. The same.
   void raise(const CodecChoice& lossy) noexcept;
   // No noise at all. Any thread.
@@ -104,6 +106,11 @@ class TorchRecord final : public allocator::Record {
     return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
   }
   Decision decide(allocator::Start start) noexcept override;
+  [[nodiscard]] bool reads_original() const noexcept override;
+
+  // Who has saved it first, as Runtime::check numbers places; 0: not noted. Under the link lock,
+  // before the storage is released.
+  void note_place(std::uint32_t place) noexcept { place_ = place; }
 
   const c10::StorageImpl* const
       identity;  // compare only; `weak` keeps the address from being reused
@@ -121,13 +128,16 @@ class TorchRecord final : public allocator::Record {
   bool written_ = false;
   std::atomic<std::uint32_t> undecided_{0};
   std::atomic<Exactness> exactness_{Exactness::kMayBearNoise};
+  std::atomic<bool> doubted_{false};
   std::atomic<bool> several_of_one_node_{false};
+  std::uint32_t place_ = 0;
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
   // The restored storage while it lives, and the version counter that all tensors on it share. A
   // consumer's write shows in the counter. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
+  PassValues restored_values_ = PassValues::kPayload;  // for which it was restored
   std::uint32_t decodes_ = 0;
 };
 

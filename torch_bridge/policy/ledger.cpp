@@ -27,6 +27,15 @@ bool assumes() noexcept {
   return runtime != nullptr && runtime->rule.load(std::memory_order_relaxed) == Rule::kAssumed;
 }
 
+// A leaf, or its view, copy or cast.
+bool is_leaf(const Node& node) noexcept {
+  const Node* at = &node;
+  while (at != nullptr && class_of(*at).has(kPassesParameter) && at->num_outputs() == 1) {
+    at = at->next_edge(0).function.get();
+  }
+  return at != nullptr && class_of(*at).accumulate_grad;
+}
+
 // The node of the script that `node` is, in whatever step.
 std::uint64_t script_hash(const Node& node) noexcept {
   std::uint64_t h = sensitivity::mix(class_of(node).hash ^ ancestors_hash(node));
@@ -61,6 +70,7 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
     return;
   }
   claim.lossy = treatment.choice;
+  claim.beyond_doubt = treatment.beyond_doubt;
   if (treatment.waits) {
     wait_for_proof(claim, node);
   } else {
@@ -88,7 +98,7 @@ void Ledger::wait_for_proof(Claim& claim, const Node& node) {
 void Ledger::settle(Claim& claim) noexcept {
   claim.state = Claim::State::kClosed;
   if (claim.record != nullptr) {
-    claim.record->settle(claim.lossy);
+    claim.record->settle(claim.lossy, !claim.beyond_doubt);
     may_start(*claim.record);
   }
 }
@@ -407,7 +417,8 @@ bool Ledger::is_weight(const Node& node, int depth) {
 
 // All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
 // contraction with a constant is a layer over data, unless its result is a vector, or of the very
-// shape of the weight. What is picked by indices is data, too.
+// shape of a weight that is computed. A layer's result has the shape of its weight where the batch
+// is as long as a row: so a leaf does not count. What is picked by indices is data, too.
 bool Ledger::work_out_weight(const Node& node, int depth) {
   const NodeClass& c = class_of(node);
   if (c.has(kPicks)) {
@@ -431,7 +442,7 @@ bool Ledger::work_out_weight(const Node& node, int depth) {
     return false;
   }
   return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
-         sizes_of(node, 0) == sizes_of(*largest);
+         (!is_leaf(*largest->function) && sizes_of(node, 0) == sizes_of(*largest));
 }
 
 }  // namespace pleat::bridge

@@ -219,10 +219,10 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = {.waits = true, .choice = lossy};
       break;
   }
-  const bool beyond_doubt = treatment.choice.kept != Kept::kValues ||
-                            facts.saves == Saves::kInput ||
-                            (facts.saves == Saves::kOperands && !treatment.waits);
-  if (rule == Rule::kOperands && !beyond_doubt) {
+  treatment.beyond_doubt = treatment.choice.kept != Kept::kValues ||
+                           facts.saves == Saves::kInput ||
+                           (facts.saves == Saves::kOperands && !treatment.waits);
+  if (rule == Rule::kOperands && !treatment.beyond_doubt) {
     return exact(Exactness::kRule);
   }
   if (rule == Rule::kAssumed) {

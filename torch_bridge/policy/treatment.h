@@ -18,6 +18,7 @@ struct Claim;
 struct Treatment {
   Exactness exactness = Exactness::kMayBearNoise;  // else it is exact
   bool waits = false;
+  bool beyond_doubt = false;  // an operand beside a weight, or input of a native normalisation
   CodecChoice choice{};
 };
 

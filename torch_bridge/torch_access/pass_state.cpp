@@ -14,6 +14,7 @@ struct ThreadsPass {
   int depth = 0;
   bool creates_graph = false;
   const torch::autograd::Node* unpacking = nullptr;
+  PassValues values = PassValues::kPayload;
 };
 thread_local ThreadsPass pass;
 std::atomic<int> threads_in_backward{0};
@@ -52,6 +53,12 @@ bool backward_creates_graph() noexcept { return pass.creates_graph; }
 
 bool set_backward_creates_graph(bool creates_graph) noexcept {
   return std::exchange(pass.creates_graph, creates_graph);
+}
+
+PassValues pass_values() noexcept { return pass.values; }
+
+PassValues set_pass_values(PassValues values) noexcept {
+  return std::exchange(pass.values, values);
 }
 
 const torch::autograd::Node* unpacking_node() noexcept { return pass.unpacking; }

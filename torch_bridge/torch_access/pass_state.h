@@ -5,6 +5,8 @@
 // must hold in another thread too asks autograd for the graph task.
 #pragma once
 
+#include <cstdint>
+
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -30,6 +32,17 @@ void forget_other_threads_passes() noexcept;
 [[nodiscard]] bool backward_creates_graph() noexcept;
 // Returns what was set before.
 bool set_backward_creates_graph(bool creates_graph) noexcept;
+
+// Which values a pass of this thread reads of what is compressed. Others than the payload's are
+// there only where Runtime::check keeps them.
+enum class PassValues : std::uint8_t {
+  kPayload,    // as it always is
+  kOriginal,   // what was saved
+  kUndoubted,  // the payload's where nobody doubts that noise is harmless, else what was saved
+};
+[[nodiscard]] PassValues pass_values() noexcept;
+// Returns what was set before.
+PassValues set_pass_values(PassValues values) noexcept;
 
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;

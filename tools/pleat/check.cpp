@@ -1,0 +1,281 @@
+#include "check.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
+// --- the program ------------------------------------------------------------------------------
+
+volatile sig_atomic_t program = 0;
+
+void pass_on(int signal) {
+  if (program > 0) ::kill(program, signal);
+}
+
+// What ends the program is for the program: this process waits for its end, and reports.
+void pass_signals_on() {
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  for (const int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::sigaction(signal, &action, nullptr);
+  action.sa_handler = SIG_IGN;  // a terminal sends these to both
+  for (const int signal : {SIGINT, SIGQUIT}) ::sigaction(signal, &action, nullptr);
+}
+
+pid_t start(char** command) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  for (const int signal : {SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);
+  ::execvp(command[0], command);
+  const int error = errno;
+  fmt::print(stderr, "pleat: {}: {}\n", command[0], std::strerror(error));
+  ::_exit(error == ENOENT ? kNotFound : kNotExecutable);
+}
+
+// --- what the processes say -------------------------------------------------------------------
+
+// The newest line of each process that has said anything, in the order of their first lines.
+std::vector<Json> read_results(const fs::path& file) {
+  std::vector<Json> results;
+  std::map<std::int64_t, std::size_t> of_process;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    Json result = Json::parse(line, nullptr, false);
+    if (!result.is_object() || !result.contains("pid")) continue;  // half written
+    const auto [at, is_new] = of_process.emplace(result["pid"].get<std::int64_t>(), results.size());
+    if (is_new)
+      results.push_back(std::move(result));
+    else
+      results[at->second] = std::move(result);
+  }
+  return results;
+}
+
+bool is_complete(const Json& result) { return result["passes"] >= result["asked"]; }
+
+// Of a process that loaded torch and did not train there is nothing to say.
+bool says_anything(const Json& result) {
+  return result["passes"] > 0 || !result["refused"].empty();
+}
+
+int code_of(const Json& result) {
+  bool unsteady = result["passes"] == 0;
+  for (const Json& parameter : result["parameters"]) {
+    const std::string verdict = parameter["verdict"];
+    if (verdict == "surprise") return kSurprise;
+    unsteady = unsteady || verdict == "unsteady" || verdict == "not_finite";
+  }
+  return unsteady ? kCouldNotLook : 0;
+}
+
+// --- the table --------------------------------------------------------------------------------
+
+std::string percent(const Json& part) {
+  return part.is_number() ? fmt::format("{:.2f} %", 100 * part.get<double>()) : "-";
+}
+
+constexpr std::array<std::pair<const char*, const char*>, 5> kVerdicts{
+    {{"good", "good"},
+     {"small", "too small to matter"},
+     {"surprise", "SURPRISE"},
+     {"unsteady", "differs from its own repetition"},
+     {"not_finite", "no finite gradient"}}};
+
+std::string words_of(const std::string& verdict) {
+  for (const auto& [name, words] : kVerdicts)
+    if (verdict == name) return words;
+  return verdict;
+}
+
+void print_parameters(const Json& parameters) {
+  std::size_t width = std::strlen("parameter");
+  for (const Json& p : parameters)
+    width = std::max(width, std::min<std::size_t>(p["name"].get<std::string>().size(), 56));
+  fmt::print(stderr, "  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", "parameter", width, "norm", "error",
+             "yardstick", "verdict");
+  for (const Json& p : parameters) {
+    const Json& norm = p["norm"];
+    fmt::print(stderr, "  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n",
+               bridge::printable(p["name"].get<std::string>()), width,
+               norm.is_number() ? fmt::format("{:.3g}", norm.get<double>()) : "-",
+               percent(p["error"]), percent(p["yardstick"]),
+               words_of(p["verdict"].get<std::string>()));
+  }
+}
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+// What was exact, largest first.
+void print_exact(const Json& saved) {
+  std::vector<Json> exact;
+  std::int64_t all = 0;
+  std::int64_t exact_bytes = 0;
+  for (const Json& row : saved) {
+    const std::int64_t bytes = row["bytes"];
+    all += bytes;
+    if (row["why"] != "may_bear_noise") {
+      exact_bytes += bytes;
+      exact.push_back(row);
+    }
+  }
+  if (exact.empty()) return;
+  std::stable_sort(exact.begin(), exact.end(), [](const Json& a, const Json& b) {
+    return a["bytes"].get<std::int64_t>() > b["bytes"].get<std::int64_t>();
+  });
+  constexpr std::size_t kMost = 12;
+  fmt::print(stderr, "\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
+             "the rule:\n", megabytes(exact_bytes), megabytes(all));
+  for (std::size_t i = 0; i < std::min(exact.size(), kMost); ++i) {
+    const Json& row = exact[i];
+    fmt::print(stderr, "  {:>9.2f} MB  {:<16} {}\n", megabytes(row["bytes"]),
+               row["why"].get<std::string>(), row["place"].get<std::string>());
+  }
+  if (exact.size() > kMost) fmt::print(stderr, "  and {} places more\n", exact.size() - kMost);
+}
+
+void print_result(const Json& result, bool several) {
+  const std::string who =
+      several ? fmt::format(" (process {})", result["pid"].get<std::int64_t>()) : "";
+  const int passes = result["passes"];
+  fmt::print(stderr, "\npleat check: {} of {} backward passes looked at, {}{}\n", passes,
+             result["asked"].get<int>(),
+             result["bits"] == 0 ? std::string("lossless")
+                                 : fmt::format("at {} bits", result["bits"].get<int>()),
+             who);
+  if (passes > 0) print_parameters(result["parameters"]);
+  for (const Json& refusal : result["refused"])
+    fmt::print(stderr, "  {} passes could not be looked at: {}\n", refusal["passes"].get<int>(),
+               bridge::printable(refusal["why"].get<std::string>()));
+  print_exact(result["saved"]);
+}
+
+// One line that says what the exit code says.
+void print_verdict(int code, bool seen) {
+  if (code == 0)
+    fmt::print(stderr, "\npleat check: nothing surprising\n");
+  else if (code == kSurprise)
+    fmt::print(stderr, "\npleat check: noise is larger than it should be where it says SURPRISE; "
+               "please report it. `bits:lossless` is exact\n");
+  else
+    fmt::print(stderr, "\npleat check: {}\n",
+               seen ? "could not look at all of it" : "no backward pass was seen");
+}
+
+// Prints what has come, once for each process. True if some process has looked at all it was asked
+// to.
+class Printer {
+ public:
+  explicit Printer(const fs::path& file) : file_(file) {}
+  bool print(bool all) {
+    bool complete = false;
+    const std::vector<Json> results = read_results(file_);
+    for (const Json& result : results) {
+      const std::int64_t pid = result["pid"];
+      const bool worth = is_complete(result) || (all && says_anything(result));
+      if (worth && std::find(printed_.begin(), printed_.end(), pid) == printed_.end()) {
+        print_result(result, results.size() > 1);
+        printed_.push_back(pid);
+      }
+      complete = complete || is_complete(result);
+    }
+    return complete;
+  }
+
+ private:
+  const fs::path file_;
+  std::vector<std::int64_t> printed_;
+};
+
+// Of processes that trained: a surprise of one counts, then one that could not look.
+int code_of_all(const std::vector<Json>& results) {
+  bool any = false;
+  bool all_good = true;
+  for (const Json& result : results) {
+    if (!says_anything(result)) continue;
+    const int code = code_of(result);
+    if (code == kSurprise) return code;
+    any = true;
+    all_good = all_good && code == 0;
+  }
+  return any && all_good ? 0 : kCouldNotLook;
+}
+
+}  // namespace
+
+fs::path make_check_file() {
+  std::string name = (fs::temp_directory_path() / "pleat-check-XXXXXX").string();
+  const int file = ::mkstemp(name.data());
+  if (file < 0) throw std::system_error(errno, std::generic_category(), name);
+  ::close(file);
+  return name;
+}
+
+int check(const CheckRequest& request, const fs::path& results) {
+  pass_signals_on();
+  program = start(request.command);
+  if (program < 0) {
+    fmt::print(stderr, "pleat: fork: {}\n", std::strerror(errno));
+    return kCouldNotLook;
+  }
+  Printer printer(results);
+  constexpr useconds_t kPause = 100'000;
+  int status = 0;
+  bool stopped = false;
+  while (::waitpid(program, &status, WNOHANG) == 0) {
+    ::usleep(kPause);
+    if (printer.print(false) && request.stop && !stopped) {
+      stopped = true;
+      ::kill(program, SIGTERM);
+    }
+  }
+  printer.print(true);
+  const std::vector<Json> found = read_results(results);
+  int code = code_of_all(found);
+  const bool failed = !stopped && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+  if (failed) {
+    fmt::print(stderr, "\npleat check: the program ended with {} {}\n",
+               WIFEXITED(status) ? "exit code" : "signal",
+               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    code = code == kSurprise ? code : kCouldNotLook;
+  }
+  if (!failed || !found.empty())
+    print_verdict(code, std::any_of(found.begin(), found.end(), says_anything));
+  if (!request.json.empty()) {
+    std::ofstream out(request.json);
+    out << Json{{"code", code}, {"processes", found}}.dump(2, ' ', false,
+                                                           Json::error_handler_t::replace)
+        << '\n';
+    if (!out) {
+      fmt::print(stderr, "pleat: {}: cannot be written\n", request.json.string());
+      code = code == kSurprise ? code : kCouldNotLook;
+    }
+  }
+  std::error_code ignored;
+  fs::remove(results, ignored);
+  return code;
+}
+
+}  // namespace pleat::cli

@@ -1,0 +1,141 @@
+#include "torch_bridge/entry/check.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <cmath>
+#include <exception>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/torch_access/python_objects.h"
+#include "torch_bridge/torch_access/python_source.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+
+// The square of the norm of a - b (of a, where b is undefined), in double precision.
+double squares(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined()) {
+    return b.defined() ? squares(b, a) : 0;
+  }
+  const auto wide = [](const at::Tensor& t) {
+    const at::Tensor dense = t.is_sparse() ? t.to_dense() : t;
+    return dense.to(dense.is_complex() ? at::kComplexDouble : at::kDouble);
+  };
+  const at::Tensor difference = b.defined() ? wide(a) - wide(b) : wide(a);
+  return difference.abs().square().sum().item<double>();
+}
+
+std::string shape_of(const at::Tensor& leaf) {
+  std::string text = "[";
+  for (const std::int64_t size : leaf.sizes()) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  }
+  return text + "]";
+}
+
+std::vector<CheckBook::Parameter> parameters_of(const edge_list& leaves) {
+  const std::unordered_map<const c10::TensorImpl*, std::string> names = parameter_names();
+  std::vector<CheckBook::Parameter> parameters;
+  for (const torch::autograd::Edge& leaf : leaves) {
+    const at::Tensor& variable = static_cast<const AccumulateGrad&>(*leaf.function).variable;
+    const c10::TensorImpl* const impl = variable.unsafeGetTensorImpl();
+    const auto named = names.find(impl);
+    CheckBook::Parameter& parameter = parameters.emplace_back();
+    parameter.name = (named != names.end() ? named->second + " " : "") + shape_of(variable);
+    parameter.leaf = named != names.end() || is_parameter(*impl) ? impl : nullptr;
+  }
+  return parameters;
+}
+
+// What the book is told of a pass that cannot be looked at; empty: it can be.
+std::string refusal(PassKind kind) {
+  if (kind.creates_graph) {
+    return "create_graph";
+  }
+  if (!kind.accumulates) {
+    return "gradients asked for by inputs= or autograd.grad";
+  }
+  return operators_are_watched() ? "a dispatch mode, tracing or a function transform" : "";
+}
+
+void look_at(Runtime& runtime, const GraphSurvey& graph, const ExtraPasses& passes) {
+  const at::AutoGradMode no_grad(false);
+  std::vector<CheckBook::Parameter> parameters = parameters_of(graph.leaves);
+  const variable_list exact = passes.gradients(graph.leaves, PassValues::kOriginal);
+  const auto compare = [&](PassValues values, double GradientErrors::*error) {
+    const variable_list others = passes.gradients(graph.leaves, values);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].errors.*error = squares(others[i], exact[i]);
+    }
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i].errors.gradient = squares(exact[i], {});
+  }
+  compare(PassValues::kOriginal, &GradientErrors::repeated);
+  compare(PassValues::kUndoubted, &GradientErrors::undoubted);
+  compare(PassValues::kPayload, &GradientErrors::noisy);
+  runtime.check.add_pass(parameters, runtime.bits.uniform());
+}
+
+void check(Runtime& runtime, const edge_list& roots, PassKind kind, ExtraPasses::Run run) {
+  if (!runtime.check.begin_look()) {
+    return;  // what other threads run meanwhile is not looked at
+  }
+  struct Turn {
+    CheckBook& book;
+    ~Turn() { book.end_look(); }
+  } const turn{runtime.check};
+  if (const std::string why = refusal(kind); !why.empty()) {
+    runtime.check.add_refusal(why);
+    return;
+  }
+  const GraphSurvey graph = survey(roots);
+  if (!graph.obstacle.empty() || graph.leaves.empty()) {
+    runtime.check.add_refusal(graph.leaves.empty() ? "no leaf to reach" : graph.obstacle);
+    return;
+  }
+  const ExtraPasses passes(std::move(run));
+  look_at(runtime, graph, passes);
+}
+
+}  // namespace
+
+CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run run) noexcept {
+  Runtime* const runtime = Runtime::get();
+  if (runtime == nullptr || !runtime->check.watching()) [[likely]] {
+    return;
+  }
+  runtime_ = runtime;
+  if (torch::autograd::get_current_graph_task_id() < 0 && !runtime->retired()) {  // an outermost one
+    try {
+      check(*runtime, roots, kind, std::move(run));
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      runtime->check.add_refusal(text.substr(0, text.find('\n')));
+    } catch (...) {
+      runtime->check.add_refusal("an unknown failure");
+    }
+  }
+  outer_ = set_pass_values(PassValues::kOriginal);
+}
+
+CheckedPass::~CheckedPass() {
+  if (runtime_ == nullptr) {
+    return;
+  }
+  set_pass_values(outer_);
+  if (!runtime_->check.watching()) {
+    runtime_->set_options(runtime_->options());  // originals are not kept any more
+  }
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,119 @@
+#include "torch_bridge/entry/extra_passes.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "torch_bridge/hooks/handed_out.h"
+#include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/node_class.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Nodes that do more than to work out a gradient. A reentrant checkpoint runs a backward pass of
+// its own, which accumulates. What talks to other processes must be run by all of them.
+constexpr std::array<std::string_view, 7> kObstacles{"CheckpointFunction", "AllReduce",
+                                                     "AllGather",          "ReduceScatter",
+                                                     "AllToAll",           "Broadcast",
+                                                     "all_reduce"};
+
+bool is_obstacle(const Node& node, const std::string& name) {
+  // Of torch's own formulas none does.
+  return !class_of(node).of_torch &&
+         std::any_of(kObstacles.begin(), kObstacles.end(), [&](std::string_view part) {
+           return name.find(part) != std::string::npos;
+         });
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> guard(generator.mutex());
+  return generator.get_state();
+}
+
+// A pass of ours: other values, and nothing of it stays.
+class PassScope {
+ public:
+  explicit PassScope(PassValues values) noexcept
+      : outer_values_(set_pass_values(values)), outer_creates_(set_backward_creates_graph(false)) {
+    enter_pass();
+  }
+  ~PassScope() {
+    forget_pass(backward_depth());
+    leave_pass();
+    drop_kept_storages();
+    set_backward_creates_graph(outer_creates_);
+    set_pass_values(outer_values_);
+  }
+  PassScope(const PassScope&) = delete;
+  PassScope& operator=(const PassScope&) = delete;
+
+ private:
+  const PassValues outer_values_;
+  const bool outer_creates_;
+};
+
+}  // namespace
+
+GraphSurvey survey(const edge_list& roots) {
+  GraphSurvey found;
+  std::unordered_set<const Node*> met;
+  std::vector<Node*> walk;
+  const auto meet = [&](const torch::autograd::Edge& edge) {
+    if (edge.is_valid() && met.insert(edge.function.get()).second) {
+      walk.push_back(edge.function.get());
+      if (class_of(*edge.function).accumulate_grad) {
+        found.leaves.emplace_back(edge.function, 0);
+      }
+    }
+  };
+  for (const torch::autograd::Edge& root : roots) {
+    meet(root);
+  }
+  while (!walk.empty()) {
+    Node& node = *walk.back();
+    walk.pop_back();
+    found.hooks += node.tensor_pre_hooks().size() + node.pre_hooks().size() +
+                   node.post_hooks().size() + node.retains_grad_hooks().size();
+    if (!class_of(node).of_torch && !class_of(node).accumulate_grad) {
+      const std::string name = node.name();
+      ++found.functions;
+      if (found.obstacle.empty() && is_obstacle(node, name)) {
+        found.obstacle = name;
+      }
+    }
+    for (const torch::autograd::Edge& edge : node.next_edges()) {
+      meet(edge);
+    }
+  }
+  return found;
+}
+
+ExtraPasses::ExtraPasses(Run run) : run_(std::move(run)), random_state_(random_state()) {}
+
+ExtraPasses::~ExtraPasses() {
+  try {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> guard(generator.mutex());
+    generator.set_state(random_state_);
+  } catch (...) {  // of its own state it refuses nothing
+  }
+}
+
+variable_list ExtraPasses::gradients(const edge_list& leaves, PassValues values) const {
+  const PassScope scope(values);
+  return run_(leaves);
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,236 @@
+#include "torch_bridge/torch_access/python_source.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace pleat::bridge {
+namespace {
+
+// The part of Python's documented C API that is used here, in every release from 3.10 on. Found in
+// the process, as the bridge links no Python.
+struct Api {
+  int (*Py_IsInitialized)();
+  void* (*PyGILState_GetThisThreadState)();
+  int (*PyGILState_Ensure)();
+  void (*PyGILState_Release)(int);
+  void* (*PyEval_GetFrame)();
+  void* (*PyFrame_GetBack)(void*);
+  void* (*PyFrame_GetCode)(void*);
+  int (*PyFrame_GetLineNumber)(void*);
+  void* (*PyObject_GetAttrString)(void*, const char*);
+  const char* (*PyUnicode_AsUTF8AndSize)(void*, std::ptrdiff_t*);
+  void (*Py_IncRef)(void*);
+  void (*Py_DecRef)(void*);
+  void (*PyErr_Fetch)(void**, void**, void**);
+  void (*PyErr_Restore)(void*, void*, void*);
+  void* (*PyDict_New)();
+  void* (*PyDict_GetItemString)(void*, const char*);
+  int (*PyDict_SetItemString)(void*, const char*, void*);
+  void* (*PyImport_ImportModule)(const char*);
+  void* (*Py_CompileString)(const char*, const char*, int);
+  void* (*PyEval_EvalCode)(void*, void*, void*);
+  bool complete = true;
+
+  Api() noexcept {
+    const auto find = [this](const char* name, auto& function) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          ::dlsym(RTLD_DEFAULT, name));
+      complete = complete && function != nullptr;
+    };
+#define PLEAT_FIND(name) find(#name, name)
+    PLEAT_FIND(Py_IsInitialized);
+    PLEAT_FIND(PyGILState_GetThisThreadState);
+    PLEAT_FIND(PyGILState_Ensure);
+    PLEAT_FIND(PyGILState_Release);
+    PLEAT_FIND(PyEval_GetFrame);
+    PLEAT_FIND(PyFrame_GetBack);
+    PLEAT_FIND(PyFrame_GetCode);
+    PLEAT_FIND(PyFrame_GetLineNumber);
+    PLEAT_FIND(PyObject_GetAttrString);
+    PLEAT_FIND(PyUnicode_AsUTF8AndSize);
+    PLEAT_FIND(Py_IncRef);
+    PLEAT_FIND(Py_DecRef);
+    PLEAT_FIND(PyErr_Fetch);
+    PLEAT_FIND(PyErr_Restore);
+    PLEAT_FIND(PyDict_New);
+    PLEAT_FIND(PyDict_GetItemString);
+    PLEAT_FIND(PyDict_SetItemString);
+    PLEAT_FIND(PyImport_ImportModule);
+    PLEAT_FIND(Py_CompileString);
+    PLEAT_FIND(PyEval_EvalCode);
+#undef PLEAT_FIND
+  }
+};
+
+const Api& python() noexcept {
+  static const Api api;
+  return api;
+}
+
+// The interpreter's lock, for a thread that Python knows. Keeps the error that may be set.
+class Lock {
+ public:
+  Lock() noexcept {
+    const Api& api = python();
+    if (!api.complete || api.Py_IsInitialized() == 0 ||
+        api.PyGILState_GetThisThreadState() == nullptr) {
+      return;
+    }
+    state_ = api.PyGILState_Ensure();
+    held_ = true;
+    api.PyErr_Fetch(&error_[0], &error_[1], &error_[2]);
+  }
+  ~Lock() {
+    if (held_) {
+      python().PyErr_Restore(error_[0], error_[1], error_[2]);
+      python().PyGILState_Release(state_);
+    }
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  [[nodiscard]] explicit operator bool() const noexcept { return held_; }
+
+ private:
+  int state_ = 0;
+  bool held_ = false;
+  void* error_[3] = {};
+};
+
+// A reference, given up at the end. Under the lock.
+class Object {
+ public:
+  explicit Object(void* owned) noexcept : object_(owned) {}
+  ~Object() { reset(nullptr); }
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  void reset(void* owned) noexcept {
+    if (void* const old = std::exchange(object_, owned); old != nullptr) {
+      python().Py_DecRef(old);
+    }
+  }
+  [[nodiscard]] void* get() const noexcept { return object_; }
+  // Of a str; empty of anything else.
+  [[nodiscard]] std::string_view text() const noexcept {
+    std::ptrdiff_t size = 0;
+    const char* const data =
+        object_ != nullptr ? python().PyUnicode_AsUTF8AndSize(object_, &size) : nullptr;
+    return data != nullptr ? std::string_view(data, static_cast<std::size_t>(size))
+                           : std::string_view();
+  }
+
+ private:
+  void* object_;
+};
+
+bool is_of_torch(std::string_view file) noexcept {
+  return file.find("/torch/") != std::string_view::npos || file.starts_with("<");
+}
+
+constexpr const char* kNamesProgram = R"python(
+import gc, sys
+lines = ""
+torch = sys.modules.get("torch")
+Module = getattr(getattr(torch, "nn", None), "Module", None)
+if Module is not None:
+    modules = [o for o in gc.get_objects() if issubclass(type(o), Module)]
+    inner = {id(child) for m in modules for child in m.__dict__.get("_modules", {}).values()}
+    roots = []
+    for m in modules:
+        if id(m) not in inner:
+            named = list(m.named_parameters())
+            if named:
+                roots.append((m, named))
+    found = {}
+    for m, named in roots:
+        before = type(m).__name__ + "." if len(roots) > 1 else ""
+        for name, parameter in named:
+            found.setdefault(parameter._cdata, before + name)
+    lines = "\n".join("%d %s" % (k, v.replace("\n", " ")) for k, v in found.items())
+)python";
+
+std::unordered_map<const c10::TensorImpl*, std::string> parse_names(std::string_view lines) {
+  std::unordered_map<const c10::TensorImpl*, std::string> names;
+  while (!lines.empty()) {
+    const std::size_t length = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, length);
+    lines.remove_prefix(std::min(length + 1, lines.size()));
+    std::uintptr_t address = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), address);
+    if (error == std::errc{} && end != line.data() + line.size()) {
+      names.emplace(reinterpret_cast<const c10::TensorImpl*>(address),
+                    std::string(end + 1, line.data() + line.size()));
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string python_line() noexcept {
+  const Lock lock;
+  if (!lock) {
+    return {};
+  }
+  const Api& api = python();
+  void* const innermost = api.PyEval_GetFrame();
+  if (innermost == nullptr) {
+    return {};
+  }
+  api.Py_IncRef(innermost);
+  try {
+    for (Object frame(innermost); frame.get() != nullptr;
+         frame.reset(api.PyFrame_GetBack(frame.get()))) {
+      const Object code(api.PyFrame_GetCode(frame.get()));
+      const Object name(api.PyObject_GetAttrString(code.get(), "co_filename"));
+      if (const std::string_view file = name.text(); !file.empty() && !is_of_torch(file)) {
+        return std::string(file) + ':' + std::to_string(api.PyFrame_GetLineNumber(frame.get()));
+      }
+    }
+  } catch (...) {  // no memory for a text
+  }
+  return {};
+}
+
+std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept {
+  const Lock lock;
+  if (!lock) {
+    return {};
+  }
+  const Api& api = python();
+  void* error[3] = {};
+  std::unordered_map<const c10::TensorImpl*, std::string> names;
+  try {
+    constexpr int kFileInput = 257;  // Py_file_input
+    const Object globals(api.PyDict_New());
+    const Object builtins(api.PyImport_ImportModule("builtins"));
+    const Object code(api.Py_CompileString(kNamesProgram, "<pleat>", kFileInput));
+    if (globals.get() != nullptr && builtins.get() != nullptr && code.get() != nullptr &&
+        api.PyDict_SetItemString(globals.get(), "__builtins__", builtins.get()) == 0) {
+      const Object result(api.PyEval_EvalCode(code.get(), globals.get(), globals.get()));
+      void* const lines =
+          result.get() != nullptr ? api.PyDict_GetItemString(globals.get(), "lines") : nullptr;
+      if (lines != nullptr) {
+        api.Py_IncRef(lines);
+        names = parse_names(Object(lines).text());
+      }
+    }
+  } catch (...) {  // no memory for the names
+  }
+  api.PyErr_Fetch(&error[0], &error[1], &error[2]);  // whatever went wrong there is not the job's
+  for (void* const part : error) {
+    if (part != nullptr) {
+      api.Py_DecRef(part);
+    }
+  }
+  return names;
+}
+
+}  // namespace pleat::bridge
