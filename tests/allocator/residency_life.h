@@ -49,11 +49,13 @@ class LifeRecord final : public Record {
   bool keep_storage() noexcept override { return storage_lives; }
   std::uint32_t hooks_without_block() noexcept override { return storage_lives ? kEveryHook : 0; }
   bool awaits_proof() const noexcept override { return awaits; }
+  bool reads_original() const noexcept override { return original_is_read; }
   Decision decide(Start start) noexcept override {
     started_by = start;
     return {choice, true};
   }
   bool storage_lives = false;
+  bool original_is_read = false;
   std::atomic<bool> awaits{false};
   Start started_by{};
 };
@@ -79,6 +81,7 @@ class ResidencyLife {
     ResidencyOptions options;
     options.at_forward_end = chance(6);
     options.in_place = chance(3);
+    options.keep_originals = chance(4);
     options.most_waiting_bytes = kBound;
     residency_.set_options(options);
   }
@@ -232,6 +235,7 @@ class ResidencyLife {
           record->nonce = ++nonce_;
           record->awaits = chance(2);
           record->storage_lives = chance(20);
+          record->original_is_read = chance(2);
           return record;
         });
     if (storage.record == nullptr) {

@@ -44,11 +44,13 @@ class FakeRecord final : public Record {
   }
   std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
   bool awaits_proof() const noexcept override { return awaits; }
+  bool reads_original() const noexcept override { return original_is_read; }
   Decision decide(Start start) noexcept override {
     started_by = start;
     return {mind_changed ? CodecWords{{7}} : choice, follows};
   }
   bool awaits = false;
+  bool original_is_read = false;
   bool mind_changed = false;
   Start started_by{};
   bool follows = true;
@@ -242,6 +244,28 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   residency->release(again);
   EXPECT_EQ(record->state, RecordState::kPacked);
   EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, AnOriginalThatIsKeptIsReadInPlaceOfThePayloadWhereTheRecordSaysSo) {
+  ResidencyOptions options;
+  options.keep_originals = true;
+  build(options);
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  ASSERT_NE(record->original, nullptr);
+  std::memset(record->original->begin, 9, kBytes);  // so that it is told from the payload
+  for (const bool original : {true, false, true}) {
+    record->original_is_read = original;
+    const int decodes = codec.decodes;
+    Block* const block = restore(*record);
+    EXPECT_TRUE(holds(block, original ? 9 : 7));
+    EXPECT_EQ(codec.decodes, decodes + (original ? 0 : 1));
+    residency->release(block);
+    EXPECT_EQ(record->state, RecordState::kPacked);
+  }
+  EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
   residency->drop(record);
   expect_empty();
 }

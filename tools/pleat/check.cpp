@@ -30,6 +30,9 @@ constexpr int kNotFound = 127;
 
 // --- the program ------------------------------------------------------------------------------
 
+constexpr std::array kPassedOn{SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr std::array kOfTerminal{SIGINT, SIGQUIT};
+
 volatile sig_atomic_t program = 0;
 
 void pass_on(int signal) {
@@ -40,15 +43,27 @@ void pass_on(int signal) {
 void pass_signals_on() {
   struct sigaction action {};
   action.sa_handler = pass_on;
-  for (const int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kPassedOn) ::sigaction(signal, &action, nullptr);
   action.sa_handler = SIG_IGN;  // a terminal sends these to both
-  for (const int signal : {SIGINT, SIGQUIT}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kOfTerminal) ::sigaction(signal, &action, nullptr);
 }
 
-pid_t start(char** command) {
+// Starts the program. False: errno says why not.
+bool start(char** command) {
+  sigset_t passed_on;  // one that comes before the program is known would be lost
+  sigset_t before;
+  sigemptyset(&passed_on);
+  for (const int signal : kPassedOn) sigaddset(&passed_on, signal);
+  ::sigprocmask(SIG_BLOCK, &passed_on, &before);
   const pid_t pid = ::fork();
-  if (pid != 0) return pid;
-  for (const int signal : {SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);
+  if (pid != 0) {
+    program = pid;
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return pid > 0;
+  }
+  for (const int signal : kPassedOn) ::signal(signal, SIG_DFL);
+  for (const int signal : kOfTerminal) ::signal(signal, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
   ::execvp(command[0], command);
   const int error = errno;
   fmt::print(stderr, "pleat: {}: {}\n", command[0], std::strerror(error));
@@ -89,6 +104,15 @@ int code_of(const Json& result) {
     unsteady = unsteady || verdict == "unsteady" || verdict == "not_finite";
   }
   return unsteady ? kCouldNotLook : 0;
+}
+
+// A message of somebody's, whatever is in it.
+std::string one_line(std::string text) {
+  constexpr std::size_t kMost = 400;
+  if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
 }
 
 // --- the table --------------------------------------------------------------------------------
@@ -160,15 +184,16 @@ void print_result(const Json& result, bool several) {
   const std::string who =
       several ? fmt::format(" (process {})", result["pid"].get<std::int64_t>()) : "";
   const int passes = result["passes"];
-  fmt::print(stderr, "\npleat check: {} of {} backward passes looked at, {}{}\n", passes,
-             result["asked"].get<int>(),
-             result["bits"] == 0 ? std::string("lossless")
-                                 : fmt::format("at {} bits", result["bits"].get<int>()),
-             who);
+  const std::string bits = passes == 0 ? ""
+                           : result["bits"] == 0
+                               ? ", lossless"
+                               : fmt::format(", at {} bits", result["bits"].get<int>());
+  fmt::print(stderr, "\npleat check: {} of {} backward passes looked at{}{}\n", passes,
+             result["asked"].get<int>(), bits, who);
   if (passes > 0) print_parameters(result["parameters"]);
   for (const Json& refusal : result["refused"])
     fmt::print(stderr, "  {} passes could not be looked at: {}\n", refusal["passes"].get<int>(),
-               bridge::printable(refusal["why"].get<std::string>()));
+               one_line(refusal["why"].get<std::string>()));
   print_exact(result["saved"]);
 }
 
@@ -235,8 +260,7 @@ fs::path make_check_file() {
 
 int check(const CheckRequest& request, const fs::path& results) {
   pass_signals_on();
-  program = start(request.command);
-  if (program < 0) {
+  if (!start(request.command)) {
     fmt::print(stderr, "pleat: fork: {}\n", std::strerror(errno));
     return kCouldNotLook;
   }

@@ -46,7 +46,7 @@ gradients run in these passes too.
   error      of the gradient with noise, in per cent of the gradient's norm, over all passes
   yardstick  the same with noise only where nobody doubts that it is harmless: operands beside a
              weight, inputs of normalisations
-  SURPRISE   an error over a fourth of the norm, and over three times the yardstick; or over half of
+  SURPRISE   an error over a fifth of the norm, and over three times the yardstick; or over half of
              the norm
 
 Exit code: 0, nothing surprising; 1, a surprise; 2, it could not look (no backward pass, a graph of

@@ -38,7 +38,7 @@ Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexc
   constexpr double kSmallest = 1e-3;  // of the largest gradient
   constexpr double kSteady = 1e-3;
   constexpr double kOfYardstick = 3;
-  constexpr double kLittle = 0.25;
+  constexpr double kLittle = 0.2;
   constexpr double kMuch = 0.5;
   constexpr unsigned kUsual = 4;
   const double norm = std::sqrt(errors.gradient);
@@ -126,8 +126,15 @@ void CheckBook::add_pass(std::span<const Parameter> parameters, unsigned bits) {
 }
 
 void CheckBook::add_refusal(const std::string& why) {
+  constexpr std::size_t kMost = 16;
   const std::lock_guard<std::mutex> guard(mutex_);
-  ++refusals_[why];
+  const bool known = refusals_.contains(why);
+  if (known || refusals_.size() < kMost) {
+    ++refusals_[why];
+  }
+  if (!known) {
+    write_locked();  // the process may end in a way that tells nobody
+  }
 }
 
 void CheckBook::finish() noexcept {

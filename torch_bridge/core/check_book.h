@@ -38,7 +38,7 @@ struct GradientErrors {
 };
 
 // Of a parameter with these errors; `largest`: the largest gradient's norm, squared. A surprise is
-// an error that is at once over three times the yardstick (`undoubted`) and over a fourth of the
+// an error that is at once over three times the yardstick (`undoubted`) and over a fifth of the
 // gradient's norm, or over half of the norm if the yardstick's is not; at less than 4 bits these
 // parts grow as the codec's steps do.
 [[nodiscard]] Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexcept;
@@ -71,7 +71,7 @@ class CheckBook {
   };
   // A pass was looked at. With the last one asked for, watching ends.
   void add_pass(std::span<const Parameter> parameters, unsigned bits);
-  // A pass could not be looked at.
+  // A pass could not be looked at. A line for each reason, as it is met first.
   void add_refusal(const std::string& why);
   // The process ends: a line, if there is none yet.
   void finish() noexcept;

@@ -1,0 +1,197 @@
+"""`pleat check`: one run of a script that says how far noise changes each gradient, and trains as stock does meanwhile."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from conftest import STOCK_ONLY, assert_identical
+
+pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own command")
+
+# Noise in the sigmoid is one in a small difference: `rule:assumed` plants it.
+PROGRAM = """
+    import sys, torch, pleat_test_support as t
+    kind = sys.argv[1]
+    torch.manual_seed(0)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(96, 160)
+            self.outer = torch.nn.Linear(160, 48)
+        def forward(self, x):
+            return self.outer(torch.nn.functional.gelu(self.inner(x)))
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+        @staticmethod
+        def backward(ctx, grad):
+            if kind == "fails" and torch._C._autograd._get_current_graph_task_keep_graph() and not calls:
+                calls.append(0)
+                raise RuntimeError("only in an extra pass\\nsecond line")
+            return grad * 2
+    calls = []
+    net = Net()
+    optimiser = torch.optim.SGD(net.parameters(), 1e-3)
+    losses, first, draws = [], [], []
+    for step in range(4):
+        x = torch.randn(64, 96)
+        u = 40 * net(x)
+        if kind == "fails":
+            u = Twice.apply(u)
+        loss = -torch.log(1 - torch.sigmoid(u) + 1e-7).mean()
+        if kind == "overflow" and step == 0:
+            loss = loss * float("inf")
+        optimiser.zero_grad()
+        if kind == "create_graph":
+            loss.backward(create_graph=True)
+        elif kind == "inputs":
+            loss.backward(inputs=list(net.parameters()))
+        elif kind == "checkpoint":
+            y = torch.utils.checkpoint.checkpoint(net.inner, x.requires_grad_(), use_reentrant=True)
+            (loss + net.outer(y).square().mean()).backward()
+        elif kind == "keeps_graph":
+            loss.backward(retain_graph=True)
+            loss.backward()
+        elif kind == "no_leaves":
+            pass
+        else:
+            loss.backward()
+        if kind != "overflow" or step:
+            optimiser.step()
+        first = first or [p.grad.clone() for p in net.parameters()]
+        losses.append(loss.item())
+        draws.append(torch.rand(1).item())
+    t.emit(losses=losses, draws=draws, first=first, weights=list(net.parameters()))
+"""
+
+CONF = "bits:4,min_bytes:0"
+NAMES = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
+
+
+@pytest.fixture
+def checked(run_pair, tmp_path):
+    """Runs the program with three passes looked at; returns both results, and the last line of the check."""
+
+    def run(kind, rule="proof", passes=3, more=""):
+        file = tmp_path / f"{kind}-{rule}"
+        conf = f"{CONF},rule:{rule},check:{passes},check_file:{file}{more}"
+        pair = run_pair(PROGRAM, conf=conf, args=(kind,))
+        lines = file.read_text().splitlines() if file.exists() else []
+        return pair, json.loads(lines[-1]) if lines else None
+
+    return run
+
+
+def verdicts(found):
+    return {p["name"].split()[0]: p["verdict"] for p in found["parameters"]}
+
+
+@pytest.mark.smoke
+def test_a_planted_fault_is_found_and_the_rule_is_not_accused(checked):
+    _, planted = checked("plain", "assumed")
+    assert planted["passes"] == 3 and "surprise" in verdicts(planted).values()
+    assert verdicts(planted).keys() == set(NAMES)
+    pair, found = checked("plain")
+    assert set(verdicts(found).values()) == {"good"}
+    pair.pleat.active(released=8, encoded=8)
+    # What was exact is named, with the line.
+    poles = [row for row in found["saved"] if row["why"] == "pole" and "SigmoidBackward" in row["place"]]
+    assert len(poles) == 1 and poles[0]["storages"] == 3 and poles[0]["bytes"] == 3 * 64 * 48 * 4
+    assert poles[0]["place"].split(",")[0].endswith(".py:" + line_of("torch.sigmoid(u)"))
+
+
+def line_of(text):
+    return str(PROGRAM.lstrip("\n").splitlines().index(next(row for row in PROGRAM.splitlines() if text in row)) + 1)
+
+
+def test_while_passes_are_looked_at_training_is_that_of_stock_bit_for_bit(checked):
+    pair, found = checked("plain", "assumed", passes=4)
+    assert found["passes"] == 4
+    assert_identical(pair.pleat.check().json, pair.stock.check().json)
+
+
+def test_errors_are_those_of_a_run_with_noise(checked, run_script):
+    """The dither follows from the order of saves, which a check does not change: the error of its first pass is that of a
+    run without it. The yardstick is what `rule:operands` gives, but where an operand is worked out of its argument."""
+    pair, found = checked("plain", passes=1, more=",recompute:0")
+    for rule, figure in (("proof", "error"), ("operands", "yardstick")):
+        noisy = run_script(PROGRAM, conf=f"{CONF},recompute:0,rule:{rule}", args=("plain",)).active().json["first"]
+        wanted = {}
+        for name, exact, gradient in zip(NAMES, pair.stock.check().json["first"], noisy):
+            wanted[name] = numpy.linalg.norm(gradient - exact) / numpy.linalg.norm(exact)
+        assert {p["name"].split()[0]: p[figure] for p in found["parameters"]} == pytest.approx(wanted, rel=1e-3)
+        assert max(wanted.values()) > 0.005
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("create_graph", "create_graph"),
+        ("inputs", "gradients asked for by inputs= or autograd.grad"),
+        ("checkpoint", "CheckpointFunctionBackward"),
+        ("fails", "only in an extra pass"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_said_and_the_job_goes_on(checked, kind, why):
+    pair, found = checked(kind)
+    assert [row["why"] for row in found["refused"]][-1] == why
+    assert found["passes"] == (3 if kind == "fails" else 0)
+    assert pair.pleat.check().json["losses"][0] == pair.stock.check().json["losses"][0]
+
+
+def test_a_kept_graph_is_looked_at_twice_and_an_overflow_is_no_gradient(checked):
+    pair, found = checked("keeps_graph", passes=8)
+    assert found["passes"] == 8 and set(verdicts(found).values()) == {"good"}
+    assert_identical(pair.pleat.check().json, pair.stock.check().json)
+    _, found = checked("overflow", passes=4)
+    assert [p["passes"] for p in found["parameters"]] == [3] * 4
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def pleat_check(runner, build_dir, *arguments, script=PROGRAM, python=None, timeout=180):
+    environment = runner.environment(conf=None, preload=False)
+    environment["PLEAT_TEST_RESULTS"] = str(runner.folder)
+    command = [build_dir / "bin" / "pleat", "check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
+
+
+def test_the_exit_code_says_what_was_found(runner, build_dir, test_python, preload_library, tmp_path):
+    script = runner._path(PROGRAM)
+    out = tmp_path / "found.json"
+    options = ("--min-bytes", "0", "--rule", "assumed", "--json", out, "--stop", "--steps", "2")
+    result = pleat_check(runner, build_dir, *options, "--", test_python, script, "plain")
+    assert result.returncode == 1, result.stderr
+    assert "2 of 2 backward passes looked at" in result.stderr and "SURPRISE" in result.stderr
+    found = json.loads(out.read_text())
+    assert found["code"] == 1 and len(found["processes"]) == 1
+
+
+def test_a_program_that_does_not_train_or_fails_is_no_good_news(runner, build_dir, preload_library):
+    result = pleat_check(runner, build_dir, sys.executable, "-c", "pass")
+    assert result.returncode == 2 and "no backward pass was seen" in result.stderr
+    result = pleat_check(runner, build_dir, "sh", "-c", "exit 7")
+    assert result.returncode == 2 and "ended with exit code 7" in result.stderr
+    result = pleat_check(runner, build_dir, "no-such-program-of-ours")
+    assert result.returncode == 2 and "no-such-program-of-ours" in result.stderr
+    for arguments in ((), ("--steps", "0", "true"), ("--steps", "many", "true")):
+        result = pleat_check(runner, build_dir, *arguments)
+        assert result.returncode == 2 and result.stderr.startswith("pleat: ")
+
+
+def test_a_signal_reaches_the_program_and_no_file_is_left(runner, build_dir, preload_library, tmp_path):
+    environment = runner.environment(conf=None, preload=False) | {"TMPDIR": str(tmp_path)}
+    command = [build_dir / "bin" / "pleat", "check", "--", "sh", "-c", "trap 'exit 5' TERM; echo up; while :; do sleep 0.05; done"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout.readline() == "up\n"
+    os.kill(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and "ended with exit code 5" in errors
+    assert list(tmp_path.iterdir()) == []
