@@ -269,11 +269,14 @@ void drop_claim(Claim& claim) noexcept {
 }
 
 void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept {
+  const NodeClass& saver = *site.saver;
+  if (saver.cpp_function) {
+    return;
+  }
   Ledger& ledger = Ledger::get();
   Recorder& r = recorder;
   try {
     std::unique_lock lock(ledger.mutex);
-    const NodeClass& saver = *site.saver;
     if (r.saver != &saver || site.order <= r.order) {
       r.saver = &saver;
       r.operand_count = 0;
