@@ -1,4 +1,5 @@
-"""Functions that Pleat cannot look into are exact, unless the user says that noise in them is harmless."""
+"""Functions that Pleat cannot look into are exact, unless the user says that noise in them is harmless; the
+report names them, and poles that came after a proof."""
 
 import re
 import textwrap
@@ -157,3 +158,97 @@ def test_linear_takes_nothing_but_a_class_of_functions(run_script):
     assert len(result.json["messages"]) == 8
     for message in result.json["messages"]:
         assert re.fullmatch(r"pleat\.linear takes a subclass of torch\.autograd\.Function, not .+", message)
+
+
+def test_an_operator_of_torch_library_is_trusted_by_the_name_that_the_report_gives_it(run_pair):
+    source = script("""
+        @torch.library.custom_op("pleat_trust::product", mutates_args=())
+        def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a * b
+        product.register_autograd(lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0]),
+                                  setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+        class Operator: apply = product
+        t.emit(found=gradients(Operator), report=t.report())
+    """)  # fmt: skip
+    pair = run_pair(source, conf=CONF)
+    stock, plain = pair.stock.check().json["found"], pair.pleat.active(encoded=0).json
+    assert not noisy(plain["found"], stock)
+    line = re.search(r"^ .*: (trust:\w+)$", plain["report"], re.M)[1]
+    trusted = run_pair(source, conf=f"{CONF},{line}").pleat.active().json
+    assert noisy(trusted["found"], stock) and "trust:" not in trusted["report"]
+
+
+NAMES = script("""
+    names = ["Third", "Largest", "we\\\"ird\\n|\\\\", "Fourth", "Second", "Least", "Caf\\u00e9"]
+    rows = dict(zip(names, (96, 512, 256, 32, 128, 4, 16)))
+    for name, count in rows.items():
+        function = type(name, (torch.autograd.Function,), dict(Product.__dict__))
+        a = t.noise(count, 64, seed=1) @ first
+        y = function.apply(a.tanh(), a)
+        del a
+        y.sum().backward()
+    t.emit(report=t.report(), rows=rows)
+""")
+
+
+def test_the_functions_that_cost_most_are_named_with_the_line_to_copy_whatever_they_are_called(run_script):
+    result = run_script(NAMES, conf=f"{CONF},trust:+Before").active(encoded=0)
+    rows = result.json["rows"]
+    largest = sorted(rows, key=rows.get, reverse=True)
+    functions = result.stats["functions"]
+    assert [function["name"] for function in functions] == largest
+    # It saves both of its arguments, of which one is also tanh's result: one storage, its own reason counts.
+    assert [function["saved_bytes"] + function["behind_bytes"] for function in functions] == [
+        2 * rows[name] * 64 * 4 for name in largest
+    ]
+    (named,) = re.findall(r"^  functions .*: (.*)\n +if .*: (.*)$", result.json["report"], re.M)
+    assert re.findall(r"(?:^|, )(.*?) \d+\.\d MB", named[0]) == ["Largest", 'we"ird?|\\', "Second", "Third", "Fourth"]
+    assert named[1] == "trust:+Before|Largest|Second|Third|Fourth"
+
+
+def test_what_a_function_keeps_from_its_proof_is_counted_with_it(run_script):
+    result = run_script(script("""
+        with torch.no_grad(): constant = x @ second
+        y = Product.apply((x @ first).tanh() * 2, constant) @ last
+        y.sum().backward()
+        t.emit()
+    """), conf=CONF).active(encoded=0)  # fmt: skip
+    storage = 128 * 64 * 4
+    (function,) = result.stats["functions"]
+    assert function == {"name": "Product", "saved_bytes": storage, "behind_bytes": storage}
+    assert result.stats["exact"]["function_behind"] == {"storages": 1, "bytes": storage}
+
+
+@pytest.mark.parametrize("given", ["none", "CheckpointFunction"])
+def test_one_name_for_all_checkpoints_is_neither_trusted_nor_proposed(run_pair, given):
+    source = script("""
+        from torch.utils.checkpoint import checkpoint
+        def inner(u):
+            return u.log()
+        u = (x @ first).exp()
+        kept = (u * 2) @ last
+        y = checkpoint(inner, u, use_reentrant=True)
+        del u
+        (y.sum() + kept.sum()).backward()
+        t.emit(found=[first.grad], report=t.report())
+    """)  # fmt: skip
+    pair = run_pair(source, conf=f"{CONF},trust:{given}")
+    assert not noisy(pair.pleat.check().json["found"], pair.stock.check().json["found"])
+    assert "CheckpointFunction" in [f["name"] for f in pair.pleat.stats["functions"]]
+    assert "trust:" not in pair.pleat.json["report"]
+
+
+def test_a_pole_that_comes_after_a_proof_is_named_with_the_node_that_had_saved(run_script):
+    result = run_script(script("""
+        for step in range(3):
+            y = (x @ first).sigmoid()
+            later = y + 1
+            z = y @ last
+            del y
+            (z.sum() + later.log().sum()).backward()
+        t.emit(report=t.report())
+    """), conf=CONF).active()  # fmt: skip
+    # Once: that node of the script gets no proof from then on.
+    assert result.stats["late_poles"] == [{"pole": "LogBackward0", "saver": "SigmoidBackward0", "number": 1}]
+    assert result.stats["exact"]["poles_after_proof"] == 1
+    assert re.search(r"^  late poles .*: LogBackward0 behind SigmoidBackward0 1$", result.json["report"], re.M)

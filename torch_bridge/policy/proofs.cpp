@@ -165,7 +165,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
     } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||
                 (i < 8 && (facts.poles >> i & 1) != 0)) &&
                (i >= 8 || (spared >> i & 1) == 0)) {
-      ledger.open_behind(*edge.function, why);
+      ledger.open_behind(*edge.function, why, node);
     }
   }
 }
