@@ -167,6 +167,20 @@ def test_what_no_item_can_hold_is_refused(package, key, value):
         package._spell(key, value)
 
 
+def test_by_hand_a_result_that_its_own_node_saves_gets_its_proof_from_the_next_layers(python):
+    done = python(
+        "import json, torch, pleat\n"
+        "layers = [torch.nn.Linear(200, 200) for _ in range(4)]\n"
+        "pleat.enable(bits=4, min_bytes=0)\n"
+        "h = torch.linspace(-1, 1, 300 * 200).reshape(300, 200)\n"
+        "for layer in layers: h = layer(h).sigmoid()\n"
+        "layers[0](h).sum().backward()\n"
+        "print(json.dumps(pleat.stats()['exact']))\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"may_bear_noise": {"storages": 4, "bytes": 4 * 300 * 200 * 4}, "poles_after_proof": 0}
+
+
 LINEAR = """
 class Product(torch.autograd.Function):
     @staticmethod

@@ -46,6 +46,8 @@ class Ledger final : public WeightTest {
   [[nodiscard]] bool meet(const torch::autograd::Node& node) {
     return !std::exchange(marks_.of(node).met, true);
   }
+  // For a node that may have saved its result since it was met.
+  void meet_again(const torch::autograd::Node& node) { marks_.of(node).met = false; }
 
   // Closes, or opens, what lies behind an edge or at a node. `opener` is the node that opens it.
   void close_behind(const torch::autograd::Node& node);

@@ -200,6 +200,7 @@ void add_unplaced_claim(Runtime& runtime, Claim& claim, const Node& producer) no
       ledger.carry_out(claim, {.choice = claim.lossy}, producer);
     } else {
       ledger.unplaced[claim.hooks] = &claim;
+      ledger.meet_again(producer);  // who saves its result has been met by this very save
     }
     ledger.start_all(lock);
   } catch (...) {  // no memory: it stays undecided, and so exact
