@@ -126,6 +126,11 @@ size_t pleat_stats_json(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
 size_t pleat_report_text(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
 /* Restarts every peak from the present. */
 void pleat_reset_peaks(void) PLEAT_NOEXCEPT;
+/* The functions whose nodes have this class in Python (`_backward_cls` of a
+ * torch.autograd.Function, which the caller keeps alive for good) have a gradient that is linear in
+ * what they save; `closes`: they mix many elements, like a matrix product. 0: noted; not 0: not
+ * installed, or no memory. */
+int pleat_trust_class(const void* python_class, int closes) PLEAT_NOEXCEPT;
 /* Nested, per thread: between the two no tensor of this thread is tagged. */
 void pleat_exempt_enter(void) PLEAT_NOEXCEPT;
 void pleat_exempt_exit(void) PLEAT_NOEXCEPT;

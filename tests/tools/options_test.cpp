@@ -41,7 +41,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
-      "reuse_gradients:0,huge_pages:never,verbose:1,rule:operands,copy_raw:1";
+      "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -56,6 +56,11 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.huge_pages, HugePages::kNever);
   EXPECT_EQ(second.options.verbose, 1);
   EXPECT_EQ(second.options.rule, Rule::kOperands);
+  ASSERT_EQ(second.options.trust.size(), 2u);
+  EXPECT_EQ(second.options.trust[0].name, "A");
+  EXPECT_FALSE(second.options.trust[0].closes);
+  EXPECT_EQ(second.options.trust[1].name, "B_2");
+  EXPECT_TRUE(second.options.trust[1].closes);
   EXPECT_TRUE(second.options.copy_raw);
 }
 
@@ -68,6 +73,38 @@ TEST(ParseOptions, TheRuleForNoiseIsProofUnlessOneSaysOtherwise) {
     const Parsed parsed = parse(conf);
     EXPECT_EQ(parsed.problems.size(), 1u) << conf;
     EXPECT_EQ(parsed.options.rule, Rule::kProof) << conf;
+  }
+}
+
+TEST(ParseOptions, TrustTakesNamesOfFunctions) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"Scale", "Scale"},
+      {" Scale | + _Rms2 ", "none"},  // no space behind the sign
+      {" Scale | +_Rms2 ", "Scale|+_Rms2"},
+      {"none", "none"},
+      {"+none", "+none"},
+      {"none|A", "none|A"},
+      {"Caf\xc3\xa9", "Caf\xc3\xa9"},
+      {std::string(256, 'a'), std::string(256, 'a')},
+      {std::string(257, 'a'), "none"},
+  };
+  for (const auto& [given, in_force] : rows) {
+    const Parsed parsed = parse("trust:" + given);
+    EXPECT_EQ(option_value(parsed.options, "trust"), in_force) << given;
+    EXPECT_EQ(parsed.problems.empty(), in_force != "none" || given == "none") << given;
+  }
+}
+
+TEST(ParseOptions, TrustRefusesWhatIsNoNameAndKeepsWhatWasInForce) {
+  for (const std::string value : {"", "|", "A|", "|A", "A||B", "+", "++A", "A+", "A B", "ns::A",
+                                  "A<int>", "A-B", "A.b", "\"A\\\\\"", "\"A,B\"", "A\x01", "*"}) {
+    const Parsed parsed = parse("trust:Before|+Closing,trust:" + value);
+    EXPECT_EQ(option_value(parsed.options, "trust"), "Before|+Closing") << value;
+    ASSERT_EQ(parsed.problems.size(), 1u) << value;
+    EXPECT_NE(parsed.problems[0].find("allowed are none, or names of functions as in "
+                                      "NameA|+NameB; using Before|+Closing"),
+              std::string::npos)
+        << parsed.problems[0];
   }
 }
 
@@ -246,7 +283,7 @@ TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(parse("bitz:4").problems.at(0),
             "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-            "reuse_gradients, recompute, huge_pages, verbose, rule, copy_raw");
+            "reuse_gradients, recompute, huge_pages, verbose, trust, rule, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

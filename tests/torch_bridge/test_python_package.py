@@ -167,6 +167,54 @@ def test_what_no_item_can_hold_is_refused(package, key, value):
         package._spell(key, value)
 
 
+def test_by_hand_a_result_that_its_own_node_saves_gets_its_proof_from_the_next_layers(python):
+    done = python(
+        "import json, torch, pleat\n"
+        "layers = [torch.nn.Linear(200, 200) for _ in range(4)]\n"
+        "pleat.enable(bits=4, min_bytes=0)\n"
+        "h = torch.linspace(-1, 1, 300 * 200).reshape(300, 200)\n"
+        "for layer in layers: h = layer(h).sigmoid()\n"
+        "layers[0](h).sum().backward()\n"
+        "print(json.dumps(pleat.stats()['exact']))\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"may_bear_noise": {"storages": 4, "bytes": 4 * 300 * 200 * 4}, "poles_after_proof": 0}
+
+
+LINEAR = """
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * w
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0], None
+layers = [torch.nn.Linear(200, 200) for _ in range(3)]
+def exact(function):
+    before = pleat.stats().get("exact", {})
+    h = torch.nn.functional.silu(layers[0](torch.linspace(-1, 1, 300 * 200).reshape(300, 200)))
+    h = function.apply(h, torch.ones(300, 200))
+    h = layers[1](h) * 2
+    layers[2](h).sum().backward()
+    after = pleat.stats().get("exact", {})
+    return {k: after[k]["bytes"] - before.get(k, {"bytes": 0})["bytes"] for k in after if isinstance(after[k], dict)}
+"""
+
+
+def test_a_class_that_was_trusted_before_pleat_was_switched_on_lets_paths_pass_by_hand(python):
+    done = python(
+        "import json, torch, pleat\n" + LINEAR
+        + "linear = pleat.linear(type('Trusted', (Product,), {}), closes=True)\n"
+        + "exact(linear), pleat.enable(bits=4, min_bytes=0)\n"
+        + "print(json.dumps([exact(Product), exact(linear)]))"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    plain, trusted = json.loads(done.stdout)
+    assert plain["function_behind"] == 300 * 200 * 4 == trusted["may_bear_noise"] - plain["may_bear_noise"]
+    assert trusted["function_behind"] == 0
+
+
 @pytest.mark.parametrize(
     "variables, encodes",
     [({}, False), ({"PLEAT_CONF": "bits:4"}, True), ({"PLEAT_CONF": "bits:4", "PLEAT_DISABLE": "1"}, False),

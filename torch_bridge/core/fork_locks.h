@@ -21,6 +21,7 @@ enum class ForkPlace : std::uint8_t {
   kKeys,          // ordinals
   kKeptStorages,  // restored storages that are kept
   kPolicy,        // what is known of autograd's nodes, and of the code that saves
+  kProofBook,     // functions and poles that the report names
   kCheck,         // what a check has found
 };
 

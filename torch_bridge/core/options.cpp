@@ -136,6 +136,32 @@ std::string bytes_text(std::size_t bytes) {
   return number_text(bytes);
 }
 
+constexpr std::string_view kNobody = "none";
+
+bool parse_trust(std::string_view text, Options& options) {
+  text = trimmed(text);
+  std::vector<TrustedName> trust;
+  for (bool more = text != kNobody; more;) {
+    const std::size_t bar = text.find('|');
+    more = bar != std::string_view::npos;
+    std::string_view name = trimmed(text.substr(0, bar));
+    const bool closes = name.starts_with('+');
+    name.remove_prefix(closes ? 1 : 0);
+    if (!is_function_name(name)) return false;
+    trust.push_back({std::string(name), closes});
+    text.remove_prefix(more ? bar + 1 : 0);
+  }
+  options.trust = std::move(trust);
+  return true;
+}
+
+std::string trust_text(const Options& options) {
+  std::string text;
+  for (const TrustedName& trusted : options.trust)
+    text.append(text.empty() ? "" : "|").append(trusted.closes ? "+" : "").append(trusted.name);
+  return text.empty() ? std::string(kNobody) : text;
+}
+
 // --- the table -------------------------------------------------------------------------------
 
 struct Entry {
@@ -202,6 +228,12 @@ constexpr std::array kEntries{
             return true;
           },
           [](const Options& options) { return number_text(options.verbose); }},
+    Entry{{"trust", "none", "none, or names of functions as in NameA|+NameB",
+           "functions whose gradient is linear in what they save, though Pleat cannot look into "
+           "them: their saved tensors may be lossy; a + stands before one that mixes many elements "
+           "as a matrix product does"},
+          parse_trust,
+          trust_text},
     Entry{{"rule", "proof", "proof | operands | assumed",
            "for debugging: where noise is allowed; proof: where it is shown to be harmless; "
            "operands: only at operands of contractions with weights and inputs of native "
@@ -321,6 +353,15 @@ class TableOfOptions final : public OptionTable {
 };
 
 }  // namespace
+
+bool is_function_name(std::string_view name) noexcept {
+  constexpr std::size_t kLongest = 256;
+  return !name.empty() && name.size() <= kLongest &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || static_cast<unsigned char>(c) >= 0x80;
+         });
+}
 
 std::span<const OptionRow> option_table() noexcept { return kRows; }
 

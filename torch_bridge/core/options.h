@@ -32,6 +32,12 @@ enum class Rule : std::uint8_t {
   kAssumed,   // wherever the operator that saves may bear it: no proof is asked for
 };
 
+// A function of which the user promises that noise in what it saves is harmless (proof_book.h).
+struct TrustedName {
+  std::string name;     // of its class, or of its nodes
+  bool closes = false;  // it closes the paths that end in it
+};
+
 struct Options {
   Mode mode = Mode::kLossy;
   double bits = 4.0;  // 1..8, with kLossy
@@ -43,6 +49,7 @@ struct Options {
   bool recompute = true;              // results of activations from their compressed argument
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1
+  std::vector<TrustedName> trust;
   Rule rule = Rule::kProof;
   unsigned check = 0;      // backward passes to look at; `pleat check`
   std::string check_file;  // what was found is added to it
@@ -62,6 +69,9 @@ struct OptionRow {
 // The value in force, as flags and Python's keyword arguments take it; spelled() (option_text.h) is
 // how PLEAT_CONF has it.
 [[nodiscard]] std::string option_value(const Options& options, std::string_view key);
+
+// True if the option `trust` takes it.
+[[nodiscard]] bool is_function_name(std::string_view name) noexcept;
 
 // Parses "key:value,key:value" (option_text.h has the grammar) on top of `options`. The last of two
 // equal keys wins. A key or value that does not parse leaves its option as it was and adds one line

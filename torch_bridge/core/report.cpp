@@ -1,7 +1,10 @@
 // Counters as JSON and as text. Torch-free.
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "torch_bridge/core/json_writer.h"
 #include "torch_bridge/core/runtime.h"
@@ -125,6 +128,26 @@ void exactness_json(Json& json, Runtime& runtime) {
   json.field("poles_after_proof", runtime.poles_after_proof).close();
 }
 
+void proofs_json(Json& json, const ProofBook& proofs) {
+  json.open_list("functions");
+  for (const ProofBook::FunctionCost& function : proofs.costs()) {
+    json.open()
+        .text("name", function.name)
+        .field("saved_bytes", static_cast<std::int64_t>(function.saved_bytes))
+        .field("behind_bytes", static_cast<std::int64_t>(function.behind_bytes))
+        .close();
+  }
+  json.close_list().open_list("late_poles");
+  for (const ProofBook::LatePole& late : proofs.late_poles()) {
+    json.open()
+        .text("pole", late.pole)
+        .text("saver", late.saver)
+        .field("number", static_cast<std::int64_t>(late.number))
+        .close();
+  }
+  json.close_list();
+}
+
 void codec_json(Json& json, const CodecTotals& t) {
   json.open("codec");
   for (const NamedClass& c : classes(t)) {
@@ -147,6 +170,7 @@ class Text {
     std::snprintf(line, sizeof line, args...);
     out_ += line;
   }
+  void append(const std::string& text) { out_ += text; }
   std::string take() { return std::move(out_); }
 
  private:
@@ -280,6 +304,55 @@ void add_exact(Text& text, Runtime& runtime) {
   text.add("\n");
 }
 
+// The value of the option that trusts those of the functions too that can be trusted; empty if
+// there is none.
+std::string trust_to_copy(Options options, std::span<const ProofBook::FunctionCost> functions) {
+  bool any = false;
+  for (const ProofBook::FunctionCost& function : functions) {
+    // Of a class that is called FooBackward, "FooBackward" would be Foo's nodes, too.
+    const std::string name =
+        function.name + (function.name.ends_with("Backward") ? "Backward" : "");
+    if (function.may_be_trusted && is_function_name(name)) {
+      options.trust.push_back({name, false});
+      any = true;
+    }
+  }
+  return any ? option_value(options, "trust") : std::string();
+}
+
+void add_functions(Text& text, Runtime& runtime) {
+  constexpr std::size_t kMost = 5;
+  const std::vector<ProofBook::FunctionCost> costs = runtime.proofs.costs();
+  const auto most = std::span(costs).first(std::min(kMost, costs.size()));
+  if (most.empty()) {
+    return;
+  }
+  text.add("  functions     exact, as Pleat cannot look into them:");
+  for (const ProofBook::FunctionCost& function : most) {
+    text.add("%s %s %s", &function != most.data() ? "," : "", printable(function.name).c_str(),
+             megabytes(static_cast<double>(function.saved_bytes + function.behind_bytes)).c_str());
+  }
+  text.add("\n");
+  if (const std::string trust = trust_to_copy(runtime.options(), most); !trust.empty()) {
+    text.append("                if their gradients are linear in what they save: trust:" + trust +
+                "\n");
+  }
+}
+
+void add_late_poles(Text& text, Runtime& runtime) {
+  constexpr std::size_t kMost = 5;
+  const std::vector<ProofBook::LatePole> late = runtime.proofs.late_poles();
+  if (late.empty()) {
+    return;
+  }
+  text.add("  late poles    noise had been allowed before:");
+  for (std::size_t i = 0; i < std::min(kMost, late.size()); ++i) {
+    text.add("%s %s behind %s %" PRIu64, i != 0 ? "," : "", printable(late[i].pole).c_str(),
+             printable(late[i].saver).c_str(), late[i].number);
+  }
+  text.add("\n");
+}
+
 }  // namespace
 
 std::string stats_json(Runtime& runtime) {
@@ -298,6 +371,7 @@ std::string stats_json(Runtime& runtime) {
   records_json(json, runtime);
   eligibility_json(json, runtime.reasons);
   exactness_json(json, runtime);
+  proofs_json(json, runtime.proofs);
   codec_json(json, runtime.codec.totals());
   json.open("gradients")
       .field("reused", runtime.gradients_reused)
@@ -320,6 +394,8 @@ std::string report_text(Runtime& runtime) {
   add_compression(text, runtime);
   add_costs(text, runtime);
   add_exact(text, runtime);
+  add_functions(text, runtime);
+  add_late_poles(text, runtime);
   add_left_alone(text, runtime);
   return text.take();
 }

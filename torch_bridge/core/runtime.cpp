@@ -77,6 +77,7 @@ void Runtime::set_options(const Options& options) {
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
   recompute.store(options.recompute, std::memory_order_relaxed);
   rule.store(options.rule, std::memory_order_relaxed);
+  proofs.trust_names(options.trust);
   codec.set_copy_raw(options.copy_raw);
   check.ask(options.check, options.check_file);
   const bool peak_is_known = backward_passes.load(std::memory_order_relaxed) != 0;

@@ -17,6 +17,7 @@
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/key_book.h"
 #include "torch_bridge/core/options.h"
+#include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/core/reason.h"
 
 namespace pleat::bridge {
@@ -71,6 +72,7 @@ class Runtime {
   CheckBook check;  // of `pleat check`: how far noise changes the gradients
   // Nodes whose saved tensors were noisy already when a pole was recorded behind them.
   std::atomic<std::uint64_t> poles_after_proof{0};
+  ProofBook proofs;
   [[nodiscard]] std::uint64_t next_nonce() noexcept;
 
   KeyBook keys;

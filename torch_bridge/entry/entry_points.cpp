@@ -73,11 +73,12 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
 }
 
 void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
-  note_gradient_edge(edge.function.get());
-  if (Runtime* const runtime = Runtime::get();
-      runtime != nullptr && edge.function != nullptr && !learning_call_sites()) {
-    note_node(*runtime, *edge.function);
-    runtime->residency.advance();
+  if (!learning_call_sites()) {  // it comes between the nodes of the script, and is none of them
+    note_gradient_edge(edge.function.get());
+    if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr) {
+      note_node(*runtime, *edge.function);
+      runtime->residency.advance();
+    }
   }
   real.set_gradient_edge(variable, std::move(edge));
 }

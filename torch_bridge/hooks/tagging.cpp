@@ -163,7 +163,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
     saved.claim = claim.release();
     saved.claim->lossy = {.type = d.type, .bits = runtime.bits.width_of(saved.record->key)};
     if (save.context.known) {
-      add_claim(runtime, *saved.claim, saved_by_python_function(save.context.call_site));
+      add_claim(runtime, *saved.claim, saved_by_function(save.context.call_site));
     } else {
       add_unplaced_claim(runtime, *saved.claim, *d.producer);
     }

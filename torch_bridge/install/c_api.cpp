@@ -99,6 +99,20 @@ PLEAT_EXPORT void pleat_reset_peaks(void) noexcept {
   }
 }
 
+PLEAT_EXPORT int pleat_trust_class(const void* python_class, int closes) noexcept {
+  using pleat::bridge::Trust;
+  try {
+    Runtime* const runtime = Runtime::get();
+    if (runtime == nullptr) {
+      return 1;
+    }
+    runtime->proofs.trust_class(python_class, closes != 0 ? Trust::kCloses : Trust::kPasses);
+    return 0;
+  } catch (...) {
+    return 1;
+  }
+}
+
 PLEAT_EXPORT void pleat_exempt_enter(void) noexcept { Runtime::exempt_enter(); }
 PLEAT_EXPORT void pleat_exempt_exit(void) noexcept { Runtime::exempt_exit(); }
 PLEAT_EXPORT void pleat_backward_enter(void) noexcept { pleat::bridge::backward_enter(); }

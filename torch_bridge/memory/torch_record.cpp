@@ -114,9 +114,11 @@ void TorchRecord::settle(const CodecChoice& lossy, bool doubted) noexcept {
   undecided_.fetch_sub(1);
 }
 
-void TorchRecord::refuse(Exactness why) noexcept {
+void TorchRecord::refuse(Exactness why, ProofBook::Function* function) noexcept {
   Exactness none = Exactness::kMayBearNoise;
-  exactness_.compare_exchange_strong(none, why);
+  if (exactness_.compare_exchange_strong(none, why)) {
+    function_.store(function, std::memory_order_relaxed);
+  }
 }
 
 allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept {
@@ -137,6 +139,10 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
     runtime->exactness.add(own.exactness, bytes);
     runtime->check.add_exactness(own.exactness, place_, bytes);
+  }
+  if (ProofBook::Function* const function = function_.load(std::memory_order_relaxed)) {
+    (own.exactness == Exactness::kFunction ? function->saved_bytes : function->behind_bytes)
+        .fetch_add(bytes, std::memory_order_relaxed);
   }
   const ReleaseDecision decision =
       decide_at_release(own, argument != nullptr ? &of_argument : nullptr);

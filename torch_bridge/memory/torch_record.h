@@ -15,6 +15,7 @@
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/exactness.h"
+#include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
@@ -94,8 +95,8 @@ class TorchRecord final : public allocator::Record {
   void settle(const CodecChoice& lossy, bool doubted) noexcept;
   // More care for one that was settled. The same.
   void raise(const CodecChoice& lossy) noexcept;
-  // No noise at all. Any thread.
-  void refuse(Exactness why) noexcept;
+  // No noise at all. `function`: the one that is the reason, where its cost is counted. Any thread.
+  void refuse(Exactness why, ProofBook::Function* function = nullptr) noexcept;
   // Its bytes are on their way to a payload, or there.
   [[nodiscard]] bool is_encoded() const noexcept {
     const allocator::RecordState now = state.load(std::memory_order_relaxed);
@@ -129,6 +130,7 @@ class TorchRecord final : public allocator::Record {
   std::atomic<std::uint32_t> undecided_{0};
   std::atomic<Exactness> exactness_{Exactness::kMayBearNoise};
   std::atomic<bool> doubted_{false};
+  std::atomic<ProofBook::Function*> function_{nullptr};
   std::atomic<bool> several_of_one_node_{false};
   std::uint32_t place_ = 0;
   StoragePtr kept_;

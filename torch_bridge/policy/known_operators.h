@@ -1,5 +1,6 @@
 // The operators that are run once, on a few numbers, to learn where they save their operands from:
-// those that close a path. What is saved for the others is decided once their node is recorded.
+// those that close a path, and a function in C++. What is saved for the others is decided once
+// their node is recorded.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -7,6 +7,7 @@
 
 #include "sensitivity/key.h"
 #include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/functions.h"
 #include "torch_bridge/policy/recognised.h"
 
 namespace pleat::bridge {
@@ -62,7 +63,8 @@ const Node* behind_views(const Node* node) noexcept {
 
 void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& node) {
   if (treatment.exactness != Exactness::kMayBearNoise) {
-    refuse(claim, treatment.exactness);
+    const bool of_function = treatment.exactness == Exactness::kFunction;
+    refuse(claim, treatment.exactness, of_function ? function_of(node) : nullptr);
     return;
   }
   if (depends_on_leaf(node) && !assumes()) {
@@ -103,14 +105,14 @@ void Ledger::settle(Claim& claim) noexcept {
   }
 }
 
-void Ledger::refuse(Claim& claim, Exactness why) noexcept {
+void Ledger::refuse(Claim& claim, Exactness why, ProofBook::Function* function) noexcept {
   if (claim.state != Claim::State::kWaits) {
     claim.state = Claim::State::kDone;
   } else {
     claim.state = Claim::State::kClosed;  // it stays on its node's list
   }
   if (claim.record != nullptr) {
-    claim.record->refuse(why);
+    claim.record->refuse(why, function);
     may_start(*claim.record);
   }
 }
@@ -283,19 +285,33 @@ void Ledger::close(const Step& step) {
   }
 }
 
-void Ledger::open_behind(const Node& node, Exactness why) {
+void Ledger::open_behind(const Node& node, Exactness why, const Node& opener) {
   if (class_of(node).accumulate_grad) {
     return;
   }
+  const Opening opening{why, opener,
+                        why == Exactness::kFunctionBehind ? function_of(opener) : nullptr};
   walk_.assign(1, {&node, false});
   while (!walk_.empty()) {
     const Node& next = *walk_.back().node;
     walk_.pop_back();
-    open(next, why);
+    open(next, opening);
   }
 }
 
-void Ledger::open(const Node& node, Exactness why) {
+// A pole comes after a proof: the node that saved gets none from now on.
+void Ledger::note_late(const Node& node, const Node& opener) {
+  if (Runtime* const runtime = Runtime::get()) {
+    runtime->poles_after_proof.fetch_add(1, std::memory_order_relaxed);
+    runtime->proofs.add_late_pole(shown_name(opener), shown_name(node));
+  }
+  constexpr std::size_t kMost = 65536;
+  if (no_proof_for_.size() < kMost) {
+    no_proof_for_.insert(script_hash(node));
+  }
+}
+
+void Ledger::open(const Node& node, const Opening& opening) {
   if (assumes()) {
     return;
   }
@@ -318,17 +334,11 @@ void Ledger::open(const Node& node, Exactness why) {
       if (claim->record->is_encoded()) {
         too_late = true;
       } else {
-        refuse(*claim, why);
+        refuse(*claim, opening.why, opening.function);
       }
     }
     if (too_late) {
-      if (Runtime* const runtime = Runtime::get()) {
-        runtime->poles_after_proof.fetch_add(1, std::memory_order_relaxed);
-      }
-      constexpr std::size_t kMost = 65536;
-      if (no_proof_for_.size() < kMost) {
-        no_proof_for_.insert(script_hash(node));
-      }
+      note_late(node, opening.opener);
     }
   }
   if (facts.path == Path::kUnknown || facts.path == Path::kOpens) {

@@ -17,6 +17,7 @@
 
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/graph_marks.h"
 #include "torch_bridge/policy/leaves.h"
@@ -34,7 +35,8 @@ class Ledger final : public WeightTest {
 
   // What becomes of a claim of `node`.
   void carry_out(Claim& claim, const Treatment& treatment, const torch::autograd::Node& node);
-  void refuse(Claim& claim, Exactness why) noexcept;
+  // `function`: the one that is the reason.
+  void refuse(Claim& claim, Exactness why, ProofBook::Function* function = nullptr) noexcept;
   // Off the list of its node, whose reference it gives up.
   void unlink(Claim& claim) noexcept;
 
@@ -44,10 +46,13 @@ class Ledger final : public WeightTest {
   [[nodiscard]] bool meet(const torch::autograd::Node& node) {
     return !std::exchange(marks_.of(node).met, true);
   }
+  // For a node that may have saved its result since it was met.
+  void meet_again(const torch::autograd::Node& node) { marks_.of(node).met = false; }
 
-  // Closes, or opens, what lies behind an edge or at a node.
+  // Closes, or opens, what lies behind an edge or at a node. `opener` is the node that opens it.
   void close_behind(const torch::autograd::Node& node);
-  void open_behind(const torch::autograd::Node& node, Exactness why);
+  void open_behind(const torch::autograd::Node& node, Exactness why,
+                   const torch::autograd::Node& opener);
   // The node squares what a normalisation by hand normalises along those rows.
   void close_rows(const torch::autograd::Node& squares, Reduction rows);
   // A node takes of the log-probabilities that `node` made some as they are; or reads them
@@ -87,7 +92,13 @@ class Ledger final : public WeightTest {
   };
   void go_on(const torch::autograd::Edge& edge, bool exponential);
   void close(const Step& step);
-  void open(const torch::autograd::Node& node, Exactness why);
+  struct Opening {
+    Exactness why;
+    const torch::autograd::Node& opener;
+    ProofBook::Function* function;  // if the opener is one
+  };
+  void open(const torch::autograd::Node& node, const Opening& opening);
+  void note_late(const torch::autograd::Node& node, const torch::autograd::Node& opener);
   void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
   void settle(Claim& claim) noexcept;
   void may_start(TorchRecord& record) noexcept;

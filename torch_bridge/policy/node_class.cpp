@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "sensitivity/key.h"
@@ -13,11 +14,31 @@
 namespace pleat::bridge {
 namespace {
 
+// "ns::Scale" of "torch::autograd::CppNode<ns::Scale<float> >".
+std::string without_arguments(std::string_view name) {
+  std::string left;
+  int depth = 0;
+  for (const char c : name) {
+    depth += c == '<' ? 1 : 0;
+    if (depth == 0 && c != ' ') {
+      left += c;
+    }
+    depth -= c == '>' && depth > 0 ? 1 : 0;
+  }
+  return left;
+}
+
 // `name`: with its namespaces.
 NodeClass classify(std::string name) {
   NodeClass c;
   c.of_torch = name.starts_with("torch::autograd::generated::") ||
                name == "torch::autograd::CopySlices";  // runs the node that was there
+  constexpr std::string_view kCppFunction = "torch::autograd::CppNode<";
+  c.cpp_function = name.starts_with(kCppFunction) && name.ends_with('>');
+  if (c.cpp_function) {
+    name = without_arguments(
+        std::string_view(name).substr(kCppFunction.size(), name.size() - kCppFunction.size() - 1));
+  }
   if (const auto colon = name.rfind("::"); colon != std::string::npos) {
     name.erase(0, colon + 2);
   }

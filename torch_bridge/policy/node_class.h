@@ -18,8 +18,9 @@ struct NodeClass {
   OperatorRow row;
   PleatGradient gradient = PLEAT_GRADIENTS;  // the formula it computes; PLEAT_GRADIENTS: others
   bool accumulate_grad = false;
-  bool of_torch = false;  // from derivatives.yaml; others are somebody's own, in C++ or Python
-  bool python = false;    // a torch.autograd.Function: its class in Python says more, node by node
+  bool of_torch = false;      // from derivatives.yaml; others are somebody's own, in C++ or Python
+  bool cpp_function = false;  // a torch::autograd::Function
+  bool python = false;  // a torch.autograd.Function: its class in Python says more, node by node
 
   [[nodiscard]] bool has(Traits traits) const noexcept { return (row.traits & traits) != 0; }
 };

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "torch_bridge/policy/functions.h"
+
 namespace pleat::bridge {
 namespace {
 
@@ -120,6 +122,12 @@ NodeFacts facts_of(const Node& node) noexcept {
   }
   const OperatorRow& row = class_of(*inner).row;
   NodeFacts facts{row.path, row.saves, row.noise, row.operands, row.poles, row.rows, {}};
+  if (facts.path == Path::kUnknown) {
+    if (const Trust trust = trust_in(*inner); trust != Trust::kNone) {
+      facts.path = trust == Trust::kCloses ? Path::kCloses : Path::kPasses;
+      facts.saves = Saves::kWaits;
+    }
+  }
   try {
     if (facts.saves == Saves::kSides || as<PreluKernelBackward0>(*inner) != nullptr) {
       facts.bounds = bounds_of(*inner);

@@ -41,6 +41,7 @@ struct ThreadPolicy {
   // ---- what it is saving now: saving_node.h ----
   std::uint64_t gradient_edges = 0;
   bool last_is_python = false;    // the node recorded last is a function in Python
+  bool last_is_cpp = false;       // one in C++
   bool last_is_compiled = false;  // one that torch.compile has made
   CodeRange python_code;          // libtorch_python's, once a function in Python was recorded
   std::vector<const void*>* sites_being_learned = nullptr;  // call_sites.h

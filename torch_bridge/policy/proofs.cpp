@@ -165,7 +165,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
     } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||
                 (i < 8 && (facts.poles >> i & 1) != 0)) &&
                (i >= 8 || (spared >> i & 1) == 0)) {
-      ledger.open_behind(*edge.function, why);
+      ledger.open_behind(*edge.function, why, node);
     }
   }
 }
@@ -200,6 +200,7 @@ void add_unplaced_claim(Runtime& runtime, Claim& claim, const Node& producer) no
       ledger.carry_out(claim, {.choice = claim.lossy}, producer);
     } else {
       ledger.unplaced[claim.hooks] = &claim;
+      ledger.meet_again(producer);  // who saves its result has been met by this very save
     }
     ledger.start_all(lock);
   } catch (...) {  // no memory: it stays undecided, and so exact
@@ -269,11 +270,14 @@ void drop_claim(Claim& claim) noexcept {
 }
 
 void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept {
+  const NodeClass& saver = *site.saver;
+  if (saver.cpp_function) {
+    return;
+  }
   Ledger& ledger = Ledger::get();
   Recorder& r = recorder;
   try {
     std::unique_lock lock(ledger.mutex);
-    const NodeClass& saver = *site.saver;
     if (r.saver != &saver || site.order <= r.order) {
       r.saver = &saver;
       r.operand_count = 0;

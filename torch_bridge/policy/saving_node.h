@@ -1,6 +1,6 @@
 // SavedVariable is not told which node saves. A node of torch's saves its inputs before it is
-// recorded, and its results after that; a function in Python saves all it saves right after it is
-// recorded, from code of libtorch_python.
+// recorded, and its results after that. A user's function saves all it saves right after it is
+// recorded: in Python from code of libtorch_python, in C++ from the call sites of AutogradContext.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,10 @@ void note_gradient_edge(const torch::autograd::Node* node) noexcept;
 // True if the constructor was called from `call_site` for the function in Python that this thread
 // has recorded last.
 [[nodiscard]] bool saved_by_python_function(const void* call_site) noexcept;
-// The same for one that torch.compile has made of a graph. The backward of such a function may be
-// anything, and the function itself has chosen what to save.
+// The same for a function in Python or in C++.
+[[nodiscard]] bool saved_by_function(const void* call_site) noexcept;
+// The same for one in Python that torch.compile has made of a graph. The backward of such a
+// function may be anything, and the function itself has chosen what to save.
 [[nodiscard]] bool saved_by_compiled_function(const void* call_site) noexcept;
 
 }  // namespace pleat::bridge

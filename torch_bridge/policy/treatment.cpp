@@ -182,7 +182,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       break;
     case Saves::kWaits:
       lossy.sides = sides_of(facts.bounds, claim.lossy.type);
-      treatment = {.waits = true, .choice = lossy};
+      treatment = {.waits = facts.path != Path::kCloses, .choice = lossy};
       break;
     case Saves::kRows:
       treatment = treat_rows(claim, node, lossy);

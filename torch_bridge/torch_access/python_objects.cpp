@@ -38,6 +38,20 @@ struct Interpreter {
   }
 };
 
+// Before 2.15 PyNode declares nothing but this, where all of Python's headers are needed to see it.
+template <class Base>
+struct WithObject : Base {
+  void* object;
+};
+template <class Node>
+const void* object_of(const Node& node) noexcept {
+  if constexpr (requires { node.pyobj_slot(); }) {
+    return node.pyobj_slot()->load_pyobj();
+  } else {
+    return static_cast<const WithObject<Node>&>(node).object;
+  }
+}
+
 const Interpreter& interpreter() noexcept {
   static const Interpreter found;
   return found;
@@ -55,6 +69,21 @@ bool is_parameter(const c10::TensorImpl& tensor) noexcept {
   void* type = nullptr;
   std::memcpy(&type, static_cast<const char*>(object) + python.type_offset, sizeof type);
   return type == *python.parameter_class || python.is_subtype(type, *python.parameter_class) != 0;
+}
+
+PythonClass class_of_function(const torch::autograd::Node& node) noexcept {
+  const Interpreter& python = interpreter();
+  const void* const object = object_of(node);
+  PythonClass found;
+  if (object == nullptr || python.type_offset == 0) {
+    return found;
+  }
+  std::memcpy(&found.type, static_cast<const char*>(object) + python.type_offset,
+              sizeof found.type);
+  // A class is an object with a size; its name follows.
+  const std::size_t name_offset = python.type_offset + 2 * sizeof(void*);
+  std::memcpy(&found.name, static_cast<const char*>(found.type) + name_offset, sizeof found.name);
+  return found;
 }
 
 bool may_be_held_by_python(const c10::TensorImpl& tensor) noexcept {

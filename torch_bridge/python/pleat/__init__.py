@@ -22,10 +22,11 @@ import re
 import sys
 from typing import Any, Iterator
 
-__all__ = ["enable", "disable", "is_enabled", "stats", "report", "reset_peaks", "exempt", "PleatError"]
+__all__ = ["enable", "disable", "is_enabled", "stats", "report", "reset_peaks", "exempt", "linear", "PleatError"]
 __version__ = "0.1.0"
 
 _bridge: ctypes.CDLL | None = None
+_linear: dict[type, bool] = {}  # classes of nodes, and whether they close; never given up
 
 
 class PleatError(RuntimeError):
@@ -84,6 +85,7 @@ def _load() -> ctypes.CDLL:
     library.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.pleat_report_text.restype = ctypes.c_size_t
     library.pleat_report_text.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_trust_class.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     _bridge = library
     return library
@@ -95,6 +97,8 @@ def _install(library: ctypes.CDLL) -> None:
     if library.pleat_install_late() != 0:
         raise PleatError("the bridge refused to install; its reason is on stderr")
     _watch_backward(library)
+    for node_class, closes in _linear.items():
+        library.pleat_trust_class(id(node_class), closes)
 
 
 def _watch_backward(library: ctypes.CDLL) -> None:
@@ -201,6 +205,39 @@ def exempt() -> Iterator[None]:
     finally:
         if library is not None:
             library.pleat_exempt_exit()
+
+
+_NOT_GIVEN = object()
+
+
+def linear(function: Any = _NOT_GIVEN, *, closes: bool = False) -> Any:
+    """Says that noise in what a ``torch.autograd.Function`` saves is harmless, and returns the function's class::
+
+        @pleat.linear
+        class Scale(torch.autograd.Function): ...
+
+        @pleat.linear(closes=True)
+        class FusedLinear(torch.autograd.Function): ...
+
+    Pleat cannot look into a function: without this, what the function saves is exact, and no other tensor
+    is shown to be harmless by what lies behind the function. You promise that the gradient is linear, or
+    nearly, in each tensor that the function saves: no logarithm, root, quotient or comparison reads it in
+    backward. With ``closes`` you also promise that each element of the gradient is a sum over many elements
+    of what is saved or of what arrives, as in a matrix product or a normalisation.
+
+    The promise is for this very class, not for subclasses. It holds from here on, in whatever thread. Without
+    Pleat in force nothing else happens. ``trust:Scale|+FusedLinear`` in the options is the same by name.
+    """
+    if function is _NOT_GIVEN:
+        return lambda function: linear(function, closes=closes)
+    torch = sys.modules.get("torch")
+    if torch is None or not (isinstance(function, type) and issubclass(function, torch.autograd.Function)):
+        raise TypeError(f"pleat.linear takes a subclass of torch.autograd.Function, not {function!r}")
+    node_class = function._backward_cls
+    _linear[node_class] = bool(closes)
+    if _bridge is not None or _mapped_bridge() is not None:
+        _load().pleat_trust_class(id(node_class), bool(closes))
+    return function
 
 
 def _autoload() -> None:
