@@ -114,8 +114,8 @@ class Record {
   // `mutex`; takes no lock.
   [[nodiscard]] virtual bool awaits_proof() const noexcept { return false; }
 
-  // True if a restore is to give the bytes that were saved, not those of the payload, where both are
-  // kept. Called under `mutex`; takes no lock.
+  // True if a restore is to give the bytes that were saved, not those of the payload, where both
+  // are kept. Called under `mutex`; takes no lock.
   [[nodiscard]] virtual bool reads_original() const noexcept { return false; }
 
   // `mutex` guards everything below it. It is not held while the codec runs: in kEncoding the
@@ -127,8 +127,9 @@ class Record {
   std::atomic<RecordState> state{RecordState::kTagged};
   Block* block = nullptr;     // the saved block while its bytes are raw (or an in-place payload)
   Block* restored = nullptr;  // block of the restored storage, while that lives
-  Block* original = nullptr;  // ResidencyOptions::keep_originals: the saved block beside the payload
-  PayloadSlot payload{};      // in kWaiting for a verdict: where it is being written
+  Block* original =
+      nullptr;            // ResidencyOptions::keep_originals: the saved block beside the payload
+  PayloadSlot payload{};  // in kWaiting for a verdict: where it is being written
   std::size_t payload_bytes = 0;
   PayloadForm form{};
   bool payload_in_block = false;  // place:inplace: `block` holds the payload

@@ -27,8 +27,8 @@ struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
-  // The block of a payload that lies in the arena is not freed before the record is dropped, so that
-  // a restore can give either.
+  // The block of a payload that lies in the arena is not freed before the record is dropped, so
+  // that a restore can give either.
   bool keep_originals = false;
   // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
   // oldest waits no longer.

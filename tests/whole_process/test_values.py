@@ -1,8 +1,9 @@
 """What comes back: within the codec's bound, unbiased, and exact wherever exactness is promised."""
 
+import numpy
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import LOSSLESS, LOSSY, STOCK_ONLY, assert_identical
 
 BOUND = """
     import torch, pleat_test_support as t
@@ -462,3 +463,29 @@ def test_the_gradient_of_relu_is_exact_at_four_bits(run_pair, identical):
     pair = run_pair(RELU, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     identical(pleat["gradient"], stock["gradient"])
+
+
+SIDES = """
+    import torch, pleat_test_support as t
+    F = torch.nn.functional
+    masked = {"relu": F.relu, "leaky_relu": F.leaky_relu, "hardtanh": F.hardtanh, "relu6": F.relu6, "abs": torch.abs,
+              "clamp": lambda x: x.clamp(-0.5, 0.75), "threshold": lambda x: F.threshold(x, 0.25, 0.0)}
+    before, values = {}, {}
+    for seed, (name, activation) in enumerate(masked.items()):
+        inner = torch.nn.Parameter(t.noise(64, 160, seed=seed))
+        outer = torch.nn.Parameter(t.noise(160, 48, seed=seed + 100))
+        shift = torch.nn.Parameter(t.noise(160, seed=seed + 200))
+        # What reaches `shift` has met weights and masks only; what reaches `outer` has met values.
+        activation(t.noise(96, 64, seed=seed + 300) @ inner + shift).matmul(outer).sum().backward()
+        before[name], values[name] = shift.grad, outer.grad
+    t.emit(before=before, values=values)
+"""
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_on_which_side_of_its_bounds_an_element_lies_survives_any_width(run_pair, bits):
+    pair = run_pair(SIDES, conf=f"bits:{bits},min_bytes:0")
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=7).json
+    assert_identical(pleat["before"], stock["before"])
+    for name, values in stock["values"].items():
+        assert STOCK_ONLY or not numpy.array_equal(pleat["values"][name], values), name

@@ -170,8 +170,10 @@ void print_exact(const Json& saved) {
     return a["bytes"].get<std::int64_t>() > b["bytes"].get<std::int64_t>();
   });
   constexpr std::size_t kMost = 12;
-  fmt::print(stderr, "\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
-             "the rule:\n", megabytes(exact_bytes), megabytes(all));
+  fmt::print(stderr,
+             "\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
+             "the rule:\n",
+             megabytes(exact_bytes), megabytes(all));
   for (std::size_t i = 0; i < std::min(exact.size(), kMost); ++i) {
     const Json& row = exact[i];
     fmt::print(stderr, "  {:>9.2f} MB  {:<16} {}\n", megabytes(row["bytes"]),
@@ -202,7 +204,8 @@ void print_verdict(int code, bool seen) {
   if (code == 0)
     fmt::print(stderr, "\npleat check: nothing surprising\n");
   else if (code == kSurprise)
-    fmt::print(stderr, "\npleat check: noise is larger than it should be where it says SURPRISE; "
+    fmt::print(stderr,
+               "\npleat check: noise is larger than it should be where it says SURPRISE; "
                "please report it. `bits:lossless` is exact\n");
   else
     fmt::print(stderr, "\npleat check: {}\n",

@@ -10,9 +10,9 @@ namespace pleat::cli {
 
 struct CheckRequest {
   unsigned passes = 3;
-  bool stop = false;            // end the program once the passes were looked at
-  std::filesystem::path json;   // empty: none
-  char** command = nullptr;     // ends with a null
+  bool stop = false;           // end the program once the passes were looked at
+  std::filesystem::path json;  // empty: none
+  char** command = nullptr;    // ends with a null
 };
 
 // Exit codes: 0, nothing surprising; 1, a surprise; 2, it could not look.

@@ -37,7 +37,8 @@ constexpr const char* kRunExamples = R"text(Examples:
 constexpr const char* kEnvExamples = R"text(Examples:
   eval "$(pleat env)"                     in a job script, before the program starts
   srun --export=ALL bash -c 'eval "$(pleat env --bits 4)"; exec python train.py')text";
-constexpr const char* kCheckExamples = R"text(Runs the program once, as `pleat run` would. At each of its first backward passes, extra passes over
+constexpr const char* kCheckExamples =
+    R"text(Runs the program once, as `pleat run` would. At each of its first backward passes, extra passes over
 the same graph find out how far noise would change each parameter's gradient; the pass itself, and
 so the training, has no noise until the last of them is over. That takes the memory of a run without
 Pleat and that of one with it, and four more passes a step. Functions in Python and hooks on
@@ -159,8 +160,8 @@ int print_env(const Settings& settings) {
 
 // --- command line -----------------------------------------------------------------------------
 
-// The index of CMD in `pleat run [options] [--] CMD ...`, or of check; `argc` if there is none. All words from
-// there on are the program's, even "--" and flags named like ours.
+// The index of CMD in `pleat run [options] [--] CMD ...`, or of check; `argc` if there is none. All
+// words from there on are the program's, even "--" and flags named like ours.
 int command_start(const CLI::App& subcommand, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -200,11 +201,13 @@ int main(int argc, char** argv) {
   run_command.footer(kRunExamples);
 
   CheckRequest request;
-  CLI::App& check_command = *app.add_subcommand(
-      "check", "Run a program and say how far noise changes its gradients: pleat check [OPTIONS] [--] CMD ...");
+  CLI::App& check_command = *app.add_subcommand("check",
+                                                "Run a program and say how far noise changes its "
+                                                "gradients: pleat check [OPTIONS] [--] CMD ...");
   check_command.add_option("--steps", request.passes, "backward passes to look at [3]")
       ->check(CLI::Range(1, 1000));
-  check_command.add_flag("--stop", request.stop, "end the program (SIGTERM) once they were looked at");
+  check_command.add_flag("--stop", request.stop,
+                         "end the program (SIGTERM) once they were looked at");
   check_command.add_option("--json", request.json, "write what was found to this file, too");
   add_option_flags(check_command, settings);
   check_command.footer(kCheckExamples);

@@ -169,8 +169,8 @@ std::string CheckBook::json_locked() const {
   for (const Row& row : rows_) {
     const double passes = row.passes;
     const double norm = std::sqrt(row.errors.gradient);
-    const Verdict verdict = row.passes == 0 ? Verdict::kNotFinite
-                                            : judge(row.errors, largest * passes, bits_);
+    const Verdict verdict =
+        row.passes == 0 ? Verdict::kNotFinite : judge(row.errors, largest * passes, bits_);
     const auto part = [&](double squares) { return norm > 0 ? std::sqrt(squares) / norm : 0; };
     json.open()
         .text("name", row.name)

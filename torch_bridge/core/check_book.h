@@ -45,12 +45,11 @@ struct GradientErrors {
 
 class CheckBook {
  public:
-  // Asks for so many passes; 0: none, ever again. Results go to the end of `file`, if it has a name.
+  // Asks for so many passes; 0: none, ever again. Results go to the end of `file`, if it has a
+  // name.
   void ask(unsigned passes, std::string file);
   // Passes are still to be looked at. Any thread, at no cost.
-  [[nodiscard]] bool watching() const noexcept {
-    return watching_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] bool watching() const noexcept { return watching_.load(std::memory_order_relaxed); }
 
   // ---- what was exact ----
   // The number of a place that saves; the same text has the same number. 0: no memory.

@@ -252,13 +252,16 @@ constexpr std::array kEntries{
             return true;
           },
           [](const Options& options) { return number_text(options.check); }},
-    Entry{{"check_file", "", "a path",
+    Entry{{"check_file", "none", "none, or a path",
            "what these passes show is added to the end of this file, a line of JSON each"},
           [](std::string_view text, Options& options) {
-            options.check_file = text;
+            if (text.empty()) return false;
+            options.check_file = text == "none" ? "" : text;
             return true;
           },
-          [](const Options& options) { return options.check_file; }},
+          [](const Options& options) {
+            return options.check_file.empty() ? "none" : options.check_file;
+          }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

@@ -54,7 +54,8 @@ std::atomic<Runtime*> Runtime::instance_{nullptr};
 
 Runtime::Runtime(const Options& options, compress::Executor executor)
     : codec(std::move(executor), options.copy_raw),
-      host(codec, residency_options(options, false, options.check != 0), huge_pages(options.huge_pages)),
+      host(codec, residency_options(options, false, options.check != 0),
+           huge_pages(options.huge_pages)),
       rank_(rank_from_environment()) {
   heaps.add(host.heap());
   set_options(options);

@@ -115,7 +115,8 @@ CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run
     return;
   }
   runtime_ = runtime;
-  if (torch::autograd::get_current_graph_task_id() < 0 && !runtime->retired()) {  // an outermost one
+  if (torch::autograd::get_current_graph_task_id() < 0 &&
+      !runtime->retired()) {  // an outermost one
     try {
       check(*runtime, roots, kind, std::move(run));
     } catch (const std::exception& error) {

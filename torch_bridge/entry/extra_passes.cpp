@@ -23,17 +23,15 @@ using torch::autograd::variable_list;
 
 // Nodes that do more than to work out a gradient. A reentrant checkpoint runs a backward pass of
 // its own, which accumulates. What talks to other processes must be run by all of them.
-constexpr std::array<std::string_view, 7> kObstacles{"CheckpointFunction", "AllReduce",
-                                                     "AllGather",          "ReduceScatter",
-                                                     "AllToAll",           "Broadcast",
+constexpr std::array<std::string_view, 7> kObstacles{"CheckpointFunction", "AllReduce", "AllGather",
+                                                     "ReduceScatter",      "AllToAll",  "Broadcast",
                                                      "all_reduce"};
 
 bool is_obstacle(const Node& node, const std::string& name) {
   // Of torch's own formulas none does.
   return !class_of(node).of_torch &&
-         std::any_of(kObstacles.begin(), kObstacles.end(), [&](std::string_view part) {
-           return name.find(part) != std::string::npos;
-         });
+         std::any_of(kObstacles.begin(), kObstacles.end(),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
 at::Tensor random_state() {
