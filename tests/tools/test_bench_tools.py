@@ -225,11 +225,18 @@ def test_runs_are_the_same_only_if_losses_and_weights_are():
     assert steps.same(one, one | {"losses": [1.0, float("nan"), 3.0]})[0] is False
 
 
-def test_loss_verdict_allows_what_seeds_spread():
-    assert steps.loss_verdict([2.00, 2.02, 2.04], [2.01, 2.03, 2.05])["ok"]
-    assert not steps.loss_verdict([2.00, 2.001, 2.002], [2.1, 2.1, 2.1])["ok"]
-    assert steps.loss_verdict([2.0, 2.0, 2.0], [1.9, 1.9, 1.9])["ok"]
+def test_loss_verdict_allows_one_percent_or_twice_the_standard_error_of_the_pairs():
+    # Differences 0.1 and 0.3: mean 0.2, standard deviation sqrt(0.02), standard error 0.1.
+    v = steps.loss_verdict([2.0, 2.0], [2.1, 2.3])
+    assert v["difference"] == pytest.approx(0.2) and v["standard_error"] == pytest.approx(0.1)
+    assert steps.loss_verdict([2.0, 2.0], [2.1, 2.31])["ok"]  # 0.205, twice 0.105
+    assert not steps.loss_verdict([2.0, 2.0], [2.1, 2.29])["ok"]  # 0.195, twice 0.095
+    assert steps.loss_verdict([2.0, 3.0], [2.02, 3.02])["ok"]  # 0.8 % of 2.5, without any spread
+    # Seeds that differ much among themselves excuse nothing: what counts is the pairs.
+    assert not steps.loss_verdict([2.0, 3.0], [2.03, 3.03])["ok"]
+    assert not steps.loss_verdict([2.0, 3.0], [1.97, 2.97])["ok"]
     assert not steps.loss_verdict([2.0, 2.0, 2.0], [float("nan")] * 3)["ok"]
+    assert not steps.loss_verdict([2.0, 2.0], [2.0, float("inf")])["ok"]
 
 
 # --- Pleat's counters ---
