@@ -123,10 +123,10 @@ def check_loss(run: Runner, pleat: Row, arguments) -> tuple[bool, str]:
         other.append(run(pleat, arguments.loss_steps, seed))
     v = loss_verdict(last_losses(stock), last_losses(other))
     return v["ok"], (
-        f"after {arguments.loss_steps} steps stock {' '.join(f'{x:.4f}' for x in v['stock'])}, "
-        f"{pleat.name} {' '.join(f'{x:.4f}' for x in v['pleat'])}: {v['difference_percent']:+.2f} %, "
-        f"mean difference {v['difference']:+.4f} with a standard error of {v['standard_error']:.4f} "
-        f"(stock's seeds spread {v['stock_spread']:.4f})"
+        f"after {arguments.loss_steps} steps stock {' '.join(f'{x:.5g}' for x in v['stock'])}, "
+        f"{pleat.name} {' '.join(f'{x:.5g}' for x in v['pleat'])}: {v['difference_percent']:+.2f} %, "
+        f"mean difference {v['difference']:+.2g} with a standard error of {v['standard_error']:.2g} "
+        f"(stock's seeds spread {v['stock_spread']:.2g})"
     )
 
 
