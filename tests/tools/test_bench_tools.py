@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tools" / "bench"
 sys.path.insert(0, str(BENCH))
 
+import exactness  # noqa: E402
 import harness  # noqa: E402
 import max_batch  # noqa: E402
 import overhead  # noqa: E402
@@ -225,11 +226,56 @@ def test_runs_are_the_same_only_if_losses_and_weights_are():
     assert steps.same(one, one | {"losses": [1.0, float("nan"), 3.0]})[0] is False
 
 
-def test_loss_verdict_allows_what_seeds_spread():
-    assert steps.loss_verdict([2.00, 2.02, 2.04], [2.01, 2.03, 2.05])["ok"]
-    assert not steps.loss_verdict([2.00, 2.001, 2.002], [2.1, 2.1, 2.1])["ok"]
-    assert steps.loss_verdict([2.0, 2.0, 2.0], [1.9, 1.9, 1.9])["ok"]
+def test_loss_verdict_allows_one_percent_or_twice_the_standard_error_of_the_pairs():
+    # Differences 0.1 and 0.3: mean 0.2, standard deviation sqrt(0.02), standard error 0.1.
+    v = steps.loss_verdict([2.0, 2.0], [2.1, 2.3])
+    assert v["difference"] == pytest.approx(0.2) and v["standard_error"] == pytest.approx(0.1)
+    assert steps.loss_verdict([2.0, 2.0], [2.1, 2.31])["ok"]  # 0.205, twice 0.105
+    assert not steps.loss_verdict([2.0, 2.0], [2.1, 2.29])["ok"]  # 0.195, twice 0.095
+    assert steps.loss_verdict([2.0, 3.0], [2.02, 3.02])["ok"]  # 0.8 % of 2.5, without any spread
+    # Seeds that differ much among themselves excuse nothing: what counts is the pairs.
+    assert not steps.loss_verdict([2.0, 3.0], [2.03, 3.03])["ok"]
+    assert not steps.loss_verdict([2.0, 3.0], [1.97, 2.97])["ok"]
     assert not steps.loss_verdict([2.0, 2.0, 2.0], [float("nan")] * 3)["ok"]
+    assert not steps.loss_verdict([2.0, 2.0], [2.0, float("inf")])["ok"]
+
+
+# --- what is exact ---
+
+
+def test_exact_bytes_for_want_of_a_proof_are_those_that_a_rule_could_have_spared():
+    counted = {
+        "may_bear_noise": {"storages": 9, "bytes": 900}, "no_proof": {"storages": 1, "bytes": 60},
+        "pole": {"storages": 1, "bytes": 20}, "computed_weight": {"storages": 1, "bytes": 20}, "poles_after_proof": 3,
+    }  # fmt: skip
+    by_reason = exactness.exact_bytes(run(pleat={"exact": counted}))
+    assert by_reason == {"may_bear_noise": 900, "no_proof": 60, "pole": 20, "computed_weight": 20}
+    assert exactness.unproven_share(by_reason) == pytest.approx(0.08)
+    assert exactness.unproven_share(exactness.exact_bytes(run(pleat={"records": {}}))) is None
+
+
+def test_every_reason_for_want_of_a_proof_is_one_of_the_bridges():
+    names = (ROOT / "torch_bridge" / "core" / "exactness.cpp").read_text()
+    assert all(f'return "{why}";' in names for why in (*exactness.UNPROVEN, exactness.BORNE))
+
+
+def test_a_line_of_requested_peaks_compares_with_stock_before_and_by_hand():
+    def row(peak, **more):
+        return {"requested_peak": peak, "exact_bytes": {}} | more
+
+    rows = {"stock": row(400_000_000), "before": row(80_000_000), "by_hand": row(125_000_000),
+            "pleat": row(100_000_000, exact_bytes={"may_bear_noise": 750, "pole": 200, "in_backward": 50})}  # fmt: skip
+    name, stock, pleat, ratio, after, by_hand, exact, unproven, reasons = exactness.line("bert", {"rows": rows})
+    assert (stock, pleat, ratio, after, by_hand) == ("400.0", "100.0", "4.00", "1.250", "0.80")
+    assert (exact, unproven, reasons) == ("25.0", "20.0", "pole 20.0, in_backward 5.0")
+
+
+def test_a_row_by_hand_has_the_libraries_folder_in_place_of_the_preload_library(tmp_path, monkeypatch):
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    row = harness.parse_rows("by_hand", "4")[1]
+    env = harness.environment(row, tmp_path / "lib" / "libpleat.so", 2)
+    assert row.by_hand and env["PLEAT_CONF"] == "bits:4" and env["PLEAT_LIB_DIR"] == str(tmp_path / "lib")
+    assert "LD_PRELOAD" not in env
 
 
 # --- Pleat's counters ---

@@ -8,6 +8,7 @@ step by step, and every second one goes backwards, so that a slow drift of the m
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -35,11 +36,12 @@ class Problem(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """`conf` is PLEAT_CONF, or None for a process without Pleat."""
+    """`conf` is PLEAT_CONF, or None for a process without Pleat. `by_hand`: pleat.enable() in place of LD_PRELOAD."""
 
     name: str
     conf: str | None = None
     checkpoint: bool = False
+    by_hand: bool = False
 
 
 # Short spellings of --rows. `{bits}` is --bits.
@@ -49,6 +51,7 @@ ROWS = {
     "off": Row("pleat bits:off", "bits:off"),
     "lossless": Row("pleat lossless", "bits:lossless"),
     "forward_end": Row("pleat inplace, forward_end", "bits:{bits},place:inplace,when:forward_end"),
+    "by_hand": Row("pleat by hand bits:{bits}", "bits:{bits}", by_hand=True),
     "checkpoint": Row("checkpoint", None, True),
     "pleat+checkpoint": Row("pleat + checkpoint", "bits:{bits}", True),
 }
@@ -67,7 +70,7 @@ def parse_rows(text: str, bits: str) -> list[Row]:
         elif name in ROWS:
             row = ROWS[name]
             conf = row.conf.format(bits=bits) if row.conf is not None else None
-            rows.append(Row(row.name.format(bits=bits), conf, row.checkpoint))
+            rows.append(dataclasses.replace(row, name=row.name.format(bits=bits), conf=conf))
         else:
             raise Problem(f"--rows: no row named {name!r}; there are {', '.join(ROWS)} and conf=KEY:VALUE")
     stock = Row("stock")
@@ -127,7 +130,12 @@ def environment(row: Row, library: pathlib.Path | None, threads: int) -> dict[st
             raise Problem(f"row {row.name!r} needs libpleat.so: {REMEDY}")
         others = os.environ.get("LD_PRELOAD", "").split(":")
         kept = [part for part in others if part and os.path.basename(part) != library.name]
-        env["LD_PRELOAD"] = ":".join([str(library)] + kept)
+        if row.by_hand:
+            env["PLEAT_LIB_DIR"] = str(library.parent)
+        else:
+            kept = [str(library)] + kept
+        if kept:
+            env["LD_PRELOAD"] = ":".join(kept)
         env["PLEAT_CONF"] = row.conf
     return env
 
@@ -141,7 +149,8 @@ class Training:
         self._folder = tempfile.TemporaryDirectory()
         self._out = pathlib.Path(self._folder.name) / "result.json"
         self._log = pathlib.Path(self._folder.name) / "log"
-        command = [sys.executable, str(BENCH / "train.py"), *options, "--threads", str(threads), "--out", str(self._out)]
+        program = BENCH / ("by_hand.py" if row.by_hand else "train.py")
+        command = [sys.executable, str(program), *options, "--threads", str(threads), "--out", str(self._out)]
         if row.checkpoint:
             command.append("--checkpoint")
         try:

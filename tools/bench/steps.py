@@ -4,7 +4,7 @@
   memory    resident size every 20 steps under Pleat: no growth after step 20
   repeat    two runs of one seed under Pleat: identical losses and weights
   lossless  bits:lossless against stock: identical losses and weights
-  loss      mean loss of the last 20 steps, stock against Pleat, three seeds
+  loss      mean loss of the last 20 steps, stock against Pleat, paired by seed
 
 Each check prints one line with its figures and ok or FAILED; exit code 1 if any failed.
 """
@@ -12,6 +12,7 @@ Each check prints one line with its figures and ok or FAILED; exit code 1 if any
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 
 import harness
@@ -55,17 +56,22 @@ def last_losses(runs: list[dict], count: int = 20) -> list[float]:
 
 
 def loss_verdict(stock: list[float], pleat: list[float]) -> dict:
-    """Pairs of equal seed. It fails if Pleat's mean is above stock's by more than what the seeds alone
-    spread."""
-    spread = max(stock) - min(stock)
-    difference = statistics.fmean(pleat) - statistics.fmean(stock)
+    """Pairs of equal seed, at least two. It fails if the mean of the differences is beyond 1 % of stock's loss and
+    beyond twice its own standard error."""
+    differences = [other - one for one, other in zip(stock, pleat, strict=True)]
+    difference = statistics.fmean(differences)
+    spread = math.sqrt(math.fsum((one - difference) ** 2 for one in differences) / (len(differences) - 1))
+    error = spread / math.sqrt(len(differences))
+    mean = statistics.fmean(stock)
     return {
         "stock": stock,
         "pleat": pleat,
         "difference": difference,
-        "difference_percent": 100 * difference / statistics.fmean(stock),
-        "stock_spread": spread,
-        "ok": difference <= spread,
+        "difference_percent": 100 * difference / mean,
+        "standard_error": error,
+        "stock_spread": max(stock) - min(stock),
+        # A loss that is not finite makes a comparison false.
+        "ok": abs(difference) <= 0.01 * abs(mean) or abs(difference) <= 2 * error < math.inf,
     }
 
 
@@ -112,14 +118,15 @@ def check_lossless(run: Runner, pleat: Row, arguments) -> tuple[bool, str]:
 
 def check_loss(run: Runner, pleat: Row, arguments) -> tuple[bool, str]:
     stock, other = [], []
-    for seed in range(3):
+    for seed in range(arguments.seeds):
         stock.append(run(STOCK, arguments.loss_steps, seed))
         other.append(run(pleat, arguments.loss_steps, seed))
     v = loss_verdict(last_losses(stock), last_losses(other))
     return v["ok"], (
-        f"after {arguments.loss_steps} steps stock {' '.join(f'{x:.4f}' for x in v['stock'])}, "
-        f"{pleat.name} {' '.join(f'{x:.4f}' for x in v['pleat'])}: {v['difference_percent']:+.2f} % "
-        f"(seeds alone spread {v['stock_spread']:.4f})"
+        f"after {arguments.loss_steps} steps stock {' '.join(f'{x:.5g}' for x in v['stock'])}, "
+        f"{pleat.name} {' '.join(f'{x:.5g}' for x in v['pleat'])}: {v['difference_percent']:+.2f} %, "
+        f"mean difference {v['difference']:+.2g} with a standard error of {v['standard_error']:.2g} "
+        f"(stock's seeds spread {v['stock_spread']:.2g})"
     )
 
 
@@ -143,6 +150,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000, help="of the memory check (default 1000)")
     parser.add_argument("--exact-steps", type=int, default=50, help="of repeat and lossless (default 50)")
     parser.add_argument("--loss-steps", type=int, default=200, help="of the loss check (default 200)")
+    parser.add_argument("--seeds", type=int, default=3, help="of the loss check (default 3, at least 2)")
     parser.add_argument("--bits", default="4")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lib", metavar="FILE", help="libpleat.so; default: build/lib/libpleat.so")
@@ -161,6 +169,8 @@ def main() -> int:
         raise Problem(f"--steps must be at least {SETTLED_STEP * 4}")
     if arguments.exact_steps < 1 or arguments.loss_steps < 1:
         raise Problem("--exact-steps and --loss-steps must be at least 1")
+    if arguments.seeds < 2:
+        raise Problem("--seeds must be at least 2")
     library = harness.find_library(arguments.lib)
     if library is None:
         raise Problem(f"no libpleat.so: {harness.REMEDY}")

@@ -53,7 +53,7 @@ struct Options {
   Rule rule = Rule::kProof;
   unsigned check = 0;      // backward passes to look at; `pleat check`
   std::string check_file;  // what was found is added to it
-  bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
+  bool copy_raw = false;   // debug: raw blocks go through a payload instead of being held
 };
 
 struct OptionRow {

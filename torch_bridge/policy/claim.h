@@ -57,7 +57,7 @@ struct Claim {
   // ---- guarded by the ledger's lock ----
   CodecChoice lossy{};  // if it may be; at first of its type and the width of its key
   State state = State::kNoted;
-  bool beyond_doubt = false;  // as in Treatment
+  bool beyond_doubt = false;                    // as in Treatment
   TorchRecord* record = nullptr;                // as long as the hooks live
   const torch::autograd::Node* node = nullptr;  // whose list it is on; compare only
   Claim* next = nullptr;

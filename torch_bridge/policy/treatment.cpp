@@ -219,8 +219,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = {.waits = true, .choice = lossy};
       break;
   }
-  treatment.beyond_doubt = treatment.choice.kept != Kept::kValues ||
-                           facts.saves == Saves::kInput ||
+  treatment.beyond_doubt = treatment.choice.kept != Kept::kValues || facts.saves == Saves::kInput ||
                            (facts.saves == Saves::kOperands && !treatment.waits);
   if (rule == Rule::kOperands && !treatment.beyond_doubt) {
     return exact(Exactness::kRule);

@@ -35,6 +35,16 @@ MODELS: dict[str, Entry] = {
     "chargpt": Entry(64, "sequences", "character GPT of the demo, 6 layers, width 128, 128 characters"),
     "chargpt_eager": Entry(64, "sequences", "the same with its attention written out"),
     "llama": Entry(8, "sequences", "transformers Llama, 4 layers, width 256, 128 tokens, bf16 autocast"),
+    "densenet": Entry(16, "images", "torchvision DenseNet, growth 16, 16 layers, 96 x 96"),
+    "efficientnet": Entry(8, "images", "torchvision EfficientNet-B0, 96 x 96"),
+    "convnext": Entry(16, "images", "torchvision ConvNeXt, widths 48 to 192, 8 blocks, 96 x 96"),
+    "vit": Entry(16, "images", "torchvision ViT, 4 layers, width 192, 144 patches"),
+    "unet": Entry(8, "images", "diffusion U-Net with GroupNorm, widths 32 to 96, 64 x 64"),
+    "t5": Entry(16, "sequences", "transformers T5, 3 + 3 layers, width 256, 128 tokens"),
+    "moe": Entry(8, "sequences", "transformers Mixtral, 3 layers, width 256, 2 of 4 experts, 128 tokens"),
+    "gpt2_50257": Entry(4, "sequences", "transformers GPT-2, 2 layers, width 128, 128 tokens, vocabulary 50,257"),
+    "segmentation": Entry(8, "images", "torchvision LR-ASPP, 21 classes, 160 x 160, full resolution"),
+    "digits": Entry(256, "images", "small CNN on scikit-learn's digits, 8 x 8"),
 }
 
 
