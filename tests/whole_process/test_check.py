@@ -195,3 +195,33 @@ def test_a_signal_reaches_the_program_and_no_file_is_left(runner, build_dir, pre
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "ended with exit code 5" in errors
     assert list(tmp_path.iterdir()) == []
+
+
+# --- programs whose gradients were wrong before a proof was asked for -------------------------
+
+FOUND = [
+    "poles/sigmoid_noisy_or_log",
+    "poles/sigmoid_median_log",
+    "poles/sigmoid_one_hot_matmul_log",
+    "poles/sigmoid_cumprod_log",
+    "poles/division_by_activation",
+    "poles/log_of_ten_activations",
+    "losses/sinkhorn",
+    "losses/jensen_shannon",
+    "scientific/logdet_of_gram",
+    "scientific/gp_matern",
+]
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_script_that_the_old_rule_got_wrong_is_found_and_under_the_rule_it_is_not_accused(run_script, repository, tmp_path, name):
+    scenes = repository / "tests" / "scenes"
+    said = {}
+    for rule in ("assumed", "proof"):
+        conf = f"bits:4,min_bytes:0,copy_raw:1,rule:{rule},check:3,check_file:{tmp_path / rule}"
+        result = run_script(scenes / "as_script.py", conf=conf, args=(scenes / f"{name}.py",))
+        assert result.returncode == 0, result.stderr
+        found = json.loads((tmp_path / rule).read_text().splitlines()[-1])
+        assert found["passes"] == 3
+        said[rule] = {p["verdict"] for p in found["parameters"]}
+    assert "surprise" in said["assumed"] and "surprise" not in said["proof"]
