@@ -21,11 +21,13 @@ namespace {
 // in a child.
 Ledger& ledger = *new Ledger;
 
-// No proof is asked for.
-bool assumes() noexcept {
+Rule rule() noexcept {
   const Runtime* const runtime = Runtime::get();
-  return runtime != nullptr && runtime->rule.load(std::memory_order_relaxed) == Rule::kAssumed;
+  return runtime != nullptr ? runtime->rule.load(std::memory_order_relaxed) : Rule::kProof;
 }
+
+// No proof is asked for.
+bool assumes() noexcept { return rule() == Rule::kAssumed; }
 
 // The node of the script that `node` is, in whatever step.
 std::uint64_t script_hash(const Node& node) noexcept {
@@ -296,7 +298,8 @@ void Ledger::open(const Node& node, Exactness why) {
   }
   {
     GraphMarks::Mark& mark = marks_.of(node);
-    if (mark.open || (mark.closed != 0 && facts.path == Path::kAdds)) {
+    if (mark.open ||
+        (mark.closed != 0 && (facts.path == Path::kAdds || rule() == Rule::kNoLatePoles))) {
       return;
     }
     mark.open = true;

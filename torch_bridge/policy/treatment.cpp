@@ -74,6 +74,19 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
   return {.waits = true, .choice = lossy};
 }
 
+// The faults that tests plant.
+void plant_fault(Rule rule, const NodeFacts& facts, const CodecChoice& lossy,
+                 Treatment& treatment) noexcept {
+  if (rule == Rule::kAssumed) {
+    treatment.waits = false;
+  } else if (rule == Rule::kNoLines && facts.saves == Saves::kInput) {
+    treatment.choice.lines = {};
+  } else if (rule == Rule::kNoSides && treatment.choice.sides.any()) {
+    treatment.choice = lossy;
+    treatment.choice.sides = {};
+  }
+}
+
 // A factor, or a dividend, beside what may be a root of its own rows, or a sum of it.
 Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
                        const CodecChoice& lossy) {
@@ -225,9 +238,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   if (rule == Rule::kOperands && !beyond_doubt) {
     return exact(Exactness::kRule);
   }
-  if (rule == Rule::kAssumed) {
-    treatment.waits = false;
-  }
+  plant_fault(rule, facts, lossy, treatment);
   return treatment;
 }
 
