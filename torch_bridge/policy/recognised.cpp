@@ -116,20 +116,6 @@ Edge deviation_of(const Edge& edge) noexcept {
   return behind_casts(whole);
 }
 
-// An exponential, or some of one.
-bool is_exponential(const Node* node) noexcept {
-  for (int i = 0; node != nullptr && i < 6; ++i) {
-    const OperatorRow& row = class_of(*node).row;
-    if (row.path == Path::kExponential && row.saves == Saves::kWaits &&
-        row.noise == Noise::kEight) {
-      return true;
-    }
-    const Edge* const input = row.path == Path::kPasses ? only_input(*node) : nullptr;
-    node = input != nullptr ? input->function.get() : nullptr;
-  }
-  return false;
-}
-
 // Whether a sum of what `factor` leads to is found behind `node`.
 bool sums(const Node& node, const Edge& factor) noexcept {
   std::array<const Node*, 16> found{&node};
@@ -156,6 +142,19 @@ bool sums(const Node& node, const Edge& factor) noexcept {
 }
 
 }  // namespace
+
+bool is_exponential(const Node* node) noexcept {
+  for (int i = 0; node != nullptr && i < 6; ++i) {
+    const OperatorRow& row = class_of(*node).row;
+    if (row.path == Path::kExponential && row.saves == Saves::kWaits &&
+        row.noise == Noise::kEight) {
+      return true;
+    }
+    const Edge* const input = row.path == Path::kPasses ? only_input(*node) : nullptr;
+    node = input != nullptr ? input->function.get() : nullptr;
+  }
+  return false;
+}
 
 std::optional<RootOfRows> root_of_rows(const Node& node) noexcept {
   if (is(node, "StdBackward") || is(node, "LinalgVectorNorm") || is(node, "NormBackward")) {

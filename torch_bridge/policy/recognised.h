@@ -21,6 +21,9 @@ struct RootOfRows {
 // `node` takes the root; or it is a variance's or a norm's. Of living nodes. Never fails.
 [[nodiscard]] std::optional<RootOfRows> root_of_rows(const torch::autograd::Node& node) noexcept;
 
+// `node` takes an exponential, or its result is some of one. Null: no. Never fails.
+[[nodiscard]] bool is_exponential(const torch::autograd::Node* node) noexcept;
+
 // A factor of a product, or the dividend of a quotient, beside another.
 enum class Beside : std::uint8_t {
   kAnything,
