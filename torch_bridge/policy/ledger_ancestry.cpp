@@ -139,7 +139,9 @@ bool Ledger::has_weight(const Node& node, Inputs operands) {
   return false;
 }
 
-bool Ledger::mixes(const Node& node) { return is_weight(node) && !is_exponential(&node); }
+bool Ledger::mixes(const Node& node) {
+  return is_weight(node) && exponential_behind(&node) == nullptr;
+}
 
 bool Ledger::has_unit_rows_beside(const Node& node, std::size_t input) noexcept {
   const Inputs operands = class_of(node).row.operands;

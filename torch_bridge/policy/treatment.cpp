@@ -68,7 +68,9 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
     if (other == nullptr) {  // it asks for no gradient: what is saved for it is not read
       return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
     }
-    if (is_exponential(other)) {  // the gradient of a softmax is a difference
+    // The gradient of a softmax is a difference, of which a learned scale or bias sees the sum.
+    if (const Node* const softmax = exponential_behind(other);
+        softmax != nullptr && !has_plain_scores(*softmax)) {
       lossy = with_noise(lossy, Noise::kEight);
     }
   }
