@@ -58,11 +58,11 @@ template <typename Enum, std::size_t kCount = 2>
 using Names = std::array<std::pair<std::string_view, Enum>, kCount>;
 constexpr Names<When> kWhenNames{{{"release", When::kRelease}, {"forward_end", When::kForwardEnd}}};
 constexpr Names<Rule, 6> kRuleNames{{{"proof", Rule::kProof},
-                                    {"operands", Rule::kOperands},
-                                    {"assumed", Rule::kAssumed},
-                                    {"no_lines", Rule::kNoLines},
-                                    {"no_sides", Rule::kNoSides},
-                                    {"no_late_poles", Rule::kNoLatePoles}}};
+                                     {"operands", Rule::kOperands},
+                                     {"assumed", Rule::kAssumed},
+                                     {"no_lines", Rule::kNoLines},
+                                     {"no_sides", Rule::kNoSides},
+                                     {"no_late_poles", Rule::kNoLatePoles}}};
 constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place::kInPlace}}};
 
 template <typename Enum, std::size_t kCount>
