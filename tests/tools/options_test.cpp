@@ -69,6 +69,9 @@ TEST(ParseOptions, TheRuleForNoiseIsProofUnlessOneSaysOtherwise) {
   EXPECT_EQ(Options{}.rule, Rule::kProof);
   EXPECT_EQ(parse("rule:operands").options.rule, Rule::kOperands);
   EXPECT_EQ(parse("rule:assumed").options.rule, Rule::kAssumed);
+  EXPECT_EQ(parse("rule:no_lines").options.rule, Rule::kNoLines);
+  EXPECT_EQ(parse("rule:no_sides").options.rule, Rule::kNoSides);
+  EXPECT_EQ(parse("rule:no_late_poles").options.rule, Rule::kNoLatePoles);
   EXPECT_EQ(parse("rule:assumed,rule:proof").options.rule, Rule::kProof);
   for (const char* conf : {"rule:", "rule:proofs", "rule:1"}) {
     const Parsed parsed = parse(conf);

@@ -103,8 +103,25 @@ TEST(OperatorTable, PolesOpenAndBearNoNoise) {
   EXPECT_EQ(operator_row("DivBackward0").path, Path::kPasses);
   // Of log-probabilities a loss takes those of the targets.
   EXPECT_EQ(operator_row("LogSoftmaxBackward0").saves, Saves::kLogProbabilities);
+  EXPECT_EQ(operator_row("LogSoftmaxBackward0").noise, Noise::kExponent);
   EXPECT_EQ(operator_row("NllLossBackward0").path, Path::kOpens);
   EXPECT_EQ(operator_row("NllLoss2DBackward0").traits, kAtTarget);
+}
+
+TEST(OperatorTable, FactorsAndSolutionsOfLinearAlgebraAreKnownAsSuch) {
+  for (const char* const node :
+       {"LinalgEighBackward0", "LinalgSvdBackward0", "LinalgCholeskyExBackward0",
+        "LinalgSolveExBackward0", "LinalgInvExBackward0", "LinalgSolveTriangularBackward0",
+        "CholeskySolveBackward0", "TriangularSolveBackward0", "LuUnpackBackward0"}) {
+    EXPECT_EQ(operator_row(node).path, Path::kOpens) << node;
+    EXPECT_EQ(operator_row(node).traits, kFactorises) << node;
+  }
+  EXPECT_EQ(operator_row("LinalgVectorNormBackward0").traits, 0);
+}
+
+TEST(OperatorTable, ASumThatErrorsAddUpAlongIsExact) {
+  EXPECT_EQ(operator_row("LogcumsumexpBackward0").saves, Saves::kExact);
+  EXPECT_EQ(operator_row("LogcumsumexpBackward0").path, Path::kExponential);
 }
 
 TEST(OperatorTable, ViewsAndCastsHideParametersButOnlyViewsAreOnTheSameStorage) {

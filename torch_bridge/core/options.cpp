@@ -57,8 +57,12 @@ std::string bits_text(const Options& options) {
 template <typename Enum, std::size_t kCount = 2>
 using Names = std::array<std::pair<std::string_view, Enum>, kCount>;
 constexpr Names<When> kWhenNames{{{"release", When::kRelease}, {"forward_end", When::kForwardEnd}}};
-constexpr std::array<std::pair<std::string_view, Rule>, 3> kRuleNames{
-    {{"proof", Rule::kProof}, {"operands", Rule::kOperands}, {"assumed", Rule::kAssumed}}};
+constexpr Names<Rule, 6> kRuleNames{{{"proof", Rule::kProof},
+                                     {"operands", Rule::kOperands},
+                                     {"assumed", Rule::kAssumed},
+                                     {"no_lines", Rule::kNoLines},
+                                     {"no_sides", Rule::kNoSides},
+                                     {"no_late_poles", Rule::kNoLatePoles}}};
 constexpr Names<Place> kPlaceNames{{{"arena", Place::kArena}, {"inplace", Place::kInPlace}}};
 
 template <typename Enum, std::size_t kCount>
@@ -234,10 +238,11 @@ constexpr std::array kEntries{
            "as a matrix product does"},
           parse_trust,
           trust_text},
-    Entry{{"rule", "proof", "proof | operands | assumed",
+    Entry{{"rule", "proof", "proof | operands | assumed | no_lines | no_sides | no_late_poles",
            "for debugging: where noise is allowed; proof: where it is shown to be harmless; "
            "operands: only at operands of contractions with weights and inputs of native "
-           "normalisations; assumed: wherever an operator may bear it, without proof"},
+           "normalisations; assumed: wherever an operator may bear it, without proof; no_lines, "
+           "no_sides, no_late_poles: as proof, with a fault that tests must find"},
           [](std::string_view text, Options& options) {
             return parse_name(kRuleNames, text, options.rule);
           },

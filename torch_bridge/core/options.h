@@ -29,7 +29,11 @@ enum class HugePages : std::uint8_t {
 enum class Rule : std::uint8_t {
   kProof,     // where it is shown to be harmless
   kOperands,  // at operands of contractions with weights and inputs of native normalisations
-  kAssumed,   // wherever the operator that saves may bear it: no proof is asked for
+  // Faults, for tests that have to find them:
+  kAssumed,      // wherever the operator that saves may bear it: no proof is asked for
+  kNoLines,      // kProof, but in flat rows of what a native normalisation reads, too
+  kNoSides,      // kProof, but where only sides are read, too
+  kNoLatePoles,  // kProof, but a proof holds, whatever is recorded later
 };
 
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).

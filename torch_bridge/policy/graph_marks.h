@@ -27,7 +27,13 @@ class GraphMarks {
     bool open = false;
     bool met = false;         // by find_nodes()
     bool derivative = false;  // its result depends on a leaf whose gradient is a result
+    bool normalises = false;  // a normalisation by hand
+    bool of_factor = false;   // its result depends on a factor of linear algebra, or on the next
+    bool gram = false;        // it contracts a tensor with itself
+    // Which of its results contractions without a weight have read, and the last of these did.
+    std::uint8_t read = 0, read_by_last = 0;
     Weight weight = Weight::kUnknown;
+    const torch::autograd::Node* last_reader = nullptr;  // compare only
   };
 
   // The mark of `node`, which is alive; good until the next call. Throws std::bad_alloc.

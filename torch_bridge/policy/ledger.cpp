@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "sensitivity/key.h"
@@ -22,20 +23,13 @@ namespace {
 // in a child.
 Ledger& ledger = *new Ledger;
 
-// No proof is asked for.
-bool assumes() noexcept {
+Rule rule() noexcept {
   const Runtime* const runtime = Runtime::get();
-  return runtime != nullptr && runtime->rule.load(std::memory_order_relaxed) == Rule::kAssumed;
+  return runtime != nullptr ? runtime->rule.load(std::memory_order_relaxed) : Rule::kProof;
 }
 
-// A leaf, or its view, copy or cast.
-bool is_leaf(const Node& node) noexcept {
-  const Node* at = &node;
-  while (at != nullptr && class_of(*at).has(kPassesParameter) && at->num_outputs() == 1) {
-    at = at->next_edge(0).function.get();
-  }
-  return at != nullptr && class_of(*at).accumulate_grad;
-}
+// No proof is asked for.
+bool assumes() noexcept { return rule() == Rule::kAssumed; }
 
 // The node of the script that `node` is, in whatever step.
 std::uint64_t script_hash(const Node& node) noexcept {
@@ -74,6 +68,10 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
   claim.lossy = treatment.choice;
   claim.beyond_doubt = treatment.beyond_doubt;
   if (treatment.waits) {
+    if (any_of_factor_ && marks_.of(node).of_factor) {
+      refuse(claim, Exactness::kPole);
+      return;
+    }
     wait_for_proof(claim, node);
   } else {
     settle(claim);
@@ -179,8 +177,8 @@ void Ledger::note_leaves(const Node& node) {
 }
 
 bool Ledger::depends_on_leaf(const Node& node) noexcept {
-  const GraphMarks::Mark* const mark = any_derivative_ ? marks_.find(&node) : nullptr;
-  return mark != nullptr && mark->sequence == node.sequence_nr() && mark->derivative;
+  const GraphMarks::Mark* const mark = any_derivative_ ? known(&node) : nullptr;
+  return mark != nullptr && mark->derivative;
 }
 
 void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
@@ -206,7 +204,9 @@ void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
     });
     return;
   }
-  any_derivative_ = any_derivative_ && !marks_.are_all_of(recorders);
+  const bool all = marks_.are_all_of(recorders);
+  any_derivative_ = any_derivative_ && !all;
+  any_of_factor_ = any_of_factor_ && !all;
   marks_.forget(recorders, [&](const GraphMarks::Mark& mark) {
     for (Claim* claim = mark.claims; claim != nullptr;) {
       Claim* const next = claim->next;
@@ -244,6 +244,7 @@ void Ledger::close_behind(const Node& node) {
 
 void Ledger::close(const Step& step) {
   const Node& node = *step.node;
+  bool normalises = false;
   {
     const std::uint8_t level = step.exponential ? 2 : 1;
     GraphMarks::Mark& mark = marks_.of(node);
@@ -251,6 +252,7 @@ void Ledger::close(const Step& step) {
       return;
     }
     mark.closed = level;
+    normalises = mark.normalises;
     for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
       if (step.exponential) {
         claim->lossy = with_noise(claim->lossy, Noise::kExponent);
@@ -261,6 +263,10 @@ void Ledger::close(const Step& step) {
         claim->record->raise(claim->lossy);
       }
     }
+  }
+  if (normalises) {
+    close_rows(node);
+    return;  // it has closed what it normalises
   }
   const NodeFacts facts = facts_of(node);
   bool exponential = step.exponential || facts.path == Path::kExponential;
@@ -320,9 +326,11 @@ void Ledger::open(const Node& node, const Opening& opening) {
       (facts.path == Path::kContracts && has_weight(node, facts.operands))) {
     return;
   }
+  bool normalises = false;
   {
     GraphMarks::Mark& mark = marks_.of(node);
-    if (mark.open || (mark.closed != 0 && facts.path == Path::kAdds)) {
+    if (mark.open ||
+        (mark.closed != 0 && (facts.path == Path::kAdds || rule() == Rule::kNoLatePoles))) {
       return;
     }
     mark.open = true;
@@ -340,31 +348,17 @@ void Ledger::open(const Node& node, const Opening& opening) {
     if (too_late) {
       note_late(node, opening.opener);
     }
+    normalises = mark.normalises;
+  }
+  if (normalises) {
+    refuse_rows(node, why);
+    return;
   }
   if (facts.path == Path::kUnknown || facts.path == Path::kOpens) {
     return;  // it has opened what is behind itself
   }
   for (const Edge& edge : node.next_edges()) {
     go_on(edge, false);
-  }
-}
-
-void Ledger::close_rows(const Node& squares, Reduction rows) {
-  GraphMarks::Mark& mark = marks_.of(squares);
-  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
-    const auto lines = lines_of(claim->shape, rows);
-    if (!lines) {
-      if (claim->record != nullptr && !claim->record->is_encoded()) {
-        refuse(*claim, Exactness::kPole);
-      }
-      continue;
-    }
-    claim->lossy.lines = *lines;
-    if (claim->state == Claim::State::kWaits) {
-      settle(*claim);
-    } else if (claim->record != nullptr) {
-      claim->record->raise(claim->lossy);
-    }
   }
 }
 
@@ -387,72 +381,6 @@ void Ledger::refuse_log_probabilities(const Node& node) {
       refuse(*claim, Exactness::kPole);
     }
   }
-}
-
-// ---- weights ------------------------------------------------------------------------------------
-
-bool Ledger::has_weight(const Node& node, Inputs operands) {
-  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
-    if ((operands >> i & 1) != 0 && is_weight(node.next_edge(i))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool Ledger::is_weight(const Node& node, int depth) {
-  constexpr int kDeepest = 64;
-  const NodeClass& c = class_of(node);
-  if (c.accumulate_grad) {
-    return leaves_.is_weight(
-        *static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
-  }
-  if (depth > kDeepest || !(c.of_torch || c.has(kPassesParameter))) {
-    return false;
-  }
-  if (c.has(kPassesParameter) && node.num_outputs() == 1) {  // no mark for each view
-    return node.next_edge(0).is_valid() && is_weight(*node.next_edge(0).function, depth + 1);
-  }
-  if (const auto known = marks_.of(node).weight; known != GraphMarks::Weight::kUnknown) {
-    return known == GraphMarks::Weight::kYes;
-  }
-  bool weight = false;
-  try {
-    weight = work_out_weight(node, depth);
-  } catch (const c10::Error&) {  // of symbolic size
-  }
-  marks_.of(node).weight = weight ? GraphMarks::Weight::kYes : GraphMarks::Weight::kNo;
-  return weight;
-}
-
-// All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
-// contraction with a constant is a layer over data, unless its result is a vector, or of the very
-// shape of a weight that is computed. A layer's result has the shape of its weight where the batch
-// is as long as a row: so a leaf does not count. What is picked by indices is data, too.
-bool Ledger::work_out_weight(const Node& node, int depth) {
-  const NodeClass& c = class_of(node);
-  if (c.has(kPicks)) {
-    return false;
-  }
-  const Edge* largest = nullptr;
-  bool constants = false;
-  for (const Edge& edge : node.next_edges()) {
-    if (!edge.is_valid()) {
-      constants = true;
-    } else if (!is_weight(*edge.function, depth + 1)) {
-      return false;
-    } else if (largest == nullptr || numel_of(edge) > numel_of(*largest)) {
-      largest = &edge;
-    }
-  }
-  if (largest == nullptr || !constants) {
-    return largest != nullptr;
-  }
-  if (numel_of(node, 0) > numel_of(*largest)) {
-    return false;
-  }
-  return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
-         (!is_leaf(*largest->function) && sizes_of(node, 0) == sizes_of(*largest));
 }
 
 }  // namespace pleat::bridge

@@ -25,7 +25,7 @@
 
 namespace pleat::bridge {
 
-class Ledger final : public WeightTest {
+class Ledger final : public Surroundings {
  public:
   [[nodiscard]] static Ledger& get() noexcept;
 
@@ -53,23 +53,28 @@ class Ledger final : public WeightTest {
   void close_behind(const torch::autograd::Node& node);
   void open_behind(const torch::autograd::Node& node, Exactness why,
                    const torch::autograd::Node& opener);
-  // The node squares what a normalisation by hand normalises along those rows.
-  void close_rows(const torch::autograd::Node& squares, Reduction rows);
+  // The node is a normalisation by hand. Closes what it normalises.
+  void note_normalisation(const torch::autograd::Node& node, std::size_t factor);
   // A node takes of the log-probabilities that `node` made some as they are; or reads them
   // otherwise.
   void close_log_probabilities(const torch::autograd::Node& node);
   void refuse_log_probabilities(const torch::autograd::Node& node);
 
-  // One of the operands in the set is a weight.
-  [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands);
-  [[nodiscard]] bool is_weight(const torch::autograd::Edge& edge) override {
-    return edge.is_valid() && is_weight(*edge.function, 0);
-  }
+  [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands) override;
+  [[nodiscard]] bool reads_again(const torch::autograd::Node& node, std::size_t input) override;
+  // What a node makes is a weight.
   [[nodiscard]] bool is_weight(const torch::autograd::Node& node) { return is_weight(node, 0); }
+  // It is one, and no table of probabilities: these average, and a logarithm may follow.
+  [[nodiscard]] bool mixes(const torch::autograd::Node& node);
+  // What a node makes are unit rows.
+  [[nodiscard]] bool normalises(const torch::autograd::Node* node) noexcept;
 
   // The node is recorded. If its result depends on a leaf whose gradient may be a result, all its
   // claims are refused from now on.
   void note_leaves(const torch::autograd::Node& node);
+  // The same. If its result depends on a factor of linear algebra, what needs a proof is refused:
+  // noise beside it enters the gradient that the factor's own formula divides by small differences.
+  void note_factors(const torch::autograd::Node& node, const NodeFacts& facts);
 
   // Backward begins over what these threads have recorded.
   void end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
@@ -102,6 +107,11 @@ class Ledger final : public WeightTest {
   void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
   void settle(Claim& claim) noexcept;
   void may_start(TorchRecord& record) noexcept;
+  // Of the claims at the squares of a normalisation by hand.
+  void close_rows(const torch::autograd::Node& normalisation);
+  void refuse_rows(const torch::autograd::Node& normalisation, Exactness why);
+  bool has_unit_rows_beside(const torch::autograd::Node& node, std::size_t input) noexcept;
+  const GraphMarks::Mark* known(const torch::autograd::Node* node) noexcept;
   bool depends_on_leaf(const torch::autograd::Node& node) noexcept;
   bool is_weight(const torch::autograd::Node& node, int depth);
   bool work_out_weight(const torch::autograd::Node& node, int depth);
@@ -109,6 +119,7 @@ class Ledger final : public WeightTest {
   GraphMarks marks_;
   Leaves leaves_;
   bool any_derivative_ = false;  // some mark says so
+  bool any_of_factor_ = false;   // the same
   std::vector<Step> walk_;
   std::vector<TorchRecord*> to_start_;  // each with a reference
   // Hashes of nodes of the script, by their classes and those of their ancestors.

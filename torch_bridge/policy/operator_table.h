@@ -48,11 +48,10 @@ enum class Rows : std::uint8_t {
 
 // How much noise a lossy one may have.
 enum class Noise : std::uint8_t {
-  kBits,         // the width of its key
-  kCurved,       // that, in steps that are small beside the curve of the derivative
-  kEight,        // 8 bits at least
-  kEightCurved,  // 8 bits at least, in small steps
-  kExponent,     // 8 bits at least, in steps that are small in an exponential
+  kBits,      // the width of its key
+  kCurved,    // that, in steps that are small beside the curve of the derivative
+  kEight,     // 8 bits at least
+  kExponent,  // 8 bits at least, in steps that are small in an exponential
 };
 
 // Facts of an operator that are true or not, as bits.
@@ -62,6 +61,7 @@ inline constexpr Traits kAliasesInput = 2;     // its output is on the storage o
 inline constexpr Traits kRecomputable = 4;     // its result can be: recomputed.h
 inline constexpr Traits kPicks = 8;            // by indices: who made the source says nothing of it
 inline constexpr Traits kAtTarget = 16;        // of log-probabilities it takes a few as they are
+inline constexpr Traits kFactorises = 32;      // a factor or solution of linear algebra
 
 // A set of the operator's differentiable inputs, by number.
 using Inputs = std::uint8_t;

@@ -29,6 +29,7 @@ struct Recorder {
   struct Operand {
     const Node* producer;
     bool weight;
+    bool unit_rows;
   };
   const NodeClass* saver = nullptr;
   std::array<Operand, 3> operands;
@@ -128,8 +129,7 @@ Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
     }
     const Recognised found = recognise(node, factor, other);
     if (found.beside == Beside::kRootOfOwnRows) {
-      Ledger::get().close_rows(*found.root.squares, found.root.rows);
-      Ledger::get().close_behind(*node.next_edge(factor).function);
+      Ledger::get().note_normalisation(node, factor);
     }
     if (found.beside != Beside::kAnything) {
       return static_cast<Inputs>(1u << other);
@@ -168,6 +168,15 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
       ledger.open_behind(*edge.function, why, node);
     }
   }
+}
+
+// Whether a contraction closes by the operands that are known so far: Surroundings::has_weight().
+bool closes(std::span<const Recorder::Operand> operands) {
+  const auto unit_rows = std::count_if(operands.begin(), operands.end(),
+                                       [](const auto& operand) { return operand.unit_rows; });
+  return std::any_of(operands.begin(), operands.end(), [&](const Recorder::Operand& operand) {
+    return operand.weight && !(operand.unit_rows && unit_rows > 1);
+  });
 }
 
 }  // namespace
@@ -234,7 +243,9 @@ void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept {
     std::sort(found.begin(), found.end(),
               [](const Node* a, const Node* b) { return a->sequence_nr() < b->sequence_nr(); });
     for (const Node* const node : found) {
+      const NodeFacts facts = facts_of(*node);
       ledger.note_leaves(*node);
+      ledger.note_factors(*node, facts);
       for (const SavedBy& by : saved_by(*node)) {
         const auto at = ledger.unplaced.find(by.hooks);
         if (at == ledger.unplaced.end()) {
@@ -245,7 +256,7 @@ void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept {
         claim.is_output = by.input < 0;
         ledger.carry_out(claim, treat(runtime, claim, *node, by.input, ledger), *node);
       }
-      judge_inputs(*node, facts_of(*node));
+      judge_inputs(*node, facts);
     }
     ledger.start_all(lock);
   } catch (...) {  // no memory: what waits stays undecided, and so exact
@@ -291,11 +302,10 @@ void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept
     const bool weight =
         contracts && variable.requires_grad() &&
         (producer == nullptr ? ledger.is_weight_leaf(*variable.unsafeGetTensorImpl())
-                             : ledger.is_weight(*producer));
-    r.operands[r.operand_count++] = {producer, weight};
+                             : ledger.mixes(*producer));
+    r.operands[r.operand_count++] = {producer, weight, contracts && ledger.normalises(producer)};
     const auto all = std::span(r.operands).first(r.operand_count);
-    if (contracts &&
-        std::none_of(all.begin(), all.end(), [](const auto& operand) { return operand.weight; })) {
+    if (contracts && !closes(all)) {
       return;
     }
     for (Recorder::Operand& operand : all) {
@@ -325,6 +335,7 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
     Ledger& ledger = Ledger::get();
     std::unique_lock lock(ledger.mutex);
     ledger.note_leaves(node);  // before its claims are decided
+    ledger.note_factors(node, facts);
     settle_notes(runtime, node, lock);
     judge_inputs(node, facts);
     ledger.start_all(lock);

@@ -116,20 +116,6 @@ Edge deviation_of(const Edge& edge) noexcept {
   return behind_casts(whole);
 }
 
-// An exponential, or some of one.
-bool is_exponential(const Node* node) noexcept {
-  for (int i = 0; node != nullptr && i < 6; ++i) {
-    const OperatorRow& row = class_of(*node).row;
-    if (row.path == Path::kExponential && row.saves == Saves::kWaits &&
-        row.noise == Noise::kEight) {
-      return true;
-    }
-    const Edge* const input = row.path == Path::kPasses ? only_input(*node) : nullptr;
-    node = input != nullptr ? input->function.get() : nullptr;
-  }
-  return false;
-}
-
 // Whether a sum of what `factor` leads to is found behind `node`.
 bool sums(const Node& node, const Edge& factor) noexcept {
   std::array<const Node*, 16> found{&node};
@@ -157,6 +143,34 @@ bool sums(const Node& node, const Edge& factor) noexcept {
 
 }  // namespace
 
+const Node* exponential_behind(const Node* node) noexcept {
+  for (int i = 0; node != nullptr && i < 6; ++i) {
+    const OperatorRow& row = class_of(*node).row;
+    if (row.path == Path::kExponential && row.saves == Saves::kWaits &&
+        row.noise == Noise::kEight) {
+      return node;
+    }
+    const Edge* const input = row.path == Path::kPasses ? only_input(*node) : nullptr;
+    node = input != nullptr ? input->function.get() : nullptr;
+  }
+  return nullptr;
+}
+
+bool has_plain_scores(const Node& exponential) noexcept {
+  const Edge* input = only_input(exponential);
+  for (int i = 0; input != nullptr && i < 10; ++i) {
+    const Node& node = *input->function;
+    const OperatorRow& row = class_of(node).row;
+    if (row.path == Path::kContracts) {
+      return true;
+    }
+    const bool linear =
+        (row.path == Path::kPasses || row.path == Path::kAdds) && row.saves != Saves::kWaits;
+    input = linear ? only_input(node) : nullptr;
+  }
+  return false;
+}
+
 std::optional<RootOfRows> root_of_rows(const Node& node) noexcept {
   if (is(node, "StdBackward") || is(node, "LinalgVectorNorm") || is(node, "NormBackward")) {
     return squares_of(&node);
@@ -183,7 +197,7 @@ Recognised recognise(const Node& node, std::size_t factor, std::size_t other) no
       return {};
     }
   }
-  if (is_exponential(own.function.get()) &&
+  if (exponential_behind(own.function.get()) != nullptr &&
       sums(*node.next_edge(other).function, behind_casts(own))) {
     return {Beside::kOwnSum, {}};
   }

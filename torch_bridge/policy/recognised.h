@@ -21,6 +21,13 @@ struct RootOfRows {
 // `node` takes the root; or it is a variance's or a norm's. Of living nodes. Never fails.
 [[nodiscard]] std::optional<RootOfRows> root_of_rows(const torch::autograd::Node& node) noexcept;
 
+// The node that takes an exponential of which the result of `node` is some; null: none. Never
+// fails.
+[[nodiscard]] const torch::autograd::Node* exponential_behind(
+    const torch::autograd::Node* node) noexcept;
+// It takes it of a contraction, but for constants: no scale is learned, nothing is added or capped.
+[[nodiscard]] bool has_plain_scores(const torch::autograd::Node& exponential) noexcept;
+
 // A factor of a product, or the dividend of a quotient, beside another.
 enum class Beside : std::uint8_t {
   kAnything,

@@ -52,26 +52,45 @@ Sides sides_of(const NodeFacts::Bounds& bounds, ElementType type) noexcept {
 }
 
 Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
-                        WeightTest& weights, const CodecChoice& lossy) {
+                        Surroundings& surroundings, CodecChoice lossy) {
   if (input < 0 || (facts.operands >> input & 1) == 0) {
     return exact(Exactness::kOperator);
   }
-  bool constant = false;  // an operand that asks for no gradient: what is saved for it is not read
+  const auto others = static_cast<Inputs>(facts.operands & ~(1u << input));
+  if (surroundings.has_weight(node, others)) {
+    return {.choice = lossy};
+  }
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
-    if ((facts.operands >> i & 1) == 0 || static_cast<int>(i) == input) {
+    if ((others >> i & 1) == 0) {
       continue;
     }
-    const Edge& other = node.next_edge(i);
-    if (!other.is_valid()) {
-      constant = true;
-    } else if (weights.is_weight(other)) {
-      return {.choice = lossy};
+    const Node* const other = node.next_edge(i).function.get();
+    if (other == nullptr) {  // it asks for no gradient: what is saved for it is not read
+      return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+    }
+    // The gradient of a softmax is a difference, of which a learned scale or bias sees the sum.
+    if (const Node* const softmax = exponential_behind(other);
+        softmax != nullptr && !has_plain_scores(*softmax)) {
+      lossy = with_noise(lossy, Noise::kEight);
     }
   }
-  if (constant) {
-    return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+  if (surroundings.reads_again(node, static_cast<std::size_t>(input))) {
+    return exact(Exactness::kComputedWeight);
   }
   return {.waits = true, .choice = lossy};
+}
+
+// The faults that tests plant.
+void plant_fault(Rule rule, const NodeFacts& facts, const CodecChoice& lossy,
+                 Treatment& treatment) noexcept {
+  if (rule == Rule::kAssumed) {
+    treatment.waits = false;
+  } else if (rule == Rule::kNoLines && facts.saves == Saves::kInput) {
+    treatment.choice.lines = {};
+  } else if (rule == Rule::kNoSides && treatment.choice.sides.any()) {
+    treatment.choice = lossy;
+    treatment.choice.sides = {};
+  }
 }
 
 // A factor, or a dividend, beside what may be a root of its own rows, or a sum of it.
@@ -94,7 +113,7 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
       }
       CodecChoice choice = lossy;
       choice.lines = *lines;
-      return {.choice = choice};
+      return {.waits = true, .choice = choice};
     }
     if (found.beside == Beside::kOwnSum) {
       return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
@@ -158,14 +177,15 @@ CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
   }
   if (noise == Noise::kExponent) {
     choice.steps = Steps::kExponent;
-  } else if (noise == Noise::kCurved || noise == Noise::kEightCurved) {
-    choice.steps = std::max(choice.steps, Steps::kCurved);
+  } else if (noise == Noise::kCurved) {
+    // At 8 bits only groups with an outlier have steps as wide as that.
+    choice.steps = std::max(choice.steps, choice.bits >= 8 ? Steps::kExponent : Steps::kCurved);
   }
   return choice;
 }
 
 Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int input,
-                WeightTest& weights) {
+                Surroundings& surroundings) {
   const NodeFacts facts = facts_of(node);
   const Rule rule = runtime.rule.load(std::memory_order_relaxed);
   CodecChoice lossy = with_noise(claim.lossy, facts.noise);
@@ -188,7 +208,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = treat_rows(claim, node, lossy);
       break;
     case Saves::kOperands:
-      treatment = treat_operand(claim, node, facts, input, weights, lossy);
+      treatment = treat_operand(claim, node, facts, input, surroundings, lossy);
       break;
     case Saves::kFactors:
       treatment = treat_factor(claim, node, facts, input, lossy);
@@ -224,9 +244,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   if (rule == Rule::kOperands && !treatment.beyond_doubt) {
     return exact(Exactness::kRule);
   }
-  if (rule == Rule::kAssumed) {
-    treatment.waits = false;
-  }
+  plant_fault(rule, facts, lossy, treatment);
   return treatment;
 }
 

@@ -22,19 +22,24 @@ struct Treatment {
   CodecChoice choice{};
 };
 
-// Whether the tensor that an edge leads to is a weight: a leaf, or computed from such.
-class WeightTest {
+// What the graph around a node says of it.
+class Surroundings {
  public:
-  [[nodiscard]] virtual bool is_weight(const torch::autograd::Edge& edge) = 0;
+  // One of the operands in the set is a weight, but no table of probabilities, and not one of unit
+  // rows beside unit rows: a cosine's gradient is what is left of two vectors that nearly cancel.
+  [[nodiscard]] virtual bool has_weight(const torch::autograd::Node& node, Inputs operands) = 0;
+  // Another contraction without a weight has read the tensor of that input as its operand.
+  [[nodiscard]] virtual bool reads_again(const torch::autograd::Node& node, std::size_t input) = 0;
 
  protected:
-  ~WeightTest() = default;
+  ~Surroundings() = default;
 };
 
 // `input`: which of the node's inputs the tensor is; -1: none that is known. Of its results for
 // claims of outputs. The node is alive.
 [[nodiscard]] Treatment treat(Runtime& runtime, const Claim& claim,
-                              const torch::autograd::Node& node, int input, WeightTest& weights);
+                              const torch::autograd::Node& node, int input,
+                              Surroundings& surroundings);
 
 // The choice with at least so much care.
 [[nodiscard]] CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept;

@@ -9,11 +9,11 @@ def make(rng):
     norm, head = torch.nn.LayerNorm(96), torch.nn.Linear(96, 16)
     model = torch.nn.ModuleList([norm, head])
     model.table = table
-    peak = torch.zeros(64, 96)
+    rows, peak = torch.arange(64), torch.zeros(64, 96)  # picked: what is made of parameters alone is exact
     peak[::8, 40] = 1000
 
     def step(i):
         target = torch.randn(64, 16, generator=torch.Generator().manual_seed(i))
-        return (head(norm(table * 1.0 + peak)) - target).square().mean()
+        return (head(norm(table[rows] + peak)) - target).square().mean()
 
     return model, step

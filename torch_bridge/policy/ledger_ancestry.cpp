@@ -1,0 +1,240 @@
+// What the ledger knows of what the inputs of a node are made of.
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "torch_bridge/memory/torch_record.h"
+#include "torch_bridge/policy/ledger.h"
+#include "torch_bridge/policy/recognised.h"
+
+namespace pleat::bridge {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+namespace {
+
+// Through nodes whose result lies on the storage of their only input.
+Edge source_of(Edge edge) noexcept {
+  while (edge.is_valid() && class_of(*edge.function).has(kAliasesInput) &&
+         edge.function->num_outputs() == 1) {
+    edge = Edge(edge.function->next_edge(0));
+  }
+  return edge;
+}
+
+// A leaf, or its view, copy or cast.
+bool is_leaf(const Node& node) noexcept {
+  const Node* at = &node;
+  while (at != nullptr && class_of(*at).has(kPassesParameter) && at->num_outputs() == 1) {
+    at = at->next_edge(0).function.get();
+  }
+  return at != nullptr && class_of(*at).accumulate_grad;
+}
+
+bool contracts_with_itself(const Node& node, Inputs operands) {
+  Edge first;
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((operands >> i & 1) != 0 && node.next_edge(i).is_valid()) {
+      const Edge source = source_of(node.next_edge(i));
+      if (first.is_valid() && source == first) {
+        return true;
+      }
+      first = source;
+    }
+  }
+  return false;
+}
+
+// The factor of a product, or the dividend, that is normalised by the root of its own rows.
+std::optional<RootOfRows> rows_of(const Node& normalisation) {
+  for (const std::size_t factor : {std::size_t{0}, std::size_t{1}}) {
+    Recognised found = recognise(normalisation, factor, 1 - factor);
+    if (found.beside == Beside::kRootOfOwnRows) {
+      return std::move(found.root);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const GraphMarks::Mark* Ledger::known(const Node* node) noexcept {
+  const GraphMarks::Mark* const mark = node != nullptr ? marks_.find(node) : nullptr;
+  return mark != nullptr && mark->sequence == node->sequence_nr() ? mark : nullptr;
+}
+
+// ---- linear algebra ----------------------------------------------------------------------------
+
+void Ledger::note_factors(const Node& node, const NodeFacts& facts) {
+  const bool contracts = facts.path == Path::kContracts;
+  bool of_factor = class_of(node).has(kFactorises);
+  if (!of_factor && any_of_factor_ && facts.path != Path::kCloses &&
+      !(contracts && has_weight(node, facts.operands))) {
+    for (const Edge& edge : node.next_edges()) {
+      const GraphMarks::Mark* const mark = known(edge.function.get());
+      of_factor |= mark != nullptr && (mark->of_factor || mark->gram);
+    }
+  }
+  const bool gram = contracts && contracts_with_itself(node, facts.operands);
+  if (of_factor || gram) {
+    GraphMarks::Mark& mark = marks_.of(node);
+    mark.of_factor = of_factor;
+    mark.gram = gram;
+    any_of_factor_ = true;
+  }
+}
+
+// ---- normalisations by hand --------------------------------------------------------------------
+
+bool Ledger::normalises(const Node* node) noexcept {
+  const GraphMarks::Mark* const mark = known(behind_views(node));
+  return mark != nullptr && mark->normalises;
+}
+
+void Ledger::note_normalisation(const Node& node, std::size_t factor) {
+  marks_.of(node).normalises = true;
+  close_behind(*node.next_edge(factor).function);
+}
+
+void Ledger::close_rows(const Node& normalisation) {
+  const std::optional<RootOfRows> root = rows_of(normalisation);
+  if (!root) {
+    return;
+  }
+  GraphMarks::Mark& mark = marks_.of(*root->squares);
+  for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
+    const auto lines = lines_of(claim->shape, root->rows);
+    if (!lines) {
+      if (claim->record != nullptr && !claim->record->is_encoded()) {
+        refuse(*claim, Exactness::kPole);
+      }
+      continue;
+    }
+    claim->lossy.lines = *lines;
+    if (claim->state == Claim::State::kWaits) {
+      settle(*claim);
+    } else if (claim->record != nullptr) {
+      claim->record->raise(claim->lossy);
+    }
+  }
+}
+
+void Ledger::refuse_rows(const Node& normalisation, Exactness why) {
+  const std::optional<RootOfRows> root = rows_of(normalisation);
+  if (!root) {
+    return;
+  }
+  for (Claim* claim = marks_.of(*root->squares).claims; claim != nullptr; claim = claim->next) {
+    if (claim->record != nullptr && !claim->record->is_encoded()) {
+      refuse(*claim, why);
+    }
+  }
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+bool Ledger::has_weight(const Node& node, Inputs operands) {
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    const Edge& edge = node.next_edge(i);
+    if ((operands >> i & 1) != 0 && edge.is_valid() && mixes(*edge.function) &&
+        !(normalises(edge.function.get()) && has_unit_rows_beside(node, i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Ledger::mixes(const Node& node) {
+  return is_weight(node) && exponential_behind(&node) == nullptr;
+}
+
+bool Ledger::has_unit_rows_beside(const Node& node, std::size_t input) noexcept {
+  const Inputs operands = class_of(node).row.operands;
+  for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+    if ((operands >> i & 1) != 0 && i != input && normalises(node.next_edge(i).function.get())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Ledger::reads_again(const Node& node, std::size_t input) {
+  const Edge source = source_of(node.next_edge(input));
+  if (!source.is_valid()) {
+    return false;
+  }
+  constexpr std::uint32_t kLast = 7;  // the results from there on count as one
+  const auto bit = static_cast<std::uint8_t>(1u << std::min(source.input_nr, kLast));
+  GraphMarks::Mark& mark = marks_.of(*source.function);
+  if (mark.last_reader != &node) {
+    mark.last_reader = &node;
+    mark.read_by_last = 0;
+  }
+  const bool again = (mark.read & ~mark.read_by_last & bit) != 0;
+  if (!again) {
+    mark.read_by_last |= bit;
+  }
+  mark.read |= bit;
+  return again;
+}
+
+bool Ledger::is_weight(const Node& node, int depth) {
+  constexpr int kDeepest = 64;
+  const NodeClass& c = class_of(node);
+  if (c.accumulate_grad) {
+    return leaves_.is_weight(
+        *static_cast<const AccumulateGrad&>(node).variable.unsafeGetTensorImpl());
+  }
+  if (depth > kDeepest || !(c.of_torch || c.has(kPassesParameter))) {
+    return false;
+  }
+  if (c.has(kPassesParameter) && node.num_outputs() == 1) {  // no mark for each view
+    return node.next_edge(0).is_valid() && is_weight(*node.next_edge(0).function, depth + 1);
+  }
+  if (const auto known = marks_.of(node).weight; known != GraphMarks::Weight::kUnknown) {
+    return known == GraphMarks::Weight::kYes;
+  }
+  bool weight = false;
+  try {
+    weight = work_out_weight(node, depth);
+  } catch (const c10::Error&) {  // of symbolic size
+  }
+  marks_.of(node).weight = weight ? GraphMarks::Weight::kYes : GraphMarks::Weight::kNo;
+  return weight;
+}
+
+// All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
+// contraction with a constant is a layer over data, unless its result is a vector, or of the very
+// shape of a weight that is computed. A layer's result has the shape of its weight where the batch
+// is as long as a row: so a leaf does not count. What is picked by indices is data, too.
+bool Ledger::work_out_weight(const Node& node, int depth) {
+  const NodeClass& c = class_of(node);
+  if (c.has(kPicks)) {
+    return false;
+  }
+  const Edge* largest = nullptr;
+  bool constants = false;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.is_valid()) {
+      constants = true;
+    } else if (!is_weight(*edge.function, depth + 1)) {
+      return false;
+    } else if (largest == nullptr || numel_of(edge) > numel_of(*largest)) {
+      largest = &edge;
+    }
+  }
+  if (largest == nullptr || !constants) {
+    return largest != nullptr;
+  }
+  if (numel_of(node, 0) > numel_of(*largest)) {
+    return false;
+  }
+  return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
+         (!is_leaf(*largest->function) && sizes_of(node, 0) == sizes_of(*largest));
+}
+
+}  // namespace pleat::bridge
