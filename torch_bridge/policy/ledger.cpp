@@ -351,7 +351,7 @@ void Ledger::open(const Node& node, const Opening& opening) {
     normalises = mark.normalises;
   }
   if (normalises) {
-    refuse_rows(node, why);
+    refuse_rows(node, opening);
     return;
   }
   if (facts.path == Path::kUnknown || facts.path == Path::kOpens) {

@@ -109,7 +109,7 @@ class Ledger final : public Surroundings {
   void may_start(TorchRecord& record) noexcept;
   // Of the claims at the squares of a normalisation by hand.
   void close_rows(const torch::autograd::Node& normalisation);
-  void refuse_rows(const torch::autograd::Node& normalisation, Exactness why);
+  void refuse_rows(const torch::autograd::Node& normalisation, const Opening& opening);
   bool has_unit_rows_beside(const torch::autograd::Node& node, std::size_t input) noexcept;
   const GraphMarks::Mark* known(const torch::autograd::Node* node) noexcept;
   bool depends_on_leaf(const torch::autograd::Node& node) noexcept;

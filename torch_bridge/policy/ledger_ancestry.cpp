@@ -123,14 +123,14 @@ void Ledger::close_rows(const Node& normalisation) {
   }
 }
 
-void Ledger::refuse_rows(const Node& normalisation, Exactness why) {
+void Ledger::refuse_rows(const Node& normalisation, const Opening& opening) {
   const std::optional<RootOfRows> root = rows_of(normalisation);
   if (!root) {
     return;
   }
   for (Claim* claim = marks_.of(*root->squares).claims; claim != nullptr; claim = claim->next) {
     if (claim->record != nullptr && !claim->record->is_encoded()) {
-      refuse(*claim, why);
+      refuse(*claim, opening.why, opening.function);
     }
   }
 }
