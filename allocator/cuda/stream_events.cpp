@@ -1,0 +1,97 @@
+#include "allocator/cuda/stream_events.h"
+
+namespace pleat::allocator::cuda {
+namespace {
+
+constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
+
+void* handle_of(StreamId stream) noexcept { return reinterpret_cast<void*>(stream.value); }
+void* handle_of(EventHandle event) noexcept { return reinterpret_cast<void*>(event.value); }
+
+}  // namespace
+
+// nullptr if there is none. An event serves again once it was given back: what waits for it has
+// read its place by then.
+void* StreamEvents::take() noexcept {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!idle_.empty()) {
+      void* const event = idle_.back();
+      idle_.pop_back();
+      return event;
+    }
+  }
+  void* event = nullptr;
+  if (life_.note(driver_.event_create(&event, kWithoutTiming)) != kSuccess) return nullptr;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++made_;
+  return event;
+}
+
+EventHandle StreamEvents::record(StreamId stream) noexcept {
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return {};
+  if (void* const event = take()) {
+    const EventHandle handle{reinterpret_cast<std::uint64_t>(event)};
+    if (life_.note(driver_.event_record(event, handle_of(stream))) == kSuccess) return handle;
+    release(handle);
+  }
+  if (life_.may_call()) life_.note(driver_.stream_synchronize(handle_of(stream)));
+  return {};
+}
+
+void StreamEvents::wait(StreamId stream, EventHandle event) noexcept {
+  if (event.value == 0 || !life_.may_call()) return;
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return;
+  if (life_.note(driver_.stream_wait(handle_of(stream), handle_of(event), 0)) != kSuccess &&
+      life_.may_call()) {
+    life_.note(driver_.event_synchronize(handle_of(event)));
+  }
+}
+
+bool StreamEvents::complete(EventHandle event) noexcept {
+  if (event.value == 0 || !life_.may_call()) return true;
+  const DeviceContext context(driver_, life_, device_);
+  // Of an error nobody knows what will become of the work: it is the job's to find, and nothing
+  // comes of waiting.
+  return !context || life_.note(driver_.event_query(handle_of(event))) != kNotReady;
+}
+
+void StreamEvents::synchronize(EventHandle event) noexcept {
+  if (event.value == 0 || !life_.may_call()) return;
+  const DeviceContext context(driver_, life_, device_);
+  if (context) life_.note(driver_.event_synchronize(handle_of(event)));
+}
+
+void StreamEvents::release(EventHandle event) noexcept {
+  if (event.value == 0) return;
+  try {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    idle_.push_back(handle_of(event));
+    return;
+  } catch (...) {  // no memory to keep it in
+  }
+  const DeviceContext context(driver_, life_, device_);
+  if (context) {
+    life_.note(driver_.event_destroy(handle_of(event)));
+    const std::lock_guard<std::mutex> guard(mutex_);
+    --made_;
+  }
+}
+
+bool StreamEvents::is_captured(StreamId stream) noexcept {
+  if (!life_.may_call()) return false;
+  const DeviceContext context(driver_, life_, device_);
+  int status = 0;
+  if (!context) return false;
+  // An error says that the legacy stream cannot be asked while another one captures.
+  return life_.note(driver_.stream_capturing(handle_of(stream), &status)) != kSuccess || status != 0;
+}
+
+StreamEvents::Count StreamEvents::count() noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return {made_, idle_.size()};
+}
+
+}  // namespace pleat::allocator::cuda

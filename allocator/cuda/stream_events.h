@@ -1,0 +1,54 @@
+// The order of a CUDA device's streams, by events of its driver. A StreamId is a CUstream; 0 is the
+// legacy default stream.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "allocator/cuda/driver.h"
+#include "allocator/residency/stream_order.h"
+
+namespace pleat::allocator::cuda {
+
+class StreamEvents final : public StreamOrder {
+ public:
+  // `driver` and `life` outlive this. Makes no CUDA call.
+  StreamEvents(const Driver& driver, DriverLife& life, int device) noexcept
+      : driver_(driver), life_(life), device_(device) {}
+  // Events are not destroyed: where this ends, the driver may be gone.
+  ~StreamEvents() override = default;
+  StreamEvents(const StreamEvents&) = delete;
+  StreamEvents& operator=(const StreamEvents&) = delete;
+
+  // Where the driver gives no event, the stream is waited for. Where it may not be called any more,
+  // all that was queued counts as complete.
+  [[nodiscard]] EventHandle record(StreamId stream) noexcept override;
+  void wait(StreamId stream, EventHandle event) noexcept override;
+  [[nodiscard]] bool complete(EventHandle event) noexcept override;
+  void synchronize(EventHandle event) noexcept override;
+  void release(EventHandle event) noexcept override;
+  [[nodiscard]] bool is_captured(StreamId stream) noexcept override;
+
+  // How many were made; of these, how many nobody holds.
+  struct Count {
+    std::size_t made = 0, idle = 0;
+  };
+  [[nodiscard]] Count count() noexcept;
+
+  // In a forked child the lock may be somebody's who is not there.
+  void lock_for_fork() noexcept { mutex_.lock(); }
+  void unlock_after_fork() noexcept { mutex_.unlock(); }
+
+ private:
+  [[nodiscard]] void* take() noexcept;
+
+  const Driver& driver_;
+  DriverLife& life_;
+  const int device_;
+  std::mutex mutex_;  // innermost
+  std::vector<void*> idle_;
+  std::size_t made_ = 0;
+};
+
+}  // namespace pleat::allocator::cuda
