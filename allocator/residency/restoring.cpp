@@ -115,7 +115,9 @@ void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
                                       StreamId stream) noexcept {
   Block* const restored = record.restored;
   if (restored == nullptr || stream == restored->stream) return;
-  order_.follow(stream, restored->stream);
+  // The bytes of an adopted block are complete for the stream of the last pack.
+  const StreamId complete_for = restored == record.block ? record.stream : restored->stream;
+  order_.follow(stream, complete_for);
   memory_.note_use(restored, stream);
 }
 

@@ -86,8 +86,8 @@ pleat_plant("a payload is given back under a decode" residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
   "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
 pleat_plant("a restored storage is read elsewhere before it is restored" restoring.cpp
-  "order_.follow(stream, restored->stream);"
-  "if (!PLANTED) order_.follow(stream, restored->stream);")
+  "order_.follow(stream, complete_for);"
+  "if (!PLANTED) order_.follow(stream, complete_for);")
 pleat_plant("a restored storage's second stream is not noted" restoring.cpp
   "memory_.note_use(restored, stream);"
   "if (!PLANTED) memory_.note_use(restored, stream);")

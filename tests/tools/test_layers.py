@@ -31,6 +31,7 @@ ROOMS = [
     ["torch_bridge", "torch_bridge/include/pleat", "torch_bridge/example"],
     ["torch_bridge/core"],
     ["torch_bridge/torch_access"],
+    ["torch_bridge/cuda"],
     ["torch_bridge/memory"],
     ["torch_bridge/policy"],
     ["torch_bridge/hooks"],

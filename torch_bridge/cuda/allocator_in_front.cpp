@@ -58,7 +58,7 @@ void AllocatorInFront::free_behind(void* pointer) noexcept { behind_.raw_deleter
 
 // Memory with a deleter of its own (uncached, imported) is freed by that, unheard.
 c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) const {
-  if (data.get() == data.get_context()) {
+  if (data.get() == data.get_context() && private_pools_.load(std::memory_order_relaxed) == 0) {
     (void)data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage);
   }
   return data;
@@ -94,11 +94,7 @@ void AllocatorInFront::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStr
     behind_.recordStream(data, stream);
     return;
   }
-  struct Lent {  // gives nothing up, whatever recordStream throws
-    c10::DataPtr data;
-    ~Lent() { (void)data.release_context(); }
-  } const theirs{{data.get(), data.get_context(), behind_.raw_deleter(), data.device()}};
-  behind_.recordStream(theirs.data, stream);
+  behind_.recordStream(over_lent(data.get_context(), data.device()).data, stream);
 }
 
 c10::CachingDeviceAllocator::DeviceStats AllocatorInFront::getDeviceStats(c10::DeviceIndex device) {
@@ -163,11 +159,18 @@ SnapshotInfo AllocatorInFront::snapshot(c10::MempoolId_t pool, bool include_trac
 
 void AllocatorInFront::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
                                            std::function<bool(cudaStream_t)> filter) {
-  behind_.beginAllocateToPool(device, pool, std::move(filter));
+  private_pools_.fetch_add(1, std::memory_order_relaxed);
+  try {
+    behind_.beginAllocateToPool(device, pool, std::move(filter));
+  } catch (...) {
+    private_pools_.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 void AllocatorInFront::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
   behind_.endAllocateToPool(device, pool);
+  private_pools_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void AllocatorInFront::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {
@@ -254,14 +257,10 @@ std::shared_ptr<AllocatorState> AllocatorInFront::getCheckpointState(c10::Device
   return behind_.getCheckpointState(device, pool);
 }
 
-// The pointers that it hands out are freed as storages of the pool are.
+// What it hands out is a private pool's, and keeps that allocator's deleter.
 CheckpointDelta AllocatorInFront::setCheckpointPoolState(c10::DeviceIndex device,
                                                          std::shared_ptr<AllocatorState> state) {
-  CheckpointDelta delta = behind_.setCheckpointPoolState(device, std::move(state));
-  for (c10::DataPtr& data : delta.dataptrs_allocd) {
-    data = heard(std::move(data));
-  }
-  return delta;
+  return behind_.setCheckpointPoolState(device, std::move(state));
 }
 
 std::string AllocatorInFront::name() { return behind_.name(); }

@@ -16,21 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "torch_bridge/cuda/access.h"
+
 namespace pleat::bridge::cuda {
 
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
-
-// Whoever wants to hear of frees. Lives as long as the process.
-class FreeListener {
- public:
-  // A storage gives this pointer up. True: the listener has taken the memory over, and calls
-  // AllocatorInFront::free_behind() once it is done with it. Any thread, also at the end of the
-  // process; takes no lock under which memory of the device is allocated.
-  [[nodiscard]] virtual bool keep(void* pointer) noexcept = 0;
-
- protected:
-  ~FreeListener() = default;
-};
 
 class AllocatorInFront final : public CUDAAllocator {
  public:
@@ -43,7 +33,9 @@ class AllocatorInFront final : public CUDAAllocator {
   // Whether torch still allocates through it: somebody may have put another in force since.
   [[nodiscard]] bool in_force() const noexcept;
 
-  // True of the memory of a storage whose free is heard of.
+  // True of the memory of a storage whose free is heard of. While a device's memory goes to a private
+  // pool (MemPool, a graph that is captured) what it allocates keeps the deleter of the allocator
+  // behind: its addresses and its lifetime are that pool's.
   [[nodiscard]] static bool hears(const c10::DataPtr& data) noexcept {
     return data.get_deleter() == &free_storage && data.get() == data.get_context();
   }
@@ -52,6 +44,14 @@ class AllocatorInFront final : public CUDAAllocator {
     return {pointer, pointer, &free_storage, device};
   }
   void free_behind(void* pointer) noexcept;
+  // The same memory as the allocator behind knows it, lent for a call: gives nothing up.
+  struct Lent {
+    c10::DataPtr data;
+    ~Lent() { (void)data.release_context(); }
+  };
+  [[nodiscard]] Lent over_lent(void* pointer, c10::Device device) const {
+    return {{pointer, pointer, behind_.raw_deleter(), device}};
+  }
   [[nodiscard]] CUDAAllocator& behind() const noexcept { return behind_; }
 
   // ---- c10::Allocator ----
@@ -142,6 +142,7 @@ class AllocatorInFront final : public CUDAAllocator {
 
   CUDAAllocator& behind_;
   FreeListener* const listener_;
+  std::atomic<int> private_pools_{0};  // to which memory of some device goes now
 };
 
 }  // namespace pleat::bridge::cuda

@@ -19,6 +19,7 @@
 #include "torch_bridge/install/aten_executor.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/memory/cpu_allocator.h"
+#include "torch_bridge/memory/cuda_backend.h"
 #include "torch_bridge/memory/host_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
@@ -143,6 +144,13 @@ class Installation {
     set_host_backend(*new HostBackend(*runtime));  // leaked, as the runtime is
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
+    if (runtime->options().cuda) {
+      std::string why;
+      open_cuda(*runtime, why);
+      if (!why.empty()) {
+        std::fprintf(stderr, "pleat: %s\n", why.c_str());
+      }
+    }
     take_locks_around_fork();
     std::atexit(print_report_at_exit);
     return true;

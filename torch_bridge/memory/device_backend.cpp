@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "torch_bridge/memory/cuda_backend.h"
+
 namespace pleat::bridge {
 namespace {
 
@@ -10,7 +12,10 @@ std::atomic<DeviceBackend*> host_backend{nullptr};
 }  // namespace
 
 DeviceBackend* backend_of(c10::Device device) noexcept {
-  return device.is_cpu() ? host_backend.load(std::memory_order_acquire) : nullptr;
+  if (device.is_cpu()) {
+    return host_backend.load(std::memory_order_acquire);
+  }
+  return device.is_cuda() ? cuda_backend(device.index()) : nullptr;
 }
 
 void set_host_backend(DeviceBackend& backend) noexcept {

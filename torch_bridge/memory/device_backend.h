@@ -71,7 +71,7 @@ class DeviceBackend {
   const c10::DispatchKey autocast_;
 };
 
-// The backend of a device; null: tensors there are left alone. Today the host's alone is there.
+// The backend of a device, the host's or a CUDA device's; null: tensors there are left alone.
 [[nodiscard]] DeviceBackend* backend_of(c10::Device device) noexcept;
 
 // Gives the host its backend, which lives as long as the process. Once, before a tensor is judged.

@@ -1,0 +1,56 @@
+// What the bridge needs of libc10_cuda, which CPU builds of torch do not have. A library of its own
+// implements it, linked to libc10_cuda; the bridge opens that library where libc10_cuda is loaded.
+// Both are built together: the one function between them says so.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+
+#include "allocator/cuda/raw_memory.h"
+#include "allocator/ids.h"
+
+namespace pleat::bridge::cuda {
+
+// Whoever wants to hear of frees. Lives as long as the process.
+class FreeListener {
+ public:
+  // A storage gives this pointer up. True: the listener has taken the memory over, and gives it to
+  // RawMemory::free() once it is done with it. Any thread, also at the end of the process; called
+  // with no lock of torch's allocator held.
+  [[nodiscard]] virtual bool keep(void* pointer) noexcept = 0;
+
+ protected:
+  ~FreeListener() = default;
+};
+
+// Memory comes from the allocator that stands behind ours. Threads: any.
+class CudaAccess : public allocator::cuda::RawMemory {
+ public:
+  // The stream that operators of this thread use on that device now, whatever its current device is.
+  [[nodiscard]] virtual allocator::StreamId current_stream(
+      c10::DeviceIndex device) const noexcept = 0;
+  // Whether the listener will hear of the free of that memory. False of memory of private pools and
+  // captured graphs, of memory that was imported, and of what was allocated before ours stood in
+  // front.
+  [[nodiscard]] virtual bool hears(const c10::DataPtr& data) const noexcept = 0;
+  // A storage's memory, at a pointer that RawMemory gave: the listener will hear of its free.
+  [[nodiscard]] virtual c10::DataPtr over(void* pointer, c10::DeviceIndex device) const = 0;
+  // torch's allocator of CUDA tensors now.
+  [[nodiscard]] virtual c10::Allocator* allocator() const noexcept = 0;
+  // Memory for work on the current stream, or the error that torch raises without it.
+  [[nodiscard]] virtual c10::DataPtr allocate_storage(std::size_t bytes,
+                                                      c10::DeviceIndex device) const = 0;
+
+ protected:
+  ~CudaAccess() = default;
+};
+
+inline constexpr unsigned kAccessVersion = 1;
+// Puts our allocator in front of the one in force. Null: the library is of another build, or one of
+// ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
+using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,
+                                   FreeListener* listener) noexcept;
+
+}  // namespace pleat::bridge::cuda

@@ -1,0 +1,248 @@
+#include "torch_bridge/memory/cuda_backend.h"
+
+#include <dlfcn.h>
+#include <torch/version.h>
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "allocator/cuda/driver.h"
+#include "allocator/cuda/memory_in_front.h"
+#include "allocator/cuda/stream_events.h"
+#include "torch_bridge/cuda/access.h"
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::cuda::BlockTable;
+using allocator::cuda::MemoryInFront;
+
+// Holds every block as it is.
+class HoldingCodec final : public allocator::BlockCodec {
+ public:
+  allocator::EncodePlan plan(const allocator::EncodeRequest& /*request*/) noexcept override {
+    return {};
+  }
+  allocator::EncodeResult encode(const allocator::EncodeRequest& /*request*/,
+                                 const allocator::EncodePlan& /*plan*/, void* /*payload*/,
+                                 std::size_t /*capacity*/) noexcept override {
+    return {};
+  }
+  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& /*request*/,
+                                          const allocator::EncodePlan& /*plan*/) noexcept override {
+    return {};
+  }
+  allocator::CodecStatus decode(const allocator::PayloadView& /*payload*/, void* /*target*/,
+                                std::size_t /*target_bytes*/,
+                                allocator::StreamId /*stream*/) noexcept override {
+    return allocator::CodecStatus::kFailed;
+  }
+};
+
+class CudaDevices;
+
+class CudaBackend final : public DeviceBackend {
+ public:
+  // Around fork(): residency's locks, then that of its events. A child frees and does no more.
+  void lock_for_fork() noexcept {
+    parts_->heap.residency().lock_for_fork();
+    parts_->order.lock_for_fork();
+  }
+  void unlock_after_fork(allocator::ForkSide side) noexcept {
+    parts_->order.unlock_after_fork();
+    parts_->heap.residency().unlock_after_fork(side);
+  }
+
+  CudaBackend(cuda::CudaAccess& access, BlockTable& blocks, const allocator::cuda::Driver& driver,
+              allocator::cuda::DriverLife& life, c10::DeviceIndex device)
+      : CudaBackend(access, device, std::make_unique<Parts>(access, blocks, driver, life, device)) {
+  }
+
+  allocator::Block* block_of(const c10::StorageImpl& storage) const noexcept override {
+    const at::DataPtr& data = storage.data_ptr();
+    if (!access_.hears(data)) return nullptr;
+    return parts_->memory.adopt(data.get(), storage.nbytes());
+  }
+
+  allocator::StreamId current_stream() const noexcept override {
+    return access_.current_stream(device_);
+  }
+
+  StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override {
+    return c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), bytes, access_.over(block->begin, device_),
+        access_.allocator(), /*resizable=*/true);
+  }
+
+  c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
+                    allocator::StreamId stream) const override {
+    const std::size_t bytes = range.end - range.begin;
+    c10::Storage copy(c10::Storage::use_byte_size_t(), bytes,
+                      access_.allocate_storage(bytes, device_), access_.allocator(),
+                      /*resizable=*/true);
+    parts_->memory.copy(copy.mutable_data(), static_cast<const char*>(storage.data()) + range.begin,
+                        bytes, stream);
+    return copy;
+  }
+
+  void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
+    const c10::DataPtr found = access_.allocate_storage(bytes, device_);  // torch's own error
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
+                     " bytes (Pleat: ", purpose, ")");
+  }
+
+ private:
+  struct Parts {
+    Parts(cuda::CudaAccess& access, BlockTable& blocks, const allocator::cuda::Driver& driver,
+          allocator::cuda::DriverLife& life, c10::DeviceIndex device)
+        : memory(allocator::DeviceIndex{device}, access, blocks, driver, life),
+          order(driver, life, device),
+          heap(memory, order, codec, {.compress = false}) {}
+    MemoryInFront memory;
+    allocator::cuda::StreamEvents order;
+    HoldingCodec codec;
+    allocator::Heap heap;
+  };
+  CudaBackend(cuda::CudaAccess& access, c10::DeviceIndex device, std::unique_ptr<Parts> parts)
+      : DeviceBackend(parts->heap, c10::DispatchKey::AutocastCUDA),
+        access_(access),
+        device_(device),
+        parts_(std::move(parts)) {}
+
+  cuda::CudaAccess& access_;
+  const c10::DeviceIndex device_;
+  const std::unique_ptr<Parts> parts_;
+};
+
+// Leaked: storages are freed until the very end of the process.
+class CudaDevices final : public cuda::FreeListener {
+ public:
+  explicit CudaDevices(Runtime& runtime) noexcept : runtime_(runtime) {}
+
+  // Around fork(): no backend is made meanwhile, and none of theirs is in anybody's hands.
+  void lock_for_fork() noexcept {
+    mutex_.lock();
+    for_each_backend([](CudaBackend& backend) { backend.lock_for_fork(); });
+    blocks_.lock_for_fork();
+  }
+  void unlock_after_fork(allocator::ForkSide side) noexcept {
+    blocks_.unlock_after_fork();
+    for_each_backend([side](CudaBackend& backend) { backend.unlock_after_fork(side); });
+    mutex_.unlock();
+    if (side == allocator::ForkSide::kChild) {
+      life_.end();  // a child has no device
+    }
+  }
+
+  [[nodiscard]] allocator::cuda::Driver& driver() noexcept { return driver_; }
+  void set_access(cuda::CudaAccess* access) noexcept { access_ = access; }
+
+  bool keep(void* pointer) noexcept override {
+    const BlockTable::Found found = blocks_.find(pointer);
+    if (found.block == nullptr) [[likely]]
+      return false;
+    allocator::Heap* const heap = runtime_.heaps.at(found.memory->events().device());
+    if (heap == nullptr) return false;
+    heap->release(found.block);
+    return true;
+  }
+
+  DeviceBackend* backend(c10::DeviceIndex device) noexcept {
+    if (device < 0 || static_cast<std::size_t>(device) >= backends_.size()) return nullptr;
+    std::atomic<CudaBackend*>& slot = backends_[static_cast<std::size_t>(device)];
+    DeviceBackend* const present = slot.load(std::memory_order_acquire);
+    return present != nullptr ? present : make(device, slot);
+  }
+
+ private:
+  template <class Visit>
+  void for_each_backend(Visit&& visit) noexcept {
+    for (const std::atomic<CudaBackend*>& slot : backends_) {
+      if (CudaBackend* const backend = slot.load(std::memory_order_relaxed)) visit(*backend);
+    }
+  }
+
+  DeviceBackend* make(c10::DeviceIndex device, std::atomic<CudaBackend*>& slot) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (DeviceBackend* const present = slot.load(std::memory_order_acquire)) return present;
+    if (access_ == nullptr || !life_.may_call()) return nullptr;
+    try {
+      auto backend = std::make_unique<CudaBackend>(*access_, blocks_, driver_, life_, device);
+      if (!runtime_.heaps.add(backend->heap())) return nullptr;
+      slot.store(backend.get(), std::memory_order_release);
+      return backend.release();
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+
+  Runtime& runtime_;
+  allocator::cuda::Driver driver_;
+  allocator::cuda::DriverLife life_;
+  BlockTable blocks_;
+  cuda::CudaAccess* access_ = nullptr;  // constant once open
+  std::mutex mutex_;
+  std::array<std::atomic<CudaBackend*>, allocator::HeapTable::kMostDevices> backends_{};
+  ForkLock fork_lock_{ForkPlace::kHeap, *this};
+};
+
+std::atomic<CudaDevices*> devices{nullptr};
+
+// "libpleat_bridge_torch2.11.so" has "libpleat_cuda_torch2.11.so" beside it.
+std::string library_beside_the_bridge() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&open_cuda), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  std::string path = info.dli_fname;
+  constexpr std::string_view kBridge = "pleat_bridge_";
+  const std::size_t at = path.rfind(kBridge);
+  return at == std::string::npos ? std::string() : path.replace(at, kBridge.size(), "pleat_cuda_");
+}
+
+}  // namespace
+
+void open_cuda(Runtime& runtime, std::string& why) {
+  if (::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD) == nullptr) {
+    return;  // this torch has no CUDA, or has not loaded it
+  }
+  const std::string path = library_beside_the_bridge();
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    why = "CUDA tensors are left to stock: " + std::string(::dlerror());
+    return;
+  }
+  const auto open = reinterpret_cast<cuda::OpenAccess>(::dlsym(library, "pleat_cuda_access"));
+  auto* const found = new CudaDevices(runtime);
+  std::string missing;
+  if (!found->driver().find("libcuda.so.1", missing)) {
+    if (missing != "libcuda.so.1") {  // else there is no driver: nothing to leave alone
+      why = "CUDA tensors are left to stock: the driver has no " + missing;
+    }
+    delete found;
+    return;
+  }
+  cuda::CudaAccess* const access =
+      open != nullptr ? open(cuda::kAccessVersion, TORCH_VERSION, found) : nullptr;
+  if (access == nullptr) {
+    why = "CUDA tensors are left to stock: " + path + " is of another build";
+    delete found;
+    return;
+  }
+  found->set_access(access);
+  devices.store(found, std::memory_order_release);
+}
+
+DeviceBackend* cuda_backend(c10::DeviceIndex device) noexcept {
+  CudaDevices* const all = devices.load(std::memory_order_acquire);
+  return all != nullptr ? all->backend(device) : nullptr;
+}
+
+}  // namespace pleat::bridge
