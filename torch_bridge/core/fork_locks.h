@@ -20,6 +20,7 @@ enum class ForkPlace : std::uint8_t {
   kHeap,          // the idle trimmer ends; the gate; link lock, records that wait, arena, pool
   kKeys,          // ordinals
   kKeptStorages,  // restored storages that are kept
+  kHandedOut,     // what functions of users have, in threads of devices
   kPolicy,        // what is known of autograd's nodes, and of the code that saves
   kProofBook,     // functions and poles that the report names
   kCheck,         // what a check has found

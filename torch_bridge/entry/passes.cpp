@@ -32,6 +32,9 @@ void backward_exit() noexcept {
   forget_pass(backward_depth());
   if (leave_pass()) {
     drop_kept_storages();
+    if (!backward_is_running()) {
+      forget_device_threads();
+    }
   }
 }
 

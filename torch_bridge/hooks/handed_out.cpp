@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/torch_access/pass_state.h"
 
@@ -25,15 +27,10 @@ Execution execution_of(const Node& node) noexcept {
   return {torch::autograd::get_current_graph_task_id(), &node, node.sequence_nr()};
 }
 
-// Both lists grow with the depth of the pass.
 struct Lent {
   int depth;
   at::Tensor tensor;
 };
-thread_local struct {
-  std::vector<Lent> tensors;
-  Execution borrower;
-} lent;
 
 struct Given {
   int depth;
@@ -50,31 +47,71 @@ struct Given {
                : at::Tensor();
   }
 };
-thread_local std::vector<Given> given;
+
+// Both lists grow with the depth of the pass.
+struct Lists {
+  std::vector<Lent> lent;
+  Execution borrower;
+  std::vector<Given> given;
+};
+thread_local Lists of_thread;
+
+// Of all threads that run nodes of devices, whose passes begin and end in other threads.
+struct DeviceThreads {
+  std::mutex mutex;
+  Lists lists;
+  ForkLock fork_lock{ForkPlace::kHandedOut, mutex};
+};
+// Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
+// child.
+DeviceThreads& device_threads = *new DeviceThreads;
+
+// The lists of the thread that runs, locked if others have them too. What goes from them dies after
+// the lock is given up: that may run anybody's code.
+class Access {
+ public:
+  Access() : lists_(in_device_thread() ? device_threads.lists : of_thread) {
+    if (&lists_ != &of_thread) {
+      lock_ = std::unique_lock(device_threads.mutex);
+    }
+  }
+  Lists* operator->() noexcept { return &lists_; }
+
+ private:
+  Lists& lists_;
+  std::unique_lock<std::mutex> lock_;
+};
 
 // The last goes before it dies: that may run anybody's code.
 template <class List>
-void drop_last(List& list) {
-  const auto done = std::move(list.back());
-  list.pop_back();
-}
-
-template <class List>
 void drop_depth(List& list, int depth) {
   while (!list.empty() && list.back().depth >= depth) {
-    drop_last(list);
+    const auto done = std::move(list.back());
+    list.pop_back();
   }
+}
+
+// Takes the entries of that depth or a greater one off the end of a list.
+template <class Entry>
+std::vector<Entry> taken_off(std::vector<Entry>& list, int depth) {
+  const auto first = std::find_if(list.begin(), list.end(),
+                                  [depth](const Entry& entry) { return entry.depth >= depth; });
+  std::vector<Entry> taken(std::make_move_iterator(first), std::make_move_iterator(list.end()));
+  list.erase(first, list.end());
+  return taken;
 }
 
 }  // namespace
 
 void lend(const Node& node, const at::Tensor& tensor) noexcept {
   try {
-    if (backward_depth() == 0 && lent.borrower != execution_of(node)) {
-      drop_depth(lent.tensors, 0);
+    std::vector<Lent> done;
+    Access lists;
+    if (backward_depth() == 0 && !in_device_thread() && lists->borrower != execution_of(node)) {
+      done = taken_off(lists->lent, 0);
     }
-    lent.borrower = execution_of(node);
-    lent.tensors.push_back({backward_depth(), tensor});
+    lists->borrower = execution_of(node);
+    lists->lent.push_back({backward_depth(), tensor});
   } catch (...) {  // no memory for it
   }
 }
@@ -90,7 +127,8 @@ void give(const Node& node, const TorchRecord& record, const GivenTensor& given_
           bool hold) noexcept {
   try {
     const Execution receiver = execution_of(node);
-    for (Given& one : given) {
+    Access lists;
+    for (Given& one : lists->given) {
       if (one.record == record.nonce && one.receiver == receiver) {
         if (at::Tensor sibling = one.unwritten(); sibling.defined()) {
           if (may_be_taken(sibling)) {
@@ -101,20 +139,21 @@ void give(const Node& node, const TorchRecord& record, const GivenTensor& given_
       }
     }
     const at::Tensor& tensor = given_tensor.tensor;
-    given.push_back({backward_depth(), receiver, record.nonce, given_tensor.variable,
-                     c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                     hold && may_be_taken(tensor) ? tensor : at::Tensor()});
+    lists->given.push_back({backward_depth(), receiver, record.nonce, given_tensor.variable,
+                            c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                            hold && may_be_taken(tensor) ? tensor : at::Tensor()});
   } catch (...) {
   }
 }
 
 c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& record) {
   c10::SmallVector<GivenTensor, 2> found;
-  if (given.empty()) {
+  Access lists;
+  if (lists->given.empty()) {
     return found;  // nearly always
   }
   const Execution receiver = execution_of(node);
-  for (const Given& one : given) {
+  for (const Given& one : lists->given) {
     if (one.record == record.nonce && one.receiver == receiver) {
       if (at::Tensor tensor = one.unwritten(); tensor.defined()) {
         found.push_back({std::move(tensor), one.variable});
@@ -125,29 +164,39 @@ c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& r
 }
 
 void forget_given_to_others(const Node* node) noexcept {
-  if (given.empty()) {
+  std::vector<Given> done;  // dies last
+  Access lists;
+  if (lists->given.empty()) {
     return;
   }
   const auto running = torch::autograd::get_current_node();
   node = running ? running.get() : node;
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
-  // A gradient may still wait behind nodes that pass it through: what somebody has stays held.
-  const auto first_done = std::stable_partition(given.begin(), given.end(), [&](const Given& one) {
-    return one.depth < backward_depth() || one.receiver == unpacks ||
-           (one.held.defined() && one.held.use_count() > 1);
-  });
-  std::vector<Given> done;
+  // A gradient may still wait behind nodes that pass it through: what somebody has stays held. So
+  // does what another pass of a device's threads has.
+  const auto first_done = std::stable_partition(
+      lists->given.begin(), lists->given.end(), [&](const Given& one) {
+        return one.depth < backward_depth() || one.receiver == unpacks ||
+               (in_device_thread() && one.receiver.graph_task != unpacks.graph_task) ||
+               (one.held.defined() && one.held.use_count() > 1);
+      });
   try {
-    done.assign(std::make_move_iterator(first_done), std::make_move_iterator(given.end()));
+    done.assign(std::make_move_iterator(first_done), std::make_move_iterator(lists->given.end()));
   } catch (...) {  // no memory: later
     return;
   }
-  given.erase(first_done, given.end());  // before `done` dies
+  lists->given.erase(first_done, lists->given.end());
 }
 
 void forget_pass(int depth) noexcept {
-  drop_depth(lent.tensors, depth);
-  drop_depth(given, depth);
+  drop_depth(of_thread.lent, depth);
+  drop_depth(of_thread.given, depth);
+}
+
+void forget_device_threads() noexcept {
+  Lists done;
+  const std::lock_guard<std::mutex> guard(device_threads.mutex);
+  std::swap(done, device_threads.lists);
 }
 
 }  // namespace pleat::bridge

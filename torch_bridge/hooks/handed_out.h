@@ -42,5 +42,7 @@ void forget_given_to_others(const torch::autograd::Node* node) noexcept;
 
 // A backward pass of that depth is over: 1 is the outermost.
 void forget_pass(int depth) noexcept;
+// No backward pass runs: nor does any in a thread of a device.
+void forget_device_threads() noexcept;
 
 }  // namespace pleat::bridge

@@ -1,5 +1,6 @@
 #include "torch_bridge/torch_access/pass_state.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/jit/frontend/tracer.h>
@@ -49,7 +50,14 @@ bool backward_is_running() noexcept {
   return threads_in_backward.load(std::memory_order_relaxed) != 0;
 }
 
-bool backward_creates_graph() noexcept { return pass.creates_graph; }
+bool in_device_thread() noexcept {
+  return pass.depth == 0 && torch::autograd::get_current_graph_task_id() >= 0 &&
+         backward_is_running();
+}
+
+bool backward_creates_graph() noexcept {
+  return pass.creates_graph || (in_device_thread() && c10::GradMode::is_enabled());
+}
 
 bool set_backward_creates_graph(bool creates_graph) noexcept {
   return std::exchange(pass.creates_graph, creates_graph);

@@ -27,8 +27,12 @@ void forget_other_threads_passes() noexcept;
 // True if any thread is in one.
 [[nodiscard]] bool backward_is_running() noexcept;
 
-// True while this thread is in a backward pass with create_graph. Not known without the preload
-// library.
+// True if this thread runs nodes of a pass that another thread has begun: those of a device other
+// than the host.
+[[nodiscard]] bool in_device_thread() noexcept;
+
+// True while this thread is in a backward pass with create_graph, or runs nodes of one. Not known
+// without the preload library.
 [[nodiscard]] bool backward_creates_graph() noexcept;
 // Returns what was set before.
 bool set_backward_creates_graph(bool creates_graph) noexcept;
