@@ -197,6 +197,17 @@ def test_a_signal_reaches_the_program_and_no_file_is_left(runner, build_dir, pre
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_table_that_nobody_can_be_told_and_a_folder_that_moves_hurt_no_program(runner, build_dir, test_python, preload_library, tmp_path):
+    program = "import os, torch; os.chdir('/'); w = torch.ones(8, requires_grad=True); w.square().sum().backward(); print('done')"
+    environment = runner.environment(conf=None, preload=False) | {"TMPDIR": "."}
+    command = [build_dir / "bin" / "pleat", "check", "--steps", "1", "--json", "found.json", "--", test_python, "-c", program]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, env=environment, cwd=tmp_path, timeout=120)
+    assert result.returncode == 0 and result.stdout == "done\n"
+    assert json.loads((tmp_path / "found.json").read_text())["processes"][0]["passes"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
 # --- programs whose gradients were wrong before a proof was asked for -------------------------
 
 FOUND = [
