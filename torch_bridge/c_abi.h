@@ -31,6 +31,8 @@ extern "C" {
 #define PLEAT_HOOKS(FUNCTION, OTHER_NAME, GRADIENT) \
   FUNCTION(engine_execute, \
            "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_") \
+  FUNCTION(engine_queue_callback, \
+           "_ZN5torch8autograd6Engine14queue_callbackESt8functionIFvvEE") \
   FUNCTION(saved_variable_constructor, "_ZN5torch8autograd13SavedVariableC1ERKN2at6TensorEbb") \
   FUNCTION(saved_variable_register_hooks, \
            "_ZN5torch8autograd13SavedVariable14register_hooksEOSt10unique_ptrINS0_18SavedVariableHooksESt14default_deleteIS3_EE") \

@@ -145,6 +145,133 @@ def test_what_cannot_be_looked_at_is_said_and_the_job_goes_on(checked, kind, why
     assert pair.pleat.check().json["losses"][0] == pair.stock.check().json["losses"][0]
 
 
+# One pass that leaves more behind than gradients of leaves, were it run more than once.
+LEAVES_MORE = """
+    import sys, torch, pleat_test_support as t
+    kind = sys.argv[1]
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(96, 160), torch.nn.GELU(), torch.nn.Linear(160, 48))
+    class Reversible(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return net[2](x)
+        @staticmethod
+        def backward(ctx, grad):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                y = net[2](x)
+            y.backward(grad)
+            return x.grad
+    x = torch.randn(64, 96)
+    hidden = net[1](net[0](x))
+    runs = []
+    def hook(grad):
+        runs.append(0)
+        if kind == "queues":
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: runs.append(1))
+        elif kind == "interrupted" and len(runs) == 2:
+            raise KeyboardInterrupt
+    if kind == "retain_grad":
+        hidden.retain_grad()
+    elif kind != "reversible":
+        hidden.register_hook(hook)
+    y = Reversible.apply(hidden) if kind == "reversible" else net[2](hidden)
+    try:
+        y.square().mean().backward()
+    except KeyboardInterrupt:
+        runs.append("interrupted")
+    t.emit(runs=runs, kept=hidden.grad if kind == "retain_grad" else None, grads=[p.grad for p in net.parameters() if p.grad is not None])
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("retain_grad", None),
+        ("reversible", "a backward pass within the pass accumulates gradients"),
+        ("queues", "a function or a hook queues a callback for the end of the pass"),
+    ],
+)
+def test_nothing_that_outlives_a_pass_is_done_more_than_once(run_pair, tmp_path, kind, why):
+    file = tmp_path / kind
+    pair = run_pair(LEAVES_MORE, conf=f"{CONF},check:1,check_file:{file}", args=(kind,))
+    pleat, stock = pair.pleat.check().json, pair.stock.check().json
+    found = json.loads(file.read_text().splitlines()[-1])
+    assert [row["why"] for row in found["refused"]] == ([why] if why else [])
+    assert found["passes"] == (0 if why else 1)
+    assert_identical([pleat["kept"], pleat["grads"]], [stock["kept"], stock["grads"]])
+    assert pleat["runs"].count(1) == stock["runs"].count(1) == (kind == "queues")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("static_graph", "a function or a hook queues a callback for the end of the pass"), ("fully_shard", "parameters are sharded: FSDPLinear")],
+)
+def test_a_distributed_module_that_counts_passes_trains_as_in_stock(run_pair, tmp_path, kind, why):
+    script = """
+        import os, sys, tempfile, torch, pleat_test_support as t
+        import torch.distributed as dist
+        kind = sys.argv[1]
+        with tempfile.TemporaryDirectory() as folder:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+            torch.manual_seed(0)
+            net = torch.nn.Linear(96, 48)
+            if kind == "static_graph":
+                module = torch.nn.parallel.DistributedDataParallel(net, static_graph=True)
+            else:
+                from torch.distributed.device_mesh import init_device_mesh
+                from torch.distributed.fsdp import fully_shard
+                module = fully_shard(net, mesh=init_device_mesh("cpu", (1,)))
+            optimiser = torch.optim.SGD(module.parameters(), 1e-2)
+            for step in range(2):
+                optimiser.zero_grad()
+                module(torch.randn(64, 96)).square().mean().backward()
+                optimiser.step()
+            weights = [p.to_local() if kind == "fully_shard" else p for p in module.parameters()]
+            t.emit(weights=weights)
+            dist.destroy_process_group()
+    """
+    file = tmp_path / kind
+    pair = run_pair(script, conf=f"{CONF},check:2,check_file:{file}", args=(kind,))
+    found = json.loads(file.read_text().splitlines()[-1])
+    assert [row["why"] for row in found["refused"]] == [why]
+    assert found["passes"] == (1 if kind == "static_graph" else 0)
+    assert_identical(pair.pleat.check().json, pair.stock.check().json)
+
+
+def test_an_interruption_in_an_extra_pass_ends_the_pass_of_the_script(run_script, tmp_path):
+    conf = f"{CONF},check:1,check_file:{tmp_path / 'file'}"
+    result = run_script(LEAVES_MORE, conf=conf, args=("interrupted",)).check()
+    assert result.json["runs"] == [0, 0, "interrupted"] and result.json["grads"] == []
+
+
+def test_each_module_has_a_row_of_its_own_whatever_lived_at_its_address_and_whatever_others_refuse(run_script, tmp_path):
+    script = """
+        import torch, pleat_test_support as t
+        class Refuses(torch.nn.Module):
+            def named_parameters(self, *args, **kwargs):
+                raise RuntimeError
+        class Unfinished(torch.nn.Module):
+            def __init__(self):
+                pass
+        others = Refuses(), Unfinished()
+        for size in (32, 48, 32, 48):
+            net = torch.nn.Sequential()
+            net.add_module("a\\udc80 b", torch.nn.Linear(64, size))
+            net(torch.randn(64, 64)).square().mean().backward()
+            del net
+        t.emit(done=1)
+    """
+    file = tmp_path / "file"
+    run_script(script, conf=f"{CONF},check:4,check_file:{file}").check()
+    found = json.loads(file.read_text().splitlines()[-1])
+    rows = [(p["name"], p["passes"]) for p in found["parameters"]]
+    expected = [(f"a? b.{name}", 1) for size in (32, 48, 32, 48) for name in (f"bias [{size}]", f"weight [{size}, 64]")]
+    assert sorted(rows) == sorted(expected)
+
+
 def test_a_kept_graph_is_looked_at_twice_and_an_overflow_is_no_gradient(checked):
     pair, found = checked("keeps_graph", passes=8)
     assert found["passes"] == 8 and set(verdicts(found).values()) == {"good"}
@@ -195,6 +322,17 @@ def test_a_signal_reaches_the_program_and_no_file_is_left(runner, build_dir, pre
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "ended with exit code 5" in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_nobody_can_be_told_and_a_folder_that_moves_hurt_no_program(runner, build_dir, test_python, preload_library, tmp_path):
+    program = "import os, torch; os.chdir('/'); w = torch.ones(8, requires_grad=True); w.square().sum().backward(); print('done')"
+    environment = runner.environment(conf=None, preload=False) | {"TMPDIR": "."}
+    command = [build_dir / "bin" / "pleat", "check", "--steps", "1", "--json", "found.json", "--", test_python, "-c", program]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, env=environment, cwd=tmp_path, timeout=120)
+    assert result.returncode == 0 and result.stdout == "done\n"
+    assert json.loads((tmp_path / "found.json").read_text())["processes"][0]["passes"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 
 # --- programs whose gradients were wrong before a proof was asked for -------------------------

@@ -28,12 +28,20 @@ using Json = nlohmann::ordered_json;
 constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
 
+// Writes to stderr. What cannot be written there must not end this process before the program.
+template <typename... Arguments>
+void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 // --- the program ------------------------------------------------------------------------------
 
 constexpr std::array kPassedOn{SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr std::array kOfTerminal{SIGINT, SIGQUIT};
 
 volatile sig_atomic_t program = 0;
+struct sigaction pipe_before {};
 
 void pass_on(int signal) {
   if (program > 0) ::kill(program, signal);
@@ -46,6 +54,7 @@ void pass_signals_on() {
   for (const int signal : kPassedOn) ::sigaction(signal, &action, nullptr);
   action.sa_handler = SIG_IGN;  // a terminal sends these to both
   for (const int signal : kOfTerminal) ::sigaction(signal, &action, nullptr);
+  ::sigaction(SIGPIPE, &action, &pipe_before);  // the reader of our table may go
 }
 
 // Starts the program. False: errno says why not.
@@ -63,31 +72,44 @@ bool start(char** command) {
   }
   for (const int signal : kPassedOn) ::signal(signal, SIG_DFL);
   for (const int signal : kOfTerminal) ::signal(signal, SIG_DFL);
+  ::sigaction(SIGPIPE, &pipe_before, nullptr);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   ::execvp(command[0], command);
   const int error = errno;
-  fmt::print(stderr, "pleat: {}: {}\n", command[0], std::strerror(error));
+  say("pleat: {}: {}\n", command[0], std::strerror(error));
   ::_exit(error == ENOENT ? kNotFound : kNotExecutable);
 }
 
 // --- what the processes say -------------------------------------------------------------------
 
-// The newest line of each process that has said anything, in the order of their first lines.
-std::vector<Json> read_results(const fs::path& file) {
-  std::vector<Json> results;
-  std::map<std::int64_t, std::size_t> of_process;
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    Json result = Json::parse(line, nullptr, false);
-    if (!result.is_object() || !result.contains("pid")) continue;  // half written
-    const auto [at, is_new] = of_process.emplace(result["pid"].get<std::int64_t>(), results.size());
-    if (is_new)
-      results.push_back(std::move(result));
-    else
-      results[at->second] = std::move(result);
+// The newest line of each process that has said anything, in the order of their first lines. Each
+// line of the file is read once: there may be thousands.
+class Results {
+ public:
+  explicit Results(fs::path file) : file_(std::move(file)) {}
+  const std::vector<Json>& read() {
+    std::ifstream stream(file_);
+    stream.seekg(offset_);
+    for (std::string line; std::getline(stream, line) && !stream.eof();) {  // whole ones
+      offset_ = stream.tellg();
+      Json result = Json::parse(line, nullptr, false);
+      if (!result.is_object() || !result.contains("pid")) continue;  // the disk was full
+      const auto [at, is_new] =
+          of_process_.emplace(result["pid"].get<std::int64_t>(), newest_.size());
+      if (is_new)
+        newest_.push_back(std::move(result));
+      else
+        newest_[at->second] = std::move(result);
+    }
+    return newest_;
   }
-  return results;
-}
+
+ private:
+  const fs::path file_;
+  std::streamoff offset_ = 0;
+  std::vector<Json> newest_;
+  std::map<std::int64_t, std::size_t> of_process_;
+};
 
 bool is_complete(const Json& result) { return result["passes"] >= result["asked"]; }
 
@@ -138,15 +160,13 @@ void print_parameters(const Json& parameters) {
   std::size_t width = std::strlen("parameter");
   for (const Json& p : parameters)
     width = std::max(width, std::min<std::size_t>(p["name"].get<std::string>().size(), 56));
-  fmt::print(stderr, "  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", "parameter", width, "norm", "error",
-             "yardstick", "verdict");
+  say("  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", "parameter", width, "norm", "error", "yardstick",
+      "verdict");
   for (const Json& p : parameters) {
     const Json& norm = p["norm"];
-    fmt::print(stderr, "  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n",
-               bridge::printable(p["name"].get<std::string>()), width,
-               norm.is_number() ? fmt::format("{:.3g}", norm.get<double>()) : "-",
-               percent(p["error"]), percent(p["yardstick"]),
-               words_of(p["verdict"].get<std::string>()));
+    say("  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", bridge::printable(p["name"].get<std::string>()),
+        width, norm.is_number() ? fmt::format("{:.3g}", norm.get<double>()) : "-",
+        percent(p["error"]), percent(p["yardstick"]), words_of(p["verdict"].get<std::string>()));
   }
 }
 
@@ -170,16 +190,15 @@ void print_exact(const Json& saved) {
     return a["bytes"].get<std::int64_t>() > b["bytes"].get<std::int64_t>();
   });
   constexpr std::size_t kMost = 12;
-  fmt::print(stderr,
-             "\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
-             "the rule:\n",
-             megabytes(exact_bytes), megabytes(all));
+  say("\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
+      "the rule:\n",
+      megabytes(exact_bytes), megabytes(all));
   for (std::size_t i = 0; i < std::min(exact.size(), kMost); ++i) {
     const Json& row = exact[i];
-    fmt::print(stderr, "  {:>9.2f} MB  {:<16} {}\n", megabytes(row["bytes"]),
-               row["why"].get<std::string>(), row["place"].get<std::string>());
+    say("  {:>9.2f} MB  {:<16} {}\n", megabytes(row["bytes"]), row["why"].get<std::string>(),
+        row["place"].get<std::string>());
   }
-  if (exact.size() > kMost) fmt::print(stderr, "  and {} places more\n", exact.size() - kMost);
+  if (exact.size() > kMost) say("  and {} places more\n", exact.size() - kMost);
 }
 
 void print_result(const Json& result, bool several) {
@@ -190,36 +209,34 @@ void print_result(const Json& result, bool several) {
                            : result["bits"] == 0
                                ? ", lossless"
                                : fmt::format(", at {} bits", result["bits"].get<int>());
-  fmt::print(stderr, "\npleat check: {} of {} backward passes looked at{}{}\n", passes,
-             result["asked"].get<int>(), bits, who);
+  say("\npleat check: {} of {} backward passes looked at{}{}\n", passes, result["asked"].get<int>(),
+      bits, who);
   if (passes > 0) print_parameters(result["parameters"]);
   for (const Json& refusal : result["refused"])
-    fmt::print(stderr, "  {} passes could not be looked at: {}\n", refusal["passes"].get<int>(),
-               one_line(refusal["why"].get<std::string>()));
+    say("  {} pass{} could not be looked at: {}\n", refusal["passes"].get<int>(),
+        refusal["passes"] == 1 ? "" : "es", one_line(refusal["why"].get<std::string>()));
   print_exact(result["saved"]);
 }
 
 // One line that says what the exit code says.
 void print_verdict(int code, bool seen) {
   if (code == 0)
-    fmt::print(stderr, "\npleat check: nothing surprising\n");
+    say("\npleat check: nothing surprising\n");
   else if (code == kSurprise)
-    fmt::print(stderr,
-               "\npleat check: noise is larger than it should be where it says SURPRISE; "
-               "please report it. `bits:lossless` is exact\n");
+    say("\npleat check: noise is larger than it should be where it says SURPRISE; "
+        "please report it. `bits:lossless` is exact\n");
   else
-    fmt::print(stderr, "\npleat check: {}\n",
-               seen ? "could not look at all of it" : "no backward pass was seen");
+    say("\npleat check: {}\n", seen ? "could not look at all of it" : "no backward pass was seen");
 }
 
 // Prints what has come, once for each process. True if some process has looked at all it was asked
 // to.
 class Printer {
  public:
-  explicit Printer(const fs::path& file) : file_(file) {}
+  explicit Printer(Results& results) : results_(results) {}
   bool print(bool all) {
     bool complete = false;
-    const std::vector<Json> results = read_results(file_);
+    const std::vector<Json>& results = results_.read();
     for (const Json& result : results) {
       const std::int64_t pid = result["pid"];
       const bool worth = is_complete(result) || (all && says_anything(result));
@@ -233,7 +250,7 @@ class Printer {
   }
 
  private:
-  const fs::path file_;
+  Results& results_;
   std::vector<std::int64_t> printed_;
 };
 
@@ -254,7 +271,8 @@ int code_of_all(const std::vector<Json>& results) {
 }  // namespace
 
 fs::path make_check_file() {
-  std::string name = (fs::temp_directory_path() / "pleat-check-XXXXXX").string();
+  // Absolute: the program may change its directory before it writes.
+  std::string name = (fs::absolute(fs::temp_directory_path()) / "pleat-check-XXXXXX").string();
   const int file = ::mkstemp(name.data());
   if (file < 0) throw std::system_error(errno, std::generic_category(), name);
   ::close(file);
@@ -264,10 +282,11 @@ fs::path make_check_file() {
 int check(const CheckRequest& request, const fs::path& results) {
   pass_signals_on();
   if (!start(request.command)) {
-    fmt::print(stderr, "pleat: fork: {}\n", std::strerror(errno));
+    say("pleat: fork: {}\n", std::strerror(errno));
     return kCouldNotLook;
   }
-  Printer printer(results);
+  Results lines(results);
+  Printer printer(lines);
   constexpr useconds_t kPause = 100'000;
   int status = 0;
   bool stopped = false;
@@ -279,13 +298,12 @@ int check(const CheckRequest& request, const fs::path& results) {
     }
   }
   printer.print(true);
-  const std::vector<Json> found = read_results(results);
+  const std::vector<Json>& found = lines.read();
   int code = code_of_all(found);
   const bool failed = !stopped && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
   if (failed) {
-    fmt::print(stderr, "\npleat check: the program ended with {} {}\n",
-               WIFEXITED(status) ? "exit code" : "signal",
-               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    say("\npleat check: the program ended with {} {}\n", WIFEXITED(status) ? "exit code" : "signal",
+        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     code = code == kSurprise ? code : kCouldNotLook;
   }
   if (!failed || !found.empty())
@@ -296,7 +314,7 @@ int check(const CheckRequest& request, const fs::path& results) {
                                                            Json::error_handler_t::replace)
         << '\n';
     if (!out) {
-      fmt::print(stderr, "pleat: {}: cannot be written\n", request.json.string());
+      say("pleat: {}: cannot be written\n", request.json.string());
       code = code == kSurprise ? code : kCouldNotLook;
     }
   }

@@ -104,7 +104,7 @@ void CheckBook::add_pass(std::span<const Parameter> parameters, unsigned bits) {
     }
     const auto [at, is_new] = row_of_.emplace(std::pair(parameter.leaf, key), rows_.size());
     if (is_new) {
-      rows_.emplace_back();
+      rows_.emplace_back().keeps_address = parameter.keeps_address;
     }
     Row& row = rows_[at->second];
     if (row.name.empty()) {

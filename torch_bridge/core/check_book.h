@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -67,6 +68,7 @@ class CheckBook {
     const void* leaf = nullptr;  // compare only; null: matched by name and place in the list
     std::string name;
     GradientErrors errors;
+    std::shared_ptr<const void> keeps_address = {};  // while it lives, no other leaf has `leaf`
   };
   // A pass was looked at. With the last one asked for, watching ends.
   void add_pass(std::span<const Parameter> parameters, unsigned bits);
@@ -80,6 +82,7 @@ class CheckBook {
  private:
   struct Row {
     std::string name;
+    std::shared_ptr<const void> keeps_address;
     GradientErrors errors;
     unsigned passes = 0;
     bool not_finite = false;
@@ -93,7 +96,6 @@ class CheckBook {
   unsigned asked_ = 0;
   unsigned looked_at_ = 0;
   unsigned bits_ = 0;
-  bool written_ = false;
   std::string file_;
   std::vector<Row> rows_;
   std::map<std::pair<const void*, std::string>, std::size_t> row_of_;

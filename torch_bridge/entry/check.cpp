@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <exception>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -51,7 +52,11 @@ std::vector<CheckBook::Parameter> parameters_of(const edge_list& leaves) {
     const auto named = names.find(impl);
     CheckBook::Parameter& parameter = parameters.emplace_back();
     parameter.name = (named != names.end() ? named->second + " " : "") + shape_of(variable);
-    parameter.leaf = named != names.end() || is_parameter(*impl) ? impl : nullptr;
+    if (named != names.end() || is_parameter(*impl)) {
+      using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
+      parameter.leaf = impl;
+      parameter.keeps_address = std::make_shared<Weak>(variable.getIntrusivePtr());
+    }
   }
   return parameters;
 }
@@ -103,13 +108,17 @@ void check(Runtime& runtime, const edge_list& roots, PassKind kind, ExtraPasses:
     runtime.check.add_refusal(graph.leaves.empty() ? "no leaf to reach" : graph.obstacle);
     return;
   }
-  const ExtraPasses passes(std::move(run));
+  if (const std::string module = sharded_module(); !module.empty()) {
+    runtime.check.add_refusal("parameters are sharded: " + module);
+    return;
+  }
+  const ExtraPasses passes(std::move(run), graph);
   look_at(runtime, graph, passes);
 }
 
 }  // namespace
 
-CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run run) noexcept {
+CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run run) {
   Runtime* const runtime = Runtime::get();
   if (runtime == nullptr || !runtime->check.watching()) [[likely]] {
     return;
@@ -120,13 +129,19 @@ CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run
     try {
       check(*runtime, roots, kind, std::move(run));
     } catch (const std::exception& error) {
+      if (is_interruption(error)) {
+        throw;
+      }
       const std::string text = error.what();
-      runtime->check.add_refusal(text.substr(0, text.find('\n')));
+      const std::string line = text.substr(0, text.find('\n'));
+      runtime->check.add_refusal(line.empty() ? "an exception without a message" : line);
     } catch (...) {
       runtime->check.add_refusal("an unknown failure");
     }
   }
-  outer_ = set_pass_values(PassValues::kOriginal);
+  // A pass within an extra pass reads what that reads.
+  outer_ = pass_values();
+  set_pass_values(in_extra_pass() ? outer_ : PassValues::kOriginal);
 }
 
 CheckedPass::~CheckedPass() {

@@ -1,9 +1,11 @@
 #include "torch_bridge/entry/entry_points.h"
 
+#include <functional>
 #include <utility>
 
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/check.h"
+#include "torch_bridge/entry/extra_passes.h"
 #include "torch_bridge/entry/in_place_gradient.h"
 #include "torch_bridge/entry/passes.h"
 #include "torch_bridge/hooks/handed_out.h"
@@ -27,6 +29,7 @@ using torch::autograd::variable_list;
 struct RealFunctions {
   variable_list (*engine_execute)(Engine*, const edge_list&, const variable_list&, bool, bool, bool,
                                   const edge_list&);
+  void (*engine_queue_callback)(Engine*, std::function<void()>);
   void (*saved_variable_constructor)(SavedVariable*, const at::Tensor&, bool, bool);
   void (*saved_variable_register_hooks)(SavedVariable*, std::unique_ptr<SavedVariableHooks>&&);
   at::Tensor (*saved_variable_unpack)(const SavedVariable*, NodePtr);
@@ -37,6 +40,9 @@ RealFunctions real{};
 variable_list ours_engine_execute(Engine* self, const edge_list& roots, const variable_list& inputs,
                                   bool keep_graph, bool create_graph, bool accumulate_grad,
                                   const edge_list& outputs) {
+  if (accumulate_grad) {
+    refuse_in_extra_pass("a backward pass within the pass accumulates gradients");
+  }
   const PassKind kind{accumulate_grad && outputs.empty(), create_graph, keep_graph};
   const BackwardScope scope(roots, kind);
   const CheckedPass check(roots, kind, [&](const edge_list& leaves) {
@@ -44,6 +50,12 @@ variable_list ours_engine_execute(Engine* self, const edge_list& roots, const va
   });
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
+}
+
+// DistributedDataParallel with a static graph waits so for the end of a pass that accumulates.
+void ours_engine_queue_callback(Engine* self, std::function<void()> callback) {
+  refuse_in_extra_pass("a function or a hook queues a callback for the end of the pass");
+  real.engine_queue_callback(self, std::move(callback));
 }
 
 void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& variable,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <stdexcept>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -22,10 +23,11 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 
 // Nodes that do more than to work out a gradient. A reentrant checkpoint runs a backward pass of
-// its own, which accumulates. What talks to other processes must be run by all of them.
-constexpr std::array<std::string_view, 7> kObstacles{"CheckpointFunction", "AllReduce", "AllGather",
-                                                     "ReduceScatter",      "AllToAll",  "Broadcast",
-                                                     "all_reduce"};
+// its own, which accumulates. What talks to other processes must be run by all of them. Sharded
+// parameters are gathered and given up as passes come and go.
+constexpr std::array<std::string_view, 9> kObstacles{
+    "CheckpointFunction", "AllReduce",  "AllGather",           "ReduceScatter",       "AllToAll",
+    "Broadcast",          "all_reduce", "PreBackwardFunction", "PostBackwardFunction"};
 
 bool is_obstacle(const Node& node, const std::string& name) {
   // Of torch's own formulas none does.
@@ -44,13 +46,16 @@ at::Tensor random_state() {
 class PassScope {
  public:
   explicit PassScope(PassValues values) noexcept
-      : outer_values_(set_pass_values(values)), outer_creates_(set_backward_creates_graph(false)) {
+      : outer_values_(set_pass_values(values)),
+        outer_creates_(set_backward_creates_graph(false)),
+        outer_extra_(set_in_extra_pass(true)) {
     enter_pass();
   }
   ~PassScope() {
     forget_pass(backward_depth());
     leave_pass();
     drop_kept_storages();
+    set_in_extra_pass(outer_extra_);
     set_backward_creates_graph(outer_creates_);
     set_pass_values(outer_values_);
   }
@@ -60,6 +65,7 @@ class PassScope {
  private:
   const PassValues outer_values_;
   const bool outer_creates_;
+  const bool outer_extra_;
 };
 
 }  // namespace
@@ -82,8 +88,11 @@ GraphSurvey survey(const edge_list& roots) {
   while (!walk.empty()) {
     Node& node = *walk.back();
     walk.pop_back();
-    found.hooks += node.tensor_pre_hooks().size() + node.pre_hooks().size() +
-                   node.post_hooks().size() + node.retains_grad_hooks().size();
+    found.hooks +=
+        node.tensor_pre_hooks().size() + node.pre_hooks().size() + node.post_hooks().size();
+    if (!node.retains_grad_hooks().empty()) {
+      found.retaining.push_back(&node);
+    }
     if (!class_of(node).of_torch && !class_of(node).accumulate_grad) {
       const std::string name = node.name();
       ++found.functions;
@@ -98,9 +107,18 @@ GraphSurvey survey(const edge_list& roots) {
   return found;
 }
 
-ExtraPasses::ExtraPasses(Run run) : run_(std::move(run)), random_state_(random_state()) {}
+ExtraPasses::ExtraPasses(Run run, const GraphSurvey& graph)
+    : run_(std::move(run)), random_state_(random_state()) {
+  retains_grad_.reserve(graph.retaining.size());
+  for (Node* const node : graph.retaining) {
+    retains_grad_.emplace_back(node, std::exchange(node->retains_grad_hooks(), {}));
+  }
+}
 
 ExtraPasses::~ExtraPasses() {
+  for (auto& [node, hooks] : retains_grad_) {
+    node->retains_grad_hooks() = std::move(hooks);
+  }
   try {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard<std::mutex> guard(generator.mutex());
@@ -112,6 +130,12 @@ ExtraPasses::~ExtraPasses() {
 variable_list ExtraPasses::gradients(const edge_list& leaves, PassValues values) const {
   const PassScope scope(values);
   return run_(leaves);
+}
+
+void refuse_in_extra_pass(const char* what) {
+  if (in_extra_pass()) {
+    throw std::runtime_error(what);
+  }
 }
 
 }  // namespace pleat::bridge

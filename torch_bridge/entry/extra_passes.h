@@ -9,6 +9,9 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
@@ -20,7 +23,8 @@ struct GraphSurvey {
   torch::autograd::edge_list leaves;  // accumulators, in the order in which the walk meets them
   std::size_t functions = 0;          // nodes of functions in Python, whose code would run again
   std::size_t hooks = 0;              // of users, on nodes: they would run again, too
-  std::string obstacle;               // why no extra pass may run; empty: none
+  std::vector<torch::autograd::Node*> retaining;  // nodes whose results have retain_grad()
+  std::string obstacle;                           // why no extra pass may run; empty: none
 };
 // Any thread, while the graph lives. Linear in its edges.
 [[nodiscard]] GraphSurvey survey(const torch::autograd::edge_list& roots);
@@ -31,9 +35,10 @@ class ExtraPasses {
   // returns what arrives there. Throws what a node throws.
   using Run = std::function<torch::autograd::variable_list(const torch::autograd::edge_list&)>;
 
-  // Of this thread, before the pass that was asked for. Afterwards the random state of the CPU is
-  // what it was.
-  explicit ExtraPasses(Run run);
+  // Of this thread, before the pass that was asked for, over the graph that was surveyed.
+  // Afterwards the random state of the CPU is what it was. What retain_grad() asks for is left to
+  // that pass: it sums up what arrives.
+  ExtraPasses(Run run, const GraphSurvey& graph);
   ~ExtraPasses();
   ExtraPasses(const ExtraPasses&) = delete;
   ExtraPasses& operator=(const ExtraPasses&) = delete;
@@ -44,8 +49,16 @@ class ExtraPasses {
                                                          PassValues values) const;
 
  private:
+  using RetainsGrad = std::remove_reference_t<
+      decltype(std::declval<torch::autograd::Node&>().retains_grad_hooks())>;
+
   const Run run_;
+  std::vector<std::pair<torch::autograd::Node*, RetainsGrad>> retains_grad_;
   const at::Tensor random_state_;
 };
+
+// Called where something is about to be done that outlives a pass. Throws std::runtime_error if
+// this thread is in an extra one.
+void refuse_in_extra_pass(const char* what);
 
 }  // namespace pleat::bridge

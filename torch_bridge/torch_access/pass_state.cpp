@@ -14,6 +14,7 @@ namespace {
 struct ThreadsPass {
   int depth = 0;
   bool creates_graph = false;
+  bool extra = false;
   const torch::autograd::Node* unpacking = nullptr;
   PassValues values = PassValues::kPayload;
 };
@@ -68,6 +69,10 @@ PassValues pass_values() noexcept { return pass.values; }
 PassValues set_pass_values(PassValues values) noexcept {
   return std::exchange(pass.values, values);
 }
+
+bool in_extra_pass() noexcept { return pass.extra; }
+
+bool set_in_extra_pass(bool extra) noexcept { return std::exchange(pass.extra, extra); }
 
 const torch::autograd::Node* unpacking_node() noexcept { return pass.unpacking; }
 

@@ -48,6 +48,11 @@ enum class PassValues : std::uint8_t {
 // Returns what was set before.
 PassValues set_pass_values(PassValues values) noexcept;
 
+// True while this thread is in a pass of ours (entry/extra_passes.h), of which nothing may stay.
+[[nodiscard]] bool in_extra_pass() noexcept;
+// Returns what was set before.
+bool set_in_extra_pass(bool extra) noexcept;
+
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;
 // Returns what was set before.

@@ -6,9 +6,11 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 namespace pleat::bridge {
@@ -31,6 +33,10 @@ struct Api {
   void (*Py_DecRef)(void*);
   void (*PyErr_Fetch)(void**, void**, void**);
   void (*PyErr_Restore)(void*, void*, void*);
+  int (*PyErr_GivenExceptionMatches)(void*, void*);
+  void (*PyErr_SetInterrupt)();
+  void** PyExc_Exception;
+  void** PyExc_KeyboardInterrupt;
   void* (*PyDict_New)();
   void* (*PyDict_GetItemString)(void*, const char*);
   int (*PyDict_SetItemString)(void*, const char*, void*);
@@ -60,6 +66,10 @@ struct Api {
     PLEAT_FIND(Py_DecRef);
     PLEAT_FIND(PyErr_Fetch);
     PLEAT_FIND(PyErr_Restore);
+    PLEAT_FIND(PyErr_GivenExceptionMatches);
+    PLEAT_FIND(PyErr_SetInterrupt);
+    PLEAT_FIND(PyExc_Exception);
+    PLEAT_FIND(PyExc_KeyboardInterrupt);
     PLEAT_FIND(PyDict_New);
     PLEAT_FIND(PyDict_GetItemString);
     PLEAT_FIND(PyDict_SetItemString);
@@ -134,26 +144,45 @@ bool is_of_torch(std::string_view file) noexcept {
   return file.find("/torch/") != std::string_view::npos || file.starts_with("<");
 }
 
+// What one module refuses costs its own names only.
 constexpr const char* kNamesProgram = R"python(
 import gc, sys
-lines = ""
+found = {}
 torch = sys.modules.get("torch")
 Module = getattr(getattr(torch, "nn", None), "Module", None)
 if Module is not None:
     modules = [o for o in gc.get_objects() if issubclass(type(o), Module)]
-    inner = {id(child) for m in modules for child in m.__dict__.get("_modules", {}).values()}
+    inner = set()
+    for m in modules:
+        try:
+            inner.update(map(id, m.__dict__["_modules"].values()))
+        except Exception:
+            pass
     roots = []
     for m in modules:
-        if id(m) not in inner:
-            named = list(m.named_parameters())
+        try:
+            named = [] if id(m) in inner else [(p._cdata, name) for name, p in m.named_parameters()]
             if named:
                 roots.append((m, named))
-    found = {}
+        except Exception:
+            pass
     for m, named in roots:
         before = type(m).__name__ + "." if len(roots) > 1 else ""
-        for name, parameter in named:
-            found.setdefault(parameter._cdata, before + name)
-    lines = "\n".join("%d %s" % (k, v.replace("\n", " ")) for k, v in found.items())
+        for cdata, name in named:
+            found.setdefault(cdata, before + name)
+lines = "\n".join("%d %s" % (k, v.replace("\n", " ")) for k, v in found.items())
+lines = lines.encode("utf-8", "replace").decode()
+)python";
+
+constexpr const char* kShardedProgram = R"python(
+import gc, sys
+fsdp = sys.modules.get("torch.distributed.fsdp")
+kinds = (getattr(fsdp, "FullyShardedDataParallel", None), getattr(fsdp, "FSDPModule", None))
+kinds = tuple(kind for kind in kinds if isinstance(kind, type))
+lines = ""
+if kinds:
+    sharded = (type(o).__name__ for o in gc.get_objects() if issubclass(type(o), kinds))
+    lines = next(sharded, "")
 )python";
 
 std::unordered_map<const c10::TensorImpl*, std::string> parse_names(std::string_view lines) {
@@ -170,6 +199,45 @@ std::unordered_map<const c10::TensorImpl*, std::string> parse_names(std::string_
     }
   }
   return names;
+}
+
+// What the program leaves in its variable `lines`; empty if it fails.
+std::string lines_of(const char* program) noexcept {
+  const Lock lock;
+  if (!lock) {
+    return {};
+  }
+  const Api& api = python();
+  std::string text;
+  try {
+    constexpr int kFileInput = 257;  // Py_file_input
+    const Object globals(api.PyDict_New());
+    const Object builtins(api.PyImport_ImportModule("builtins"));
+    const Object code(api.Py_CompileString(program, "<pleat>", kFileInput));
+    if (globals.get() != nullptr && builtins.get() != nullptr && code.get() != nullptr &&
+        api.PyDict_SetItemString(globals.get(), "__builtins__", builtins.get()) == 0) {
+      const Object result(api.PyEval_EvalCode(code.get(), globals.get(), globals.get()));
+      void* const lines =
+          result.get() != nullptr ? api.PyDict_GetItemString(globals.get(), "lines") : nullptr;
+      if (lines != nullptr) {
+        api.Py_IncRef(lines);
+        text = Object(lines).text();
+      }
+    }
+  } catch (...) {  // no memory for the text
+  }
+  void* error[3] = {};
+  api.PyErr_Fetch(&error[0], &error[1], &error[2]);  // whatever went wrong there is not the job's
+  if (error[0] != nullptr &&
+      api.PyErr_GivenExceptionMatches(error[0], *api.PyExc_KeyboardInterrupt) != 0) {
+    api.PyErr_SetInterrupt();  // but this came from outside: the script gets it next
+  }
+  for (void* const part : error) {
+    if (part != nullptr) {
+      api.Py_DecRef(part);
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -200,37 +268,27 @@ std::string python_line() noexcept {
 }
 
 std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept {
-  const Lock lock;
-  if (!lock) {
+  try {
+    return parse_names(lines_of(kNamesProgram));
+  } catch (...) {  // no memory for the names
     return {};
   }
-  const Api& api = python();
-  void* error[3] = {};
-  std::unordered_map<const c10::TensorImpl*, std::string> names;
-  try {
-    constexpr int kFileInput = 257;  // Py_file_input
-    const Object globals(api.PyDict_New());
-    const Object builtins(api.PyImport_ImportModule("builtins"));
-    const Object code(api.Py_CompileString(kNamesProgram, "<pleat>", kFileInput));
-    if (globals.get() != nullptr && builtins.get() != nullptr && code.get() != nullptr &&
-        api.PyDict_SetItemString(globals.get(), "__builtins__", builtins.get()) == 0) {
-      const Object result(api.PyEval_EvalCode(code.get(), globals.get(), globals.get()));
-      void* const lines =
-          result.get() != nullptr ? api.PyDict_GetItemString(globals.get(), "lines") : nullptr;
-      if (lines != nullptr) {
-        api.Py_IncRef(lines);
-        names = parse_names(Object(lines).text());
-      }
-    }
-  } catch (...) {  // no memory for the names
+}
+
+std::string sharded_module() noexcept { return lines_of(kShardedProgram); }
+
+bool is_interruption(const std::exception& error) noexcept {
+  // The head of torch's python_error, whose own header needs Python's.
+  struct PythonError : std::exception {
+    void* type;
+  };
+  if (std::strcmp(typeid(error).name(), "12python_error") != 0) {
+    return false;
   }
-  api.PyErr_Fetch(&error[0], &error[1], &error[2]);  // whatever went wrong there is not the job's
-  for (void* const part : error) {
-    if (part != nullptr) {
-      api.Py_DecRef(part);
-    }
-  }
-  return names;
+  const Lock lock;
+  void* const type = static_cast<const PythonError&>(error).type;
+  return lock && type != nullptr &&
+         python().PyErr_GivenExceptionMatches(type, *python().PyExc_Exception) == 0;
 }
 
 }  // namespace pleat::bridge

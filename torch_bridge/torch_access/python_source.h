@@ -5,6 +5,7 @@
 
 #include <c10/core/TensorImpl.h>
 
+#include <exception>
 #include <string>
 #include <unordered_map>
 
@@ -16,5 +17,13 @@ namespace pleat::bridge {
 // The names of all parameters of modules that live, as torch.nn.Module.named_parameters() has them;
 // where several modules belong to no other, with the class of theirs before it. Keys compare only.
 [[nodiscard]] std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept;
+
+// The class of a module that lives and has its parameters sharded by torch (FSDP); empty: there is
+// none. Hooks of such a module count passes.
+[[nodiscard]] std::string sharded_module() noexcept;
+
+// True for an error of Python that is no Exception: KeyboardInterrupt, SystemExit. Whoever passes
+// over what a function of the script raises must let these through.
+[[nodiscard]] bool is_interruption(const std::exception& error) noexcept;
 
 }  // namespace pleat::bridge
