@@ -10,11 +10,11 @@ bool Driver::find(const char* library, std::string& missing) {
     missing = library;
     return false;
   }
-#define PLEAT_DRIVER_FIND(member, symbol, parameters)                    \
+#define PLEAT_DRIVER_FIND(member, symbol, parameters)                     \
   member = reinterpret_cast<int(*) parameters>(::dlsym(handle, #symbol)); \
-  if (member == nullptr) {                                               \
-    missing = #symbol;                                                   \
-    return false;                                                        \
+  if (member == nullptr) {                                                \
+    missing = #symbol;                                                    \
+    return false;                                                         \
   }
   PLEAT_DRIVER_FUNCTIONS(PLEAT_DRIVER_FIND)
 #undef PLEAT_DRIVER_FIND
@@ -26,8 +26,8 @@ DeviceContext::DeviceContext(const Driver& driver, DriverLife& life, int device)
   if (!life.may_call()) return;
   void* present = nullptr;
   if (life.note(driver.context_current(&present)) != kSuccess) return;
-  if (int of = -1; present != nullptr && life.note(driver.context_device(&of)) == kSuccess &&
-                   of == device) {
+  if (int of = -1;
+      present != nullptr && life.note(driver.context_device(&of)) == kSuccess && of == device) {
     current_ = true;  // nearly always
     return;
   }

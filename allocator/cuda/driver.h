@@ -15,40 +15,40 @@ inline constexpr int kDeinitialized = 4;  // the process ends: the driver is gon
 inline constexpr int kNotReady = 600;     // an event is not complete yet
 
 // member, symbol, parameters. Symbols with _v2 are those that cuda.h's plain names stand for.
-#define PLEAT_DRIVER_FUNCTIONS(ROW)                                                              \
-  ROW(device_get, cuDeviceGet, (int* device, int ordinal))                                       \
-  ROW(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, int device))           \
-  ROW(primary_state, cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))     \
-  ROW(primary_retain, cuDevicePrimaryCtxRetain, (void** context, int device))                    \
-  ROW(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                               \
-  ROW(context_current, cuCtxGetCurrent, (void** context))                                        \
-  ROW(context_id, cuCtxGetId, (void* context, unsigned long long* id))                           \
-  ROW(context_device, cuCtxGetDevice, (int* device))                                             \
-  ROW(context_push, cuCtxPushCurrent_v2, (void* context))                                        \
-  ROW(context_pop, cuCtxPopCurrent_v2, (void** context))                                         \
-  ROW(module_load, cuModuleLoadData, (void** module, const void* image))                         \
-  ROW(module_function, cuModuleGetFunction, (void** function, void* module, const char* name))   \
-  ROW(active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                \
-      (int* blocks, void* function, int threads, std::size_t shared))                            \
-  ROW(launch, cuLaunchKernel,                                                                    \
-      (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
-       unsigned block_y, unsigned block_z, unsigned shared, void* stream, void** parameters,     \
-       void** extra))                                                                            \
-  ROW(event_create, cuEventCreate, (void** event, unsigned flags))                               \
-  ROW(event_record, cuEventRecord, (void* event, void* stream))                                  \
-  ROW(event_query, cuEventQuery, (void* event))                                                  \
-  ROW(event_synchronize, cuEventSynchronize, (void* event))                                      \
-  ROW(event_destroy, cuEventDestroy_v2, (void* event))                                           \
-  ROW(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))               \
-  ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                   \
-  ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                        \
-  ROW(copy, cuMemcpyDtoDAsync_v2,                                                                \
-      (std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream))                   \
-  ROW(set_bytes, cuMemsetD8Async,                                                                \
-      (std::uint64_t to, unsigned char value, std::size_t bytes, void* stream))                  \
-  ROW(host_allocate, cuMemHostAlloc, (void** host, std::size_t bytes, unsigned flags))           \
-  ROW(host_address, cuMemHostGetDevicePointer_v2,                                                \
-      (std::uint64_t* device, void* host, unsigned flags))
+#define PLEAT_DRIVER_FUNCTIONS(ROW)                                                            \
+  ROW(device_get, cuDeviceGet, (int* device, int ordinal))                                     \
+  ROW(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, int device))         \
+  ROW(primary_state, cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))   \
+  ROW(primary_retain, cuDevicePrimaryCtxRetain, (void** context, int device))                  \
+  ROW(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                             \
+  ROW(context_current, cuCtxGetCurrent, (void** context))                                      \
+  ROW(context_id, cuCtxGetId, (void* context, unsigned long long* id))                         \
+  ROW(context_device, cuCtxGetDevice, (int* device))                                           \
+  ROW(context_push, cuCtxPushCurrent_v2, (void* context))                                      \
+  ROW(context_pop, cuCtxPopCurrent_v2, (void** context))                                       \
+  ROW(module_load, cuModuleLoadData, (void** module, const void* image))                       \
+  ROW(module_function, cuModuleGetFunction, (void** function, void* module, const char* name)) \
+  ROW(active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                              \
+      (int* blocks, void* function, int threads, std::size_t shared))                          \
+  ROW(launch, cuLaunchKernel,                                                                  \
+      (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
+       unsigned block_y, unsigned block_z, unsigned shared, void* stream, void** parameters,   \
+       void** extra))                                                                          \
+  ROW(event_create, cuEventCreate, (void** event, unsigned flags))                             \
+  ROW(event_record, cuEventRecord, (void* event, void* stream))                                \
+  ROW(event_query, cuEventQuery, (void* event))                                                \
+  ROW(event_synchronize, cuEventSynchronize, (void* event))                                    \
+  ROW(event_destroy, cuEventDestroy_v2, (void* event))                                         \
+  ROW(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))             \
+  ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                 \
+  ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                      \
+  ROW(copy, cuMemcpyDtoDAsync_v2,                                                              \
+      (std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream))                 \
+  ROW(set_bytes, cuMemsetD8Async,                                                              \
+      (std::uint64_t to, unsigned char value, std::size_t bytes, void* stream))                \
+  ROW(host_allocate, cuMemHostAlloc, (void** host, std::size_t bytes, unsigned flags))         \
+  ROW(host_address, cuMemHostGetDevicePointer_v2,                                              \
+      (std::uint64_t * device, void* host, unsigned flags))
 
 struct Driver {
 #define PLEAT_DRIVER_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
@@ -56,8 +56,8 @@ struct Driver {
 #undef PLEAT_DRIVER_MEMBER
 
   // Finds all functions in a driver library that the process has loaded, or that can be loaded, by
-  // its SONAME. Makes no CUDA call. False: `missing` names the library or the first function that is
-  // not there. The library is never closed, as a driver cannot be.
+  // its SONAME. Makes no CUDA call. False: `missing` names the library or the first function that
+  // is not there. The library is never closed, as a driver cannot be.
   [[nodiscard]] bool find(const char* library, std::string& missing);
 };
 

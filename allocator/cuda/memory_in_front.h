@@ -52,9 +52,9 @@ class MemoryInFront final : public BlockMemory {
                 DriverLife& life) noexcept
       : raw_(raw), blocks_(blocks), driver_(driver), life_(life), events_(device) {}
 
-  // The block of a storage that lies at `pointer`, allocated by the allocator in force. Nobody knows
-  // for which stream: Block::stream is kUnknownStream, and each use is noted. Null if there is no
-  // memory for it.
+  // The block of a storage that lies at `pointer`, allocated by the allocator in force. Nobody
+  // knows for which stream: Block::stream is kUnknownStream, and each use is noted. Null if there
+  // is no memory for it.
   [[nodiscard]] Block* adopt(void* pointer, std::size_t bytes) noexcept;
   static constexpr StreamId kUnknownStream{~std::uint64_t{0}};
 

@@ -1,5 +1,5 @@
-// What we need of the allocator that a CUDA device's memory comes from. The bridge gives the one that
-// is in force; tests give their own.
+// What we need of the allocator that a CUDA device's memory comes from. The bridge gives the one
+// that is in force; tests give their own.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ class RawMemory {
   // At least `bytes` on the device for work on `stream`; nullptr if there is no memory.
   [[nodiscard]] virtual void* allocate(DeviceIndex device, std::size_t bytes,
                                        StreamId stream) noexcept = 0;
-  // The memory serves again in the order of the stream it was allocated for, and once the streams of
-  // note_use() have done what they were given before this call.
+  // The memory serves again in the order of the stream it was allocated for, and once the streams
+  // of note_use() have done what they were given before this call.
   virtual void free(void* pointer) noexcept = 0;
   // `stream` uses the memory, whatever stream that was allocated for.
   virtual void note_use(DeviceIndex device, void* pointer, StreamId stream) noexcept = 0;

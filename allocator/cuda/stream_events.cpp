@@ -86,7 +86,8 @@ bool StreamEvents::is_captured(StreamId stream) noexcept {
   int status = 0;
   if (!context) return false;
   // An error says that the legacy stream cannot be asked while another one captures.
-  return life_.note(driver_.stream_capturing(handle_of(stream), &status)) != kSuccess || status != 0;
+  return life_.note(driver_.stream_capturing(handle_of(stream), &status)) != kSuccess ||
+         status != 0;
 }
 
 StreamEvents::Count StreamEvents::count() noexcept {

@@ -41,7 +41,7 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
-      "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,check:7,"
+      "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
       "check_file:/tmp/found,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
@@ -285,10 +285,11 @@ TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
 }
 
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
-  EXPECT_EQ(parse("bitz:4").problems.at(0),
-            "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-            "reuse_gradients, recompute, huge_pages, verbose, trust, rule, check, check_file, "
-            "copy_raw");
+  EXPECT_EQ(
+      parse("bitz:4").problems.at(0),
+      "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
+      "reuse_gradients, recompute, huge_pages, verbose, trust, rule, cuda, check, check_file, "
+      "copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

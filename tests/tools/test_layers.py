@@ -22,7 +22,7 @@ ROOMS = [
     ["allocator"],
     ["allocator/blocks"],
     ["allocator/residency"],
-    ["allocator/host", "allocator/heap.h"],
+    ["allocator/host", "allocator/cuda", "allocator/heap.h"],
     ["allocator/host_heap.h"],
     ["allocator/allocator.h"],
     ["compress"],

@@ -247,13 +247,12 @@ constexpr std::array kEntries{
             return parse_name(kRuleNames, text, options.rule);
           },
           [](const Options& options) { return name_text(kRuleNames, options.rule); }},
-    Entry{{"cuda", "0", "0 | 1",
-           "in the making: 1: saved CUDA tensors are held by Pleat, and not compressed yet; read at "
-           "the start only"},
-          [](std::string_view text, Options& options) {
-            return parse_switch(text, options.cuda);
-          },
-          [](const Options& options) { return number_text(options.cuda ? 1 : 0); }},
+    Entry{
+        {"cuda", "0", "0 | 1",
+         "in the making: 1: saved CUDA tensors are held by Pleat, and not compressed yet; read at "
+         "the start only"},
+        [](std::string_view text, Options& options) { return parse_switch(text, options.cuda); },
+        [](const Options& options) { return number_text(options.cuda ? 1 : 0); }},
     Entry{{"check", "0", "0..1000",
            "so many backward passes are also run with what was saved, and the gradients compared; "
            "`pleat check` sets it"},

@@ -19,7 +19,7 @@ function(pleat_add_cuda_access bridge torch_dir)
   string(COMPARE NOTEQUAL "${oom_rejection}" "" oom_rejection)
 
   string(REPLACE pleat_bridge_ pleat_cuda_ target ${bridge})
-  add_library(${target} SHARED ${CMAKE_CURRENT_SOURCE_DIR}/cuda/access.cpp
+  add_library(${target} SHARED ${CMAKE_CURRENT_SOURCE_DIR}/cuda/access_over_torch.cpp
               ${CMAKE_CURRENT_SOURCE_DIR}/cuda/allocator_in_front.cpp)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} PREFIX lib UNITY_BUILD ${PLEAT_UNITY_BRIDGE})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})

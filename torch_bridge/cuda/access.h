@@ -28,7 +28,8 @@ class FreeListener {
 // Memory comes from the allocator that stands behind ours. Threads: any.
 class CudaAccess : public allocator::cuda::RawMemory {
  public:
-  // The stream that operators of this thread use on that device now, whatever its current device is.
+  // The stream that operators of this thread use on that device now, whatever its current device
+  // is.
   [[nodiscard]] virtual allocator::StreamId current_stream(
       c10::DeviceIndex device) const noexcept = 0;
   // Whether the listener will hear of the free of that memory. False of memory of private pools and

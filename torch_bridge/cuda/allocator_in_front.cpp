@@ -1,7 +1,5 @@
 #include "torch_bridge/cuda/allocator_in_front.h"
 
-#include <mutex>
-
 namespace pleat::bridge::cuda {
 namespace {
 
@@ -12,28 +10,31 @@ std::atomic<AllocatorInFront*> in_front{nullptr};  // leaked: storages are freed
 // What torch has added since 2.11 is passed on too: a function that the base class has with a
 // default would else be answered by the default, and not by the allocator behind.
 template <class Allocator>
-constexpr bool kHasCaptureMarks = requires(Allocator& a) { a.markCaptureBegin(0); };
+constexpr bool kHasCaptureMarks = requires(Allocator& a) {
+  a.markCaptureBegin(0);
+};
 static_assert(kHasCaptureMarks<CUDAAllocator> == PLEAT_CUDA_HAS_CAPTURE_MARKS,
               "torch_bridge/cuda/CMakeLists.txt looks for it in CUDACachingAllocator.h");
 template <class Allocator>
-constexpr bool kHasOomRejection = requires(Allocator& a) { a.allocateWithAddress(0, nullptr); };
+constexpr bool kHasOomRejection = requires(Allocator& a) {
+  a.allocateWithAddress(0, nullptr);
+};
 static_assert(kHasOomRejection<CUDAAllocator> == PLEAT_CUDA_HAS_OOM_REJECTION,
               "torch_bridge/cuda/CMakeLists.txt looks for it in CUDACachingAllocator.h");
 
 }  // namespace
 
 AllocatorInFront* AllocatorInFront::put_in_force(FreeListener* listener) {
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> guard(mutex);
-  if (in_front.load(std::memory_order_relaxed) != nullptr) {
-    return nullptr;
-  }
   CUDAAllocator* const behind = c10::cuda::CUDACachingAllocator::allocator.load();
   if (behind == nullptr) {
     return nullptr;
   }
   auto* const ours = new AllocatorInFront(*behind, listener);
-  in_front.store(ours, std::memory_order_release);
+  AllocatorInFront* none = nullptr;
+  if (!in_front.compare_exchange_strong(none, ours, std::memory_order_release)) {
+    delete ours;
+    return nullptr;
+  }
   c10::cuda::CUDACachingAllocator::allocator.store(ours);
   c10::SetAllocator(c10::DeviceType::CUDA, ours, 255);
   return ours;

@@ -1,6 +1,7 @@
-// An allocator of CUDA tensors that stands in front of the one in force. It passes everything on, and
-// hears when the memory of a storage is freed: that memory it may keep for a while. So statistics,
-// snapshots, graphs, pools, IPC and errors are those of the allocator behind it, whichever that is.
+// An allocator of CUDA tensors that stands in front of the one in force. It passes everything on,
+// and hears when the memory of a storage is freed: that memory it may keep for a while. So
+// statistics, snapshots, graphs, pools, IPC and errors are those of the allocator behind it,
+// whichever that is.
 //
 // Threads: any. Called without a lock of the allocator behind it.
 #pragma once
@@ -33,9 +34,9 @@ class AllocatorInFront final : public CUDAAllocator {
   // Whether torch still allocates through it: somebody may have put another in force since.
   [[nodiscard]] bool in_force() const noexcept;
 
-  // True of the memory of a storage whose free is heard of. While a device's memory goes to a private
-  // pool (MemPool, a graph that is captured) what it allocates keeps the deleter of the allocator
-  // behind: its addresses and its lifetime are that pool's.
+  // True of the memory of a storage whose free is heard of. While a device's memory goes to a
+  // private pool (MemPool, a graph that is captured) what it allocates keeps the deleter of the
+  // allocator behind: its addresses and its lifetime are that pool's.
   [[nodiscard]] static bool hears(const c10::DataPtr& data) noexcept {
     return data.get_deleter() == &free_storage && data.get() == data.get_context();
   }
@@ -99,10 +100,12 @@ class AllocatorInFront final : public CUDAAllocator {
   c10::cuda::CUDACachingAllocator::ShareableHandle shareIpcHandle(void* pointer) override;
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   bool isHistoryEnabled() override;
-  void recordHistory(bool enabled, c10::cuda::CUDACachingAllocator::CreateContextFn context_recorder, std::size_t most_entries,
-                     c10::cuda::CUDACachingAllocator::RecordContext when, bool clear,
-                     const std::vector<std::string>& skip_actions) override;
-  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override;
+  void recordHistory(bool enabled,
+                     c10::cuda::CUDACachingAllocator::CreateContextFn context_recorder,
+                     std::size_t most_entries, c10::cuda::CUDACachingAllocator::RecordContext when,
+                     bool clear, const std::vector<std::string>& skip_actions) override;
+  void recordAnnotation(
+      const std::vector<std::pair<std::string, std::string>>& annotation) override;
   void pushCompileContext(std::string& context) override;
   void popCompileContext() override;
   void setUserMetadata(const std::string& metadata) override;

@@ -174,8 +174,8 @@ void forget_given_to_others(const Node* node) noexcept {
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
   // A gradient may still wait behind nodes that pass it through: what somebody has stays held. So
   // does what another pass of a device's threads has.
-  const auto first_done = std::stable_partition(
-      lists->given.begin(), lists->given.end(), [&](const Given& one) {
+  const auto first_done =
+      std::stable_partition(lists->given.begin(), lists->given.end(), [&](const Given& one) {
         return one.depth < backward_depth() || one.receiver == unpacks ||
                (in_device_thread() && one.receiver.graph_task != unpacks.graph_task) ||
                (one.held.defined() && one.held.use_count() > 1);

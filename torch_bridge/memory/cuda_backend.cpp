@@ -75,9 +75,9 @@ class CudaBackend final : public DeviceBackend {
   }
 
   StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override {
-    return c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), bytes, access_.over(block->begin, device_),
-        access_.allocator(), /*resizable=*/true);
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                 access_.over(block->begin, device_),
+                                                 access_.allocator(), /*resizable=*/true);
   }
 
   c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
@@ -125,16 +125,14 @@ class CudaDevices final : public cuda::FreeListener {
  public:
   explicit CudaDevices(Runtime& runtime) noexcept : runtime_(runtime) {}
 
-  // Around fork(): no backend is made meanwhile, and none of theirs is in anybody's hands.
+  // Around fork(), once no backend can be made: none of their locks is in anybody's hands.
   void lock_for_fork() noexcept {
-    mutex_.lock();
     for_each_backend([](CudaBackend& backend) { backend.lock_for_fork(); });
     blocks_.lock_for_fork();
   }
   void unlock_after_fork(allocator::ForkSide side) noexcept {
     blocks_.unlock_after_fork();
     for_each_backend([side](CudaBackend& backend) { backend.unlock_after_fork(side); });
-    mutex_.unlock();
     if (side == allocator::ForkSide::kChild) {
       life_.end();  // a child has no device
     }
@@ -187,8 +185,9 @@ class CudaDevices final : public cuda::FreeListener {
   allocator::cuda::DriverLife life_;
   BlockTable blocks_;
   cuda::CudaAccess* access_ = nullptr;  // constant once open
-  std::mutex mutex_;
+  std::mutex mutex_;                    // backends are made one at a time
   std::array<std::atomic<CudaBackend*>, allocator::HeapTable::kMostDevices> backends_{};
+  ForkLock making_{ForkPlace::kHeap, mutex_};
   ForkLock fork_lock_{ForkPlace::kHeap, *this};
 };
 
@@ -238,11 +237,9 @@ void open_cuda(Runtime& runtime, std::string& why) {
   }
   found->set_access(access);
   devices.store(found, std::memory_order_release);
-}
-
-DeviceBackend* cuda_backend(c10::DeviceIndex device) noexcept {
-  CudaDevices* const all = devices.load(std::memory_order_acquire);
-  return all != nullptr ? all->backend(device) : nullptr;
+  set_cuda_backends([](c10::DeviceIndex device) noexcept -> DeviceBackend* {
+    return devices.load(std::memory_order_acquire)->backend(device);
+  });
 }
 
 }  // namespace pleat::bridge

@@ -14,7 +14,4 @@ namespace pleat::bridge {
 // CUDA tensors are left to stock though torch has CUDA; empty otherwise.
 void open_cuda(Runtime& runtime, std::string& why);
 
-// The backend of a CUDA device; null: tensors there are left alone. Any thread.
-[[nodiscard]] DeviceBackend* cuda_backend(c10::DeviceIndex device) noexcept;
-
 }  // namespace pleat::bridge

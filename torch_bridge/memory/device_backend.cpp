@@ -2,12 +2,11 @@
 
 #include <atomic>
 
-#include "torch_bridge/memory/cuda_backend.h"
-
 namespace pleat::bridge {
 namespace {
 
 std::atomic<DeviceBackend*> host_backend{nullptr};
+std::atomic<FindCudaBackend> of_cuda{nullptr};
 
 }  // namespace
 
@@ -15,7 +14,12 @@ DeviceBackend* backend_of(c10::Device device) noexcept {
   if (device.is_cpu()) {
     return host_backend.load(std::memory_order_acquire);
   }
-  return device.is_cuda() ? cuda_backend(device.index()) : nullptr;
+  const auto find = of_cuda.load(std::memory_order_acquire);
+  return find != nullptr && device.is_cuda() ? find(device.index()) : nullptr;
+}
+
+void set_cuda_backends(FindCudaBackend find) noexcept {
+  of_cuda.store(find, std::memory_order_release);
 }
 
 void set_host_backend(DeviceBackend& backend) noexcept {

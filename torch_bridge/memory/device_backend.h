@@ -74,6 +74,10 @@ class DeviceBackend {
 // The backend of a device, the host's or a CUDA device's; null: tensors there are left alone.
 [[nodiscard]] DeviceBackend* backend_of(c10::Device device) noexcept;
 
+// Who finds the backends of CUDA devices; it answers any thread. Once.
+using FindCudaBackend = DeviceBackend* (*)(c10::DeviceIndex device) noexcept;
+void set_cuda_backends(FindCudaBackend find) noexcept;
+
 // Gives the host its backend, which lives as long as the process. Once, before a tensor is judged.
 void set_host_backend(DeviceBackend& backend) noexcept;
 

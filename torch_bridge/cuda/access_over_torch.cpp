@@ -20,8 +20,8 @@ class AccessOverTorch final : public CudaAccess {
                  allocator::StreamId stream) noexcept override {
     try {
       const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device.value));
-      return in_front_.behind().raw_alloc_with_stream(
-          bytes, reinterpret_cast<cudaStream_t>(stream.value));
+      return in_front_.behind().raw_alloc_with_stream(bytes,
+                                                      reinterpret_cast<cudaStream_t>(stream.value));
     } catch (const std::exception&) {  // no memory, or a device that has failed
       return nullptr;
     }
@@ -33,9 +33,9 @@ class AccessOverTorch final : public CudaAccess {
                 allocator::StreamId stream) noexcept override {
     try {
       const auto index = static_cast<c10::DeviceIndex>(device.value);
-      in_front_.behind().recordStream(in_front_.over_lent(pointer, c10::Device(c10::kCUDA, index)).data,
-                             c10::cuda::getStreamFromExternal(
-                                 reinterpret_cast<cudaStream_t>(stream.value), index));
+      in_front_.behind().recordStream(
+          in_front_.over_lent(pointer, c10::Device(c10::kCUDA, index)).data,
+          c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(stream.value), index));
     } catch (const std::exception&) {  // a device that has failed: the job will find out
     }
   }
