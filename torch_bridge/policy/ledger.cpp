@@ -31,6 +31,13 @@ Rule rule() noexcept {
 // No proof is asked for.
 bool assumes() noexcept { return rule() == Rule::kAssumed; }
 
+// A sum whose other term comes from elsewhere, too. With a constant it is the one term, shifted.
+bool adds_another(const Node& node, const NodeFacts& facts) noexcept {
+  const auto& edges = node.next_edges();
+  return facts.path == Path::kAdds &&
+         std::count_if(edges.begin(), edges.end(), [](const Edge& e) { return e.is_valid(); }) > 1;
+}
+
 // The node of the script that `node` is, in whatever step.
 std::uint64_t script_hash(const Node& node) noexcept {
   std::uint64_t h = sensitivity::mix(class_of(node).hash ^ ancestors_hash(node));
@@ -330,7 +337,7 @@ void Ledger::open(const Node& node, const Opening& opening) {
   {
     GraphMarks::Mark& mark = marks_.of(node);
     if (mark.open ||
-        (mark.closed != 0 && (facts.path == Path::kAdds || rule() == Rule::kNoLatePoles))) {
+        (mark.closed != 0 && (adds_another(node, facts) || rule() == Rule::kNoLatePoles))) {
       return;
     }
     mark.open = true;

@@ -116,30 +116,110 @@ Edge deviation_of(const Edge& edge) noexcept {
   return behind_casts(whole);
 }
 
-// Whether a sum of what `factor` leads to is found behind `node`.
+// Sums over many elements: of a dimension, or of those that an index puts together.
+bool sums_many(const Node& node) noexcept {
+  constexpr std::array<std::string_view, 8> kSums{
+      "SumBackward",      "MeanBackward",          "NansumBackward",        "ScatterAddBackward",
+      "IndexAddBackward", "ScatterReduceBackward", "SegmentReduceBackward", "CumsumBackward"};
+  return std::any_of(kSums.begin(), kSums.end(),
+                     [&](std::string_view name) { return is(node, name); });
+}
+
+// Whether a sum over many elements of what `factor` leads to is found behind `node`.
 bool sums(const Node& node, const Edge& factor) noexcept {
-  std::array<const Node*, 16> found{&node};
+  struct Found {
+    const Node* node;
+    bool summed;
+  };
+  std::array<Found, 16> found{{{&node, false}}};
   std::size_t count = 1;
   for (std::size_t next = 0; next < count; ++next) {
-    const Node& one = *found[next];
+    const Node& one = *found[next].node;
     const Path path = class_of(one).row.path;
     if (path != Path::kPasses && path != Path::kAdds) {
       continue;
     }
+    const bool summed = found[next].summed || sums_many(one);
     for (const Edge& edge : one.next_edges()) {
       if (!edge.is_valid()) {
         continue;
       }
-      if (same(behind_casts(edge), factor)) {
+      if (summed && same(behind_casts(edge), factor)) {
         return true;
       }
       if (count < found.size()) {
-        found[count++] = edge.function.get();
+        found[count++] = {edge.function.get(), summed};
       }
     }
   }
   return false;
 }
+
+// The nodes behind an edge, up to those that mix many elements by a leaf or normalise, these too.
+class NodesBehind {
+ public:
+  explicit NodesBehind(const Edge& edge) noexcept {
+    add(edge);
+    for (std::size_t next = 0; next < count_; ++next) {
+      const Node& node = *nodes_[next];
+      if (!is_boundary(node)) {
+        for (const Edge& input : node.next_edges()) {
+          add(input);
+        }
+      }
+    }
+  }
+  [[nodiscard]] bool any_pole() const noexcept {
+    return std::any_of(begin(), end(), [](const Node* node) { return is_pole(*node); });
+  }
+  [[nodiscard]] bool meets(const NodesBehind& other) const noexcept {
+    return std::any_of(begin(), end(), [&](const Node* node) {
+      return std::find(other.begin(), other.end(), node) != other.end();
+    });
+  }
+
+ private:
+  static bool is_boundary(const Node& node) noexcept {
+    const OperatorRow& row = class_of(node).row;
+    if (row.path == Path::kCloses || class_of(node).accumulate_grad) {
+      return true;
+    }
+    for (std::size_t i = 0; row.path == Path::kContracts && i < node.num_outputs() && i < 8; ++i) {
+      const Edge operand = behind_casts(node.next_edge(i));
+      if ((row.operands >> i & 1) != 0 && operand.is_valid() &&
+          class_of(*operand.function).accumulate_grad) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // A quotient that is a normalisation or a softmax by hand is none.
+  static bool is_pole(const Node& node) noexcept {
+    const OperatorRow& row = class_of(node).row;
+    if (row.path == Path::kOpens || exponent_of(node).value_or(1) < 0) {
+      return true;
+    }
+    for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
+      if ((row.poles >> i & 1) != 0 && node.next_edge(i).is_valid()) {
+        const bool recognised = is_quotient(node) && i == 1 && node.next_edge(0).is_valid() &&
+                                recognise(node, 0, 1).beside != Beside::kAnything;
+        return !recognised;
+      }
+    }
+    return false;
+  }
+  void add(const Edge& edge) noexcept {
+    if (edge.is_valid() && count_ < nodes_.size() &&
+        std::find(begin(), end(), edge.function.get()) == end()) {
+      nodes_[count_++] = edge.function.get();
+    }
+  }
+  [[nodiscard]] const Node* const* begin() const noexcept { return nodes_.data(); }
+  [[nodiscard]] const Node* const* end() const noexcept { return nodes_.data() + count_; }
+
+  std::array<const Node*, 32> nodes_{};
+  std::size_t count_ = 0;
+};
 
 }  // namespace
 
@@ -203,6 +283,13 @@ Recognised recognise(const Node& node, std::size_t factor, std::size_t other) no
   }
   return {};
 }
+
+bool is_beside_pole_of_own(const Node& node, std::size_t factor, std::size_t other) noexcept {
+  const NodesBehind beside(node.next_edge(other));
+  return beside.any_pole() && beside.meets(NodesBehind(node.next_edge(factor)));
+}
+
+bool is_made_by_pole(const Edge& factor) noexcept { return NodesBehind(factor).any_pole(); }
 
 std::optional<Lines> lines_of(const SavedShape& shape, Reduction rows) noexcept {
   const std::uint32_t rank = rows.rank;

@@ -42,6 +42,15 @@ struct Recognised {
 [[nodiscard]] Recognised recognise(const torch::autograd::Node& node, std::size_t factor,
                                    std::size_t other) noexcept;
 
+// The other factor is made by a root, an inverse or another pole that is not recognised, and of
+// what the factor is made of: of its own row, perhaps, which may be flat beside others. Inputs of
+// `node` by number, both with an edge. Never fails.
+[[nodiscard]] bool is_beside_pole_of_own(const torch::autograd::Node& node, std::size_t factor,
+                                         std::size_t other) noexcept;
+
+// Some pole that is not recognised has made the factor. Never fails.
+[[nodiscard]] bool is_made_by_pole(const torch::autograd::Edge& factor) noexcept;
+
 // The lines that such rows are in a tensor of that shape. Nothing where the rows are not apart in
 // memory, or too short to be judged; lines of no length where all elements are one row.
 [[nodiscard]] std::optional<compress::block::Lines> lines_of(const SavedShape& shape,

@@ -118,6 +118,16 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
     if (found.beside == Beside::kOwnSum) {
       return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
     }
+    if (is_beside_pole_of_own(node, static_cast<std::size_t>(input), i)) {
+      return exact(Exactness::kPole);
+    }
+    // Scales of rows, which may be of unlike sizes: noise would be as large as the largest. They
+    // are small beside what they scale.
+    const Edge& own = node.next_edge(static_cast<std::size_t>(input));
+    constexpr std::int64_t kBroadcast = 16;
+    if (numel_of(own) * kBroadcast <= numel_of(node.next_edge(i)) && is_made_by_pole(own)) {
+      return exact(Exactness::kPole);
+    }
   }
   return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
 }
