@@ -170,6 +170,17 @@ void print_parameters(const Json& parameters) {
   }
 }
 
+// A norm that is small beside the largest may still be all that a module learns from.
+void print_small(const Json& parameters) {
+  constexpr double kMuch = 0.5;
+  const auto wrong = std::count_if(parameters.begin(), parameters.end(), [](const Json& p) {
+    return p["verdict"] == "small" && p["error"].is_number() && p["error"].get<double>() > kMuch;
+  });
+  if (wrong > 0)
+    fmt::print(stderr, "  {} of those too small to matter have errors over half of their norm\n",
+               wrong);
+}
+
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 // What was exact, largest first.
@@ -211,7 +222,10 @@ void print_result(const Json& result, bool several) {
                                : fmt::format(", at {} bits", result["bits"].get<int>());
   say("\npleat check: {} of {} backward passes looked at{}{}\n", passes, result["asked"].get<int>(),
       bits, who);
-  if (passes > 0) print_parameters(result["parameters"]);
+  if (passes > 0) {
+    print_parameters(result["parameters"]);
+    print_small(result["parameters"]);
+  }
   for (const Json& refusal : result["refused"])
     say("  {} pass{} could not be looked at: {}\n", refusal["passes"].get<int>(),
         refusal["passes"] == 1 ? "" : "es", one_line(refusal["why"].get<std::string>()));

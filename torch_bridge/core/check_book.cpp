@@ -55,7 +55,7 @@ Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexc
   const double noisy = std::sqrt(errors.noisy) / norm;
   const double yardstick = std::sqrt(errors.undoubted) / norm;
   const bool beyond = noisy > kOfYardstick * yardstick && noisy > kLittle * wider;
-  const bool much = noisy > kMuch * wider && !(yardstick > kMuch * wider);
+  const bool much = noisy > kMuch * wider;
   return beyond || much || !std::isfinite(noisy) ? Verdict::kSurprise : Verdict::kGood;
 }
 

@@ -40,8 +40,8 @@ struct GradientErrors {
 
 // Of a parameter with these errors; `largest`: the largest gradient's norm, squared. A surprise is
 // an error that is at once over three times the yardstick (`undoubted`) and over a fifth of the
-// gradient's norm, or over half of the norm if the yardstick's is not; at less than 4 bits these
-// parts grow as the codec's steps do.
+// gradient's norm; or over half of the norm. At less than 4 bits these parts grow as the codec's
+// steps do.
 [[nodiscard]] Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexcept;
 
 class CheckBook {

@@ -35,6 +35,19 @@ bool is_leaf(const Node& node) noexcept {
   return at != nullptr && class_of(*at).accumulate_grad;
 }
 
+// A layer's, though all that goes into the layer may be learned: embeddings of nodes, of shapes.
+bool is_activation_of_contraction(const Node& node) noexcept {
+  const OperatorRow& row = class_of(node).row;
+  if ((row.saves != Saves::kWaits && row.saves != Saves::kSides) || node.num_outputs() == 0) {
+    return false;
+  }
+  const Node* source = behind_views(node.next_edge(0).function.get());
+  if (source != nullptr && class_of(*source).row.path == Path::kAdds) {  // a bias
+    source = behind_views(source->next_edge(0).function.get());
+  }
+  return source != nullptr && class_of(*source).row.path == Path::kContracts;
+}
+
 bool contracts_with_itself(const Node& node, Inputs operands) {
   Edge first;
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
@@ -210,10 +223,11 @@ bool Ledger::is_weight(const Node& node, int depth) {
 // All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
 // contraction with a constant is a layer over data, unless its result is a vector, or of the very
 // shape of a weight that is computed. A layer's result has the shape of its weight where the batch
-// is as long as a row: so a leaf does not count. What is picked by indices is data, too.
+// is as long as a row: so a leaf does not count. What is picked by indices is data, too, and what
+// an activation makes of a contraction.
 bool Ledger::work_out_weight(const Node& node, int depth) {
   const NodeClass& c = class_of(node);
-  if (c.has(kPicks)) {
+  if (c.has(kPicks) || is_activation_of_contraction(node)) {
     return false;
   }
   const Edge* largest = nullptr;

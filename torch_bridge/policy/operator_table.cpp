@@ -273,6 +273,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "IndexCopy"sv, .path = kPasses, .saves = kShape},
     {.node = "PutBackward"sv, .path = kPasses, .saves = kShape},
     {.node = "EmbeddingBackward"sv, .path = kPasses, .traits = kPicks},
+    {.node = "EmbeddingBagBackward"sv, .path = kPasses, .traits = kPicks},
     {.node = "IndexBackward"sv, .path = kPasses, .traits = kPicks},
     {.node = "IndexSelect"sv, .path = kPasses, .traits = kPicks},
     {.node = "UnsafeIndexPut"sv, .path = kPasses},

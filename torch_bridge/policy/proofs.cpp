@@ -158,8 +158,11 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
     const Node* const source = behind_views(edge.function.get());
     if (source != nullptr && class_of(*source).row.saves == Saves::kLogProbabilities &&
         !c.has(kAliasesInput)) {
-      c.has(kAtTarget) ? ledger.close_log_probabilities(*source)
-                       : ledger.refuse_log_probabilities(*source);
+      if (c.has(kAtTarget)) {
+        ledger.close_log_probabilities(*source);
+      } else if (!sums_many(node)) {  // as label smoothing does: it reads no values
+        ledger.refuse_log_probabilities(*source);
+      }
     } else if (closes) {
       ledger.close_behind(*edge.function);
     } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||

@@ -116,15 +116,6 @@ Edge deviation_of(const Edge& edge) noexcept {
   return behind_casts(whole);
 }
 
-// Sums over many elements: of a dimension, or of those that an index puts together.
-bool sums_many(const Node& node) noexcept {
-  constexpr std::array<std::string_view, 8> kSums{
-      "SumBackward",      "MeanBackward",          "NansumBackward",        "ScatterAddBackward",
-      "IndexAddBackward", "ScatterReduceBackward", "SegmentReduceBackward", "CumsumBackward"};
-  return std::any_of(kSums.begin(), kSums.end(),
-                     [&](std::string_view name) { return is(node, name); });
-}
-
 // Whether a sum over many elements of what `factor` leads to is found behind `node`.
 bool sums(const Node& node, const Edge& factor) noexcept {
   struct Found {
@@ -222,6 +213,14 @@ class NodesBehind {
 };
 
 }  // namespace
+
+bool sums_many(const Node& node) noexcept {
+  constexpr std::array<std::string_view, 8> kSums{
+      "SumBackward",      "MeanBackward",          "NansumBackward",        "ScatterAddBackward",
+      "IndexAddBackward", "ScatterReduceBackward", "SegmentReduceBackward", "CumsumBackward"};
+  return std::any_of(kSums.begin(), kSums.end(),
+                     [&](std::string_view name) { return is(node, name); });
+}
 
 const Node* exponential_behind(const Node* node) noexcept {
   for (int i = 0; node != nullptr && i < 6; ++i) {

@@ -21,6 +21,9 @@ struct RootOfRows {
 // `node` takes the root; or it is a variance's or a norm's. Of living nodes. Never fails.
 [[nodiscard]] std::optional<RootOfRows> root_of_rows(const torch::autograd::Node& node) noexcept;
 
+// Sums over many elements: of a dimension, or of those that an index puts together. Never fails.
+[[nodiscard]] bool sums_many(const torch::autograd::Node& node) noexcept;
+
 // The node that takes an exponential of which the result of `node` is some; null: none. Never
 // fails.
 [[nodiscard]] const torch::autograd::Node* exponential_behind(
