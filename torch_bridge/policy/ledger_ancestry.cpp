@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/ledger.h"
 #include "torch_bridge/policy/recognised.h"
+#include "torch_bridge/torch_access/python_objects.h"
 
 namespace pleat::bridge {
 
@@ -35,8 +37,32 @@ bool is_leaf(const Node& node) noexcept {
   return at != nullptr && class_of(*at).accumulate_grad;
 }
 
+// Whether all leaves behind a node are torch.nn.Parameter; false where there are very many nodes.
+bool leads_to_parameters_alone(const Node& node) {
+  constexpr std::size_t kMost = 256;
+  std::vector<const Node*> met{&node};
+  for (std::size_t next = 0; next < met.size(); ++next) {
+    if (class_of(*met[next]).accumulate_grad) {
+      const auto& leaf = static_cast<const AccumulateGrad&>(*met[next]).variable;
+      if (!is_parameter(*leaf.unsafeGetTensorImpl())) {
+        return false;
+      }
+    }
+    for (const Edge& edge : met[next]->next_edges()) {
+      if (edge.is_valid() && std::find(met.begin(), met.end(), edge.function.get()) == met.end()) {
+        if (met.size() == kMost) {
+          return false;
+        }
+        met.push_back(edge.function.get());
+      }
+    }
+  }
+  return true;
+}
+
 // A layer's, though all that goes into the layer may be learned: embeddings of nodes, of shapes.
-bool is_activation_of_contraction(const Node& node) noexcept {
+// What is optimised and is no parameter may be a result: an adversarial image.
+bool is_activation_of_contraction(const Node& node) {
   const OperatorRow& row = class_of(node).row;
   if ((row.saves != Saves::kWaits && row.saves != Saves::kSides) || node.num_outputs() == 0) {
     return false;
@@ -45,7 +71,8 @@ bool is_activation_of_contraction(const Node& node) noexcept {
   if (source != nullptr && class_of(*source).row.path == Path::kAdds) {  // a bias
     source = behind_views(source->next_edge(0).function.get());
   }
-  return source != nullptr && class_of(*source).row.path == Path::kContracts;
+  return source != nullptr && class_of(*source).row.path == Path::kContracts &&
+         leads_to_parameters_alone(*source);
 }
 
 bool contracts_with_itself(const Node& node, Inputs operands) {

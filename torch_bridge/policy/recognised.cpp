@@ -176,13 +176,23 @@ class NodesBehind {
       return true;
     }
     for (std::size_t i = 0; row.path == Path::kContracts && i < node.num_outputs() && i < 8; ++i) {
-      const Edge operand = behind_casts(node.next_edge(i));
-      if ((row.operands >> i & 1) != 0 && operand.is_valid() &&
-          class_of(*operand.function).accumulate_grad) {
+      if ((row.operands >> i & 1) != 0 && leads_to_leaf(node.next_edge(i).function.get())) {
         return true;
       }
     }
-    return false;
+    return node.num_outputs() == 2 && node.next_edge(0).is_valid() &&
+           node.next_edge(1).is_valid() && (normalises(node, 0) || normalises(node, 1));
+  }
+  static bool leads_to_leaf(const Node* node) noexcept {
+    while (node != nullptr && class_of(*node).has(kPassesParameter) && node->num_outputs() == 1) {
+      node = node->next_edge(0).function.get();
+    }
+    return node != nullptr && class_of(*node).accumulate_grad;
+  }
+  // A product or quotient of that factor and the root of its own rows.
+  static bool normalises(const Node& node, std::size_t factor) noexcept {
+    return (is_quotient(node) ? factor == 0 : is(node, "MulBackward")) &&
+           recognise(node, factor, 1 - factor).beside == Beside::kRootOfOwnRows;
   }
   // A quotient that is a normalisation or a softmax by hand is none.
   static bool is_pole(const Node& node) noexcept {
