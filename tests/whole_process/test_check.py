@@ -344,7 +344,7 @@ FOUND = [
     "poles/sigmoid_cumprod_log",
     "poles/division_by_activation",
     "poles/log_of_ten_activations",
-    "losses/sinkhorn",
+    "poles/sigmoid_interpolate_nearest_log",
     "losses/jensen_shannon",
     "scientific/logdet_of_gram",
     "scientific/gp_matern",
