@@ -3,6 +3,19 @@
 #include <cassert>
 
 namespace pleat::allocator::cuda {
+namespace {
+
+Event event_of(const Block& block, EventKind kind) noexcept {
+  Event event;
+  event.kind = kind;
+  event.stream = block.stream;
+  event.block = block.id;
+  event.address = reinterpret_cast<std::uint64_t>(block.begin);
+  event.bytes = block.requested != 0 ? block.requested : block.bytes;
+  return event;
+}
+
+}  // namespace
 
 // ---- the table ----------------------------------------------------------------------------------
 
@@ -43,13 +56,7 @@ void MemoryInFront::count(const Block& block, EventKind kind, std::int64_t sign)
   scope.change(StatKind::kRequested, sign * static_cast<std::int64_t>(block.requested));
   scope.change(StatKind::kActive, sign * static_cast<std::int64_t>(block.bytes));
   scope.change(StatKind::kReserved, sign * static_cast<std::int64_t>(block.bytes));
-  Event event;
-  event.kind = kind;
-  event.stream = block.stream;
-  event.block = block.id;
-  event.address = reinterpret_cast<std::uint64_t>(block.begin);
-  event.bytes = block.requested != 0 ? block.requested : block.bytes;
-  scope.note(event);
+  scope.note(event_of(block, kind));
 }
 
 Block* MemoryInFront::adopt(void* pointer, std::size_t bytes) noexcept {
@@ -114,13 +121,7 @@ void MemoryInFront::shrink(Block* block, std::size_t bytes) noexcept {
   scope.change(StatKind::kRequested,
                static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(block->requested));
   block->requested = bytes;
-  Event event;
-  event.kind = EventKind::kShrink;
-  event.stream = block->stream;
-  event.block = block->id;
-  event.address = reinterpret_cast<std::uint64_t>(block->begin);
-  event.bytes = bytes;
-  scope.note(event);
+  scope.note(event_of(*block, EventKind::kShrink));
 }
 
 void MemoryInFront::note_use(Block* block, StreamId stream) noexcept {

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <vector>
 
+#include "program.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -24,16 +25,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kNotExecutable = 126;
-constexpr int kNotFound = 127;
-
-// Writes to stderr. What cannot be written there must not end this process before the program.
-template <typename... Arguments>
-void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
 
 // --- the program ------------------------------------------------------------------------------
 
@@ -74,10 +65,7 @@ bool start(char** command) {
   for (const int signal : kOfTerminal) ::signal(signal, SIG_DFL);
   ::sigaction(SIGPIPE, &pipe_before, nullptr);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  ::execvp(command[0], command);
-  const int error = errno;
-  say("pleat: {}: {}\n", command[0], std::strerror(error));
-  ::_exit(error == ENOENT ? kNotFound : kNotExecutable);
+  ::_exit(become(command));
 }
 
 // --- what the processes say -------------------------------------------------------------------
@@ -177,8 +165,7 @@ void print_small(const Json& parameters) {
     return p["verdict"] == "small" && p["error"].is_number() && p["error"].get<double>() > kMuch;
   });
   if (wrong > 0)
-    fmt::print(stderr, "  {} of those too small to matter have errors over half of their norm\n",
-               wrong);
+    say("  {} of those too small to matter have errors over half of their norm\n", wrong);
 }
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
-
-#include "environment.h"
 
 namespace pleat::cli {
 

@@ -1,11 +1,9 @@
 // The `pleat` command: starts programs under libpleat.so, says whether that would work, and how far
 // it changes gradients.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,17 +15,16 @@
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
+#include "program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
 namespace {
 
-// Exit codes as of env(1). All others are the program's own.
+// Exit codes as of env(1), with those of program.h. All others are the program's own.
 constexpr int kTrouble = 1;
 constexpr int kUsage = 2;
-constexpr int kNotExecutable = 126;
-constexpr int kNotFound = 127;
 
 constexpr const char* kRunExamples = R"text(Examples:
   pleat run -- python train.py
@@ -62,7 +59,7 @@ constexpr const char* kDoctorExamples = R"text(Examples:
 
 template <typename... Arguments>
 int complain(int exit_code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  fmt::print(stderr, "pleat: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
+  say("pleat: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
   return exit_code;
 }
 
@@ -119,15 +116,17 @@ int prepare(const Settings& settings, Launch& launch) {
   return 0;
 }
 
+// Programs that start from now on are under Pleat.
+void put_in_environment(const Launch& launch) {
+  ::setenv("LD_PRELOAD", launch.preload.c_str(), 1);
+  if (!launch.conf.empty()) ::setenv("PLEAT_CONF", launch.conf.c_str(), 1);
+}
+
 int run(const Settings& settings, char** command) {
   Launch launch;
   if (const int code = prepare(settings, launch); code != 0) return code;
-  ::setenv("LD_PRELOAD", launch.preload.c_str(), 1);
-  if (!launch.conf.empty()) ::setenv("PLEAT_CONF", launch.conf.c_str(), 1);
-  ::execvp(command[0], command);
-  const int error = errno;
-  return complain(error == ENOENT ? kNotFound : kNotExecutable, "{}: {}", command[0],
-                  std::strerror(error));
+  put_in_environment(launch);
+  return become(command);
 }
 
 int run_check(Settings settings, const CheckRequest& request) {
@@ -145,8 +144,7 @@ int run_check(Settings settings, const CheckRequest& request) {
     std::filesystem::remove(results, ignored);
     return kCouldNotLook;
   }
-  ::setenv("LD_PRELOAD", launch.preload.c_str(), 1);
-  ::setenv("PLEAT_CONF", launch.conf.c_str(), 1);
+  put_in_environment(launch);
   return check(request, results);
 }
 

@@ -114,8 +114,6 @@ void CheckBook::add_pass(std::span<const Parameter> parameters, unsigned bits) {
     if (std::isfinite(errors.gradient)) {
       row.errors += errors;
       ++row.passes;
-    } else {
-      row.not_finite = true;
     }
   }
   ++looked_at_;

@@ -85,7 +85,6 @@ class CheckBook {
     std::shared_ptr<const void> keeps_address;
     GradientErrors errors;
     unsigned passes = 0;
-    bool not_finite = false;
   };
   [[nodiscard]] std::string json_locked() const;
   void write_locked();

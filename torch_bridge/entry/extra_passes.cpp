@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/hooks/handed_out.h"
+#include "torch_bridge/entry/passes.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/node_class.h"
 
@@ -29,10 +29,12 @@ constexpr std::array<std::string_view, 9> kObstacles{
     "CheckpointFunction", "AllReduce",  "AllGather",           "ReduceScatter",       "AllToAll",
     "Broadcast",          "all_reduce", "PreBackwardFunction", "PostBackwardFunction"};
 
-bool is_obstacle(const Node& node, const std::string& name) {
-  // Of torch's own formulas none does.
-  return !class_of(node).of_torch &&
-         std::any_of(kObstacles.begin(), kObstacles.end(),
+bool is_obstacle(const Node& node) {
+  if (class_of(node).of_torch || class_of(node).accumulate_grad) {
+    return false;
+  }
+  const std::string name = node.name();
+  return std::any_of(kObstacles.begin(), kObstacles.end(),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
@@ -52,9 +54,8 @@ class PassScope {
     enter_pass();
   }
   ~PassScope() {
-    forget_pass(backward_depth());
-    leave_pass();
-    drop_kept_storages();
+    backward_exit();
+    drop_kept_storages();  // though it is not the outermost pass
     set_in_extra_pass(outer_extra_);
     set_backward_creates_graph(outer_creates_);
     set_pass_values(outer_values_);
@@ -88,17 +89,11 @@ GraphSurvey survey(const edge_list& roots) {
   while (!walk.empty()) {
     Node& node = *walk.back();
     walk.pop_back();
-    found.hooks +=
-        node.tensor_pre_hooks().size() + node.pre_hooks().size() + node.post_hooks().size();
     if (!node.retains_grad_hooks().empty()) {
       found.retaining.push_back(&node);
     }
-    if (!class_of(node).of_torch && !class_of(node).accumulate_grad) {
-      const std::string name = node.name();
-      ++found.functions;
-      if (found.obstacle.empty() && is_obstacle(node, name)) {
-        found.obstacle = name;
-      }
+    if (found.obstacle.empty() && is_obstacle(node)) {
+      found.obstacle = node.name();
     }
     for (const torch::autograd::Edge& edge : node.next_edges()) {
       meet(edge);

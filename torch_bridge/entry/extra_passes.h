@@ -6,7 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -21,8 +20,6 @@ namespace pleat::bridge {
 // What a walk over the graph of a pass finds.
 struct GraphSurvey {
   torch::autograd::edge_list leaves;  // accumulators, in the order in which the walk meets them
-  std::size_t functions = 0;          // nodes of functions in Python, whose code would run again
-  std::size_t hooks = 0;              // of users, on nodes: they would run again, too
   std::vector<torch::autograd::Node*> retaining;  // nodes whose results have retain_grad()
   std::string obstacle;                           // why no extra pass may run; empty: none
 };

@@ -91,25 +91,14 @@ void drop_depth(List& list, int depth) {
   }
 }
 
-// Takes the entries of that depth or a greater one off the end of a list.
-template <class Entry>
-std::vector<Entry> taken_off(std::vector<Entry>& list, int depth) {
-  const auto first = std::find_if(list.begin(), list.end(),
-                                  [depth](const Entry& entry) { return entry.depth >= depth; });
-  std::vector<Entry> taken(std::make_move_iterator(first), std::make_move_iterator(list.end()));
-  list.erase(first, list.end());
-  return taken;
-}
-
 }  // namespace
 
 void lend(const Node& node, const at::Tensor& tensor) noexcept {
   try {
-    std::vector<Lent> done;
-    Access lists;
-    if (backward_depth() == 0 && !in_device_thread() && lists->borrower != execution_of(node)) {
-      done = taken_off(lists->lent, 0);
+    if (backward_depth() == 0 && !in_device_thread() && of_thread.borrower != execution_of(node)) {
+      drop_depth(of_thread.lent, 0);
     }
+    Access lists;
     lists->borrower = execution_of(node);
     lists->lent.push_back({backward_depth(), tensor});
   } catch (...) {  // no memory for it

@@ -127,7 +127,15 @@ class Ledger final : public Surroundings {
   ForkLock fork_lock_{ForkPlace::kProofs, mutex};
 };
 
-// Through nodes whose result lies on the storage of their only input.
+// A result of a node; null: there is none.
+struct Source {
+  const torch::autograd::Node* node = nullptr;
+  std::uint32_t output = 0;
+  bool operator==(const Source&) const = default;
+};
+// Where an edge leads to, through nodes whose result lies on the storage of their only input.
+[[nodiscard]] Source source_of(const torch::autograd::Edge& edge) noexcept;
+// The same from a node.
 [[nodiscard]] const torch::autograd::Node* behind_views(const torch::autograd::Node* node) noexcept;
 
 }  // namespace pleat::bridge

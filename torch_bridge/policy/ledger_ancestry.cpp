@@ -19,24 +19,6 @@ using torch::autograd::Node;
 
 namespace {
 
-// Through nodes whose result lies on the storage of their only input.
-Edge source_of(Edge edge) noexcept {
-  while (edge.is_valid() && class_of(*edge.function).has(kAliasesInput) &&
-         edge.function->num_outputs() == 1) {
-    edge = Edge(edge.function->next_edge(0));
-  }
-  return edge;
-}
-
-// A leaf, or its view, copy or cast.
-bool is_leaf(const Node& node) noexcept {
-  const Node* at = &node;
-  while (at != nullptr && class_of(*at).has(kPassesParameter) && at->num_outputs() == 1) {
-    at = at->next_edge(0).function.get();
-  }
-  return at != nullptr && class_of(*at).accumulate_grad;
-}
-
 // Whether all leaves behind a node are torch.nn.Parameter; false where there are very many nodes.
 bool leads_to_parameters_alone(const Node& node) {
   constexpr std::size_t kMost = 256;
@@ -67,37 +49,26 @@ bool is_activation_of_contraction(const Node& node) {
   if ((row.saves != Saves::kWaits && row.saves != Saves::kSides) || node.num_outputs() == 0) {
     return false;
   }
-  const Node* source = behind_views(node.next_edge(0).function.get());
+  const Node* source = source_of(node.next_edge(0)).node;
   if (source != nullptr && class_of(*source).row.path == Path::kAdds) {  // a bias
-    source = behind_views(source->next_edge(0).function.get());
+    source = source_of(source->next_edge(0)).node;
   }
   return source != nullptr && class_of(*source).row.path == Path::kContracts &&
          leads_to_parameters_alone(*source);
 }
 
 bool contracts_with_itself(const Node& node, Inputs operands) {
-  Edge first;
+  Source first;
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
     if ((operands >> i & 1) != 0 && node.next_edge(i).is_valid()) {
-      const Edge source = source_of(node.next_edge(i));
-      if (first.is_valid() && source == first) {
+      const Source source = source_of(node.next_edge(i));
+      if (first.node != nullptr && source == first) {
         return true;
       }
       first = source;
     }
   }
   return false;
-}
-
-// The factor of a product, or the dividend, that is normalised by the root of its own rows.
-std::optional<RootOfRows> rows_of(const Node& normalisation) {
-  for (const std::size_t factor : {std::size_t{0}, std::size_t{1}}) {
-    Recognised found = recognise(normalisation, factor, 1 - factor);
-    if (found.beside == Beside::kRootOfOwnRows) {
-      return std::move(found.root);
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -141,7 +112,7 @@ void Ledger::note_normalisation(const Node& node, std::size_t factor) {
 }
 
 void Ledger::close_rows(const Node& normalisation) {
-  const std::optional<RootOfRows> root = rows_of(normalisation);
+  const std::optional<RootOfRows> root = normalisation_by_hand(normalisation);
   if (!root) {
     return;
   }
@@ -164,7 +135,7 @@ void Ledger::close_rows(const Node& normalisation) {
 }
 
 void Ledger::refuse_rows(const Node& normalisation, const Opening& opening) {
-  const std::optional<RootOfRows> root = rows_of(normalisation);
+  const std::optional<RootOfRows> root = normalisation_by_hand(normalisation);
   if (!root) {
     return;
   }
@@ -203,13 +174,13 @@ bool Ledger::has_unit_rows_beside(const Node& node, std::size_t input) noexcept 
 }
 
 bool Ledger::reads_again(const Node& node, std::size_t input) {
-  const Edge source = source_of(node.next_edge(input));
-  if (!source.is_valid()) {
+  const Source source = source_of(node.next_edge(input));
+  if (source.node == nullptr) {
     return false;
   }
   constexpr std::uint32_t kLast = 7;  // the results from there on count as one
-  const auto bit = static_cast<std::uint8_t>(1u << std::min(source.input_nr, kLast));
-  GraphMarks::Mark& mark = marks_.of(*source.function);
+  const auto bit = static_cast<std::uint8_t>(1u << std::min(source.output, kLast));
+  GraphMarks::Mark& mark = marks_.of(*source.node);
   if (mark.last_reader != &node) {
     mark.last_reader = &node;
     mark.read_by_last = 0;
@@ -275,7 +246,7 @@ bool Ledger::work_out_weight(const Node& node, int depth) {
     return false;
   }
   return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
-         (!is_leaf(*largest->function) && sizes_of(node, 0) == sizes_of(*largest));
+         (!leads_to_leaf(largest->function.get()) && sizes_of(node, 0) == sizes_of(*largest));
 }
 
 }  // namespace pleat::bridge

@@ -90,6 +90,13 @@ const NodeClass& look_up_class(const std::type_info* type) noexcept {
   }
 }
 
+bool leads_to_leaf(const torch::autograd::Node* node) noexcept {
+  while (node != nullptr && class_of(*node).has(kPassesParameter) && node->num_outputs() == 1) {
+    node = node->next_edge(0).function.get();
+  }
+  return node != nullptr && class_of(*node).accumulate_grad;
+}
+
 std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept {
   std::uint64_t h = 0;
   const std::size_t most = std::min<std::size_t>(node.num_outputs(), 3);

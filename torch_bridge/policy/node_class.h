@@ -36,6 +36,9 @@ struct NodeClass {
   return cached.type == type ? *cached.known : look_up_class(type);
 }
 
+// `node` is a leaf's accumulator, or makes its view, copy or cast. Null: no. The graph is alive.
+[[nodiscard]] bool leads_to_leaf(const torch::autograd::Node* node) noexcept;
+
 // A hash of the classes of the nodes that the first three inputs of `node` come from. `node` must
 // be alive.
 [[nodiscard]] std::uint64_t ancestors_hash(const torch::autograd::Node& node) noexcept;

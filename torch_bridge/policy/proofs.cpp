@@ -155,12 +155,12 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
     if (!edge.is_valid()) {
       continue;
     }
-    const Node* const source = behind_views(edge.function.get());
+    const Node* const source = source_of(edge).node;
     if (source != nullptr && class_of(*source).row.saves == Saves::kLogProbabilities &&
         !c.has(kAliasesInput)) {
       if (c.has(kAtTarget)) {
         ledger.close_log_probabilities(*source);
-      } else if (!sums_many(node)) {  // as label smoothing does: it reads no values
+      } else if (!c.has(kSums)) {  // as label smoothing does: it reads no values
         ledger.refuse_log_probabilities(*source);
       }
     } else if (closes) {

@@ -130,7 +130,7 @@ bool sums(const Node& node, const Edge& factor) noexcept {
     if (path != Path::kPasses && path != Path::kAdds) {
       continue;
     }
-    const bool summed = found[next].summed || sums_many(one);
+    const bool summed = found[next].summed || class_of(one).has(kSums);
     for (const Edge& edge : one.next_edges()) {
       if (!edge.is_valid()) {
         continue;
@@ -180,19 +180,7 @@ class NodesBehind {
         return true;
       }
     }
-    return node.num_outputs() == 2 && node.next_edge(0).is_valid() &&
-           node.next_edge(1).is_valid() && (normalises(node, 0) || normalises(node, 1));
-  }
-  static bool leads_to_leaf(const Node* node) noexcept {
-    while (node != nullptr && class_of(*node).has(kPassesParameter) && node->num_outputs() == 1) {
-      node = node->next_edge(0).function.get();
-    }
-    return node != nullptr && class_of(*node).accumulate_grad;
-  }
-  // A product or quotient of that factor and the root of its own rows.
-  static bool normalises(const Node& node, std::size_t factor) noexcept {
-    return (is_quotient(node) ? factor == 0 : is(node, "MulBackward")) &&
-           recognise(node, factor, 1 - factor).beside == Beside::kRootOfOwnRows;
+    return (is_quotient(node) || is(node, "MulBackward")) && normalisation_by_hand(node);
   }
   // A quotient that is a normalisation or a softmax by hand is none.
   static bool is_pole(const Node& node) noexcept {
@@ -223,14 +211,6 @@ class NodesBehind {
 };
 
 }  // namespace
-
-bool sums_many(const Node& node) noexcept {
-  constexpr std::array<std::string_view, 8> kSums{
-      "SumBackward",      "MeanBackward",          "NansumBackward",        "ScatterAddBackward",
-      "IndexAddBackward", "ScatterReduceBackward", "SegmentReduceBackward", "CumsumBackward"};
-  return std::any_of(kSums.begin(), kSums.end(),
-                     [&](std::string_view name) { return is(node, name); });
-}
 
 const Node* exponential_behind(const Node* node) noexcept {
   for (int i = 0; node != nullptr && i < 6; ++i) {
@@ -291,6 +271,20 @@ Recognised recognise(const Node& node, std::size_t factor, std::size_t other) no
     return {Beside::kOwnSum, {}};
   }
   return {};
+}
+
+std::optional<RootOfRows> normalisation_by_hand(const Node& node) noexcept {
+  if (node.num_outputs() != 2 || !node.next_edge(0).is_valid() || !node.next_edge(1).is_valid()) {
+    return std::nullopt;
+  }
+  const std::size_t factors = is_quotient(node) ? 1 : 2;
+  for (std::size_t factor = 0; factor < factors; ++factor) {
+    if (Recognised found = recognise(node, factor, 1 - factor);
+        found.beside == Beside::kRootOfOwnRows) {
+      return std::move(found.root);
+    }
+  }
+  return std::nullopt;
 }
 
 bool is_beside_pole_of_own(const Node& node, std::size_t factor, std::size_t other) noexcept {

@@ -21,9 +21,6 @@ struct RootOfRows {
 // `node` takes the root; or it is a variance's or a norm's. Of living nodes. Never fails.
 [[nodiscard]] std::optional<RootOfRows> root_of_rows(const torch::autograd::Node& node) noexcept;
 
-// Sums over many elements: of a dimension, or of those that an index puts together. Never fails.
-[[nodiscard]] bool sums_many(const torch::autograd::Node& node) noexcept;
-
 // The node that takes an exponential of which the result of `node` is some; null: none. Never
 // fails.
 [[nodiscard]] const torch::autograd::Node* exponential_behind(
@@ -44,6 +41,11 @@ struct Recognised {
 // Inputs of `node` by number, both with an edge. Never fails.
 [[nodiscard]] Recognised recognise(const torch::autograd::Node& node, std::size_t factor,
                                    std::size_t other) noexcept;
+
+// Of a product or quotient that is a normalisation: the root of the rows that it normalises. Never
+// fails.
+[[nodiscard]] std::optional<RootOfRows> normalisation_by_hand(
+    const torch::autograd::Node& node) noexcept;
 
 // The other factor is made by a root, an inverse or another pole that is not recognised, and of
 // what the factor is made of: of its own row, perhaps, which may be flat beside others. Inputs of

@@ -16,67 +16,51 @@
 namespace pleat::bridge {
 namespace {
 
-// The part of Python's documented C API that is used here, in every release from 3.10 on. Found in
-// the process, as the bridge links no Python.
+// The part of Python's documented C API that is used here, in every release from 3.10 on: result,
+// name, parameters. Found in the process, as the bridge links no Python.
+#define PLEAT_PYTHON_FUNCTIONS(ROW)                                   \
+  ROW(int, Py_IsInitialized, ())                                      \
+  ROW(void*, PyGILState_GetThisThreadState, ())                       \
+  ROW(int, PyGILState_Ensure, ())                                     \
+  ROW(void, PyGILState_Release, (int))                                \
+  ROW(void*, PyEval_GetFrame, ())                                     \
+  ROW(void*, PyFrame_GetBack, (void*))                                \
+  ROW(void*, PyFrame_GetCode, (void*))                                \
+  ROW(int, PyFrame_GetLineNumber, (void*))                            \
+  ROW(void*, PyObject_GetAttrString, (void*, const char*))            \
+  ROW(const char*, PyUnicode_AsUTF8AndSize, (void*, std::ptrdiff_t*)) \
+  ROW(void, Py_IncRef, (void*))                                       \
+  ROW(void, Py_DecRef, (void*))                                       \
+  ROW(void, PyErr_Fetch, (void**, void**, void**))                    \
+  ROW(void, PyErr_Restore, (void*, void*, void*))                     \
+  ROW(int, PyErr_GivenExceptionMatches, (void*, void*))               \
+  ROW(void, PyErr_SetInterrupt, ())                                   \
+  ROW(void*, PyDict_New, ())                                          \
+  ROW(void*, PyDict_GetItemString, (void*, const char*))              \
+  ROW(int, PyDict_SetItemString, (void*, const char*, void*))         \
+  ROW(void*, PyImport_ImportModule, (const char*))                    \
+  ROW(void*, Py_CompileString, (const char*, const char*, int))       \
+  ROW(void*, PyEval_EvalCode, (void*, void*, void*))
+
 struct Api {
-  int (*Py_IsInitialized)();
-  void* (*PyGILState_GetThisThreadState)();
-  int (*PyGILState_Ensure)();
-  void (*PyGILState_Release)(int);
-  void* (*PyEval_GetFrame)();
-  void* (*PyFrame_GetBack)(void*);
-  void* (*PyFrame_GetCode)(void*);
-  int (*PyFrame_GetLineNumber)(void*);
-  void* (*PyObject_GetAttrString)(void*, const char*);
-  const char* (*PyUnicode_AsUTF8AndSize)(void*, std::ptrdiff_t*);
-  void (*Py_IncRef)(void*);
-  void (*Py_DecRef)(void*);
-  void (*PyErr_Fetch)(void**, void**, void**);
-  void (*PyErr_Restore)(void*, void*, void*);
-  int (*PyErr_GivenExceptionMatches)(void*, void*);
-  void (*PyErr_SetInterrupt)();
+#define PLEAT_PYTHON_MEMBER(result, name, parameters) result(*name) parameters;
+  PLEAT_PYTHON_FUNCTIONS(PLEAT_PYTHON_MEMBER)
+#undef PLEAT_PYTHON_MEMBER
   void** PyExc_Exception;
   void** PyExc_KeyboardInterrupt;
-  void* (*PyDict_New)();
-  void* (*PyDict_GetItemString)(void*, const char*);
-  int (*PyDict_SetItemString)(void*, const char*, void*);
-  void* (*PyImport_ImportModule)(const char*);
-  void* (*Py_CompileString)(const char*, const char*, int);
-  void* (*PyEval_EvalCode)(void*, void*, void*);
   bool complete = true;
 
   Api() noexcept {
-    const auto find = [this](const char* name, auto& function) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          ::dlsym(RTLD_DEFAULT, name));
-      complete = complete && function != nullptr;
+    const auto find = [this](const char* name, auto& found) {
+      found =
+          reinterpret_cast<std::remove_reference_t<decltype(found)>>(::dlsym(RTLD_DEFAULT, name));
+      complete = complete && found != nullptr;
     };
-#define PLEAT_FIND(name) find(#name, name)
-    PLEAT_FIND(Py_IsInitialized);
-    PLEAT_FIND(PyGILState_GetThisThreadState);
-    PLEAT_FIND(PyGILState_Ensure);
-    PLEAT_FIND(PyGILState_Release);
-    PLEAT_FIND(PyEval_GetFrame);
-    PLEAT_FIND(PyFrame_GetBack);
-    PLEAT_FIND(PyFrame_GetCode);
-    PLEAT_FIND(PyFrame_GetLineNumber);
-    PLEAT_FIND(PyObject_GetAttrString);
-    PLEAT_FIND(PyUnicode_AsUTF8AndSize);
-    PLEAT_FIND(Py_IncRef);
-    PLEAT_FIND(Py_DecRef);
-    PLEAT_FIND(PyErr_Fetch);
-    PLEAT_FIND(PyErr_Restore);
-    PLEAT_FIND(PyErr_GivenExceptionMatches);
-    PLEAT_FIND(PyErr_SetInterrupt);
-    PLEAT_FIND(PyExc_Exception);
-    PLEAT_FIND(PyExc_KeyboardInterrupt);
-    PLEAT_FIND(PyDict_New);
-    PLEAT_FIND(PyDict_GetItemString);
-    PLEAT_FIND(PyDict_SetItemString);
-    PLEAT_FIND(PyImport_ImportModule);
-    PLEAT_FIND(Py_CompileString);
-    PLEAT_FIND(PyEval_EvalCode);
-#undef PLEAT_FIND
+#define PLEAT_PYTHON_FIND(result, name, parameters) find(#name, name);
+    PLEAT_PYTHON_FUNCTIONS(PLEAT_PYTHON_FIND)
+#undef PLEAT_PYTHON_FIND
+    find("PyExc_Exception", PyExc_Exception);
+    find("PyExc_KeyboardInterrupt", PyExc_KeyboardInterrupt);
   }
 };
 
