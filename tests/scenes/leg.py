@@ -39,9 +39,7 @@ class Leg:
         named = self.model.named_parameters() if is_module else enumerate(list_of_leaves(self.model))
         self.parameters = {str(name): p for name, p in named}
         self.buffers = list(self.model.named_buffers()) if is_module else []
-        trained = [p for p in self.parameters.values() if p.requires_grad]
-        make_optimiser = getattr(scene, "OPTIMISER", lambda parameters: torch.optim.Adam(parameters, 1e-3))
-        self.optimiser = make_optimiser(trained) if trained else None
+        self.optimiser = optimiser_of(scene, self.parameters.values())
 
     def report(self):
         from pleat_test_support import bridge, stats
@@ -111,9 +109,7 @@ class Leg:
             loss, values = self.step(i), []
             if getattr(self.scene, "VALUES", False):
                 loss, values = loss
-            if loss is not None:
-                backward = getattr(self.scene, "backward", None)
-                loss.backward() if backward is None else backward(loss, i)
+            run_backward(self.scene, loss, i)
         finally:
             if noise and self.bridge:
                 self.bridge.disable()
@@ -151,6 +147,22 @@ class Leg:
 
 def list_of_leaves(model):
     return list(model.parameters()) if hasattr(model, "parameters") else list(model)
+
+
+def optimiser_of(scene, parameters):
+    """None where nothing is trained."""
+    import torch
+
+    trained = [p for p in parameters if p.requires_grad]
+    make = getattr(scene, "OPTIMISER", lambda parameters: torch.optim.Adam(parameters, 1e-3))
+    return make(trained) if trained else None
+
+
+def run_backward(scene, loss, i):
+    """As the scene asks for; a loss of None has been differentiated, or asks for nothing."""
+    if loss is not None:
+        backward = getattr(scene, "backward", None)
+        loss.backward() if backward is None else backward(loss, i)
 
 
 def plain(tensor):

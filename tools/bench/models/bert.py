@@ -4,7 +4,7 @@ import torch
 from transformers import AutoModelForMaskedLM, BertConfig
 
 from . import Workload
-from .parts import WordBatches
+from .parts import WordBatches, train_transformer
 
 # Small on purpose: the logits of a large vocabulary are transients that drown the saved tensors.
 VOCABULARY = 1024
@@ -22,17 +22,12 @@ def build(batch: int, checkpoint: bool, seed: int) -> Workload:
         max_position_embeddings=LENGTH,
     )
     model = AutoModelForMaskedLM.from_config(config, attn_implementation="eager")
-    if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = train_transformer(model, checkpoint)
     words = WordBatches(batch, LENGTH, VOCABULARY, seed)
 
     def make_batch(step):
-        tokens = words(step)
-        random = torch.Generator().manual_seed(seed * 1_000_003 + step + 1)
-        masked = torch.rand(tokens.shape, generator=random) < 0.15
-        return tokens.masked_fill(masked, MASK), tokens.masked_fill(~masked, -100)
+        tokens, guessed, masked = words.masked(step, MASK)
+        return masked, tokens.masked_fill(~guessed, -100)
 
     def loss(data):
         tokens, labels = data

@@ -4,7 +4,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from . import Workload
-from .parts import WordBatches
+from .parts import WordBatches, train_transformer
 
 VOCABULARY = 4096
 LENGTH = 128
@@ -25,10 +25,7 @@ def build(batch: int, checkpoint: bool, seed: int) -> Workload:
         use_cache=False,
     )
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = train_transformer(model, checkpoint)
 
     def loss(tokens):
         with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -4,7 +4,7 @@ import torch
 from transformers import AutoModelForCausalLM, MixtralConfig
 
 from . import Workload
-from .parts import WordBatches
+from .parts import WordBatches, language_model
 
 VOCABULARY = 1024
 LENGTH = 128
@@ -29,9 +29,4 @@ def build(batch: int, checkpoint: bool, seed: int) -> Workload:
     )
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.set_experts_implementation("eager")  # a loop over the experts, as older releases have it
-    if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    words = WordBatches(batch, LENGTH, VOCABULARY, seed)
-    return Workload(model, optimizer, words, lambda tokens: model(input_ids=tokens, labels=tokens).loss)
+    return language_model(model, checkpoint, WordBatches(batch, LENGTH, VOCABULARY, seed))

@@ -1,4 +1,4 @@
-"""What several models share: checkpointing of blocks, images, and token streams."""
+"""What several models share: how they are trained, checkpointing of blocks, images, and token streams."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from . import Workload
+
 
 def checkpoint_each(modules: Iterable[torch.nn.Module]) -> None:
     """Makes each module recompute its inside in backward instead of saving it."""
@@ -21,6 +23,42 @@ def checkpoint_each(modules: Iterable[torch.nn.Module]) -> None:
             return checkpoint(_inner, *args, use_reentrant=False, **kwargs)
 
         module.forward = forward
+
+
+def classify_images(
+    model: torch.nn.Module,
+    block: type[torch.nn.Module],
+    optimizer: torch.optim.Optimizer,
+    batch: int,
+    checkpoint: bool,
+    seed: int,
+    side: int = 224,
+) -> Workload:
+    """Trains a network on `side` x `side` images; with `checkpoint` each `block` recomputes its inside."""
+    if checkpoint:
+        checkpoint_each(m for m in model.modules() if isinstance(m, block))
+
+    def loss(data):
+        images, labels = data
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    return Workload(model, optimizer, ImageBatches(batch, seed, side), loss)
+
+
+def train_transformer(model: torch.nn.Module, checkpoint: bool, learning_rate: float = 3e-4) -> torch.optim.AdamW:
+    """Puts a model of transformers into training, and returns its optimizer."""
+    if checkpoint:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    return torch.optim.AdamW(model.parameters(), lr=learning_rate)
+
+
+def language_model(
+    model: torch.nn.Module, checkpoint: bool, words: WordBatches, learning_rate: float = 3e-4
+) -> Workload:
+    """Trains a model of transformers to predict the next word."""
+    optimizer = train_transformer(model, checkpoint, learning_rate)
+    return Workload(model, optimizer, words, lambda tokens: model(input_ids=tokens, labels=tokens).loss)
 
 
 class ImageBatches:
@@ -71,6 +109,13 @@ class WordBatches:
         random = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
         starts = torch.randint(len(self.stream) - self.length, (self.batch, 1), generator=random)
         return self.stream[starts + torch.arange(self.length)]
+
+    def masked(self, step: int, mask: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The tokens of a step, which of them (15 %) are to be guessed, and the tokens with `mask` in their place."""
+        tokens = self(step)
+        random = torch.Generator().manual_seed(self.seed * 1_000_003 + step + 1)
+        guessed = torch.rand(tokens.shape, generator=random) < 0.15
+        return tokens, guessed, tokens.masked_fill(guessed, mask)
 
 
 def library_text(limit: int) -> str:

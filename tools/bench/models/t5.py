@@ -1,10 +1,9 @@
 """T5 from transformers, 3 + 3 layers, width 256, gated GELU, that fills gaps in 128 tokens; AdamW."""
 
-import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from . import Workload
-from .parts import WordBatches
+from .parts import WordBatches, train_transformer
 
 VOCABULARY = 1024
 LENGTH = 128
@@ -25,17 +24,12 @@ def build(batch: int, checkpoint: bool, seed: int) -> Workload:
         use_cache=False,
     )
     model = T5ForConditionalGeneration(config)
-    if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    optimizer = train_transformer(model, checkpoint)
     words = WordBatches(batch, LENGTH, VOCABULARY, seed)
 
     def make_batch(step):
-        tokens = words(step)
-        random = torch.Generator().manual_seed(seed * 1_000_003 + step + 1)
-        masked = torch.rand(tokens.shape, generator=random) < 0.15
-        return tokens.masked_fill(masked, MASK), tokens[:, : LENGTH // 2].contiguous()
+        tokens, _, masked = words.masked(step, MASK)
+        return masked, tokens[:, : LENGTH // 2].contiguous()
 
     def loss(data):
         tokens, labels = data

@@ -5,19 +5,12 @@ import torchvision
 from torchvision.models.vision_transformer import EncoderBlock
 
 from . import Workload
-from .parts import ImageBatches, checkpoint_each
+from .parts import classify_images
 
 
 def build(batch: int, checkpoint: bool, seed: int) -> Workload:
     model = torchvision.models.VisionTransformer(
         image_size=96, patch_size=8, num_layers=4, num_heads=6, hidden_dim=192, mlp_dim=768, dropout=0.1, num_classes=10
     )
-    if checkpoint:
-        checkpoint_each(m for m in model.modules() if isinstance(m, EncoderBlock))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.05)
-
-    def loss(data):
-        images, labels = data
-        return torch.nn.functional.cross_entropy(model(images), labels)
-
-    return Workload(model, optimizer, ImageBatches(batch, seed, side=96), loss)
+    return classify_images(model, EncoderBlock, optimizer, batch, checkpoint, seed, side=96)
