@@ -31,10 +31,6 @@ Rule rule() noexcept {
 // No proof is asked for.
 bool assumes() noexcept { return rule() == Rule::kAssumed; }
 
-bool is_view(const Node& node) noexcept {
-  return class_of(node).has(kAliasesInput) && node.num_outputs() == 1;
-}
-
 // A sum whose other term comes from elsewhere, too. With a constant it is the one term, shifted.
 bool adds_another(const Node& node, const NodeFacts& facts) noexcept {
   const auto& edges = node.next_edges();
@@ -56,18 +52,6 @@ std::uint64_t script_hash(const Node& node) noexcept {
 }  // namespace
 
 Ledger& Ledger::get() noexcept { return ledger; }
-
-Source source_of(const Edge& edge) noexcept {
-  const Edge* at = &edge;
-  while (at->is_valid() && is_view(*at->function)) {
-    at = &at->function->next_edge(0);
-  }
-  return {at->function.get(), at->input_nr};
-}
-
-const Node* behind_views(const Node* node) noexcept {
-  return node != nullptr && is_view(*node) ? source_of(node->next_edge(0)).node : node;
-}
 
 // ---- claims -------------------------------------------------------------------------------------
 

@@ -19,6 +19,10 @@ using torch::autograd::Node;
 
 namespace {
 
+bool is_view(const Node& node) noexcept {
+  return class_of(node).has(kAliasesInput) && node.num_outputs() == 1;
+}
+
 // Whether all leaves behind a node are torch.nn.Parameter; false where there are very many nodes.
 bool leads_to_parameters_alone(const Node& node) {
   constexpr std::size_t kMost = 256;
@@ -72,6 +76,18 @@ bool contracts_with_itself(const Node& node, Inputs operands) {
 }
 
 }  // namespace
+
+Source source_of(const Edge& edge) noexcept {
+  const Edge* at = &edge;
+  while (at->is_valid() && is_view(*at->function)) {
+    at = &at->function->next_edge(0);
+  }
+  return {at->function.get(), at->input_nr};
+}
+
+const Node* behind_views(const Node* node) noexcept {
+  return node != nullptr && is_view(*node) ? source_of(node->next_edge(0)).node : node;
+}
 
 const GraphMarks::Mark* Ledger::known(const Node* node) noexcept {
   const GraphMarks::Mark* const mark = node != nullptr ? marks_.find(node) : nullptr;
