@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kGrainBytes = 512 * 1024;
 constexpr std::size_t kCopyBytes = 1024 * 1024;  // unit of a parallel copy
-constexpr std::size_t kFewBlocks = 64;           // results on the stack: 4 KiB
+constexpr std::size_t kFewBlocks = 256;          // results on the stack: 16 KiB
 
 bool worth_streaming(const void* target, std::size_t bytes) noexcept {
   return bytes >= stream_threshold() && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
@@ -114,13 +114,15 @@ EncodeResult encode_grouped(Request request, const Executor& executor, Room room
   }
   // The sizes of the blocks lie behind the regular slots. A payload of one block may have no room
   // there; its size lies here.
-  const bool only = layout.blocks == 1;
+  const bool only = layout.blocks == 1 || !request.spec.compact;
   const std::size_t sized = layout.end_of_codes() + (only ? 0 : layout.offset_table_bytes());
   if (sized > room.capacity) return kDoesNotFit;  // so raw does not fit either
   std::uint8_t* const payload = room.bytes;
   std::uint64_t only_bytes = 0;
   std::uint64_t* const slot_bytes =
-      only ? &only_bytes : reinterpret_cast<std::uint64_t*>(payload + layout.end_of_codes());
+      !request.spec.compact ? nullptr
+      : only                ? &only_bytes
+                            : reinterpret_cast<std::uint64_t*>(payload + layout.end_of_codes());
   // The results of the blocks follow, where the escape table or the rest of a raw copy would be.
   // Without room for them, a few blocks are encoded at a time.
   BlockResult few[kFewBlocks];
@@ -138,7 +140,7 @@ EncodeResult encode_grouped(Request request, const Executor& executor, Room room
     encode_blocks(request, executor, group, left < most * kBlockGroups ? left : most * kBlockGroups,
                   payload + kHeaderBytes + group * layout.metadata_bytes_per_group,
                   payload + layout.codes_offset + group * layout.slot_bytes, results,
-                  slot_bytes + from, &escapes, limit);
+                  slot_bytes == nullptr ? nullptr : slot_bytes + from, &escapes, limit);
     if (escapes.load() > limit) break;  // not all results have been written
     for (std::size_t block = from; block < layout.blocks && block < from + most; ++block)
       totals->add(results[block - from]);
@@ -287,7 +289,19 @@ std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t e
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
-  return request.grouped_bytes(layout, request.escape_limit(layout)) + layout.offset_table_bytes();
+  return request.grouped_bytes(layout, request.escape_limit(layout)) +
+         (spec.compact ? layout.offset_table_bytes() : 0);
+}
+
+std::optional<std::size_t> exact_payload_bytes(const CodecSpec& spec, ElementType type,
+                                               std::size_t elements) noexcept {
+  const Request request({nullptr, elements, type}, spec, 0);
+  if (request.sides_only || spec.force_raw || elements == 0 ||
+      (request.bits != 0 && !request.grouped_pays(request.layout())))
+    return payload_bound(spec, type, elements);
+  if (request.bits == 0 || request.may_escape() || spec.compact || spec.near_zero)
+    return std::nullopt;
+  return payload_bound(spec, type, elements);
 }
 
 EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,

@@ -4,16 +4,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "compress/types.h"
 
 namespace pleat::compress {
 
 // Largest payload, in bytes, that encode() can produce for this request (header, metadata, codes
-// and the bounded escape table; for lossless requests the raw size plus header). Closed form. With
-// near_zero, near_zero_room() bytes come on top.
+// and the bounded escape table, if groups may be escaped; for lossless requests the raw size plus
+// header). Closed form. With near_zero, near_zero_room() bytes come on top.
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
+
+// The bytes of the payload where they do not depend on the values, nothing where they do. A request
+// with such a size is never refused, if there is room. It has one with force_raw, with sides, and
+// for floats of 3, 4 or 8 bits of any transform with neither a widest step nor near_zero nor
+// compaction.
+[[nodiscard]] std::optional<std::size_t> exact_payload_bytes(const CodecSpec& spec,
+                                                             ElementType type,
+                                                             std::size_t elements) noexcept;
 
 // Compresses `source` into `payload`.
 //   source    aligned to its elements; must not change during the call

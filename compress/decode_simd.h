@@ -78,6 +78,16 @@ void decode_two_valued(const Metadata<T>& metadata, const uint8_t* slot, typenam
   }
 }
 
+// Group `g` of a job. Apart from the loop, so that this keeps its registers.
+template <class T>
+__attribute__((noinline, cold)) bool decode_wide_group(const DecodeGroups& job, size_t g,
+                                                       const uint8_t* codes, void* target) {
+  DecodeGroups one = job;
+  one.metadata = static_cast<const Metadata<T>*>(job.metadata) + g;
+  one.first_group = job.first_group + g;
+  return decode_one_group(T::kType, one, kGroup, codes, target);
+}
+
 template <class T, unsigned kBits, bool kStream>
 bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
   using Word = typename T::Word;
@@ -102,6 +112,11 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
     }
     if (left < slot) return false;
     Word* const target = static_cast<Word*>(job.target) + g * kGroup;
+    if (__builtin_expect(kind == GroupKind::kWide, 0)) {
+      if (!decode_wide_group<T>(job, g, codes, target)) return false;
+      codes += slot;
+      continue;
+    }
 #pragma GCC unroll 4
     for (size_t line = 0; line < kSlot; line += 64)
       Simd::prefetch(codes + kCodePrefetchBytes + line);
@@ -131,6 +146,8 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
       }
       case GroupKind::kTwoValued:
         decode_two_valued<T, kStream>(metadata, codes, target);
+        break;
+      case GroupKind::kWide:  // see above
         break;
       case GroupKind::kEscaped: {
         uint64_t index;

@@ -207,6 +207,20 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
   return kKeepZero ? Simd::total(zeros) : 0;
 }
 
+// Group `g` of a job. Apart from the loop, so that this keeps its registers.
+template <class T>
+__attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups& job, size_t g,
+                                                              uint8_t* slot) {
+  Metadata<T> metadata;
+  EncodeGroups one = job;
+  one.source = static_cast<const typename T::Word*>(job.source) + g * kGroup;
+  one.first_group = job.first_group + g;
+  one.metadata = &metadata;
+  one.codes = slot;
+  encode_one_group(T::kType, one, kGroup);
+  return metadata;
+}
+
 template <class T, unsigned kBits>
 void encode_whole_groups(const EncodeGroups& job) {
   using Word = typename T::Word;
@@ -267,9 +281,16 @@ void encode_whole_groups(const EncodeGroups& job) {
         if (__builtin_expect(!(summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling),
                              0))
           finite = careful_energy(T::kType, source + (base + g) * kGroup, kGroup, &energy);
+        const bool spans = finite && is_finite(summary.maximum - summary.minimum);
+        if constexpr (kBits >= kFewestWideBits) {
+          if (__builtin_expect(!spans && !job.never_wide, 0)) {
+            metadata[g] = encode_wide_group<T>(job, base + g, job.codes + (base + g) * kSlot);
+            continue;
+          }
+        }
         if (finite) result.energy += energy;
-        if (__builtin_expect(finite && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
-                                                     &quantisers[g], &metadata[g], widest),
+        if (__builtin_expect(spans && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
+                                                    &quantisers[g], &metadata[g], widest),
                              1)) {
           quantised |= 1u << g;
           if (keeps_zero(summary.minimum, kBits)) {
@@ -333,6 +354,8 @@ size_t count_escapes(const EncodeGroups& job) {
     }
     if (job.tail_elements != 0) return kScalarKernels.count_escapes[T::kType](job);
   }
+  const bool wide = job.bits >= kFewestWideBits;
+  if (wide && job.widest_step == kLargestFinite) return 0;
   const float largest_code = static_cast<float>((1u << job.bits) - 1);
   size_t escapes = 0;
   for (size_t g = 0; g < job.groups; ++g) {
@@ -350,9 +373,16 @@ size_t count_escapes(const EncodeGroups& job) {
     double energy;
     const bool finite = (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
                         careful_energy(T::kType, words, kGroup, &energy);
-    if (!finite || !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser,
-                                  &metadata, job.widest_step))
+    const bool spans = finite && is_finite(summary.maximum - summary.minimum);
+    if (wide && !spans) {
+      EncodeGroups one = job;
+      one.source = words;
+      one.groups = 1;
+      escapes += kScalarKernels.count_escapes[T::kType](one);
+    } else if (!spans || !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser,
+                                        &metadata, job.widest_step)) {
       ++escapes;
+    }
   }
   return escapes;
 }

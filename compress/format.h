@@ -12,7 +12,7 @@
 namespace pleat::compress {
 
 inline constexpr std::uint32_t kMagic = 0x3154'4C50;  // "PLT1"
-inline constexpr std::uint16_t kFormatVersion = 3;
+inline constexpr std::uint16_t kFormatVersion = 4;
 
 enum class PayloadKind : std::uint8_t {
   kRaw = 0,       // the bytes as they are
@@ -88,6 +88,10 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
 [[nodiscard]] constexpr bool has_scaled_groups(unsigned bits) noexcept {
   return bits == 1 || bits == 2;
 }
+
+// Whether groups with NaN or Inf have codes for them at this width. No lossy group need be kept as
+// it is then.
+[[nodiscard]] PLEAT_HD constexpr bool has_wide_groups(unsigned bits) noexcept { return bits >= 3; }
 
 // Closed-form sizes of a grouped payload without compacted blocks.
 struct GroupedLayout {

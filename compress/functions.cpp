@@ -65,9 +65,8 @@ Steps steps_of(const GroupedSections& sections) noexcept {
   for (std::size_t g = 0; g < sections.layout.groups; ++g) {
     typename T::Word word;  // the second metadata word of the group
     std::memcpy(&word, sections.metadata + (2 * g + 1) * sizeof word, sizeof word);
-    const bool exact = (word & kSignBit<T>) != 0;  // constant ones have no other bits
-    const std::uint32_t bits =
-        exact ? 0 : static_cast<std::uint32_t>(word & ~typename T::Word{1}) << T::kStepShift;
+    const bool exact = (word & kSignBit<T>) != 0;
+    const std::uint32_t bits = exact ? 0 : step_bits_of<T>(word);
     widest = bits > widest ? bits : widest;
     steps.squares += square(float_of(bits));
     steps.count += bits != 0 ? 1 : 0;

@@ -57,6 +57,9 @@ PLEAT_HD inline uint16_t bfloat_of(
 //   kStepStepping    a step is rounded up to a multiple of this in the bits of a float
 //   kTiny            one-signed groups closer to zero than this are not dithered
 //   kEvenFirst       vectors hold the even, then the odd elements of 16 (AVX-512: 32)
+//   kInfinity, kNan  bit patterns
+//   kWideEnd, kWideShift, kWideBase  how a wide group's second word tells its step: step_bits_of()
+//   kSmallestWide    the bits of a wide group's smallest step
 struct Float32 {
   using Word = uint32_t;
   static constexpr unsigned kType = 0;
@@ -65,6 +68,11 @@ struct Float32 {
   static constexpr float kLargest = 3.40282346638528859811704183484516925e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;  // 2^-126
   static constexpr bool kEvenFirst = false;
+  static constexpr Word kInfinity = 0x7F80'0000u, kNan = 0x7FC0'0000u;
+  static constexpr Word kWideEnd = 1u << 27;
+  static constexpr unsigned kWideShift = 4;
+  static constexpr uint32_t kWideBase = 0;
+  static constexpr uint32_t kSmallestWide = 17u << 23;  // 2^-110
   PLEAT_HD static float to_float(Word word) { return float_of(word); }
   PLEAT_HD static Word from_float(float value) { return bits_of(value); }
 };
@@ -76,6 +84,11 @@ struct BFloat16 {
   static constexpr float kLargest = 3.38953138925153547590470800371487867e+38f;
   static constexpr float kTiny = 1.17549435082228750796873653722224568e-38f;
   static constexpr bool kEvenFirst = true;
+  static constexpr Word kInfinity = 0x7F80u, kNan = 0x7FC0u;
+  static constexpr Word kWideEnd = 1u << 11;
+  static constexpr unsigned kWideShift = 20;
+  static constexpr uint32_t kWideBase = 0;
+  static constexpr uint32_t kSmallestWide = 17u << 23;
   PLEAT_HD static float to_float(Word word) { return float_of(static_cast<uint32_t>(word) << 16); }
   PLEAT_HD static Word from_float(float value) { return bfloat_of(value); }
 };
@@ -87,6 +100,11 @@ struct Float16 {
   static constexpr float kLargest = 65504.0f;
   static constexpr float kTiny = 5.9604644775390625e-8f;  // 2^-24
   static constexpr bool kEvenFirst = false;
+  static constexpr Word kInfinity = 0x7C00u, kNan = 0x7E00u;
+  static constexpr Word kWideEnd = 1u << 11;
+  static constexpr unsigned kWideShift = 18;
+  static constexpr uint32_t kWideBase = 94u << 23;
+  static constexpr uint32_t kSmallestWide = 95u << 23;  // 2^-32: no two halves are nearer per code
   PLEAT_HD static float to_float(Word word) { return float_of_half(word); }
   PLEAT_HD static Word from_float(float value) { return half_of(value); }
 };
@@ -117,15 +135,16 @@ inline constexpr float kSmallestStep = 7.70371977754894341222391177033970e-34f; 
 
 inline constexpr uint32_t kLargestFinite = 0x7F7F'FFFFu;  // the bits of the largest float
 
-// False if the range overflows, or the step is too close to the subnormals to be accurate, or wider
-// than the float whose bits are `widest_step`.
+// False if the range overflows, or the step is wider than the float whose bits are `widest_step`. A
+// step closer to the subnormals than is accurate becomes the smallest there is.
 template <class T>
 PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code,
                                 Quantiser* quantiser, Metadata<T>* metadata,
                                 uint32_t widest_step = kLargestFinite) {
   const float range = maximum - minimum;
-  const uint32_t step_bits = (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
-  if (step_bits < bits_of(kSmallestStep) || step_bits > widest_step) return false;
+  uint32_t step_bits = (bits_of(range / largest_code) + T::kStepRounding) & ~T::kStepRounding;
+  step_bits = step_bits < bits_of(kSmallestStep) ? bits_of(kSmallestStep) : step_bits;
+  if (step_bits > widest_step) return false;
   const bool mirrored = maximum <= 0.0f;
   const float step = float_of(step_bits);
   const float inverse = 256.0f / step;
@@ -179,15 +198,87 @@ PLEAT_HD inline Metadata<T> two_valued_metadata(typename T::Word a, typename T::
   return {high, low};
 }
 
-enum class GroupKind : uint8_t { kRegular, kConstant, kTwoValued, kEscaped };
+// kWide: a group that holds NaN or Inf, or whose range overflows, or that a rotation cannot bear,
+// at 3 bits and more: three codes are kept for -Inf, +Inf and NaN. It is never rotated.
+enum class GroupKind : uint8_t { kRegular, kConstant, kTwoValued, kEscaped, kWide };
 
 template <class T>
 PLEAT_HD inline GroupKind kind_of(const Metadata<T>& metadata) {
   using Word = typename T::Word;
   if ((metadata.second & kSignBit<T>) != 0)
     return metadata.first == metadata.second ? GroupKind::kEscaped : GroupKind::kTwoValued;
+  if (metadata.second >= T::kWideEnd) return GroupKind::kRegular;
   return static_cast<Word>(metadata.second & ~Word{1}) == 0 ? GroupKind::kConstant
-                                                            : GroupKind::kRegular;
+                                                            : GroupKind::kWide;
+}
+
+// The bits of the step that a second word tells, 0 for a constant group. No step of a regular group
+// is below 2^-110, so the words below are free for wide groups, whose steps have fewer bits.
+template <class T>
+PLEAT_HD inline uint32_t step_bits_of(typename T::Word second) {
+  const uint32_t rest = second & ~uint32_t{1};
+  if (second >= T::kWideEnd) return rest << T::kStepShift;
+  return rest == 0 ? 0 : T::kWideBase + (rest << T::kWideShift);
+}
+
+// The codes of a wide group, from 0: levels, then those of -Inf, +Inf and NaN.
+inline constexpr unsigned kFewestWideBits = 3;  // fewer bits have no codes to spare
+PLEAT_HD inline constexpr unsigned wide_levels(unsigned bits) { return (1u << bits) - 3; }
+PLEAT_HD inline constexpr unsigned code_of_nonfinite(float value, unsigned bits) {
+  const unsigned first = wide_levels(bits);
+  return value < 0.0f ? first : value > 0.0f ? first + 1 : first + 2;
+}
+// `which`: 0, 1 and 2 for -Inf, +Inf and NaN.
+template <class T>
+PLEAT_HD inline typename T::Word nonfinite_word(unsigned which) {
+  return which == 0   ? static_cast<typename T::Word>(T::kInfinity | kSignBit<T>)
+         : which == 1 ? T::kInfinity
+                      : T::kNan;
+}
+
+// What of a wide group's finite elements decides its levels.
+struct WideRange {
+  float minimum = float_of(0x7F80'0000u), maximum = float_of(0xFF80'0000u);
+  float smallest = float_of(0x7F80'0000u);  // above zero
+};
+PLEAT_HD inline bool is_finite_value(float value) {
+  return magnitude(value) < float_of(0x7F80'0000u);
+}
+PLEAT_HD inline void widen_range(float value, WideRange* range) {
+  if (!is_finite_value(value)) return;
+  range->minimum = value < range->minimum ? value : range->minimum;
+  range->maximum = value > range->maximum ? value : range->maximum;
+  range->smallest = value > 0.0f && value < range->smallest ? value : range->smallest;
+}
+
+// How a wide group is quantised. Differences are taken between halves, because those of the
+// elements may overflow: `inverse` is 512 / step, and wide_code() halves. False if the step is
+// wider than the float whose bits are `widest_step`.
+struct WidePlan {
+  float half_anchor;
+  float inverse;
+  bool keep_zero;
+};
+template <class T>
+PLEAT_HD inline bool plan_wide(WideRange range, unsigned bits, WidePlan* plan,
+                               Metadata<T>* metadata, uint32_t widest_step = kLargestFinite) {
+  if (!(range.minimum <= range.maximum)) range.minimum = range.maximum = 0.0f;
+  plan->keep_zero = range.minimum == 0.0f && range.maximum > 0.0f;
+  const bool mirrored = range.maximum <= 0.0f;
+  const float low = plan->keep_zero ? range.smallest : range.minimum;
+  const float intervals = static_cast<float>(wide_levels(bits) - (plan->keep_zero ? 2 : 1));
+  const float step_of_halves = (range.maximum * 0.5f - low * 0.5f) / (intervals * 0.5f);
+  constexpr uint32_t kRounding = (2u << T::kWideShift) - 1;  // the mark is below the step
+  uint32_t step_bits = (bits_of(step_of_halves) + kRounding) & ~kRounding;
+  step_bits = step_bits < T::kSmallestWide ? T::kSmallestWide : step_bits;
+  const float anchor = (mirrored ? range.maximum : low) + 0.0f;  // -0 becomes +0
+  const float inverse = 512.0f / float_of(step_bits);
+  plan->half_anchor = anchor * 0.5f;
+  plan->inverse = mirrored ? -inverse : inverse;
+  metadata->first = T::from_float(anchor);
+  metadata->second = static_cast<typename T::Word>(((step_bits - T::kWideBase) >> T::kWideShift) |
+                                                   (mirrored || plan->keep_zero ? 1u : 0u));
+  return step_bits <= widest_step;
 }
 
 // The patterns of a two-valued group: clear bit, set bit.
@@ -203,6 +294,17 @@ PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* z
 
 // The encoder's fused multiply-add leaves its sum in the mantissa's low 16 bits.
 inline constexpr float kMantissa = 8388608.0f;  // 2^23
+// The code of an element of a wide group. `fused`: a * b + c, rounded once. `noise`: its noise
+// byte.
+template <class Fused>
+PLEAT_HD inline unsigned wide_code(float value, const WidePlan& plan, unsigned bits, unsigned noise,
+                                   Fused fused) {
+  if (!is_finite_value(value)) return code_of_nonfinite(value, bits);
+  if (plan.keep_zero && value == 0.0f) return 0;
+  const float base = plan.keep_zero ? kMantissa + 256.0f : kMantissa;
+  const float y = fused(value * 0.5f - plan.half_anchor, plan.inverse, base);
+  return ((bits_of(y) & 0xFFFFu) + noise) >> 8;
+}
 // A dithered level is first base + code + (255 - noise) / 256, where base is a power of two whose
 // mantissa takes code and noise. Subtracting level_offset() then gives exactly code + 1/2 - u.
 PLEAT_HD inline constexpr float level_base(unsigned bits) { return bits == 8 ? 256.0f : 128.0f; }
@@ -217,7 +319,8 @@ PLEAT_HD inline bool is_zero_kept(const Metadata<T>& metadata) {
          T::to_float(metadata.first) > 0.0f;
 }
 
-// How a regular group is restored.
+// How a regular or wide group is restored. Codes of a wide group from wide_levels() on stand for
+// nonfinite_word().
 struct Dequantiser {
   float anchor;
   float step;      // signed
@@ -225,12 +328,11 @@ struct Dequantiser {
   bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
 template <class T>
-PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
-  using Word = typename T::Word;
+PLEAT_HD inline Dequantiser dequantiser_of(const Metadata<T>& metadata, uint32_t step_bits,
+                                           unsigned bits) {
   const float codes = static_cast<float>(1u << bits);
   const float anchor = T::to_float(metadata.first);
-  const float size = float_of(static_cast<uint32_t>(metadata.second & static_cast<Word>(~Word{1}))
-                              << T::kStepShift);
+  const float size = float_of(step_bits);
   const bool marked = (metadata.second & 1) != 0;
   const bool keep_zero = marked && anchor > 0.0f;  // mirrored groups have none above zero
   const bool mirrored = marked && !keep_zero;
@@ -242,11 +344,37 @@ PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bit
   const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
   return {anchor, step, fits && clear_of_zero, keep_zero};
 }
+template <class T>
+PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata,
+                                       unsigned bits) {  // regular ones
+  const uint32_t step_bits = metadata.second & ~uint32_t{1};
+  return dequantiser_of<T>(metadata, step_bits << T::kStepShift, bits);
+}
+template <class T>
+PLEAT_HD inline Dequantiser read_wide_group(const Metadata<T>& metadata, unsigned bits) {
+  return dequantiser_of<T>(metadata, step_bits_of<T>(metadata.second), bits);
+}
+
+// What a level of a wide group is restored to, within the largest value `most`.
+template <class Fused>
+PLEAT_HD inline float wide_value(const Dequantiser& group, unsigned code, unsigned noise,
+                                 float most, Fused fused) {
+  if (group.keep_zero && code == 0) return 0.0f;
+  const unsigned level = code - (group.keep_zero ? 1 : 0);
+  const unsigned sum = level << 8 | (noise ^ 0xFFu);
+  const float value = fused(group.step,
+                            group.dither ? (static_cast<float>(sum) - 127.5f) * (1.0f / 256.0f)
+                                         : static_cast<float>(level),
+                            group.anchor);
+  const float below = value < most ? value : most;
+  return below > -most ? below : -most;
+}
 
 template <class T>
 PLEAT_HD inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular) {
   switch (kind_of<T>(metadata)) {
     case GroupKind::kRegular:
+    case GroupKind::kWide:
       return regular;
     case GroupKind::kConstant:
       return 0;

@@ -27,8 +27,9 @@ void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<
         continue;
       }
     }
-    steps[g] = kind_of<T>(words) == GroupKind::kRegular
-                   ? magnitude(read_group<T>(words, header.bits).step)
+    const GroupKind kind = kind_of<T>(words);
+    steps[g] = kind == GroupKind::kRegular || kind == GroupKind::kWide
+                   ? float_of(step_bits_of<T>(words.second))
                    : 0.0f;
   }
 }

@@ -149,7 +149,8 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return keep_raw(request, buffer);
   const std::size_t limit = request.escape_limit(layout);
-  const std::size_t escapes = count_escapes(request, layout, limit, executor);
+  const std::size_t escapes =
+      request.may_escape() ? count_escapes(request, layout, limit, executor) : 0;
   const std::size_t bytes = request.grouped_bytes(layout, escapes);
   if (request.bits == 0 && (escapes > limit || bytes >= request.raw_bytes()))
     return frames_in_place(request, buffer, executor);
@@ -197,7 +198,8 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
     std::uint8_t* const codes = bounce ? bounce_codes : final_codes;
     std::atomic<std::size_t> ignored{0};
     encode_blocks(request, executor, first, count, metadata, codes, results,
-                  slot_bytes + first / kBlockGroups, &ignored, layout.groups);
+                  request.spec.compact ? slot_bytes + first / kBlockGroups : nullptr, &ignored,
+                  layout.groups);
     for (std::size_t block = 0; block * kBlockGroups < count; ++block) {
       totals->add(results[block]);
       if (results[block].escaped_groups == 0) continue;

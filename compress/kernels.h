@@ -17,11 +17,13 @@ struct alignas(64) BlockResult {
   uint32_t two_valued_groups;
   uint32_t escaped_groups;
   uint32_t lossy_groups;
-  uint32_t compacted;  // 1: the block is compacted; not set by kernels
+  uint32_t wide_groups;  // of the lossy ones
+  uint32_t compacted;    // 1: the block is compacted; not set by kernels
 };
 
 // Consecutive groups of floats to encode.
 //   bits 0: only constant and two-valued groups are coded, every other one is marked escaped.
+//   1, 2: groups with NaN or Inf or whose range overflows are escaped; from 3 on they are wide.
 // Escaped groups get their mark in the metadata and a zeroed slot; the caller keeps their bytes.
 struct EncodeGroups {
   const void* source;    // first element of the first group
@@ -37,6 +39,7 @@ struct EncodeGroups {
   BlockResult* result;
   // A group whose step is wider than the float with these bits is escaped; all finite ones pass.
   uint32_t widest_step = 0x7F7F'FFFFu;
+  bool never_wide = false;  // what would be a wide group is escaped
 };
 
 struct DecodeGroups {
@@ -145,6 +148,10 @@ void set_stream_threshold(size_t bytes) noexcept;
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements);
 bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
                       void* target);
+//   one group of `elements` <= 256 floats as a wide one, or escaped if its step is too wide; writes
+//   metadata of float32. Counts `elements` values' energy only if `add_energy`.
+void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements,
+                       bool add_energy);
 //   sum of squares in double, element by element; false: some element is not finite
 bool careful_energy(unsigned type, const void* source, size_t elements, double* energy);
 

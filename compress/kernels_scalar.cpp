@@ -123,6 +123,44 @@ bool energy_of(const typename T::Word* words, size_t elements, double* energy) {
   return true;
 }
 
+// Codes floats of element type T as a wide group, or marks them if the step is too wide.
+template <class T>
+Metadata<T> encode_wide(const EncodeGroups& job, const float* values, size_t elements,
+                        bool add_energy) {
+  BlockResult& result = *job.result;
+  WideRange range;
+  double energy = 0;
+  size_t finite = 0;
+  for (size_t e = 0; e < elements; ++e) {
+    widen_range(values[e], &range);
+    if (!is_finite_value(values[e])) continue;
+    energy += square(values[e]);
+    ++finite;
+  }
+  if (add_energy) result.energy += energy;
+  WidePlan plan;
+  Metadata<T> metadata;
+  if (!plan_wide<T>(range, job.bits, &plan, &metadata, job.widest_step)) {
+    ++result.escaped_groups;
+    return {kEscapeWord<T>, kEscapeWord<T>};
+  }
+  uint8_t noise[kGroup];
+  uint8_t codes[kGroup] = {};
+  philox_noise(job.nonce, job.first_group, noise);
+  for (size_t e = 0; e < elements; ++e)
+    codes[e] = static_cast<uint8_t>(
+        wide_code(values[e], plan, job.bits, noise[e],
+                  [](float a, float b, float c) { return __builtin_fmaf(a, b, c); }));
+  pack_codes(codes, job.bits, job.codes);
+  // As if by all codes, so that predicted_squared_error() is right at this width.
+  const double step = float_of(step_bits_of<T>(metadata.second));
+  const double all = step * static_cast<double>((1u << job.bits) - 1);
+  result.sum_squared_range += static_cast<double>(finite) * (all * all);
+  ++result.lossy_groups;
+  ++result.wide_groups;
+  return metadata;
+}
+
 // Quantises a group of more than two values, or marks it if it has to be kept as it is.
 template <class T>
 Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* words,
@@ -148,8 +186,11 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
   const unsigned largest_code = (1u << job.bits) - 1;
   Quantiser quantiser;
   Metadata<T> metadata;
-  if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
-                                &metadata, job.widest_step)) {
+  const bool spans = finite && is_finite_value(maximum - minimum);
+  if (!spans && job.bits >= kFewestWideBits && !job.never_wide)
+    return encode_wide<T>(job, values, elements, !finite);
+  if (!spans || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
+                               &metadata, job.widest_step)) {
     ++result.escaped_groups;
     return kEscape;
   }
@@ -221,6 +262,23 @@ void encode_group(const EncodeGroups& job, size_t elements) {
 }
 
 template <class T>
+void decode_wide(const DecodeGroups& job, const Metadata<T>& metadata, size_t elements,
+                 const uint8_t* codes, typename T::Word* words) {
+  const Dequantiser group = read_wide_group<T>(metadata, job.bits);
+  const unsigned levels = wide_levels(job.bits);
+  uint8_t noise[kGroup];
+  philox_noise(job.nonce, job.first_group, noise);
+  for (size_t e = 0; e < elements; ++e) {
+    const unsigned code = code_at(codes, job.bits, e);
+    words[e] = code >= levels ? nonfinite_word<T>(code - levels)
+                              : T::from_float(wide_value(group, code, noise[e], T::kLargest,
+                                                         [](float a, float b, float c) {
+                                                           return __builtin_fmaf(a, b, c);
+                                                         }));
+  }
+}
+
+template <class T>
 bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes, void* target) {
   using Word = typename T::Word;
   Word* const words = static_cast<Word*>(target);
@@ -243,6 +301,10 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
       memcpy(words, job.escapes + index * (kGroup * sizeof(Word)), elements * sizeof(Word));
       return true;
     }
+    case GroupKind::kWide:
+      if (job.bits < kFewestWideBits) return false;
+      decode_wide<T>(job, metadata, elements, codes, words);
+      return true;
     case GroupKind::kRegular:
       break;
   }
@@ -335,6 +397,8 @@ size_t count_escapes(const EncodeGroups& job) {
     return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   size_t count = 0;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
+  const bool wide = job.bits >= kFewestWideBits;
+  if (wide && job.widest_step == kLargestFinite) return 0;
   for (size_t g = 0; g < total; ++g) {
     const size_t elements = g < job.groups ? kGroup : job.tail_elements;
     const Word* const words = static_cast<const Word*>(job.source) + g * kGroup;
@@ -346,17 +410,23 @@ size_t count_escapes(const EncodeGroups& job) {
     }
     float minimum = T::to_float(words[0]), maximum = minimum;
     bool finite = true;
+    WideRange range;
     for (size_t e = 0; e < elements; ++e) {
       const float value = T::to_float(words[e]);
-      finite = finite && magnitude(value) < float_of(0x7F80'0000u);
+      finite = finite && is_finite_value(value);
       minimum = value < minimum ? value : minimum;
       maximum = value > maximum ? value : maximum;
+      widen_range(value, &range);
     }
     Quantiser quantiser;
+    WidePlan plan;
     Metadata<T> metadata;
-    if (!finite || !plan_group<T>(minimum, maximum, static_cast<float>((1u << job.bits) - 1),
-                                  &quantiser, &metadata, job.widest_step))
-      ++count;
+    const bool spans = finite && is_finite_value(maximum - minimum);
+    const bool coded =
+        spans ? plan_group<T>(minimum, maximum, static_cast<float>((1u << job.bits) - 1),
+                              &quantiser, &metadata, job.widest_step)
+              : wide && plan_wide<T>(range, job.bits, &plan, &metadata, job.widest_step);
+    count += coded ? 0 : 1;
   }
   return count;
 }
@@ -430,6 +500,12 @@ bool move_to_sides(const uint8_t* codes, size_t elements, const SideMoves& moves
 #include "compress/kernel_table.h"
 
 namespace pleat::compress {
+
+void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements,
+                       bool add_energy) {
+  const Metadata<Float32> metadata = encode_wide<Float32>(job, values, elements, add_energy);
+  memcpy(job.metadata, &metadata, sizeof metadata);
+}
 
 void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements) {
   switch (type) {

@@ -60,7 +60,7 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   if (request.transformed) header.flags |= kFlagTransformed;
   if (request.scaled) header.flags |= kFlagScaled;
   if (totals.near_zero) header.flags |= kFlagNearZero;
-  if (seen.constant_groups == layout.groups && !totals.near_zero &&
+  if (request.spec.compact && seen.constant_groups == layout.groups && !totals.near_zero &&
       sizeof(Word) == element_size(request.span.type) &&
       all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
@@ -95,6 +95,7 @@ void Totals::add(const BlockResult& block) noexcept {
   statistics.constant_groups += block.constant_groups;
   statistics.two_valued_groups += block.two_valued_groups;
   statistics.escaped_groups += block.escaped_groups;
+  statistics.wide_groups += block.wide_groups;
   statistics.elements_at_minimum += block.elements_at_minimum;
   statistics.sum_squared_range += block.sum_squared_range;
   statistics.energy += block.energy;
@@ -183,8 +184,10 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                   kernels().encode[type](job);
                 else
                   encode_beside_zero(request.span.type, job, request.near_counts + first + from);
-                slot_bytes[block] = kernels().compact[metadata_type](job);
-                results[block].compacted = slot_bytes[block] != (to - from) * layout.slot_bytes;
+                if (slot_bytes != nullptr) {
+                  slot_bytes[block] = kernels().compact[metadata_type](job);
+                  results[block].compacted = slot_bytes[block] != (to - from) * layout.slot_bytes;
+                }
                 if (results[block].escaped_groups != 0)
                   escapes->fetch_add(results[block].escaped_groups, std::memory_order_relaxed);
               }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "compress/format.h"
 #include "compress/kernels.h"
@@ -43,8 +44,12 @@ struct Request {
   [[nodiscard]] ElementType metadata_type() const noexcept {
     return transformed ? ElementType::kFloat32 : span.type;
   }
+  // False if any values can be coded: no group is escaped then.
+  [[nodiscard]] bool may_escape() const noexcept {
+    return !has_wide_groups(bits) || spec.widest_step <= std::numeric_limits<float>::max();
+  }
   [[nodiscard]] std::size_t escape_limit(const GroupedLayout& layout) const noexcept {
-    return layout.escape_limit(bits, spec.escape_64ths);
+    return may_escape() ? layout.escape_limit(bits, spec.escape_64ths) : 0;
   }
   // Bytes of a grouped payload with `escapes` escaped groups and no compacted block.
   [[nodiscard]] std::size_t grouped_bytes(const GroupedLayout& layout,
@@ -67,8 +72,8 @@ struct Request {
 
 // Encodes groups [first, first + count) of the span; the last is short if the span ends in it.
 // `metadata` and `codes` are those of group `first`. The slots of a block, compacted where that
-// pays, begin where its regular slots would; their bytes go to `slot_bytes`. Stops early once
-// `escapes` exceeds `escape_limit`.
+// pays, begin where its regular slots would; their bytes go to `slot_bytes`. Nothing is compacted
+// if `slot_bytes` is null. Stops early once `escapes` exceeds `escape_limit`.
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
                    std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
@@ -77,7 +82,8 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
 // Turns the fixed layout into the final payload: fills the escape slots, moves the blocks together
 // and appends their offsets if any is compacted, leaves room for the escape table and writes the
 // header. The caller copies the table to `*escape_table`. Returns the payload's bytes.
-//   slot_bytes  of each block, as encode_blocks() wrote them; may lie behind layout.end_of_codes()
+//   slot_bytes  of each block, as encode_blocks() wrote them; may lie behind layout.end_of_codes().
+//               Not read if no block is compacted
 [[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
                                          const Totals& totals, const std::uint64_t* slot_bytes,
                                          std::uint8_t* payload,

@@ -44,7 +44,7 @@ class Philox {
   }
 
   // The 256 noise bytes of a group, in element order.
-  void noise(uint32_t group, uint8_t* out) const {
+  __attribute__((always_inline)) void noise(uint32_t group, uint8_t* out) const {
     const I m0 = Simd::splat64(kPhiloxM0), m1 = Simd::splat64(kPhiloxM1);
     const uint64_t p0 = uint64_t{kPhiloxM0} * (group ^ scalar0_);
     const I p0_high = Simd::splat64(p0 >> 32), p0_low = Simd::splat64(p0 & 0xFFFF'FFFFu);

@@ -94,9 +94,12 @@ SideMoves moves_of(const Header& header) noexcept {
 // are exact.
 template <class T>
 bool may_leave(const Metadata<T>& metadata, unsigned bits, const SideTest& test) noexcept {
-  if (kind_of<T>(metadata) != GroupKind::kRegular) return false;
-  const Dequantiser group = read_group<T>(metadata, bits);
-  const float levels = static_cast<float>((1u << bits) - (group.keep_zero ? 2 : 1));
+  const GroupKind kind = kind_of<T>(metadata);
+  if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return false;
+  const Dequantiser group =
+      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  const unsigned codes = kind == GroupKind::kWide ? wide_levels(bits) : 1u << bits;
+  const float levels = static_cast<float>(codes - (group.keep_zero ? 2 : 1));
   const float near_end = __builtin_fmaf(group.step, group.dither ? -0.5f : 0.0f, group.anchor);
   // Half a step more than codes reach: the step may be a rounding error too short for the range.
   float far_end = __builtin_fmaf(group.step, levels + 0.5f, group.anchor);

@@ -42,6 +42,29 @@ bool keeps_patterns(const typename T::Word* words, size_t elements) {
                            T::to_float(words[other]) == T::to_float(words[other]));
 }
 
+// Whether rotated values can be coded as they are, but for the width of their step.
+inline bool spans_finite_range(const float* values) {
+  float minimum = values[0], maximum = values[0];
+  bool finite = true;
+  for (size_t e = 0; e < kRotated; ++e) {
+    finite = finite && is_finite_value(values[e]);
+    minimum = values[e] < minimum ? values[e] : minimum;
+    maximum = values[e] > maximum ? values[e] : maximum;
+  }
+  return finite && is_finite_value(maximum - minimum);
+}
+
+// Codes a group that cannot be rotated as a wide one of its own elements.
+//   elements, words  of the group before it was rotated
+//   energy_counted   the rotated values' energy has been counted
+template <class T, class Conversions>
+void encode_unrotated(const EncodeGroups& job, const typename T::Word* words, size_t elements,
+                      bool energy_counted) {
+  float values[kRotated];
+  Conversions::template to_floats<T>(words, elements, values);
+  encode_wide_group(job, values, elements, !energy_counted);
+}
+
 // `Planes`, `Conversions` and `encode` (of float32 groups) are those of the instruction set. The
 // metadata are those of float32 groups.
 template <class T, class Planes, class Conversions>
@@ -80,18 +103,37 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       some.metadata = metadata + base + from;
       some.codes = job.codes + (base + from) * slot;
       some.transformed = some.scaled = false;
+      some.never_wide = true;
       encode(some);
       return true;
     });
     for (size_t g = 0; g < count; ++g) {  // a decoder would not rotate these groups back
       if (((rotated & ~scaled) >> g & 1) == 0) continue;
       const GroupKind kind = kind_of<Float32>(metadata[base + g]);
-      if (kind != GroupKind::kConstant && kind != GroupKind::kTwoValued) continue;
-      --(kind == GroupKind::kConstant ? job.result->constant_groups
-                                      : job.result->two_valued_groups);
-      ++job.result->escaped_groups;
-      metadata[base + g] = {kEscapeWord<Float32>, kEscapeWord<Float32>};
+      if (kind == GroupKind::kRegular) continue;
+      const float* const group = values + g * kRotated;
+      if (kind == GroupKind::kEscaped) {
+        // With a range, only its step is too wide.
+        if (job.bits < kFewestWideBits || spans_finite_range(group)) continue;
+        --job.result->escaped_groups;
+      } else {
+        --(kind == GroupKind::kConstant ? job.result->constant_groups
+                                        : job.result->two_valued_groups);
+      }
       memset(job.codes + (base + g) * slot, 0, slot);
+      if (job.bits < kFewestWideBits) {
+        ++job.result->escaped_groups;
+        metadata[base + g] = {kEscapeWord<Float32>, kEscapeWord<Float32>};
+        continue;
+      }
+      double energy;
+      EncodeGroups one = job;
+      one.first_group = job.first_group + base + g;
+      one.metadata = metadata + base + g;
+      one.codes = job.codes + (base + g) * slot;
+      encode_unrotated<T, Conversions>(one, source + (base + g) * kRotated,
+                                       base + g < job.groups ? kRotated : job.tail_elements,
+                                       careful_energy(Float32::kType, group, kRotated, &energy));
     }
   }
 }
@@ -101,6 +143,7 @@ size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const E
   Metadata<Float32> metadata;
   uint8_t codes[kRotated];  // of any width
   BlockResult result{};
+  if (job.bits >= kFewestWideBits && job.widest_step == kLargestFinite) return 0;
   EncodeGroups one = job;
   one.metadata = &metadata;
   one.codes = codes;
@@ -167,9 +210,10 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
         const auto decode_as = job.bits == 1 ? decode_scaled<Planes, 1> : decode_scaled<Planes, 2>;
         decode_as(words[g], slots[g], group);
       }
-      if (kind == GroupKind::kRegular) {
-        rotate_back(job.nonce, job.first_group + base + g, group);
+      if (kind == GroupKind::kRegular) rotate_back(job.nonce, job.first_group + base + g, group);
+      if (kind == GroupKind::kRegular || kind == GroupKind::kWide) {
         for (size_t e = 0; e < kRotated; ++e) {
+          if (kind == GroupKind::kWide && !is_finite_value(group[e])) continue;
           const float low = group[e] < T::kLargest ? group[e] : T::kLargest;
           group[e] = low > -T::kLargest ? low : -T::kLargest;
         }

@@ -63,6 +63,9 @@ inline constexpr std::size_t kGroupElements = 256;
 //              kHadamard.
 //   widest_step   a lossy group whose step is wider is escaped: kept as it is. Above 0.
 //   escape_64ths  how many 64ths of the groups a lossy request may escape, 1 to 64.
+//   compact       blocks of groups that need fewer bytes get fewer, and a span of one value is a
+//                 header. Without it the size of many payloads is known beforehand:
+//                 exact_payload_bytes().
 //   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
 //                 and do not count for the range of their group (near_zero.h). Lossy requests only.
 //   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
@@ -101,6 +104,7 @@ struct CodecSpec {
   float widest_step = std::numeric_limits<float>::infinity();
   std::uint8_t escape_64ths = 1;
   bool near_zero = false;
+  bool compact = true;
   Sides sides{};
 };
 
@@ -119,8 +123,8 @@ struct Span {
 
 enum class Status : std::uint8_t {
   kOk = 0,
-  kTooManyEscapes,  // more groups than the request allows hold NaN or Inf, overflow, or have too
-                    // wide a step
+  kTooManyEscapes,  // more groups than the request allows have too wide a step; below 3 bits: or
+                    // hold NaN or Inf, or their range overflows
   kNoRoom,          // the payload buffer is too small: see encode()
   kFlatLines,       // of a block: lines that its plan does not know must come back exact
   kCorrupt,         // decode: the bytes are not a payload of this format, or lengths disagree
@@ -148,11 +152,12 @@ struct SpanStatistics {
   std::uint64_t constant_groups = 0;
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;
+  std::uint64_t wide_groups = 0;          // lossy groups with codes for NaN and Inf
   std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep zero: without error
-  // Sum over lossy groups of elements * (max - min)^2. For scaled groups (Transform), the number
-  // that makes predicted_squared_error() right at their width.
+  // Sum over lossy groups of elements * (max - min)^2. For scaled groups (Transform) and wide ones,
+  // the number that makes predicted_squared_error() right at their width.
   double sum_squared_range = 0;
-  double energy = 0;  // sum of x^2 over finite groups
+  double energy = 0;  // sum of x^2 over finite groups, and finite elements of wide groups
 
   // Predicted squared error, summed over elements, had the span been coded with `bits`:
   // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962). An estimate

@@ -138,12 +138,10 @@ bool has_lines_to_plan(const BlockSource& source, const BlockPlan& plan) noexcep
 }
 
 // The steps that groups with these ranges have, as far as they are not exact for that.
-std::vector<float> steps_of(const std::vector<float>& ranges, const BlockSpec& spec) {
+std::vector<float> steps_of(const std::vector<GroupRange>& ranges, const BlockSpec& spec) {
   std::vector<float> steps(ranges.size());
-  const float levels = static_cast<float>((1u << supported_bits(spec.bits)) - 1);
   for (std::size_t g = 0; g < ranges.size(); ++g) {
-    const float step = ranges[g] / levels;
-    steps[g] = std::isfinite(step) && step <= widest_step(spec.steps) ? step : 0;
+    steps[g] = ranges[g].step(spec.type, spec.bits, widest_step(spec.steps));
   }
   return steps;
 }
@@ -179,7 +177,7 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
   const std::uint8_t asked = plan.spec.bits;
   const bool with_lines = has_lines_to_plan(source, plan);
   const Span span = with_lines ? source.span(0, plan.spec.type) : Span{};
-  std::vector<float> ranges;
+  std::vector<GroupRange> ranges;
   if (with_lines && may_be_flat(span.elements, span.type, plan.spec.lines)) {
     ranges = group_ranges(span.data, span.elements, span.type, executor);
   }

@@ -73,9 +73,18 @@ inline constexpr float kFlatBelowSteps = 4;
                                     const std::vector<float>& steps,
                                     const compress::Executor& executor);
 
-// Largest minus smallest element of each group, NaN skipped. Throws std::bad_alloc.
-[[nodiscard]] std::vector<float> group_ranges(const void* data, std::size_t elements,
-                                              compress::ElementType type,
-                                              const compress::Executor& executor);
+// Largest minus smallest finite element of a group. In a double, because a float may not hold it.
+struct GroupRange {
+  double range = 0;
+  bool wide = false;  // some element is not finite, or no float holds the range
+
+  // The step at `bits`, or a little more; 0 where the group comes back exact: if no step may be
+  // wider than `widest`, or if it is a wide group and there are none at this width.
+  [[nodiscard]] float step(compress::ElementType type, unsigned bits, float widest) const noexcept;
+};
+// Of each group. Throws std::bad_alloc.
+[[nodiscard]] std::vector<GroupRange> group_ranges(const void* data, std::size_t elements,
+                                                   compress::ElementType type,
+                                                   const compress::Executor& executor);
 
 }  // namespace pleat::compress::block

@@ -122,6 +122,40 @@ PLEAT_HD inline void restore_regular(L& lane, const Dequantiser& how, uint64_t n
     restore_lane<T, kBits, false, false>(lane, how, nonce, group, slot);
 }
 
+// Restores a lane's elements of a wide group, one at a time: such groups are rare.
+//   Coded  the type of the metadata: T, or float32
+template <class T, class Coded, unsigned kBits>
+PLEAT_HD inline void restore_wide_lane(Metadata<Coded> metadata, unsigned index, uint64_t group,
+                                       uint64_t nonce, const uint8_t* slot,
+                                       typename T::Word* target, unsigned elements) {
+  const Dequantiser how = read_wide_group<Coded>(metadata, kBits);
+  constexpr unsigned kLevels = wide_levels(kBits);
+  PLEAT_ROLL
+  for (unsigned run = 0; run < kRuns; ++run) {
+    const PhiloxWords noise = noise_words(nonce, group, run / 2 * 8 + index);
+    const unsigned first = run * 64 + index * kRunLength;
+    const RunCodes codes = load_codes<kBits>(slot, first);
+    PLEAT_ROLL
+    for (unsigned at = 0; at < kRunLength; ++at) {
+      const unsigned e = first + element_of<kBits>(at);
+      if (e >= elements) continue;
+      const unsigned code = (at < 4 ? codes.first : codes.second) >> (8 * (at % 4)) & 0xFFu;
+      target[e] = code >= kLevels
+                      ? nonfinite_word<T>(code - kLevels)
+                      : T::from_float(wide_value(how, code, noise_byte(noise, run, e - first),
+                                                 T::kLargest, fused));
+    }
+  }
+}
+template <class T, class Coded, unsigned kBits, class Tile>
+PLEAT_HD inline void restore_wide(Tile& tile, const Metadata<Coded>& metadata, uint64_t group,
+                                  uint64_t nonce, const uint8_t* slot, typename T::Word* target,
+                                  unsigned elements) {
+  tile.each([&](auto& lane) {
+    restore_wide_lane<T, Coded, kBits>(metadata, lane.index, group, nonce, slot, target, elements);
+  });
+}
+
 // Restores a group; all tiles of a warp call it together. False if the payload is damaged; the
 // target is then untouched.
 template <class T, unsigned kBits, class Tile>
@@ -130,7 +164,7 @@ PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const
                                   typename T::Word* target, unsigned elements, bool aligned) {
   using Word = typename T::Word;
   const GroupKind kind = kind_of<T>(metadata);
-  bool intact = true;
+  bool intact = true, stored = false;
   if (kind == GroupKind::kRegular) {
     if constexpr (kBits == 0) {
       intact = false;
@@ -142,10 +176,14 @@ PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const
     const Word* const kept = escapes.find<Word>(slot);
     intact = kept != nullptr;
     if (intact) tile.each([&](auto& lane) { load_lane<T>(kept, kGroupSize, true, lane); });
+  } else if (kind == GroupKind::kWide) {
+    intact = stored = kBits >= kFewestWideBits;
+    if constexpr (kBits >= kFewestWideBits)
+      restore_wide<T, T, kBits>(tile, metadata, group, nonce, slot, target, elements);
   } else {
     tile.each([&](auto& lane) { restore_patterns<T>(lane, metadata, slot); });
   }
-  store_tile<T>(tile, target, elements, aligned, intact);
+  store_tile<T>(tile, target, elements, aligned, intact && !stored);
   return intact;
 }
 

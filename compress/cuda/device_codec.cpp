@@ -174,6 +174,7 @@ std::size_t device_payload_bound(const DeviceTask& task) noexcept {
     return task.capacity < below_raw ? task.capacity : below_raw;
   }
   const GroupedLayout layout(task.type, grouped_bits(task), task.elements, is_transformed(task));
+  if (has_wide_groups(grouped_bits(task))) return layout.end_of_codes();
   return layout.end_of_codes() +
          layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
 }

@@ -44,6 +44,11 @@ struct Form {
   static constexpr unsigned kSlotBytes = 32 * (kBits == 0 ? 1 : kBits);
 };
 
+// Whether a group of this kind is quantised.
+PLEAT_HD inline bool is_lossy(GroupKind kind) {
+  return kind == GroupKind::kRegular || kind == GroupKind::kWide;
+}
+
 // One bit per element, set where the pattern is `one`.
 template <class T, class Tile>
 PLEAT_HD inline void store_bitmap(Tile& tile, uint32_t one, unsigned elements, uint8_t* slot) {
@@ -180,19 +185,81 @@ PLEAT_HD inline bool plainly_other(Tile& tile, const Extremes& extremes) {
   });
 }
 
-// Codes a group of more than two patterns, or marks it as escaped.
-template <class T, unsigned kBits, class Tile>
+// A lane's share of a wide group: elements e with e mod 8 = index, which no order needs.
+template <class T>
+PLEAT_HD inline WideRange wide_range_of_lane(const typename T::Word* source, unsigned elements,
+                                             unsigned index) {
+  WideRange range;
+  PLEAT_ROLL
+  for (unsigned e = index; e < elements; e += kTileLanes)
+    widen_range(T::to_float(source[e]), &range);
+  return range;
+}
+// The codes of a lane, and the metadata of the group.
+template <class T, class Coded, unsigned kBits>
+PLEAT_HD inline Metadata<Coded> encode_wide_lane(const typename T::Word* source, unsigned elements,
+                                                 unsigned index, uint64_t group, uint64_t nonce,
+                                                 WideRange range, uint8_t* slot) {
+  WidePlan plan;
+  Metadata<Coded> words;
+  plan_wide<Coded>(range, kBits, &plan, &words);
+  PLEAT_ROLL
+  for (unsigned run = 0; run < kRuns; ++run) {
+    const PhiloxWords noise = noise_words(nonce, group, run / 2 * 8 + index);
+    const unsigned first = run * 64 + index * kRunLength;
+    uint32_t codes[2] = {0, 0};
+    PLEAT_ROLL
+    for (unsigned at = 0; at < kRunLength; ++at) {
+      const unsigned e = first + element_of<kBits>(at);
+      if (e >= elements) continue;
+      const unsigned code =
+          wide_code(T::to_float(source[e]), plan, kBits, noise_byte(noise, run, e - first), fused);
+      codes[0] |= at < 4 ? code << (8 * at) : 0;
+      codes[1] |= at < 4 ? 0 : code << (8 * (at - 4));
+    }
+    store_codes<kBits>(slot, first, {codes[0], codes[1]});
+  }
+  return words;
+}
+// Codes a group that holds NaN or Inf, or whose range overflows, or that a rotation cannot bear.
+// Reads it again, one element at a time: such groups are rare, and lanes may hold rotated values.
+//   Coded  the type whose metadata are written: the source's, or float32
+template <class T, class Coded, unsigned kBits, class Tile>
+PLEAT_HD inline GroupKind encode_wide(Tile& tile, const typename T::Word* source, unsigned elements,
+                                      uint64_t group, uint64_t nonce, Metadata<Coded>* metadata,
+                                      uint8_t* slot) {
+  const auto range_of = [&](auto& lane) {
+    return wide_range_of_lane<T>(source, elements, lane.index);
+  };
+  WideRange range;
+  range.minimum = tile.least_alone([&](auto& lane) { return range_of(lane).minimum; });
+  range.maximum = -tile.least_alone([&](auto& lane) { return -range_of(lane).maximum; });
+  range.smallest = tile.least_alone([&](auto& lane) { return range_of(lane).smallest; });
+  tile.each([&](auto& lane) {
+    const Metadata<Coded> words =
+        encode_wide_lane<T, Coded, kBits>(source, elements, lane.index, group, nonce, range, slot);
+    if (lane.index == 0) *metadata = words;
+  });
+  return GroupKind::kWide;
+}
+
+// Codes a group of more than two patterns. One that cannot be coded so is escaped, or wide where
+// there are wide groups.
+//   refused  it cannot be, whatever its range
+//   unable   is called for a group that cannot be coded: codes it otherwise and returns its kind.
+//            Stands in the code once, as it costs registers
+template <class T, unsigned kBits, class Tile, class Unable>
 PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, unsigned elements,
                                        uint64_t group, uint64_t nonce, Metadata<T>* metadata,
-                                       uint8_t* slot) {
+                                       uint8_t* slot, bool refused, Unable unable) {
   constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
   const float minimum = extremes.minimum, maximum = extremes.maximum;
   Quantiser quantiser{0, 0, 0};
   Metadata<T> words;
   // A range that is not finite makes the step infinite or NaN, and plan_group() refuses it. As
   // unsigned bits, NaN is not below 2^-110 either.
-  if (!plan_group<T>(minimum, maximum, kLargestCode, &quantiser, &words))
-    return encode_escape<T, 32 * kBits>(tile, metadata, slot);
+  if (refused || !plan_group<T>(minimum, maximum, kLargestCode, &quantiser, &words))
+    return unable();
   if (keeps_zero(minimum, kBits)) {
     const float smallest = tile.least_alone([&](auto& lane) {
       float least = maximum;
@@ -231,7 +298,7 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
 //   source    the group's `elements` elements, 1..256; `aligned`: 16-byte aligned
 //   group     its number in the span
 //   metadata  of this group; slot: of this group, 8-byte aligned
-// kBits = 0: only constant and two-valued groups are coded; others are escaped.
+// kBits = 0: only constant and two-valued groups are coded; others are escaped. From 3 on none is.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* source,
                                        unsigned elements, bool aligned, uint64_t group,
@@ -251,10 +318,17 @@ PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* sourc
       return patterns.kind;
     }
   }
+  const auto unable = [&] {
+    if constexpr (kBits >= kFewestWideBits)
+      return encode_wide<T, T, kBits>(tile, source, elements, group, nonce, metadata, slot);
+    else
+      return encode_escape<T, kSlotBytes>(tile, metadata, slot);
+  };
   if constexpr (kBits == 0)
-    return encode_escape<T, kSlotBytes>(tile, metadata, slot);
+    return unable();
   else
-    return encode_range<T, kBits>(tile, extremes, elements, group, nonce, metadata, slot);
+    return encode_range<T, kBits>(tile, extremes, elements, group, nonce, metadata, slot, false,
+                                  unable);
 }
 
 }  // namespace

@@ -132,12 +132,14 @@ struct InPlaceLayout : DeviceLayout<F> {
 // Whether encode_group() would make this group an escaped one; all tiles of a warp together.
 template <class T, class Tile>
 PLEAT_HD inline bool survey_group(Tile& tile, const typename T::Word* source, unsigned elements,
-                                  bool aligned, float largest_code) {
+                                  bool aligned, unsigned bits) {
+  if (bits >= kFewestWideBits) return false;
   tile.each([&](auto& lane) { load_lane<T>(source, elements, aligned, lane); });
   const Extremes extremes = find_extremes<T>(tile);
   const bool searched = !plainly_other(tile, extremes);
   Quantiser quantiser{0, 0, 0};
   Metadata<T> words;
+  const float largest_code = static_cast<float>((1u << bits) - 1);
   if (plan_group<T>(extremes.minimum, extremes.maximum, largest_code, &quantiser, &words))
     return false;
   return !searched || find_patterns(tile).kind == GroupKind::kRegular;

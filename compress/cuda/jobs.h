@@ -14,9 +14,10 @@ namespace pleat::compress::cuda {
 enum class Outcome : uint32_t {
   kPending = 0,  // not yet
   kDone = 1,
-  kKeepRaw = 2,  // encode: too many escaped groups, a byte that is no boolean, an integer outside
-                 // the predicted range, frames beyond the capacity or no smaller than raw. The
-                 // source is untouched; the payload's header is invalid, unless in place
+  kKeepRaw =
+      2,  // encode: too many escaped groups (not from 3 bits on), a byte that is no boolean, an
+          // integer outside the predicted range, frames beyond the capacity or no smaller than raw.
+          // The source is untouched; the payload's header is invalid, unless in place
   kCorrupt =
       3,  // decode: not the payload that the job expects; the target's contents are undefined
 };

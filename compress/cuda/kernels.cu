@@ -53,7 +53,7 @@ __device__ void encode(const Batch& batch) {
       const GroupKind kind =
           encode_form<F>(lanes, source + group * kGroupSize, elements, aligned, group, nonce,
                          metadata + group, codes + group * layout.kSlotBytes);
-      lossy |= kind == GroupKind::kRegular;
+      lossy |= is_lossy(kind);
       if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
     }
@@ -113,7 +113,6 @@ __device__ void decode(const Batch& batch) {
 template <class T>
 __device__ void survey(const Batch& batch) {
   const Job& job = batch.job[0];
-  const float largest_code = static_cast<float>((1u << job.width) - 1);
   const auto* const source = static_cast<const typename T::Word*>(job.source);
   uint32_t* const flags = flags_of(job);
   unsigned tiles = 0;
@@ -122,7 +121,7 @@ __device__ void survey(const Batch& batch) {
     const GroupOfTile at(job.elements, tile, threadIdx.x / kTileLanes);
     ThreadTile<T> lanes;
     const bool escaped =
-        survey_group<T>(lanes, source + at.group * kGroupSize, at.elements, true, largest_code);
+        survey_group<T>(lanes, source + at.group * kGroupSize, at.elements, true, job.width);
     if (escaped && at.own && threadIdx.x % kTileLanes == 0) atomicAdd(&job.counters->escapes, 1u);
   }
   Counters counted;
@@ -151,7 +150,7 @@ __device__ void encode_in_place(const Batch& batch) {
     ThreadTile<typename F::Coded> lanes;
     const GroupKind kind = stage_group<F>(lanes, job, tile, threadIdx.x / kTileLanes, staged,
                                           [&] { return atomicAdd(&state->aside, 1u); });
-    lossy |= kind == GroupKind::kRegular;
+    lossy |= is_lossy(kind);
     __syncthreads();
     if (threadIdx.x == 0) {
       __threadfence();
@@ -297,7 +296,7 @@ __device__ void decode_sides(const Batch& batch) {
     pleat::compress::decode<pleat::compress::Form<pleat::compress::type, bits>>(batch); \
   }
 #define PLEAT_TRANSFORMED_KERNELS(type, name, bits)                                           \
-  PLEAT_KERNEL(pleat_encode_transformed_##name##_##bits) {                                    \
+  PLEAT_BUSY_KERNEL(pleat_encode_transformed_##name##_##bits) {                               \
     pleat::compress::encode<pleat::compress::Form<pleat::compress::type, bits, true>>(batch); \
   }                                                                                           \
   PLEAT_KERNEL(pleat_decode_transformed_##name##_##bits) {                                    \

@@ -11,8 +11,10 @@
 
 #if defined(__CUDA_ARCH__)
 #define PLEAT_UNROLL _Pragma("unroll")
+#define PLEAT_ROLL _Pragma("unroll 1")
 #else
 #define PLEAT_UNROLL
+#define PLEAT_ROLL
 #endif
 
 namespace pleat::compress {
@@ -141,6 +143,13 @@ PLEAT_HD inline void store_tile(Tile& tile, typename T::Word* target, unsigned e
 }
 
 // ---- codes ----
+
+// The noise of element j of a run, from the call that two runs share.
+PLEAT_HD inline unsigned noise_byte(const PhiloxWords& noise, unsigned run, unsigned j) {
+  const uint32_t low = run % 2 == 0 ? noise.word[0] : noise.word[2];
+  const uint32_t high = run % 2 == 0 ? noise.word[1] : noise.word[3];
+  return (j < 4 ? low : high) >> (8 * (j % 4)) & 0xFFu;
+}
 
 // Moves four fields of one or two bits, one in each byte, together into the top byte. The partial
 // products do not overlap.

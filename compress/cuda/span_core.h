@@ -34,6 +34,7 @@ struct DeviceLayout {
   PLEAT_HD uint64_t code_bytes() const { return groups * kSlotBytes; }
   PLEAT_HD uint64_t end_of_codes() const { return codes_offset + code_bytes(); }
   PLEAT_HD uint64_t escape_limit() const {
+    if (has_wide_groups(F::kBits)) return 0;
     const uint64_t share = groups / (F::kBits == 0 ? 8 : 64);
     return share == 0 ? 1 : share;
   }

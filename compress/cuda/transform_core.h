@@ -92,10 +92,16 @@ PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T:
   if (kept.kind != GroupKind::kRegular) return kept.kind;
   if constexpr (kScaled)
     if (plan.scaled) return encode_scaled<kBits>(tile, plan, metadata, slot);
+  const auto unable = [&] {
+    if constexpr (kBits >= kFewestWideBits)
+      return encode_wide<T, Float32, kBits>(tile, source, elements, group, nonce, metadata, slot);
+    else
+      return encode_escape<Float32, kSlotBytes>(tile, metadata, slot);
+  };
   // A group that came out constant or two-valued would be taken for one that was not rotated.
-  if (searched && find_patterns(tile).kind != GroupKind::kRegular)
-    return encode_escape<Float32, kSlotBytes>(tile, metadata, slot);
-  return encode_range<Float32, kBits>(tile, extremes, kGroupSize, group, nonce, metadata, slot);
+  const bool few = searched && find_patterns(tile).kind != GroupKind::kRegular;
+  return encode_range<Float32, kBits>(tile, extremes, kGroupSize, group, nonce, metadata, slot, few,
+                                      unable);
 }
 
 // As decode_group(); all tiles of a warp together.
@@ -122,6 +128,10 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
         load_lane<T>(whole, kGroupSize, true, copy);
         store_lane<T>(copy, target, elements, aligned);
       });
+  } else if (kind == GroupKind::kWide) {
+    intact = kBits >= kFewestWideBits;
+    if constexpr (kBits >= kFewestWideBits)
+      restore_wide<T, Float32, kBits>(tile, metadata, group, nonce, slot, target, elements);
   } else {
     tile.each([&](auto& lane) {
       restore_patterns<Float32>(lane, metadata, slot);

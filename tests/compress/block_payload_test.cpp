@@ -319,15 +319,15 @@ TEST(BlockPayload, OfManyTooWideGroupsTheShorterFormIsTakenAndNoneIsWide) {
   }
 }
 
-TEST(BlockPayload, AQuickPlanForNarrowStepsTakesNoMoreRoomThanForAny) {
-  const Bytes data = gaussian(ElementType::kFloat32, 100'000);
+TEST(BlockPayload, AQuickPlanForNarrowStepsTakesRoomForA64thOfTheGroupsMore) {
+  const Bytes data = gaussian(ElementType::kFloat32, 100'000);  // 391 groups
   const ByteRange all{0, data.size()};
   const BlockSource source{data.data(), data.size(), &all, 1};
   const BlockPlan any = plan_block(source, {ElementType::kFloat32, 4}, false);
   for (const Steps steps : {Steps::kCurved, Steps::kExponent})
     EXPECT_EQ(
         plan_block(source, {.type = ElementType::kFloat32, .bits = 4, .steps = steps}, false).room,
-        any.room);
+        any.room + 6 * 1024);
 }
 
 TEST(BlockPayload, RotatedGroupsAreJudgedByTheStepTheyAreCodedWith) {

@@ -104,6 +104,16 @@ void restore_quantised(const Payload& from, std::size_t group, std::uint64_t w0,
   const std::uint32_t step_bits = std::uint32_t((w1 & ~std::uint64_t{1}) << (half ? 16 : 0));
   float step, anchor = value_of_word(from.type, w0);
   std::memcpy(&step, &step_bits, 4);
+  const bool wide = w1 < (half ? 1u << 11 : 1u << 27);
+  if (wide) {
+    const int digits = from.type == ElementType::kFloat32   ? 19
+                       : from.type == ElementType::kFloat16 ? 5
+                                                            : 3;
+    const int bias = from.type == ElementType::kFloat16 ? 33 : 127;
+    const auto scale = static_cast<double>(std::uint64_t{1} << digits);
+    const double mantissa = 1 + static_cast<double>(w1 % (1u << digits) / 2 * 2) / scale;
+    step = static_cast<float>(std::ldexp(mantissa, static_cast<int>(w1 >> digits) - bias));
+  }
   const bool zero_kept = w1 % 2 == 1 && anchor > 0;
   const bool mirrored = w1 % 2 == 1 && !zero_kept;
   const float signed_step = mirrored ? -step : step;
@@ -117,6 +127,14 @@ void restore_quantised(const Payload& from, std::size_t group, std::uint64_t w0,
   for (std::size_t e = 0; e < count; ++e) {
     unsigned q = codes[e];
     float x = 0;
+    if (wide && q + 3 >= 1u << from.bits) {
+      const unsigned which = q + 3 - (1u << from.bits);
+      set_value(from.type, to + e * from.size(), 0,
+                which == 0   ? -INFINITY
+                : which == 1 ? INFINITY
+                             : double(NAN));
+      continue;
+    }
     if (!zero_kept || q != 0) {
       q -= zero_kept ? 1 : 0;
       if (fits && clear) {
@@ -200,7 +218,9 @@ void restore_groups(const Payload& from, unsigned flags, std::size_t code_bytes,
         for (std::size_t e = 0; e < count; ++e) std::memcpy(out + e * size, &w0, size);
         at += compacted ? 0 : slot;
       } else {
-        const bool zero_kept = w1 % 2 == 1 && value_of_word(from.type, w0) > 0;
+        const bool wide = w1 < (size == 2 ? 1u << 11 : 1u << 27);
+        require(!wide || from.bits >= 3, "a wide group of too few bits");
+        const bool zero_kept = !wide && w1 % 2 == 1 && value_of_word(from.type, w0) > 0;
         std::vector<unsigned> all(256);
         std::size_t took = slot;
         if (compacted && zero_kept) {
@@ -242,7 +262,7 @@ Buffer restore_integers(const Payload& from) {
 }
 
 Buffer reference_span(const Buffer& payload) {
-  require(number(payload, 0, 4) == 0x31544C50 && number(payload, 4, 2) == 3, "no payload");
+  require(number(payload, 0, 4) == 0x31544C50 && number(payload, 4, 2) == 4, "no payload");
   const Payload from{payload, static_cast<ElementType>(payload[7]), payload[8],
                      number(payload, 16, 8), number(payload, 24, 8)};
   require(number(payload, 32, 8) == payload.size(), "not as long as it says");

@@ -206,13 +206,24 @@ TEST(Compacted, BlocksWithEscapedGroupsAreNot) {
     for (std::size_t g = 0; g < groups; ++g)
       fill_group(type, source.data() + 256 * g * size, 256, Group::kZeroKept, 200, random);
     set_value(type, source.data(), 256 * 70 + 9, INFINITY);
-    const Encoded out = encode_span(source.data(), 256 * groups, type, 4, 77);
+    const Encoded out = encode_span(source.data(), 256 * groups, type, 2, 77);
     ASSERT_EQ(out.status, Status::kOk);
     EXPECT_EQ(out.statistics.escaped_groups, 1u);
-    EXPECT_EQ(out.payload.size(), GroupedLayout(type, 4, 256 * groups, false).codes_offset +
-                                      128 * (32 + 4 * 7) + 64 * 128 + 3 * 8 + 256 * size);
-    const auto fixed = fixed_payload(type, 4, Transform::kNone, 256 * groups, 77, source.data());
+    EXPECT_EQ(out.payload.size(), GroupedLayout(type, 2, 256 * groups, false).codes_offset +
+                                      128 * (32 + 2 * 7) + 64 * 64 + 3 * 8 + 256 * size);
+    const auto fixed = fixed_payload(type, 2, Transform::kNone, 256 * groups, 77, source.data());
     EXPECT_TRUE(decode_span(out.payload, source.size()) == decode_span(fixed, source.size()));
+    // From 3 bits on the group is a wide one, which keeps its slot.
+    for (const unsigned bits : {3u, 4u, 8u}) {
+      const Encoded wide = encode_span(source.data(), 256 * groups, type, bits, 77);
+      ASSERT_EQ(wide.status, Status::kOk);
+      EXPECT_EQ(wide.statistics.wide_groups, 1u);
+      EXPECT_EQ(wide.payload.size(), GroupedLayout(type, bits, 256 * groups, false).codes_offset +
+                                         191 * (32 + bits * 7) + 32 * bits + 3 * 8);
+      const auto whole =
+          fixed_payload(type, bits, Transform::kNone, 256 * groups, 77, source.data());
+      EXPECT_TRUE(decode_span(wide.payload, source.size()) == decode_span(whole, source.size()));
+    }
   }
 }
 

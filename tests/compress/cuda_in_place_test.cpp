@@ -2,6 +2,7 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
 #include "tests/compress/emulated_payload.h"
+#include "tests/compress/wide_groups.h"
 
 namespace pleat::compress::test {
 namespace {
@@ -78,20 +79,33 @@ TEST(CudaCore, InPlaceLeavesASourceThatIsKeptRawUntouched) {
   const auto first = [](unsigned) { return 0u; };
   Bytes many = mixed(ElementType::kFloat32, 256 * 200, 3, false);
   for (unsigned g = 0; g < 4; ++g) many.as<float>()[256 * (g * 40 + 7) + 9] = NAN;
-  const InPlaceSpan span = encode_in_place(ElementType::kFloat32, 4, many, 1, first);
+  const InPlaceSpan span = encode_in_place(ElementType::kFloat32, 2, many, 1, first);
   EXPECT_EQ(span.verdict.outcome, cuda::Outcome::kKeepRaw);
   EXPECT_EQ(span.verdict.escapes, 4u);
-  expect_in_place(ElementType::kFloat32, 4, many, span, "too many escapes");
-  // One escaped group that fits beside two others' codes, but not beside one's.
-  for (const std::size_t groups : {2u, 3u}) {
+  expect_in_place(ElementType::kFloat32, 2, many, span, "too many escapes");
+  // One escaped group that fits beside another's codes, but not alone.
+  for (const std::size_t groups : {1u, 2u}) {
     Bytes few(groups * 512);
     for (std::size_t e = 0; e < groups * 256; ++e)
       set_value(ElementType::kFloat16, few.data(), e, double(e % 100) - 50);
-    set_value(ElementType::kFloat16, few.data(), 300, NAN);
-    const InPlaceSpan one = encode_in_place(ElementType::kFloat16, 8, few, 1, first);
-    EXPECT_EQ(one.verdict.outcome, groups == 3 ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
-    expect_in_place(ElementType::kFloat16, 8, few, one, std::to_string(groups) + " groups");
+    set_value(ElementType::kFloat16, few.data(), 30, NAN);
+    const InPlaceSpan one = encode_in_place(ElementType::kFloat16, 2, few, 1, first);
+    EXPECT_EQ(one.verdict.outcome, groups == 2 ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw);
+    expect_in_place(ElementType::kFloat16, 2, few, one, std::to_string(groups) + " groups");
   }
+}
+
+TEST(CudaCore, InPlaceNothingIsKeptRawAtThreeBitsAndMore) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes)
+    for (const unsigned bits : {3u, 4u, 8u}) {
+      const Bytes source = wide_span(type, 150, 100, random);
+      const InPlaceSpan span = encode_in_place(
+          type, bits, source, 5, [&](unsigned n) { return static_cast<unsigned>(random() % n); });
+      EXPECT_EQ(span.verdict.outcome, cuda::Outcome::kDone);
+      EXPECT_EQ(span.verdict.escapes, 0u);
+      expect_in_place(type, bits, source, span, name_of(type));
+    }
 }
 
 // A short last group that escapes, or has two patterns of which padding repeats the first.

@@ -216,8 +216,9 @@ TEST(CudaCore, HostileScaledGroupsAreRestoredAsTheScalarPathDoes) {
       for (int round = 0; round < 300; ++round) {
         auto damaged = intact;
         for (int n = 0; n < 20; ++n) {
-          const std::uint32_t scales[] = {
-              0x7F80'0000u, 0x7FC0'0001u, 2, 3, 0x3F80'0001u, static_cast<std::uint32_t>(random())};
+          const std::uint32_t scales[] = {0x7F80'0000u, 0x7FC0'0001u,
+                                          17u << 23,    (17u << 23) + 1,
+                                          0x3F80'0001u, static_cast<std::uint32_t>(random())};
           const std::uint32_t words[] = {
               n % 5 == 0 ? static_cast<std::uint32_t>(random()) : kScaledMark,
               scales[random() % std::size(scales)]};

@@ -26,7 +26,7 @@ void encode(const cuda::Job& job) {
                        reinterpret_cast<Metadata<Coded>*>(payload + 64) + g,
                        payload + layout.codes_offset + g * layout.kSlotBytes);
     escapes += kind == GroupKind::kEscaped;
-    lossy |= kind == GroupKind::kRegular;
+    lossy |= is_lossy(kind);
     if (too_many_escapes<F>(job.elements, escapes)) break;
   }
   EmulatedBlock block;
@@ -37,13 +37,12 @@ template <class T>
 void survey(const cuda::Job& job) {
   using Word = typename T::Word;
   std::uint64_t escapes = 0;
-  const float largest_code = static_cast<float>((1u << job.width) - 1);
   for (std::uint64_t at = 0; at < job.elements; at += kGroupSize) {
     EmulatedTile<T> tile;
     const std::uint64_t left = job.elements - at;
     escapes += survey_group<T>(tile, static_cast<const Word*>(job.source) + at,
                                left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize, true,
-                               largest_code);
+                               job.width);
   }
   std::fill_n(flags_of(job), cuda::tiles_of(job.elements), 0u);
   *state_of(job) = {0, 0, static_cast<std::uint32_t>(escapes), {}};
@@ -78,8 +77,8 @@ bool encode_in_place(const cuda::Job& job, unsigned blocks,
       one.flagged = false;
     } else if (one.places != 0) {
       EmulatedTile<typename F::Coded> tile;
-      lossy |= stage_group<F>(tile, job, one.tile, --one.places, one.staged,
-                              [&] { return state->aside++; }) == GroupKind::kRegular;
+      lossy |= is_lossy(stage_group<F>(tile, job, one.tile, --one.places, one.staged,
+                                       [&] { return state->aside++; }));
     } else if (!one.flagged) {
       flags[one.tile] = 1;
       one.flagged = true;

@@ -11,7 +11,10 @@
 #include "compress/block/block_plan.h"
 #include "compress/block/line_patch.h"
 #include "compress/group_math.h"
+#include "compress/group_steps.h"
 #include "line_support.h"
+#include "tests/compress/support.h"
+#include "tests/compress/wide_groups.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -27,9 +30,9 @@ void scale(std::vector<float>& values, std::size_t begin, std::size_t end, float
 
 std::vector<float> steps_at(const void* data, std::size_t elements, ElementType type,
                             unsigned bits) {
-  std::vector<float> steps = group_ranges(data, elements, type, compress::serial_executor());
-  for (float& step : steps) {
-    step = std::isfinite(step) ? step / static_cast<float>((1u << bits) - 1) : 0;
+  std::vector<float> steps;
+  for (const GroupRange& group : group_ranges(data, elements, type, compress::serial_executor())) {
+    steps.push_back(group.step(type, bits, std::numeric_limits<float>::infinity()));
   }
   return steps;
 }
@@ -145,11 +148,46 @@ TEST(FlatRows, AnElementFarOutIsInEveryRangeOfItsGroup) {
   }
 }
 
-TEST(FlatRows, WhatIsNotFiniteIsTheCodecsToKeep) {
-  auto values = noise(4 * 64);
-  values[70] = std::numeric_limits<float>::infinity();
-  scale(values, 0, 64, 0.001f);
-  EXPECT_TRUE(plan(values, Look::kRows, 64).exact.empty());
+// A group with NaN or Inf comes back exact at 1 and 2 bits. From 3 on its steps are those of its
+// finite elements.
+TEST(FlatRows, BesideInfinitiesAreHeldAgainstTheFiniteRange) {
+  for (const float odd :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    auto values = noise(4 * 64);
+    values[70] = odd;
+    scale(values, 0, 64, 0.001f);
+    for (const unsigned bits : {1u, 2u}) {
+      EXPECT_TRUE(plan(values, Look::kRows, 64, bits).exact.empty());
+    }
+    for (const unsigned bits : {4u, 8u}) {
+      EXPECT_EQ(plan(values, Look::kRows, 64, bits).exact, (Runs{{0, 1, 0}}));
+    }
+  }
+}
+
+// The step said beforehand is at least the one a payload has, and no more than a quarter wider.
+TEST(GroupRanges, OfWideGroupsGiveStepsThatPayloadsKeepTo) {
+  std::mt19937_64 random(compress::test::seed());
+  for (const ElementType type : compress::test::kFloatTypes) {
+    for (const unsigned bits : {3u, 4u, 8u}) {
+      const auto source = compress::test::wide_span(type, 64, 100, random, 1);
+      const std::size_t elements = source.size() / compress::element_size(type);
+      const auto ranges = group_ranges(source.data(), elements, type, compress::serial_executor());
+      const auto out = compress::test::encode_span(source.data(), elements, type, bits);
+      const std::vector<float> steps = compress::group_steps(out.payload.data());
+      ASSERT_EQ(steps.size(), ranges.size());
+      for (std::size_t g = 0; g < steps.size(); ++g) {
+        const double said = ranges[g].step(type, bits, std::numeric_limits<float>::infinity());
+        const double least = type == ElementType::kFloat16 ? 0x1p-32 : 0x1p-110;
+        if (steps[g] <= least) {
+          continue;
+        }
+        // Keeping zero takes a code, which is not looked for beforehand; 16 bits round up by 2^-6.
+        EXPECT_LE(steps[g], said * (bits == 3 ? 1.34 : 1.1) * (1 + 1.0 / 32)) << g;
+        EXPECT_GE(steps[g], said / 1.34) << g;
+      }
+    }
+  }
 }
 
 TEST(FlatRows, SixteenBitTypesAreReadAsWhatTheyAre) {

@@ -46,8 +46,8 @@ float power_of_two(int exponent) {
   return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-constexpr const char* kContents[] = {"bell",     "relu",    "cubed",    "offset",
-                                     "negative", "mixture", "extremes", "special"};
+constexpr const char* kContents[] = {"bell",    "relu",     "cubed",   "offset", "negative",
+                                     "mixture", "extremes", "special", "wide"};
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr std::pair<const char*, Sides> kSides[] = {
@@ -61,7 +61,7 @@ constexpr std::pair<const char*, Sides> kSides[] = {
 float content(int kind, ElementType type, std::size_t e, Random& random) {
   const float x = random.bell();
   const std::size_t group = e / 256;
-  const int least = type == ElementType::kFloat16 ? -14 : -90;  // below, groups are escaped
+  const int least = type == ElementType::kFloat16 ? -14 : -90;
   const int reach = type == ElementType::kFloat16 ? 14 : 118;
   switch (kind) {
     case 1:
@@ -78,6 +78,29 @@ float content(int kind, ElementType type, std::size_t e, Random& random) {
                               : (group % 4 == 2 && x < 0.5f ? 0.0f : x);
     case 6:
       return x * power_of_two(static_cast<int>(group * 31 % unsigned(reach - least)) + least);
+    case 8: {  // NaN and Inf in every group, ranges that overflow, zeros beside positive ones
+      const float largest = type == ElementType::kFloat16    ? 65504.0f
+                            : type == ElementType::kBFloat16 ? float_of(0x7F7F0000)
+                                                             : float_of(0x7F7FFFFF);
+      const std::uint64_t draw = random();
+      const float odd = draw % 3 == 0   ? -kInfinite
+                        : draw % 3 == 1 ? kInfinite
+                                        : float_of(0x7FC00000);
+      switch (group % 6) {
+        case 0:
+          return draw / 3 % 16 == 0 ? odd : x;
+        case 1:
+          return draw / 3 % 2 == 0 ? odd : -(x * x) - 1.0f;
+        case 2:
+          return e % 256 == 77 ? x : odd;
+        case 3:
+          return largest * (x * 0.25f);
+        case 4:
+          return e % 256 == 3 ? kInfinite : x > 0 ? x : 0;
+        default:
+          return e % 256 == 9 ? odd : largest * (e % 2 == 0 ? 1.0f : -1.0f) * (x * 0.1f + 0.6f);
+      }
+    }
     default:
       return x;
   }
@@ -132,7 +155,11 @@ std::vector<Case> cases() {
         add(what + kContents[kind], type, spec,
             floats(kind, type, elements, 1000 * bits + 10 * unsigned(kind) + unsigned(type)));
       if (bits == 0) continue;
+      if (has_wide_groups(bits))
+        add(what + kContents[8], type, spec, floats(8, type, elements, 90 + bits));
       spec.transform = Transform::kHadamard;
+      if (has_wide_groups(bits))
+        add(what + "hadamard/" + kContents[8], type, spec, floats(8, type, elements, 99 * bits));
       for (const int kind : {2, 5, 7})
         add(what + "hadamard/" + kContents[kind], type, spec,
             floats(kind, type, elements, 77 * bits + unsigned(kind)));

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kNonce = 0x0123456789ABCDEF;
 
 [[nodiscard]] std::vector<Case> cases();
 
-// Float contents by number (bell, relu, cubed, offset, negative, mixture, extremes, special).
+// Float contents by number (bell, relu, cubed, offset, negative, mixture, extremes, special, wide).
 [[nodiscard]] std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elements,
                                                 std::uint64_t seed);
 [[nodiscard]] std::string hash_of(const std::vector<unsigned char>& bytes);  // 64-bit FNV-1a
