@@ -23,7 +23,8 @@ int begin_capture(CUstream handle, int mode, CUgraph into) {
   if (!is_stream(handle)) return kInvalidHandle;
   const CUstream stream = stream_of(handle);
   // The legacy stream waits for all others, which none of them would know of.
-  if (reinterpret_cast<std::uintptr_t>(handle) <= 1 || stream->capture != nullptr) return kCaptureUnsupported;
+  if (reinterpret_cast<std::uintptr_t>(handle) <= 1 || stream->capture != nullptr)
+    return kCaptureUnsupported;
   static unsigned long long next = 1;
   auto capture = std::make_shared<Capture>();
   *capture = {next++, into != nullptr ? into : new CUgraph_st, stream, mode, this_thread(), false};

@@ -29,7 +29,7 @@ struct Capture {
   unsigned long long id = 0;
   CUgraph graph = nullptr;
   CUstream origin = nullptr;
-  int mode = 0;            // CU_STREAM_CAPTURE_MODE_...
+  int mode = 0;                  // CU_STREAM_CAPTURE_MODE_...
   const void* thread = nullptr;  // that began it
   bool invalid = false;
 };

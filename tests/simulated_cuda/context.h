@@ -1,4 +1,5 @@
-// Contexts: each device has its primary one and no other. Which is current is a matter of the thread.
+// Contexts: each device has its primary one and no other. Which is current is a matter of the
+// thread.
 #pragma once
 
 namespace pleat::simulated {

@@ -1,4 +1,5 @@
-// Copies, fills and allocations as operations of streams: what the entry points of runtime and driver share.
+// Copies, fills and allocations as operations of streams: what the entry points of runtime and
+// driver share.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +19,8 @@ struct Rows {
 int copy(CUstream stream, void* to, const void* from, const Rows& rows, const char* name);
 int copy_and_wait(void* to, const void* from, std::size_t bytes, const char* name);
 // `count` elements of `width` bytes, 1, 2 or 4.
-int fill(CUstream stream, void* to, unsigned value, std::size_t width, std::size_t count, const char* name);
+int fill(CUstream stream, void* to, unsigned value, std::size_t width, std::size_t count,
+         const char* name);
 
 int free_and_wait(void* address, const char* name);
 int allocate_on(CUstream stream, std::size_t bytes, void** address);

@@ -26,14 +26,17 @@ constexpr ErrorRow kErrors[] = {
     {500, "cudaErrorSymbolNotFound", "named symbol not found"},
     {600, "cudaErrorNotReady", "device not ready"},
     {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {712, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the memory is already registered"},
+    {712, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the memory is already registered"},
     {713, "cudaErrorHostMemoryNotRegistered", "the memory is not registered"},
     {800, "cudaErrorNotPermitted", "operation not permitted"},
     {801, "cudaErrorNotSupported", "operation not supported"},
     {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {901, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {901, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
     {903, "cudaErrorStreamCaptureUnmatched", "capture was not initiated in this stream"},
-    {907, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {907, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 const ErrorRow* row_of(int error) {

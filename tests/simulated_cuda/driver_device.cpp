@@ -77,7 +77,8 @@ SIMULATED_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   for (int i = 0; i < 16; ++i) uuid->bytes[i] = static_cast<char>(i + device);
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+SIMULATED_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
+                                               CUdevice device) {
   DRIVER_ENTRY();
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   *value = device_attribute(attribute);
@@ -94,7 +95,8 @@ SIMULATED_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdev
   return CUDA_SUCCESS;
 }
 
-SIMULATED_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+SIMULATED_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags,
+                                                     int* active) {
   DRIVER_ENTRY();
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
@@ -112,7 +114,8 @@ SIMULATED_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice 
 }
 SIMULATED_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   DRIVER_ENTRY();
-  if (!is_device(device) || primary_context(device)->holders == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!is_device(device) || primary_context(device)->holders == 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   --primary_context(device)->holders;
   return CUDA_SUCCESS;
 }
@@ -173,7 +176,8 @@ SIMULATED_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) 
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return done(load_module(module));
 }
-SIMULATED_EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+SIMULATED_EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned,
+                                             CUjit_option*, void**) {
   DRIVER_ENTRY();
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return done(load_module(module));
@@ -182,14 +186,16 @@ SIMULATED_EXPORT CUresult cuModuleUnload(CUmodule module) {
   DRIVER_ENTRY();
   return done(modules().erase(module) != 0 ? kSuccess : kInvalidHandle);
 }
-SIMULATED_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+SIMULATED_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module,
+                                              const char* name) {
   DRIVER_ENTRY();
   if (!modules().contains(module)) return CUDA_ERROR_INVALID_HANDLE;
   Kernel* const kernel = kernel_by_name(name);
   *function = reinterpret_cast<CUfunction>(kernel);
   return done(kernel != nullptr ? kSuccess : kNotFound);
 }
-SIMULATED_EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction) {
+SIMULATED_EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
+                                             CUfunction) {
   DRIVER_ENTRY();
   *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
            : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 32
@@ -204,26 +210,29 @@ SIMULATED_EXPORT CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) {
   DRIVER_ENTRY();
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
-                                                                      size_t) {
+SIMULATED_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                                      CUfunction function,
+                                                                      int threads, size_t) {
   DRIVER_ENTRY();
   if (function == nullptr || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = std::clamp(2048 / threads, 1, 32);
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
-                                         CUstream stream, void** parameters, void**) {
-  DRIVER_ENTRY();
-  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return done(launch(reinterpret_cast<Kernel*>(function), {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}},
-                     parameters, stream));
-}
-SIMULATED_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function, void** parameters,
-                                           void**) {
+SIMULATED_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                         unsigned grid_z, unsigned block_x, unsigned block_y,
+                                         unsigned block_z, unsigned, CUstream stream,
+                                         void** parameters, void**) {
   DRIVER_ENTRY();
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return done(launch(reinterpret_cast<Kernel*>(function),
-                     {{how->gridDimX, how->gridDimY, how->gridDimZ}, {how->blockDimX, how->blockDimY, how->blockDimZ}},
+                     {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}}, parameters, stream));
+}
+SIMULATED_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function,
+                                           void** parameters, void**) {
+  DRIVER_ENTRY();
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return done(launch(reinterpret_cast<Kernel*>(function),
+                     {{how->gridDimX, how->gridDimY, how->gridDimZ},
+                      {how->blockDimX, how->blockDimY, how->blockDimZ}},
                      parameters, how->hStream));
 }

@@ -75,7 +75,8 @@ SIMULATED_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr* pointer, void* 
   *pointer = reinterpret_cast<CUdeviceptr>(address);
   return done(is_pinned(address) ? kSuccess : kInvalidValue);
 }
-SIMULATED_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
+SIMULATED_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes,
+                                               CUdeviceptr pointer) {
   DRIVER_ENTRY();
   const Range* const range = range_of(address_of(pointer));
   if (range == nullptr) return CUDA_ERROR_NOT_FOUND;
@@ -83,7 +84,8 @@ SIMULATED_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes,
   if (bytes != nullptr) *bytes = range->bytes;
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+SIMULATED_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
+                                                CUdeviceptr pointer) {
   DRIVER_ENTRY();
   const Range* const range = range_of(address_of(pointer));
   const bool pinned = is_pinned(address_of(pointer));
@@ -117,14 +119,15 @@ SIMULATED_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute
 
 // ---- mapping by hand ----
 
-SIMULATED_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
+SIMULATED_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity,
+                                                        const CUmemAllocationProp*,
                                                         CUmemAllocationGranularity_flags) {
   DRIVER_ENTRY();
   *granularity = kGranule;
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t, CUdeviceptr,
-                                              unsigned long long) {
+SIMULATED_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t,
+                                              CUdeviceptr, unsigned long long) {
   DRIVER_ENTRY();
   start();
   return done(reserve_range(bytes, reinterpret_cast<void**>(pointer)));
@@ -161,19 +164,22 @@ SIMULATED_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
     simulation().ledger.vanish(simulation().host, "cuMemUnmap", range.begin, range.bytes);
   return done(error);
 }
-SIMULATED_EXPORT CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc*, size_t) {
+SIMULATED_EXPORT CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc*,
+                                         size_t) {
   DRIVER_ENTRY();
   return done(reachable(address_of(pointer), bytes) ? kSuccess : kInvalidValue);
 }
-SIMULATED_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+SIMULATED_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
+                                                      void* address) {
   DRIVER_ENTRY();
   const Range* const range = range_of(address);
-  if (range == nullptr || !range->mapped_by_hand || !retain_physical(range->physical)) return CUDA_ERROR_INVALID_VALUE;
+  if (range == nullptr || !range->mapped_by_hand || !retain_physical(range->physical))
+    return CUDA_ERROR_INVALID_VALUE;
   *handle = reinterpret_cast<CUmemGenericAllocationHandle>(range->physical);
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
-                                                                 CUmemGenericAllocationHandle handle) {
+SIMULATED_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
+    CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   DRIVER_ENTRY();
   std::memset(properties, 0, sizeof *properties);
   properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -181,7 +187,8 @@ SIMULATED_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocation
   properties->location.id = device_of(of(handle));
   return CUDA_SUCCESS;
 }
-SIMULATED_EXPORT CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+SIMULATED_EXPORT CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,
+                                                       CUmemAllocationHandleType,
                                                        unsigned long long) {
   DRIVER_ENTRY();
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -194,19 +201,24 @@ SIMULATED_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationH
 
 // ---- copies and fills ----
 
-SIMULATED_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                        CUstream stream) {
   CONTEXT_ENTRY();
   return done(copy(stream, address_of(to), address_of(from), {bytes, 1, 0, 0}, "cuMemcpyAsync"));
 }
-SIMULATED_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                            CUstream stream) {
   CONTEXT_ENTRY();
-  return done(copy(stream, address_of(to), address_of(from), {bytes, 1, 0, 0}, "cuMemcpyDtoDAsync"));
+  return done(
+      copy(stream, address_of(to), address_of(from), {bytes, 1, 0, 0}, "cuMemcpyDtoDAsync"));
 }
-SIMULATED_EXPORT CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes,
+                                            CUstream stream) {
   CONTEXT_ENTRY();
   return done(copy(stream, to, address_of(from), {bytes, 1, 0, 0}, "cuMemcpyDtoHAsync"));
 }
-SIMULATED_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes,
+                                            CUstream stream) {
   CONTEXT_ENTRY();
   return done(copy(stream, address_of(to), from, {bytes, 1, 0, 0}, "cuMemcpyHtoDAsync"));
 }
@@ -218,11 +230,13 @@ SIMULATED_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t 
   CONTEXT_ENTRY();
   return done(copy_and_wait(address_of(to), from, bytes, "cuMemcpyHtoD"));
 }
-SIMULATED_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
+                                          CUstream stream) {
   CONTEXT_ENTRY();
   return done(fill(stream, address_of(to), value, 1, count, "cuMemsetD8Async"));
 }
-SIMULATED_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+SIMULATED_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                                           CUstream stream) {
   CONTEXT_ENTRY();
   return done(fill(stream, address_of(to), value, 4, count, "cuMemsetD32Async"));
 }

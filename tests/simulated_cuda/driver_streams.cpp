@@ -1,4 +1,5 @@
-// Entry points of the driver: streams and events. And what the true values of torch's operators are told by.
+// Entry points of the driver: streams and events. And what the true values of torch's operators are
+// told by.
 #include <cuda.h>
 
 #include <memory>
@@ -22,7 +23,8 @@ SIMULATED_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return done(create_stream(flags, 0, stream));
 }
-SIMULATED_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+SIMULATED_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags,
+                                                     int priority) {
   DRIVER_ENTRY();
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return done(create_stream(flags, priority, stream));
@@ -117,8 +119,9 @@ SIMULATED_EXPORT bool simulated_cuda_is_capturing(CUstream stream) {
   return is_stream(stream) && stream_of(stream)->capture != nullptr;
 }
 
-SIMULATED_EXPORT int simulated_cuda_operation(CUstream stream, const char* what, const SimulatedAccess* accesses,
-                                              std::size_t count, void (*run)(void*), void (*drop)(void*), void* self) {
+SIMULATED_EXPORT int simulated_cuda_operation(int device, CUstream stream, const char* what,
+                                              const SimulatedAccess* accesses, std::size_t count,
+                                              void (*run)(void*), void (*drop)(void*), void* self) {
   const std::lock_guard guard(lock());
   Operation operation{what, {}, {}, {}};
   for (std::size_t i = 0; i < count; ++i)
@@ -128,10 +131,14 @@ SIMULATED_EXPORT int simulated_cuda_operation(CUstream stream, const char* what,
     const std::shared_ptr<void> held(self, drop);
     operation.run = [held, run](std::uint64_t) { run(held.get()); };
   }
-  return queue(stream, std::move(operation));
+  push_context(primary_context(device));
+  const int error = queue(stream, std::move(operation));
+  (void)pop_context();
+  return error;
 }
 
-SIMULATED_EXPORT void simulated_cuda_block(bool handed_out, const void* address, std::size_t bytes, bool checked) {
+SIMULATED_EXPORT void simulated_cuda_block(bool handed_out, const void* address, std::size_t bytes,
+                                           bool checked) {
   const std::lock_guard guard(lock());
   if (handed_out)
     simulation().ledger.hand_out(address, bytes, checked);

@@ -34,7 +34,8 @@ namespace {
 
 // Cuts the first of `words` that `text` begins with off.
 template <class Value>
-std::optional<Value> take(std::string* text, std::initializer_list<std::pair<const char*, Value>> words) {
+std::optional<Value> take(std::string* text,
+                          std::initializer_list<std::pair<const char*, Value>> words) {
   for (const auto& [word, value] : words)
     if (text->starts_with(word)) {
       text->erase(0, std::string(word).size());
@@ -97,9 +98,11 @@ void run_job(const Twin& twin, const Job& job) {
     return;
   }
   if (twin.coding == Coding::kSides)
-    return encodes ? test::emulate_encode_sides(twin.type, job) : test::emulate_decode_sides(twin.type, job);
+    return encodes ? test::emulate_encode_sides(twin.type, job)
+                   : test::emulate_decode_sides(twin.type, job);
   if (!compress::is_floating(twin.type))
-    return encodes ? test::emulate_pack(job, number(twin.type)) : test::emulate_unpack(job, number(twin.type));
+    return encodes ? test::emulate_pack(job, number(twin.type))
+                   : test::emulate_unpack(job, number(twin.type));
   encodes ? test::emulate_encode(form_of(twin), job) : test::emulate_decode(form_of(twin), job);
 }
 
@@ -109,8 +112,8 @@ void run_batch(const Twin& twin, const Batch& batch) {
     return;
   }
   compress::test::FrameTurns turns;
-  if (!compress::test::emulate_frame_launch(twin.type, twin.verb == Verb::kEncode, batch, kBlocks, in_turn(),
-                                            &turns))
+  if (!compress::test::emulate_frame_launch(twin.type, twin.verb == Verb::kEncode, batch, kBlocks,
+                                            in_turn(), &turns))
     give_up("blocks wait for each other", "frames");
 }
 
@@ -123,7 +126,7 @@ std::size_t bytes_of_payload(const Twin& twin, const Job& job) {
 // The launch as the twin sees it: addresses that the host can use, verdicts of its own.
 struct Launch {
   Twin twin;
-  Batch batch;                      // the device's
+  Batch batch;  // the device's
   Verdict verdict[compress::cuda::kMostJobs];
 
   void run(std::vector<Access>* accesses) {
@@ -133,7 +136,8 @@ struct Launch {
       job.source = alias(job.source);
       job.target = alias(job.target);
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
-      if (twin.verb == Verb::kSurvey || twin.verb == Verb::kEncodeInPlace) job.scratch = alias(job.scratch);
+      if (twin.verb == Verb::kSurvey || twin.verb == Verb::kEncodeInPlace)
+        job.scratch = alias(job.scratch);
       verdict[j] = {};
       job.verdict = &verdict[j];
     }
@@ -177,7 +181,8 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
     operation.accesses.push_back({job.counters, sizeof(compress::cuda::Counters), true});
   }
   // Pinned memory and the like is no device's.
-  std::erase_if(operation.accesses, [](const Access& access) { return !is_device_address(access.address); });
+  std::erase_if(operation.accesses,
+                [](const Access& access) { return !is_device_address(access.address); });
   operation.prepare = [launch](std::vector<Access>* accesses) { launch->run(accesses); };
   operation.run = [launch](std::uint64_t due) { launch->publish(due); };
   return operation;

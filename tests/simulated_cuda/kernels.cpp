@@ -19,9 +19,9 @@ Kernels& kernels() {
 
 bool runs(const LaunchShape& shape) {
   const std::uint64_t threads = std::uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
-  return shape.grid[0] != 0 && shape.grid[1] != 0 && shape.grid[2] != 0 && threads != 0 && threads <= 1024 &&
-         shape.grid[0] <= 0x7FFFFFFF && shape.grid[1] <= 65535 && shape.grid[2] <= 65535 &&
-         shape.block[2] <= 64;
+  return shape.grid[0] != 0 && shape.grid[1] != 0 && shape.grid[2] != 0 && threads != 0 &&
+         threads <= 1024 && shape.grid[0] <= 0x7FFFFFFF && shape.grid[1] <= 65535 &&
+         shape.grid[2] <= 65535 && shape.block[2] <= 64;
 }
 
 }  // namespace
@@ -48,7 +48,8 @@ int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream
   if (kernel == nullptr) return kInvalidHandle;
   if (!runs(shape)) return kInvalidValue;
   ++kernel->launches;
-  if (kernel->twin != nullptr) return queue(stream, operation_of(*kernel->twin, kernel->name, parameters[0]));
+  if (kernel->twin != nullptr)
+    return queue(stream, operation_of(*kernel->twin, kernel->name, parameters[0]));
   return queue(stream, {kernel->name, {}, {}, {}});
 }
 

@@ -1,5 +1,5 @@
-// Kernels and launches. Torch's kernels do nothing here (true_values.cpp gives their values); Pleat's are found by
-// name and run as their twins on the host.
+// Kernels and launches. Torch's kernels do nothing here (true_values.cpp gives their values);
+// Pleat's are found by name and run as their twins on the host.
 #pragma once
 
 #include <cuda.h>

@@ -83,8 +83,7 @@ void Ledger::note(Epoch epoch, const VectorClock& known, const std::string& what
     for (; at != pieces_.end() && at->first < end; ++at) {
       compare(at->second.write, true, known, epoch, what, access.writes);
       if (access.writes)
-        for (const Past& other : at->second.reads)
-          compare(other, false, known, epoch, what, true);
+        for (const Past& other : at->second.reads) compare(other, false, known, epoch, what, true);
     }
     if (access.writes) {
       const auto first = cut(begin);
@@ -131,7 +130,8 @@ void Ledger::hand_out(const void* address, std::size_t bytes, bool checked) {
   if (at != blocks_.begin() && std::prev(at)->second.end > begin) --at;
   for (; at != blocks_.end() && at->first < end; ++at)
     if (at->second.live && at->second.checked && checked)
-      object("a block of " + std::to_string(bytes) + " bytes is handed out while its memory is in use");
+      object("a block of " + std::to_string(bytes) +
+             " bytes is handed out while its memory is in use");
   clear_blocks(begin, end);
   blocks_[begin] = {end, true, checked};
 }

@@ -1,5 +1,6 @@
-// The oracle: who read and wrote which bytes of device memory last, and which blocks are handed out. Objects to two
-// accesses of which one writes and neither happens before the other, whether or not the values of this run show it.
+// The oracle: who read and wrote which bytes of device memory last, and which blocks are handed
+// out. Objects to two accesses of which one writes and neither happens before the other, whether or
+// not the values of this run show it.
 #pragma once
 
 #include <cstddef>

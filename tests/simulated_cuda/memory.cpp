@@ -52,7 +52,9 @@ struct HostWrite {
 };
 std::deque<HostWrite> host_writes;
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 void add_use(MemoryUse& use, std::size_t bytes) {
   use.now += bytes;
@@ -75,8 +77,8 @@ void map_alias(char* address, const Physical& physical, std::size_t offset, std:
 }
 
 void unmap_alias(char* address, std::size_t bytes) {
-  if (mmap(alias(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-           0) == MAP_FAILED)
+  if (mmap(alias(address), bytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     give_up("no more mappings", "mmap");
 }
 
@@ -88,7 +90,8 @@ auto holder_of(Map& map, const void* address) {
 
 auto pinned_at(const void* address) {
   const auto at = holder_of(pinned_ranges, address);
-  return at != pinned_ranges.end() && static_cast<const char*>(address) < at->first + at->second.bytes
+  return at != pinned_ranges.end() &&
+                 static_cast<const char*>(address) < at->first + at->second.bytes
              ? at
              : pinned_ranges.end();
 }
@@ -103,16 +106,19 @@ void forget_host_writes(char* begin, std::size_t bytes) {
 
 void reserve_addresses() {
   const auto reserve = [] {
-    void* const base = mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const base =
+        mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) give_up("no address space", "mmap");
     return static_cast<char*>(base);
   };
   device_base = reserve();
   alias_base = reserve();
-  // An allocation begins at a multiple of the granule, and so do its alias and its place in the file.
+  // An allocation begins at a multiple of the granule, and so do its alias and its place in the
+  // file.
   next_address = kGranule - reinterpret_cast<std::uintptr_t>(device_base) % kGranule;
   file = memfd_create("simulated_cuda", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, off_t{1} << 46) != 0) give_up("no file in memory", "memfd_create");
+  if (file < 0 || ftruncate(file, off_t{1} << 46) != 0)
+    give_up("no file in memory", "memfd_create");
 }
 
 MemoryUse memory_use(int device) { return uses[device]; }
@@ -166,10 +172,12 @@ int unreserve_range(const void* address, std::size_t bytes) {
 
 int map(void* address, std::size_t bytes, std::size_t offset, Physical* physical) {
   char* const begin = static_cast<char*>(address);
-  if (!physicals.contains(physical) || bytes == 0 || bytes % kGranule != 0 || offset + bytes > physical->bytes)
+  if (!physicals.contains(physical) || bytes == 0 || bytes % kGranule != 0 ||
+      offset + bytes > physical->bytes)
     return kInvalidValue;
   const auto room = holder_of(reservations, address);
-  if (room == reservations.end() || begin + bytes > room->first + room->second) return kInvalidValue;
+  if (room == reservations.end() || begin + bytes > room->first + room->second)
+    return kInvalidValue;
   const auto next = ranges.lower_bound(begin);
   if ((next != ranges.end() && next->first < begin + bytes) || range_of(begin) != nullptr)
     return kInvalidValue;
@@ -183,11 +191,13 @@ int unmap(void* address, std::size_t bytes, std::vector<Range>* gone) {
   char* const begin = static_cast<char*>(address);
   std::size_t covered = 0;
   for (auto at = ranges.lower_bound(begin); at != ranges.end() && at->first < begin + bytes; ++at) {
-    if (!at->second.mapped_by_hand || at->first + at->second.bytes > begin + bytes) return kInvalidValue;
+    if (!at->second.mapped_by_hand || at->first + at->second.bytes > begin + bytes)
+      return kInvalidValue;
     covered += at->second.bytes;
   }
   if (covered != bytes) return kInvalidValue;
-  for (auto at = ranges.find(begin); at != ranges.end() && at->first < begin + bytes; at = ranges.erase(at)) {
+  for (auto at = ranges.find(begin); at != ranges.end() && at->first < begin + bytes;
+       at = ranges.erase(at)) {
     gone->push_back(at->second);
     unmap_alias(at->first, at->second.bytes);
     let_go(at->second.physical);
@@ -224,13 +234,15 @@ void release(const Range* allocation) {
 
 const Range* range_of(const void* address) {
   const auto at = holder_of(ranges, address);
-  return at != ranges.end() && static_cast<const char*>(address) < at->first + at->second.bytes ? &at->second
-                                                                                                : nullptr;
+  return at != ranges.end() && static_cast<const char*>(address) < at->first + at->second.bytes
+             ? &at->second
+             : nullptr;
 }
 
 int allocate_pinned(std::size_t bytes, void** address) {
   const std::size_t whole = round_up(std::max<std::size_t>(bytes, 1), kPage);
-  void* const memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return kOutOfMemory;
   pinned_ranges[static_cast<char*>(memory)] = {whole, true};
   add_use(pinned, whole);
@@ -295,8 +307,8 @@ void read_bytes(const void* address, void* into, std::size_t bytes) {
     const char* const from = std::max<const char*>(begin, write.address);
     const char* const to = std::min<const char*>(begin + bytes, write.address + write.bytes.size());
     if (from < to)
-      std::memcpy(static_cast<char*>(into) + (from - begin), write.bytes.data() + (from - write.address),
-                  static_cast<std::size_t>(to - from));
+      std::memcpy(static_cast<char*>(into) + (from - begin),
+                  write.bytes.data() + (from - write.address), static_cast<std::size_t>(to - from));
   }
 }
 

@@ -1,5 +1,6 @@
-// Memory of the simulated devices. Its addresses are a range that the host cannot touch; the simulation reaches the
-// same bytes at an alias. Physical memory is one file in memory, so that it can be mapped twice and given back.
+// Memory of the simulated devices. Its addresses are a range that the host cannot touch; the
+// simulation reaches the same bytes at an alias. Physical memory is one file in memory, so that it
+// can be mapped twice and given back.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +65,8 @@ bool is_device_address(const void* address);
 bool reachable(const void* address, std::size_t bytes);
 // Where the simulation finds what lies at a device's address; any other address itself.
 void* alias(const void* address);
-// What a device reads there: in pinned memory with what devices have written that the host does not see yet.
+// What a device reads there: in pinned memory with what devices have written that the host does not
+// see yet.
 void read_bytes(const void* address, void* into, std::size_t bytes);
 // What a device writes. To pinned memory it comes when it is `due`.
 void write_bytes(void* address, const void* from, std::size_t bytes, std::uint64_t due);

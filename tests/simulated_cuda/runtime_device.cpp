@@ -56,7 +56,8 @@ SIMULATED_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties,
   fill_properties(properties, device, simulation().settings.memory_bytes);
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+SIMULATED_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
+                                                    int device) {
   RUNTIME_ENTRY();
   if (!is_device(device)) return done(kInvalidDevice);
   *value = device_attribute(attribute);
@@ -106,22 +107,26 @@ SIMULATED_EXPORT cudaError_t cudaGetLastError() {
   last_error() = simulation().sticky;
   return error;
 }
-SIMULATED_EXPORT cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(last_error()); }
+SIMULATED_EXPORT cudaError_t cudaPeekAtLastError() {
+  return static_cast<cudaError_t>(last_error());
+}
 SIMULATED_EXPORT const char* cudaGetErrorString(cudaError_t error) { return error_text(error); }
 SIMULATED_EXPORT const char* cudaGetErrorName(cudaError_t error) { return error_name(error); }
 
-SIMULATED_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
-                                                              unsigned long long,
-                                                              cudaDriverEntryPointQueryResult* result) {
+SIMULATED_EXPORT cudaError_t
+cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                 cudaDriverEntryPointQueryResult* result) {
   RUNTIME_ENTRY();
   *function = nullptr;
   for (const char* const suffix : {"_v3", "_v2", ""})
     if (*function == nullptr) *function = dlsym(RTLD_DEFAULT, (std::string(name) + suffix).c_str());
   if (result != nullptr)
-    *result = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    *result =
+        *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long flags,
+SIMULATED_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** function,
+                                                     unsigned long long flags,
                                                      cudaDriverEntryPointQueryResult* result) {
   return cudaGetDriverEntryPointByVersion(name, function, CUDA_VERSION, flags, result);
 }

@@ -78,7 +78,8 @@ SIMULATED_EXPORT cudaError_t cudaHostGetDevicePointer(void** device, void* host,
   *device = host;
   return done(is_pinned(host) ? kSuccess : kInvalidValue);
 }
-SIMULATED_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+SIMULATED_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
+                                                      const void* address) {
   RUNTIME_ENTRY();
   std::memset(attributes, 0, sizeof *attributes);
   attributes->device = -1;
@@ -101,8 +102,8 @@ SIMULATED_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes
   need_context();
   return done(copy_and_wait(to, from, bytes, "cudaMemcpy"));
 }
-SIMULATED_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                                             cudaStream_t stream) {
+SIMULATED_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                                             cudaMemcpyKind, cudaStream_t stream) {
   RUNTIME_ENTRY();
   need_context();
   return done(copy(stream, to, from, {bytes, 1, 0, 0}, "cudaMemcpyAsync"));
@@ -113,8 +114,9 @@ SIMULATED_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from
   need_context();
   return done(copy(stream, to, from, {bytes, 1, 0, 0}, "cudaMemcpyPeerAsync"));
 }
-SIMULATED_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+SIMULATED_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
+                                               size_t from_pitch, size_t width, size_t height,
+                                               cudaMemcpyKind, cudaStream_t stream) {
   RUNTIME_ENTRY();
   need_context();
   return done(copy(stream, to, from, {width, height, to_pitch, from_pitch}, "cudaMemcpy2DAsync"));
@@ -124,7 +126,8 @@ SIMULATED_EXPORT cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   need_context();
   return done(fill(nullptr, to, static_cast<unsigned>(value), 1, bytes, "cudaMemset"));
 }
-SIMULATED_EXPORT cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+SIMULATED_EXPORT cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
+                                             cudaStream_t stream) {
   RUNTIME_ENTRY();
   need_context();
   return done(fill(stream, to, static_cast<unsigned>(value), 1, bytes, "cudaMemsetAsync"));
@@ -137,10 +140,12 @@ SIMULATED_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, in
   *pool = reinterpret_cast<cudaMemPool_t>(primary_context(device));
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+SIMULATED_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value) {
   RUNTIME_ENTRY();
   const MemoryUse use = memory_use(reinterpret_cast<Context*>(pool)->device);
-  const bool high = attribute == cudaMemPoolAttrUsedMemHigh || attribute == cudaMemPoolAttrReservedMemHigh;
+  const bool high =
+      attribute == cudaMemPoolAttrUsedMemHigh || attribute == cudaMemPoolAttrReservedMemHigh;
   *static_cast<std::uint64_t*>(value) = high ? use.peak : use.now;
   return cudaSuccess;
 }

@@ -23,7 +23,8 @@ SIMULATED_EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, uns
   need_context();
   return done(create_stream(flags, 0, stream));
 }
-SIMULATED_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+SIMULATED_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
+                                                          int priority) {
   RUNTIME_ENTRY();
   need_context();
   return done(create_stream(flags, priority, stream));
@@ -69,13 +70,15 @@ SIMULATED_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_
   RUNTIME_ENTRY();
   return done(wait(stream, event));
 }
-SIMULATED_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+SIMULATED_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
+                                                void* argument) {
   RUNTIME_ENTRY();
   need_context();
   return done(queue_host_function(stream, [=] { function(argument); }));
 }
-SIMULATED_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function,
-                                                   void* argument, unsigned) {
+SIMULATED_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream,
+                                                   cudaStreamCallback_t function, void* argument,
+                                                   unsigned) {
   RUNTIME_ENTRY();
   need_context();
   return done(queue_host_function(stream, [=] { function(stream, cudaSuccess, argument); }));
@@ -99,7 +102,8 @@ SIMULATED_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t str
   RUNTIME_ENTRY();
   return done(record(event, stream));
 }
-SIMULATED_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+SIMULATED_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                                      unsigned) {
   RUNTIME_ENTRY();
   return done(record(event, stream));
 }
@@ -111,12 +115,14 @@ SIMULATED_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   RUNTIME_ENTRY();
   return done(synchronize(event));
 }
-SIMULATED_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+SIMULATED_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from,
+                                                  cudaEvent_t to) {
   RUNTIME_ENTRY();
   return done(elapsed(milliseconds, from, to));
 }
 
-SIMULATED_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+SIMULATED_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
+                                                    cudaStreamCaptureMode mode) {
   RUNTIME_ENTRY();
   return done(begin_capture(stream, mode, nullptr));
 }
@@ -124,7 +130,8 @@ SIMULATED_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph
   RUNTIME_ENTRY();
   return done(end_capture(stream, graph));
 }
-SIMULATED_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+SIMULATED_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                                   cudaStreamCaptureStatus* status) {
   RUNTIME_ENTRY();
   if (!is_stream(stream)) return done(kInvalidHandle);
   const auto& capture = stream_of(stream)->capture;
@@ -133,11 +140,14 @@ SIMULATED_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStre
                                : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+SIMULATED_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+                                                      cudaStreamCaptureStatus* status,
                                                       unsigned long long* id, cudaGraph_t* graph,
                                                       const cudaGraphNode_t** dependencies,
-                                                      const cudaGraphEdgeData** edges, size_t* count) {
-  if (const cudaError_t error = cudaStreamIsCapturing(stream, status); error != cudaSuccess) return error;
+                                                      const cudaGraphEdgeData** edges,
+                                                      size_t* count) {
+  if (const cudaError_t error = cudaStreamIsCapturing(stream, status); error != cudaSuccess)
+    return error;
   RUNTIME_ENTRY();
   const auto& capture = stream_of(stream)->capture;
   if (id != nullptr) *id = capture == nullptr ? 0 : capture->id;
@@ -159,8 +169,8 @@ SIMULATED_EXPORT cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
   *graph = new CUgraph_st;
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                                           unsigned long long) {
+SIMULATED_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable,
+                                                           cudaGraph_t graph, unsigned long long) {
   RUNTIME_ENTRY();
   *executable = new CUgraphExec_st{*graph};
   return cudaSuccess;
@@ -171,7 +181,8 @@ SIMULATED_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, c
   *executable = new CUgraphExec_st{*graph};
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+SIMULATED_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes,
+                                               size_t* count) {
   RUNTIME_ENTRY();
   if (nodes != nullptr) return done(kNotSupported);  // a number is all that torch asks
   *count = graph->operations.size();
@@ -196,8 +207,9 @@ SIMULATED_EXPORT cudaError_t cudaGraphDebugDotPrint(cudaGraph_t, const char*, un
   return cudaSuccess;
 }
 // Objects that graphs keep: destroyed when the last graph that holds them is.
-SIMULATED_EXPORT cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* what, cudaHostFn_t destroy,
-                                                  unsigned holders, unsigned) {
+SIMULATED_EXPORT cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* what,
+                                                  cudaHostFn_t destroy, unsigned holders,
+                                                  unsigned) {
   RUNTIME_ENTRY();
   *object = new CUuserObject_st{what, destroy, holders};
   return cudaSuccess;
@@ -211,8 +223,8 @@ SIMULATED_EXPORT cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsi
   delete object;
   return cudaSuccess;
 }
-SIMULATED_EXPORT cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
-                                                       unsigned flags) {
+SIMULATED_EXPORT cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object,
+                                                       unsigned count, unsigned flags) {
   RUNTIME_ENTRY();
   if (flags != cudaGraphUserObjectMove) object->holders += count;
   graph->kept.emplace_back(object, [count](CUuserObject_st* kept) {

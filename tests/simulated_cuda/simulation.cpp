@@ -40,7 +40,8 @@ const char* real_driver() {
 }
 
 [[gnu::constructor]] void refuse_beside_a_real_driver() {
-  if (const char* const driver = real_driver()) give_up("refuses to start beside a real driver", driver);
+  if (const char* const driver = real_driver())
+    give_up("refuses to start beside a real driver", driver);
 }
 
 Caller caller_of(const void* return_address) {
@@ -122,7 +123,8 @@ Entry::Entry(CallCount& count, const void* return_address) {
   if (deinitialized) {
     error = kDeinitialized;
     if (caller == kPleat) {  // too late for a report: the exit code tells
-      std::fprintf(stderr, "SIMULATED CUDA oracle: Pleat calls %s after DEINITIALIZED\n", count.name);
+      std::fprintf(stderr, "SIMULATED CUDA oracle: Pleat calls %s after DEINITIALIZED\n",
+                   count.name);
       std::fflush(stderr);
       _exit(3);
     }
@@ -174,8 +176,9 @@ SIMULATED_EXPORT void* simulated_cuda_handle() {
 }
 
 // Before the first use of a device. False afterwards.
-SIMULATED_EXPORT bool simulated_cuda_configure(int devices, std::size_t memory_bytes, std::uint64_t lag,
-                                               std::uint64_t seed, bool true_values) {
+SIMULATED_EXPORT bool simulated_cuda_configure(int devices, std::size_t memory_bytes,
+                                               std::uint64_t lag, std::uint64_t seed,
+                                               bool true_values) {
   const std::lock_guard guard(sim::lock());
   if (sim::simulation().started || devices < 0 || devices > sim::kMostDevices) return false;
   sim::simulation().settings = {devices, memory_bytes, lag, seed, true_values};
@@ -213,8 +216,8 @@ SIMULATED_EXPORT bool simulated_cuda_write_json(const char* path) {
     unsigned long long calls[sim::kCallers], all = 0;
     for (int c = 0; c < sim::kCallers; ++c) all += calls[c] = count->calls[c];
     if (all == 0) continue;
-    std::fprintf(file, "%s\"%s\": {\"torch\": %llu, \"Pleat\": %llu, \"other\": %llu}", comma, count->name,
-                 calls[sim::kTorch], calls[sim::kPleat], calls[sim::kOther]);
+    std::fprintf(file, "%s\"%s\": {\"torch\": %llu, \"Pleat\": %llu, \"other\": %llu}", comma,
+                 count->name, calls[sim::kTorch], calls[sim::kPleat], calls[sim::kOther]);
     comma = ", ";
   }
   std::fputs("}, \"launches\": {", file);

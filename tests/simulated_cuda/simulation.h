@@ -1,7 +1,8 @@
-// The simulated driver as one thing: its settings, its lock, its virtual time, its errors, and the count of its calls.
+// The simulated driver as one thing: its settings, its lock, its virtual time, its errors, and the
+// count of its calls.
 //
-// Everything below an entry point runs with the lock held. Time goes on by one with each call and by waiting, never by
-// itself, so that a seed gives the same run again.
+// Everything below an entry point runs with the lock held. Time goes on by one with each call and
+// by waiting, never by itself, so that a seed gives the same run again.
 #pragma once
 
 #include <atomic>
@@ -44,9 +45,9 @@ enum Error : int {
 struct Settings {
   int devices = 1;
   std::size_t memory_bytes = std::size_t{16} << 30;  // of each device
-  std::uint64_t lag = 0;      // calls by which the host sees things late, at most
-  std::uint64_t seed = 0;     // of the lag
-  bool true_values = false;   // kernels without a CPU twin are errors
+  std::uint64_t lag = 0;     // calls by which the host sees things late, at most
+  std::uint64_t seed = 0;    // of the lag
+  bool true_values = false;  // kernels without a CPU twin are errors
 };
 
 enum Caller { kTorch, kPleat, kOther, kCallers };
@@ -79,8 +80,8 @@ Simulation& simulation();
 // Called by whatever needs a device: prints the line, takes address space.
 void start();
 
-// An entry point's first line: counts the call, holds the lock, lets time go on. `error` is what the
-// call has to return at once, or kSuccess.
+// An entry point's first line: counts the call, holds the lock, lets time go on. `error` is what
+// the call has to return at once, or kSuccess.
 class Entry {
  public:
   Entry(CallCount& count, const void* return_address);
@@ -114,9 +115,9 @@ inline int remember(int error) {
 
 }  // namespace pleat::simulated
 
-#define SIMULATED_ENTRY(type)                                                               \
-  static pleat::simulated::CallCount call_count(__func__);                                  \
-  const pleat::simulated::Entry entry(call_count, __builtin_return_address(0));             \
+#define SIMULATED_ENTRY(type)                                                   \
+  static pleat::simulated::CallCount call_count(__func__);                      \
+  const pleat::simulated::Entry entry(call_count, __builtin_return_address(0)); \
   if (entry.error != pleat::simulated::kSuccess) return static_cast<type>(entry.error)
 // Entry points of the runtime (cuda...) and of the driver (cu...).
 #define RUNTIME_ENTRY() SIMULATED_ENTRY(cudaError_t)

@@ -53,7 +53,8 @@ void join_implicitly(CUstream stream) {
   };
   if (stream != legacy) return join(legacy);
   for (const CUstream other : registry().streams)
-    if (other != stream && other->device == stream->device && (other->flags & kNonBlocking) == 0) join(other);
+    if (other != stream && other->device == stream->device && (other->flags & kNonBlocking) == 0)
+      join(other);
 }
 
 void host_waits(const VectorClock& clock, std::uint64_t due) {
@@ -167,7 +168,8 @@ int queue_host_function(CUstream handle, std::function<void()> function) {
                             const InHostFunction inside;
                             function();
                           }});
-  if (const int error = queue(handle, {"a host function", {}, {}, {}}); error != kSuccess) return error;
+  if (const int error = queue(handle, {"a host function", {}, {}, {}}); error != kSuccess)
+    return error;
   stream_of(handle)->host_functions.push_back(std::move(function));
   watch_host_functions();
   return kSuccess;
@@ -241,7 +243,8 @@ int query(CUstream handle) {
 int elapsed(float* milliseconds, CUevent from, CUevent to) {
   if (!is_event(from) || !is_event(to) || !from->recorded || !to->recorded) return kInvalidHandle;
   if (from->due > simulation().now || to->due > simulation().now) return kNotReady;
-  *milliseconds = static_cast<float>(static_cast<double>(to->due) - static_cast<double>(from->due)) * 1e-3f;
+  *milliseconds =
+      static_cast<float>(static_cast<double>(to->due) - static_cast<double>(from->due)) * 1e-3f;
   return kSuccess;
 }
 

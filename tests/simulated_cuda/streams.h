@@ -1,5 +1,6 @@
-// Streams and events. What is queued happens at once, in the order of its issue; what the host can see of it comes
-// when it is due, which the seeded lag puts off. Order is kept apart, by vector clocks, and the oracle sees only that.
+// Streams and events. What is queued happens at once, in the order of its issue; what the host can
+// see of it comes when it is due, which the seeded lag puts off. Order is kept apart, by vector
+// clocks, and the oracle sees only that.
 #pragma once
 
 #include <cuda.h>

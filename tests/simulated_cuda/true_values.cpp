@@ -1,6 +1,7 @@
-// True values for torch's operators on the simulated device, below autograd and below Python's modes: each kernel
-// registered for the CUDA key is replaced by one that runs it, for what it allocates and queues, and then the CPU's
-// over the same memory through the alias. The oracle is told what the operator reads and writes by its schema.
+// True values for torch's operators on the simulated device, below autograd and below Python's
+// modes: each kernel registered for the CUDA key is replaced by one that runs it, for what it
+// allocates and queues, and then the CPU's over the same memory through the alias. The oracle is
+// told what the operator reads and writes by its schema.
 //
 // An operator without a twin for the CPU throws, with its name.
 #include <ATen/ATen.h>
@@ -26,17 +27,32 @@ using torch::jit::Stack;
 // These make, view or move memory, and the driver sees what they do to it.
 const std::set<std::string>& driver_sees() {
   static const std::set<std::string> names = {
-      "empty", "empty_strided", "detach", "record_stream", "_local_scalar_dense", "is_pinned", "_pin_memory",
-      "set_", "resize_", "as_strided", "view", "_reshape_alias", "unfold", "alias"};
+      "empty",     "empty_strided",  "detach", "record_stream", "_local_scalar_dense",
+      "is_pinned", "_pin_memory",    "set_",   "resize_",       "as_strided",
+      "view",      "_reshape_alias", "unfold", "alias"};
   return names;
 }
-// The size of their results depends on values, or their CUDA kernels look at values from the host, and there those are
-// not true: only the CPU's kernel runs.
+// The size of their results depends on values, or their CUDA kernels look at values from the host,
+// and there those are not true: only the CPU's kernel runs.
 const std::set<std::string>& host_looks() {
-  static const std::set<std::string> names = {
-      "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "linalg_inv_ex", "_linalg_svd",
-      "linalg_lu_factor_ex", "_linalg_solve_ex", "linalg_cholesky_ex", "_linalg_eigh", "linalg_qr", "bincount",
-      "histc", "repeat_interleave", "_fft_r2c", "_fft_c2c", "_fft_c2r"};
+  static const std::set<std::string> names = {"nonzero",
+                                              "masked_select",
+                                              "_unique2",
+                                              "unique_dim",
+                                              "unique_consecutive",
+                                              "linalg_inv_ex",
+                                              "_linalg_svd",
+                                              "linalg_lu_factor_ex",
+                                              "_linalg_solve_ex",
+                                              "linalg_cholesky_ex",
+                                              "_linalg_eigh",
+                                              "linalg_qr",
+                                              "bincount",
+                                              "histc",
+                                              "repeat_interleave",
+                                              "_fft_r2c",
+                                              "_fft_c2c",
+                                              "_fft_c2r"};
   return names;
 }
 
@@ -52,13 +68,15 @@ bool on_device(const at::Tensor& tensor) { return tensor.defined() && tensor.is_
 
 at::Tensor alias_of(const at::Tensor& tensor) {
   if (!on_device(tensor)) return tensor;
-  const c10::StorageImpl* const storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const c10::StorageImpl* const storage =
+      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   void* const data = const_cast<void*>(storage->data());
-  c10::Storage host(c10::Storage::use_byte_size_t(), storage->nbytes(),
-                    c10::DataPtr(data != nullptr ? simulated_cuda_alias(data) : nullptr, c10::Device(c10::kCPU)),
-                    nullptr, false);
-  auto twin = at::detail::make_tensor<c10::TensorImpl>(std::move(host), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                       tensor.dtype());
+  c10::Storage host(
+      c10::Storage::use_byte_size_t(), storage->nbytes(),
+      c10::DataPtr(data != nullptr ? simulated_cuda_alias(data) : nullptr, c10::Device(c10::kCPU)),
+      nullptr, false);
+  auto twin = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   c10::TensorImpl* const impl = twin.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
@@ -71,7 +89,8 @@ at::Tensor alias_of(const at::Tensor& tensor) {
 at::Generator twin_of(const at::Generator& generator) {
   if (!generator.defined() || !generator.device().is_cuda()) return generator;
   static std::mutex mutex;
-  static auto* const twins = new std::map<const c10::GeneratorImpl*, std::pair<std::uint64_t, at::Generator>>;
+  static auto* const twins =
+      new std::map<const c10::GeneratorImpl*, std::pair<std::uint64_t, at::Generator>>;
   const std::lock_guard guard(mutex);
   auto& [seed, twin] = (*twins)[generator.unsafeGetGeneratorImpl()];
   if (!twin.defined() || seed != generator.current_seed()) {
@@ -149,13 +168,15 @@ void each_tensor(const c10::IValue& value, F f) {
   }
 }
 
-// The bytes of a tensor, run by run. Of a tensor in very many runs, some: the oracle may miss, but never accuse.
+// The bytes of a tensor, run by run. Of a tensor in very many runs, some: the oracle may miss, but
+// never accuse.
 void add_accesses(const at::Tensor& tensor, bool writes, std::vector<SimulatedAccess>* accesses) {
   if (!on_device(tensor) || tensor.numel() == 0) return;
   const auto width = static_cast<std::int64_t>(tensor.element_size());
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride and size, the densest first
   for (std::int64_t d = 0; d < tensor.dim(); ++d)
-    if (tensor.size(d) != 1 && tensor.stride(d) != 0) dims.emplace_back(tensor.stride(d), tensor.size(d));
+    if (tensor.size(d) != 1 && tensor.stride(d) != 0)
+      dims.emplace_back(tensor.stride(d), tensor.size(d));
   std::sort(dims.begin(), dims.end());
   std::int64_t run = 1;
   std::size_t outer = 0;
@@ -180,18 +201,21 @@ std::vector<SimulatedAccess> accesses_of(const c10::FunctionSchema& schema, cons
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto* const info = schema.arguments()[i].alias_info();
     const bool writes = info != nullptr && info->isWrite();
-    each_tensor(arguments[i], [&](const at::Tensor& tensor) { add_accesses(tensor, writes, &accesses); });
+    each_tensor(arguments[i],
+                [&](const at::Tensor& tensor) { add_accesses(tensor, writes, &accesses); });
   }
   for (const at::Tensor& result : results) add_accesses(result, true, &accesses);
   return accesses;
 }
 
-// The CPU's kernel of one call and where its results belong. A graph does it again with each launch.
+// The CPU's kernel of one call and where its results belong. A graph does it again with each
+// launch.
 struct Twin {
   c10::OperatorHandle operation;
   Stack arguments;
-  std::vector<at::Tensor> results;  // of the CUDA kernel, those that are no arguments; as the host sees them
-  std::vector<bool> is_result;      // of each tensor that the operator returns
+  std::vector<at::Tensor>
+      results;  // of the CUDA kernel, those that are no arguments; as the host sees them
+  std::vector<bool> is_result;  // of each tensor that the operator returns
 
   Stack run() const {
     Stack stack = arguments;
@@ -210,7 +234,8 @@ struct Twin {
       each_tensor(value, [&](const at::Tensor& tensor) {
         if (number >= is_result.size() || !is_result[number++]) return;
         const at::Tensor& result = results[next++];
-        TORCH_CHECK(result.sizes() == tensor.sizes(), "SIMULATED CUDA: ", operation.operator_name().name,
+        TORCH_CHECK(result.sizes() == tensor.sizes(),
+                    "SIMULATED CUDA: ", operation.operator_name().name,
                     " has results of another shape on the CPU");
         result.copy_(tensor);
       });
@@ -232,8 +257,10 @@ void follow_allocator() {
         using Entry = std::decay_t<decltype(entry)>;
         const bool checked = entry.mempool_ == decltype(entry.mempool_){0, 0};
         const auto* const address = reinterpret_cast<const void*>(entry.addr_);
-        if (entry.action_ == Entry::ALLOC) simulated_cuda_block(true, address, entry.size_, checked);
-        if (entry.action_ == Entry::FREE_REQUESTED) simulated_cuda_block(false, address, entry.size_, checked);
+        if (entry.action_ == Entry::ALLOC)
+          simulated_cuda_block(true, address, entry.size_, checked);
+        if (entry.action_ == Entry::FREE_REQUESTED)
+          simulated_cuda_block(false, address, entry.size_, checked);
       });
     } catch (const c10::Error&) {  // an allocator that is the driver's own
     }
@@ -243,12 +270,13 @@ void follow_allocator() {
 }
 
 [[noreturn]] void no_twin(const std::string& name, const std::exception& why) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "SIMULATED CUDA: ", name, " has no twin for the CPU: ", why.what());
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "SIMULATED CUDA: ", name,
+                              " has no twin for the CPU: ", why.what());
 }
 
 // Only the CPU's kernel: its results move to the device.
-void run_on_host(const c10::OperatorHandle& operation, const std::string& name, Stack twins, const Stack& arguments,
-                 c10::DeviceIndex device, Stack* stack) {
+void run_on_host(const c10::OperatorHandle& operation, const std::string& name, Stack twins,
+                 const Stack& arguments, c10::DeviceIndex device, Stack* stack) {
   const Twin twin{operation, std::move(twins), {}, {}};
   Stack values;
   try {
@@ -267,17 +295,20 @@ void run_on_host(const c10::OperatorHandle& operation, const std::string& name, 
     return result;
   };
   for (const c10::IValue& value : values)
-    stack->push_back(value.isTensor() && value.toTensor().defined() ? to_device(value.toTensor()) : value);
+    stack->push_back(value.isTensor() && value.toTensor().defined() ? to_device(value.toTensor())
+                                                                    : value);
   const auto accesses = accesses_of(operation.schema(), arguments, results);
-  simulated_cuda_operation(c10::cuda::getCurrentCUDAStream(device).stream(), name.c_str(), accesses.data(),
-                           accesses.size(), nullptr, nullptr, nullptr);
+  simulated_cuda_operation(device, c10::cuda::getCurrentCUDAStream(device).stream(), name.c_str(),
+                           accesses.data(), accesses.size(), nullptr, nullptr, nullptr);
 }
 
 bool has_mask(const std::string& name, const Stack& arguments) {
   bool found = false;
-  if (name == "index" || name == "_unsafe_index" || name.starts_with("index_put") || name == "_index_put_impl_")
+  if (name == "index" || name == "_unsafe_index" || name.starts_with("index_put") ||
+      name == "_index_put_impl_")
     each_tensor(arguments[1], [&](const at::Tensor& index) {
-      found |= index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+      found |=
+          index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
     });
   return found;
 }
@@ -294,10 +325,12 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
   if (depth != 0) return kernel.callBoxed(operation, keys, stack);
   follow_allocator();
   if (views || driver_sees().contains(name)) return kernel.callBoxed(operation, keys, stack);
-  const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack->end());
+  const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(schema.arguments().size()),
+                        stack->end());
   Found found;
   Stack twins = twins_of(arguments, &found);
-  // A copy between host and device converts by operators, which come here, and moves bytes by the driver.
+  // A copy between host and device converts by operators, which come here, and moves bytes by the
+  // driver.
   if (name == "copy_" && found.host) return kernel.callBoxed(operation, keys, stack);
   if (host_looks().contains(name) || has_mask(name, arguments)) {
     stack->resize(stack->size() - arguments.size());
@@ -308,13 +341,16 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
     const Inside inside;
     kernel.callBoxed(operation, keys, stack);
   }
-  auto twin = std::make_unique<Twin>(Twin{operation, twins_of(arguments, &found), {}, {}});  // outputs may be resized
+  auto twin = std::make_unique<Twin>(
+      Twin{operation, twins_of(arguments, &found), {}, {}});  // outputs may be resized
   std::vector<at::Tensor> results;
-  for (auto value = stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size()); value != stack->end(); ++value)
+  for (auto value = stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size());
+       value != stack->end(); ++value)
     each_tensor(*value, [&](const at::Tensor& result) {
       bool is_argument = false;
       for (const c10::IValue& argument : arguments)
-        each_tensor(argument, [&](const at::Tensor& tensor) { is_argument |= tensor.is_same(result); });
+        each_tensor(argument,
+                    [&](const at::Tensor& tensor) { is_argument |= tensor.is_same(result); });
       const bool is_result = !is_argument && on_device(result);
       twin->is_result.push_back(is_result);
       if (!is_result) return;
@@ -327,12 +363,13 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
   const auto stream = c10::cuda::getCurrentCUDAStream(found.index).stream();
   if (simulated_cuda_is_capturing(stream)) {
     simulated_cuda_operation(
-        stream, full.c_str(), accesses.data(), accesses.size(),
+        found.index, stream, full.c_str(), accesses.data(), accesses.size(),
         [](void* self) { static_cast<const Twin*>(self)->run_and_store(); },
         [](void* self) { delete static_cast<Twin*>(self); }, twin.release());
     return;
   }
-  simulated_cuda_operation(stream, full.c_str(), accesses.data(), accesses.size(), nullptr, nullptr, nullptr);
+  simulated_cuda_operation(found.index, stream, full.c_str(), accesses.data(), accesses.size(),
+                           nullptr, nullptr, nullptr);
   try {
     twin->run_and_store();
   } catch (const c10::NotImplementedError& error) {
@@ -357,9 +394,12 @@ extern "C" __attribute__((visibility("default"))) int simulated_cuda_replace_ker
     const auto operation = dispatcher.findOp(name);
     if (!operation) continue;
     // copy_ has one kernel for all devices.
-    if (!operation->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && name.name != "aten::copy_") continue;
-    kernels().emplace(toString(name), operation->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA));
-    library->impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_with_twin>());
+    if (!operation->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && name.name != "aten::copy_")
+      continue;
+    kernels().emplace(toString(name),
+                      operation->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA));
+    library->impl(toString(name).c_str(),
+                  torch::CppFunction::makeFromBoxedFunction<&run_with_twin>());
     ++replaced;
   }
   return replaced;

@@ -1,4 +1,5 @@
-// Who happens after whom: a count of operations for each stream, as one stream, event or host knows them.
+// Who happens after whom: a count of operations for each stream, as one stream, event or host knows
+// them.
 #pragma once
 
 #include <cstddef>

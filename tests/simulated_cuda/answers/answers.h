@@ -8,7 +8,7 @@ void simulated_cuda_called(void* count);
 void* simulated_cuda_handle(void);
 
 // The first line of an answer.
-#define CALLED()                                                  \
-  static void* count;                                             \
-  if (count == NULL) count = simulated_cuda_count(__func__);      \
+#define CALLED()                                             \
+  static void* count;                                        \
+  if (count == NULL) count = simulated_cuda_count(__func__); \
   simulated_cuda_called(count)

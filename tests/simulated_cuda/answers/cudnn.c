@@ -8,7 +8,9 @@ enum { kSize = 4096, kWorkspace = 1 << 20 };
 
 size_t cudnnGetVersion(void) { return 91900; }
 size_t cudnnGetCudartVersion(void) { return 13000; }
-const char* cudnnGetErrorString(cudnnStatus_t status) { return status != 0 ? "simulated error" : "no error"; }
+const char* cudnnGetErrorString(cudnnStatus_t status) {
+  return status != 0 ? "simulated error" : "no error";
+}
 void cudnnGetLastErrorString(char* message, size_t bytes) {
   if (bytes != 0) message[0] = 0;
 }
@@ -22,7 +24,8 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
   *stream = NULL;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t* descriptor) {
   CALLED();
   (void)type;
   *descriptor = simulated_cuda_handle();
@@ -45,18 +48,21 @@ static size_t bytes_of(cudnnBackendAttributeType_t type) {
       return 8;
   }
 }
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t wanted, int64_t* found,
-                                       void* elements) {
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t wanted,
+                                       int64_t* found, void* elements) {
   CALLED();
   (void)descriptor;
-  const int none = name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE || name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE ||
-                   name == CUDNN_ATTR_ENGINE_KNOB_INFO;
+  const int none = name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE ||
+                   name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE || name == CUDNN_ATTR_ENGINE_KNOB_INFO;
   const int lives_elsewhere = type == CUDNN_TYPE_BACKEND_DESCRIPTOR;  // the caller has made it
-  if (found != NULL) *found = none ? 0 : name == CUDNN_ATTR_ENGINEHEUR_RESULTS || !lives_elsewhere || wanted > 0;
+  if (found != NULL)
+    *found = none ? 0 : name == CUDNN_ATTR_ENGINEHEUR_RESULTS || !lives_elsewhere || wanted > 0;
   if (none || lives_elsewhere || elements == NULL || wanted <= 0) return CUDNN_STATUS_SUCCESS;
   memset(elements, 0, bytes_of(type));
-  if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE || name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+  if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE ||
+      name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
     *(int64_t*)elements = kWorkspace;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -68,8 +74,9 @@ cudnnStatus_t cudnnDropoutGetStatesSize(cudnnHandle_t handle, size_t* bytes) {
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
-    const cudnnTensorDescriptor_t z, const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t scale,
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops,
+    const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t z,
+    const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t scale,
     const cudnnActivationDescriptor_t activation, size_t* bytes) {
   CALLED();
   (void)handle, (void)mode, (void)ops, (void)x, (void)z, (void)y, (void)scale, (void)activation;
@@ -85,12 +92,14 @@ cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
-    const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t dy, const cudnnTensorDescriptor_t dz,
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops,
+    const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
+    const cudnnTensorDescriptor_t dy, const cudnnTensorDescriptor_t dz,
     const cudnnTensorDescriptor_t dx, const cudnnTensorDescriptor_t scale,
     const cudnnActivationDescriptor_t activation, size_t* bytes) {
   CALLED();
-  (void)handle, (void)mode, (void)ops, (void)x, (void)y, (void)dy, (void)dz, (void)dx, (void)scale, (void)activation;
+  (void)handle, (void)mode, (void)ops, (void)x, (void)y, (void)dy, (void)dz, (void)dx, (void)scale,
+      (void)activation;
   *bytes = kSize;
   return CUDNN_STATUS_SUCCESS;
 }
