@@ -57,6 +57,17 @@ SIMULATED_EXPORT CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = error_name(error);
   return CUDA_SUCCESS;
 }
+// The driver's log: nothing is ever logged.
+SIMULATED_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback, void*,
+                                                 CUlogsCallbackHandle* handle) {
+  DRIVER_ENTRY();
+  if (handle != nullptr) *handle = nullptr;
+  return CUDA_SUCCESS;
+}
+SIMULATED_EXPORT CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle) {
+  DRIVER_ENTRY();
+  return CUDA_SUCCESS;
+}
 SIMULATED_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   DRIVER_ENTRY();
   *device = ordinal;
