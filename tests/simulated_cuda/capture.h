@@ -1,0 +1,48 @@
+// Stream capture and graphs: a graph is what was queued, in its order, and a launch does it again.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/simulated_cuda/streams.h"
+
+// Something that lives as long as the graphs that hold it.
+struct CUuserObject_st {
+  void* object = nullptr;
+  void (*destroy)(void*) = nullptr;
+  unsigned holders = 0;
+};
+
+struct CUgraph_st {
+  std::vector<pleat::simulated::Operation> operations;
+  std::vector<std::shared_ptr<CUuserObject_st>> kept;
+};
+struct CUgraphExec_st {
+  CUgraph_st graph;
+};
+
+namespace pleat::simulated {
+
+struct Capture {
+  unsigned long long id = 0;
+  CUgraph graph = nullptr;
+  CUstream origin = nullptr;
+  int mode = 0;                  // CU_STREAM_CAPTURE_MODE_...
+  const void* thread = nullptr;  // that began it
+  bool invalid = false;
+};
+
+int begin_capture(CUstream handle, int mode, CUgraph into);
+int end_capture(CUstream handle, CUgraph* graph);
+int add_to_graph(Capture& capture, Operation operation);
+int launch_graph(CUgraphExec graph, CUstream handle);
+// A call that a capture does not bear, whatever it is about.
+int forbidden_while_capturing();
+// The same where the capture is known. The capture cannot be ended well any more.
+int invalidate(Capture& capture);
+// Exchanges this thread's mode: which captures forbid calls.
+void exchange_mode(int* mode);
+
+}  // namespace pleat::simulated

@@ -1,0 +1,37 @@
+// Kernels and launches. Torch's kernels do nothing here (true_values.cpp gives their values);
+// Pleat's are found by name and run as their twins on the host.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace pleat::simulated {
+
+struct Twin;  // kernel_twins.h
+
+struct Kernel {
+  std::string name;
+  const Twin* twin = nullptr;
+  std::uint64_t launches = 0;
+};
+
+struct LaunchShape {
+  unsigned grid[3];
+  unsigned block[3];
+};
+
+// Registered by a library with the address of its host function.
+void register_kernel(const void* host_function, const char* name);
+Kernel* kernel_of(const void* host_function);
+// A kernel of a loaded module; nullptr if the name begins like one of Pleat's and there is no twin.
+Kernel* kernel_by_name(const char* name);
+
+int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream);
+// By kernel, those that were launched.
+std::map<std::string, std::uint64_t> launches();
+
+}  // namespace pleat::simulated

@@ -1,0 +1,103 @@
+"""Fixtures that run scripts on the simulated CUDA, in forks of one process that has imported torch on it."""
+
+import dataclasses
+import json
+import pathlib
+import textwrap
+
+import pytest
+
+from conftest import IN_CI, clean_environment
+from forked import ForkServer, close_all
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@dataclasses.dataclass
+class Outcome:
+    stdout: str
+    stderr: str
+    code: int
+    facts: dict  # what --json has written; None if nothing
+
+    @property
+    def reports(self):
+        return self.facts["oracle_reports"]
+
+    @property
+    def result(self):
+        """The JSON of the last line that the script printed."""
+        assert self.code == 0, f"exit code {self.code}\n{self.stderr[-4000:]}"
+        return json.loads(self.stdout.splitlines()[-1])
+
+
+class Simulator:
+    def __init__(self, stand_ins, environment, python, folder, cpu_account):
+        self.stand_ins, self.environment, self.python = stand_ins, environment, python
+        self.folder, self.cpu_account = folder, cpu_account
+        self.servers, self.runs = {}, 0
+
+    def server(self, preload):
+        """preload: libraries before the stand-ins and what starts Pleat in a fork, or None."""
+        if preload not in self.servers:
+            libraries = (self.stand_ins / "preload").read_text()
+            options = {"library": f"{preload[0]}:{libraries}", "late_start": preload[1]} if preload else {}
+            environment = self.environment | ({} if preload else {"LD_PRELOAD": libraries})
+            address = str(self.folder / f"server{len(self.servers)}")
+            self.servers[preload] = ForkServer(address, self.python, environment, self.folder, **options)
+        return self.servers[preload]
+
+    def run(self, source, *args, shadow=True, preload=None, conf=None, timeout=120, **options):
+        """A script, its text or its path, with options of simulate.py by name."""
+        self.runs += 1
+        script = source
+        if not isinstance(source, pathlib.Path):
+            script = self.folder / f"script{self.runs}.py"
+            script.write_text(textwrap.dedent(source))
+        facts = self.folder / f"facts{self.runs}.json"
+        words = ["--json", facts, *(["--shadow"] if shadow else [])]
+        for name, value in options.items():
+            words += [f"--{name}", value]
+        variables = {"PLEAT_CONF": conf} if conf else {}
+        out, err, code, seconds = self.server(preload).run(
+            HERE / "simulate.py", [*words, script, *args], variables, timeout, wind_down=False, start=bool(preload)
+        )
+        self.cpu_account.note(seconds)
+        read = json.loads(facts.read_text()) if facts.exists() else None
+        return Outcome(out.decode(errors="replace"), err.decode(errors="replace"), code, read)
+
+    def close(self):
+        with self.cpu_account.noted_before():
+            close_all(self.servers.values())
+
+
+@pytest.fixture(scope="session")
+def stand_ins(build_dir, torch_version):
+    """The folder of those that are built for the torch of the tests."""
+    version = ".".join(torch_version.split(".")[:2])
+    folder = build_dir / "lib" / "simulated_cuda" / f"torch{version}"
+    for file in ("preload", "sim-values.so"):
+        if not (folder / file).exists():
+            (pytest.fail if IN_CI else pytest.skip)(f"{folder / file} is not built")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def simulation_environment(build_dir, repository):
+    environment = clean_environment("LD_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_", "CUDA_")
+    support = repository / "tests" / "whole_process"
+    return environment | {
+        "PLEAT_BUILD_DIR": str(build_dir), "PYTHONPATH": str(support), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def simulator(stand_ins, simulation_environment, test_python, tmp_path_factory, cpu_account):
+    one = Simulator(stand_ins, simulation_environment, test_python, tmp_path_factory.mktemp("simulated"), cpu_account)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def simulate(simulator):
+    return simulator.run
