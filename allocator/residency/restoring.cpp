@@ -165,7 +165,8 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
   Record& holder = record.recomputed ? *record.argument : record;
   const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
                                                    : static_cast<void*>(holder.payload.data);
-  const PayloadView payload{data, holder.payload_bytes, holder.form};
+  const PayloadView payload{data, holder.payload_bytes, holder.form, holder.ranges.data(),
+                            holder.ranges.size()};
   note_reader(holder, stream);
   const CodecStatus decoded =
       record.recomputed

@@ -34,6 +34,8 @@ class Runtime {
 
   [[nodiscard]] Options options() const;
   void set_options(const Options& options);  // min_bytes of the allocator follows too
+  // Those of every heap, as the options are now.
+  [[nodiscard]] allocator::ResidencyOptions residency_options() const;
 
   // True if tensors of this thread may be tagged now.
   [[nodiscard]] bool tagging() const noexcept;

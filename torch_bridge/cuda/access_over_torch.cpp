@@ -7,10 +7,26 @@
 #include <cstring>
 #include <exception>
 
+#include "compress/cuda/driver_launcher.h"
 #include "torch_bridge/cuda/allocator_in_front.h"
+#include "torch_bridge/cuda/device_block_codec.h"
 
 namespace pleat::bridge::cuda {
 namespace {
+
+// What compress/ launches kernels with. allocator/ knows nothing of compress/, so the two meet here.
+compress::cuda::DriverFunctions functions_of(const allocator::cuda::Driver& driver) noexcept {
+  compress::cuda::DriverFunctions functions;
+  functions.context_current = driver.context_current;
+  functions.context_id = driver.context_id;
+  functions.context_device = driver.context_device;
+  functions.device_attribute = driver.device_attribute;
+  functions.module_load = driver.module_load;
+  functions.module_function = driver.module_function;
+  functions.active_blocks = driver.active_blocks;
+  functions.launch = driver.launch;
+  return functions;
+}
 
 class AccessOverTorch final : public CudaAccess {
  public:
@@ -18,6 +34,7 @@ class AccessOverTorch final : public CudaAccess {
 
   void* allocate(allocator::DeviceIndex device, std::size_t bytes,
                  allocator::StreamId stream) noexcept override {
+    const AllocatorInFront::WithoutContext quietly;
     try {
       const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device.value));
       return in_front_.behind().raw_alloc_with_stream(bytes,
@@ -27,7 +44,10 @@ class AccessOverTorch final : public CudaAccess {
     }
   }
 
-  void free(void* pointer) noexcept override { in_front_.free_behind(pointer); }
+  void free(void* pointer) noexcept override {
+    const AllocatorInFront::WithoutContext quietly;
+    in_front_.free_behind(pointer);
+  }
 
   void note_use(allocator::DeviceIndex device, void* pointer,
                 allocator::StreamId stream) noexcept override {
@@ -50,6 +70,16 @@ class AccessOverTorch final : public CudaAccess {
 
   c10::DataPtr over(void* pointer, c10::DeviceIndex device) const override {
     return in_front_.over(pointer, c10::Device(c10::kCUDA, device));
+  }
+
+  bool may_capture() const noexcept override { return in_front_.has_private_pool(); }
+
+  std::unique_ptr<DeviceCodec> make_codec(const allocator::cuda::Driver& driver,
+                                          allocator::cuda::DriverLife& life,
+                                          c10::DeviceIndex device) const override {
+    static auto* const launcher =  // leaked: modules live as long as their contexts
+        new compress::cuda::DriverLauncher(functions_of(driver));
+    return std::make_unique<DeviceBlockCodec>(*launcher, driver, life, device);
   }
 
   c10::Allocator* allocator() const noexcept override {

@@ -7,6 +7,12 @@ using namespace c10::cuda::CUDACachingAllocator;
 
 std::atomic<AllocatorInFront*> in_front{nullptr};  // leaked: storages are freed until the very end
 
+std::atomic<CreateContextFn> recorder{nullptr};
+thread_local int without_context = 0;
+std::shared_ptr<c10::GatheredContext> record_context() {
+  return without_context != 0 ? nullptr : recorder.load()();
+}
+
 // What torch has added since 2.11 is passed on too: a function that the base class has with a
 // default would else be answered by the default, and not by the allocator behind.
 template <class Allocator>
@@ -23,6 +29,9 @@ static_assert(kHasOomRejection<CUDAAllocator> == PLEAT_CUDA_HAS_OOM_REJECTION,
               "torch_bridge/cuda/CMakeLists.txt looks for it in CUDACachingAllocator.h");
 
 }  // namespace
+
+AllocatorInFront::WithoutContext::WithoutContext() noexcept { ++without_context; }
+AllocatorInFront::WithoutContext::~WithoutContext() { --without_context; }
 
 AllocatorInFront* AllocatorInFront::put_in_force(FreeListener* listener) {
   CUDAAllocator* const behind = c10::cuda::CUDACachingAllocator::allocator.load();
@@ -68,6 +77,12 @@ c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) const {
 // ---- c10::Allocator -----------------------------------------------------------------------------
 
 c10::DataPtr AllocatorInFront::allocate(std::size_t bytes) {
+  if (listener_ != nullptr) listener_->allocating();
+  try {
+    return heard(behind_.allocate(bytes));
+  } catch (const c10::OutOfMemoryError&) {
+    if (listener_ == nullptr || !listener_->make_room()) throw;
+  }
   return heard(behind_.allocate(bytes));
 }
 
@@ -215,7 +230,9 @@ bool AllocatorInFront::isHistoryEnabled() { return behind_.isHistoryEnabled(); }
 void AllocatorInFront::recordHistory(bool enabled, CreateContextFn context_recorder,
                                      std::size_t most_entries, RecordContext when, bool clear,
                                      const std::vector<std::string>& skip_actions) {
-  behind_.recordHistory(enabled, context_recorder, most_entries, when, clear, skip_actions);
+  recorder.store(context_recorder);
+  behind_.recordHistory(enabled, context_recorder != nullptr ? &record_context : nullptr,
+                        most_entries, when, clear, skip_actions);
 }
 
 void AllocatorInFront::recordAnnotation(

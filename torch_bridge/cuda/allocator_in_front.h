@@ -54,6 +54,20 @@ class AllocatorInFront final : public CUDAAllocator {
     return {{pointer, pointer, behind_.raw_deleter(), device}};
   }
   [[nodiscard]] CUDAAllocator& behind() const noexcept { return behind_; }
+  [[nodiscard]] bool has_private_pool() const noexcept {
+    return private_pools_.load(std::memory_order_relaxed) != 0;
+  }
+
+  // While the history of memory is recorded, the allocator behind asks for the calling thread's
+  // stack, and so may wait for the interpreter. While this lives, the thread gives none: it may hold
+  // a lock of ours that the interpreter's owner waits for.
+  class WithoutContext {
+   public:
+    WithoutContext() noexcept;
+    ~WithoutContext();
+    WithoutContext(const WithoutContext&) = delete;
+    WithoutContext& operator=(const WithoutContext&) = delete;
+  };
 
   // ---- c10::Allocator ----
   c10::DataPtr allocate(std::size_t bytes) override;
