@@ -30,8 +30,17 @@ struct Verdict {
   // For framed floats that is the capacity; for integers, the payload with the width they need
   // above the predicted minimum; 0 if there is none.
   uint64_t payload_bytes = 0;
+  // Encode of grouped floats for which DeviceTask::widest_step or DeviceTask::beside asks: groups
+  // whose step is wider, groups of which an element may come back on another side, and the widest
+  // step of all quantised groups, 0 if there is none. Else 0.
+  uint32_t too_wide = 0;
+  uint32_t leaving = 0;
+  float widest = 0;
+  // Lines, elements near zero: how many have to be kept, also when they are more than there is room
+  // for.
+  uint32_t kept = 0;
 };
-static_assert(sizeof(Verdict) == 16);
+static_assert(sizeof(Verdict) == 32);
 
 // Device memory that a running job uses. Zero before and after every launch, so memory cleared once
 // serves a stream for ever. Each job of a launch has its own.

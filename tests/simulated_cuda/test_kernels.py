@@ -11,7 +11,7 @@ bits = numpy.random.randint(0, 2, 1000, dtype=numpy.uint8)
 source = torch.from_numpy(bits).cuda() + 0  # made on the default stream
 target = torch.zeros(64 + 125, dtype=torch.uint8, device="cuda")
 counters = torch.zeros(8, dtype=torch.int32, device="cuda")
-verdict = torch.zeros(2, dtype=torch.int64, pin_memory=True)
+verdict = torch.zeros(4, dtype=torch.int64, pin_memory=True)
 module, function, image = ctypes.c_void_p(), ctypes.c_void_p(), b"image"
 assert driver.cuModuleLoadData(ctypes.byref(module), image) == 0
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"pleat_no_such_kernel") == 500  # NOT_FOUND
@@ -33,8 +33,8 @@ DONE = 1  # Outcome::kDone, in the low word
 def test_an_encode_writes_its_payload_and_its_verdict_comes_late(simulate):
     outcome = simulate(ENCODE.replace("ORDER", "torch.cuda.synchronize()"), lag=1000, seed=1)
     at_once, later, same = outcome.result
-    assert at_once == [0, 0]
-    assert later == [DONE, 64 + 125]
+    assert at_once == [0, 0, 0, 0]
+    assert later == [DONE, 64 + 125, 0, 0]
     assert same
     assert outcome.facts["launches"]["pleat_encode_bool"] == 1
 
