@@ -9,6 +9,8 @@
 #include "compress/codec.h"
 #include "compress/cuda/device_asides.h"
 #include "compress/cuda/device_codec.h"
+#include "compress/format.h"
+#include "compress/side_bounds.h"
 #include "compress/sides.h"
 
 namespace pleat::bridge::cuda {
@@ -124,6 +126,13 @@ struct DeviceBlockCodec::Tasks {
   std::vector<NearZeroTask> near_zero;
 };
 
+DeviceBlockCodec::DeviceBlockCodec(compress::KernelLauncher& launcher,
+                                   const allocator::cuda::Driver& driver,
+                                   allocator::cuda::DriverLife& life, int device) noexcept
+    : launcher_(launcher), driver_(driver), life_(life), device_(device) {}
+
+DeviceBlockCodec::~DeviceBlockCodec() = default;
+
 // ---- the device is made ready -------------------------------------------------------------------
 
 bool DeviceBlockCodec::open(StreamId stream, std::string& why) noexcept {
@@ -221,24 +230,27 @@ bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
 
 // ---- plan ---------------------------------------------------------------------------------------
 
-allocator::EncodePlan DeviceBlockCodec::hold(DeviceHold why, std::size_t bytes) noexcept {
+void DeviceBlockCodec::count_hold(DeviceHold why, std::size_t bytes) noexcept {
   holds_.add(why, bytes);
   totals_.add_kept_raw(bytes);
-  return {};
 }
 
 allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexcept {
   take_late_verdicts();
-  if (!usable_) return hold(DeviceHold::kNoDevice, request.source_bytes);
+  const auto hold = [&](DeviceHold why) -> allocator::EncodePlan {
+    count_hold(why, request.source_bytes);
+    return {};
+  };
+  if (!usable_) return hold(DeviceHold::kNoDevice);
   const KeyLessons::Answer answer = lessons_.ask(request.key, request.choice);
-  if (answer.pauses) return hold(DeviceHold::kNotYet, request.source_bytes);
+  if (answer.pauses) return hold(DeviceHold::kNotYet);
   const KeyLesson& lesson = answer.lesson;
   std::size_t elements = 0;
   std::unique_ptr<Details> details;
   try {
     details = std::make_unique<Details>();
   } catch (...) {
-    return hold(DeviceHold::kNoForm, request.source_bytes);
+    return hold(DeviceHold::kNoForm);
   }
   Details& d = *details;
   d.spec = BlockSpec::unpack(request.choice.words);
@@ -251,7 +263,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
   const bool floats = compress::is_floating(form.type);
   const bool lossy = d.spec.kept == Kept::kValues && floats && d.spec.bits != 0;
   if (lossy && d.spec.sides.any()) {
-    if (!compress::sides_hold(d.spec.sides, form.type)) return hold(DeviceHold::kNoForm, request.source_bytes);
+    if (!compress::sides_hold(d.spec.sides, form.type)) return hold(DeviceHold::kNoForm);
     d.beside = compress::sides_beside_values(d.spec.sides, form.type);
   }
   if (d.spec.kept == Kept::kNothing) {
@@ -280,7 +292,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     }
     const bool looks = d.spec.steps != Steps::kAny || form.has_lines() || form.most_near_zero != 0;
     d.judged = looks || d.beside.any();
-    d.gated = form.bits < compress::kFewestWideBits || (looks && !lesson.sure);
+    d.gated = !compress::has_wide_groups(form.bits) || (looks && !lesson.sure);
   } else if (floats) {
     form.kind = DeviceKind::kFloats;  // masks have a short form
     d.gated = true;
@@ -293,13 +305,13 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     form.width = lesson.width;
     d.gated = true;
   } else {
-    return hold(DeviceHold::kNoForm, request.source_bytes);
+    return hold(DeviceHold::kNoForm);
   }
   d.judged = d.judged || d.gated;
   allocator::EncodePlan plan;
   d.payload_bytes = payload_room(form, request.ranges, request.range_count);
   if (d.payload_bytes == 0 || d.payload_bytes > most_worth(request.source_bytes)) {
-    return hold(DeviceHold::kNoForm, request.source_bytes);
+    return hold(DeviceHold::kNoForm);
   }
   plan.room = d.payload_bytes;
   if (form.has_lines()) {
@@ -334,7 +346,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   const auto& d = static_cast<const Details&>(*plan.details);
   const DeviceForm& form = d.form;
   const auto refused = [&](DeviceHold why) -> allocator::EncodeResult {
-    hold(why, request.source_bytes);
+    count_hold(why, request.source_bytes);
     return {};
   };
   std::unique_ptr<Expected> expected;
@@ -617,7 +629,7 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
     count(*expected, bytes);
     result = {CodecStatus::kOk, bytes, expected->form.pack(), {}, {}};
   } else {
-    hold(DeviceHold::kRefused, expected->source_bytes);
+    count_hold(DeviceHold::kRefused, expected->source_bytes);
   }
   finish(*expected);
   return result;

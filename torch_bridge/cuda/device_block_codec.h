@@ -38,9 +38,8 @@ class DeviceBlockCodec final : public DeviceCodec {
  public:
   // All outlive this. Makes no CUDA call.
   DeviceBlockCodec(compress::KernelLauncher& launcher, const allocator::cuda::Driver& driver,
-                   allocator::cuda::DriverLife& life, int device) noexcept
-      : launcher_(launcher), driver_(driver), life_(life), device_(device) {}
-  ~DeviceBlockCodec() override = default;
+                   allocator::cuda::DriverLife& life, int device) noexcept;
+  ~DeviceBlockCodec() override;
   DeviceBlockCodec(const DeviceBlockCodec&) = delete;
   DeviceBlockCodec& operator=(const DeviceBlockCodec&) = delete;
 
@@ -73,7 +72,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   struct Tasks;
 
   [[nodiscard]] bool self_test(allocator::StreamId stream, std::string& why) noexcept;
-  [[nodiscard]] allocator::EncodePlan hold(DeviceHold why, std::size_t bytes) noexcept;
+  void count_hold(DeviceHold why, std::size_t bytes) noexcept;
   [[nodiscard]] bool launch_encode(Tasks& tasks, allocator::StreamId stream) noexcept;
   [[nodiscard]] bool judge(const Expected& expected) noexcept;
   [[nodiscard]] std::size_t bytes_of(const Expected& expected) const noexcept;
