@@ -13,6 +13,7 @@
 #include "torch_bridge/core/bits_by_key.h"
 #include "torch_bridge/core/check_book.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/key_book.h"
@@ -57,6 +58,7 @@ class Runtime {
   CodecAdapter codec;
   allocator::HostHeap host;
   allocator::HeapTable heaps;  // the host's among them
+  DeviceTable devices;         // without the host
   allocator::Pool& pool{host.pool()};
   allocator::Residency& residency{host.heap().residency()};
   allocator::Statistics& statistics{host.heap().statistics()};

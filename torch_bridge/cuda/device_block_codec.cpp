@@ -231,8 +231,8 @@ bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
 // ---- plan ---------------------------------------------------------------------------------------
 
 void DeviceBlockCodec::count_hold(DeviceHold why, std::size_t bytes) noexcept {
-  holds_.add(why, bytes);
-  totals_.add_kept_raw(bytes);
+  counts_.holds.add(why, bytes);
+  counts_.totals.add_kept_raw(bytes);
 }
 
 allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexcept {
@@ -582,7 +582,7 @@ void DeviceBlockCodec::take_late_verdicts() noexcept {
       first = std::move(unasked_.front());
       unasked_.pop_front();
     }
-    if (!judge(*first) && !first->gated) surprises_.fetch_add(1, std::memory_order_relaxed);
+    if (!judge(*first) && !first->gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
     finish(*first);
   }
 }
@@ -652,7 +652,7 @@ void DeviceBlockCodec::count(const Expected& e, std::size_t payload_bytes) noexc
     seen.groups = (e.elements + 255) / 256;
     if (e.form.bits == 0) seen.two_valued_groups = seen.groups;
   }
-  totals_.add(e.spec, e.elements, payload_bytes, seen);
+  counts_.totals.add(e.spec, e.elements, payload_bytes, seen);
 }
 
 // ---- decode -------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@
 #include "allocator/residency/block_codec.h"
 #include "compress/block/block_spec.h"
 #include "compress/kernel_launcher.h"
-#include "torch_bridge/core/codec_totals.h"
-#include "torch_bridge/core/counts.h"
+#include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/cuda/device_codec.h"
 #include "torch_bridge/cuda/device_form.h"
 #include "torch_bridge/cuda/key_lessons.h"
@@ -57,11 +56,7 @@ class DeviceBlockCodec final : public DeviceCodec {
                                 std::size_t target_bytes,
                                 allocator::StreamId stream) noexcept override;
 
-  [[nodiscard]] const CodecTotals& totals() const noexcept override { return totals_; }
-  [[nodiscard]] const Counts<DeviceHold>& holds() const noexcept override { return holds_; }
-  [[nodiscard]] std::uint64_t surprises() const noexcept override {
-    return surprises_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] const DeviceCounts& counts() const noexcept override { return counts_; }
 
   void lock_for_fork() noexcept override;
   void unlock_after_fork() noexcept override;
@@ -91,9 +86,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
   std::deque<std::unique_ptr<Expected>> unasked_;  // their verdicts only teach
-  CodecTotals totals_;
-  Counts<DeviceHold> holds_;
-  std::atomic<std::uint64_t> surprises_{0};
+  DeviceCounts counts_;
 };
 
 }  // namespace pleat::bridge::cuda

@@ -181,7 +181,10 @@ class CudaDevices final : public cuda::FreeListener {
                      static_cast<int>(device), why.c_str());
         return nullptr;
       }
+      auto facts = std::make_unique<DeviceFacts>("cuda:" + std::to_string(device), backend->heap(),
+                                                 backend->codec().counts());
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
+      runtime_.devices.add(*facts.release());  // leaked, as the backend is
       slot.store(backend.get(), std::memory_order_release);
       return backend.release();
     } catch (const std::exception&) {
