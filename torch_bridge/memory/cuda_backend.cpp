@@ -90,7 +90,11 @@ class CudaBackend final : public DeviceBackend {
         : memory(allocator::DeviceIndex{device}, access, blocks, driver, life),
           order(driver, life, device),
           codec(access.make_codec(driver, life, device)),
-          heap(memory, order, *codec, options) {}
+          heap(memory, order, *codec, options, kArena) {}
+    // Of chunks of 2, 8 and 32 MiB those of 8 left the least of torch's pool unused.
+    static constexpr allocator::PayloadArena::Options kArena{.chunk_bytes = std::size_t{512} << 10,
+                                                             .most_chunk_bytes = std::size_t{8}
+                                                                                 << 20};
     MemoryInFront memory;
     allocator::cuda::StreamEvents order;
     const std::unique_ptr<cuda::DeviceCodec> codec;
