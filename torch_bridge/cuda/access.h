@@ -45,6 +45,9 @@ class CudaAccess : public allocator::cuda::RawMemory {
   [[nodiscard]] virtual bool hears(const c10::DataPtr& data) const noexcept = 0;
   // A storage's memory, at a pointer that RawMemory gave: the listener will hear of its free.
   [[nodiscard]] virtual c10::DataPtr over(void* pointer, c10::DeviceIndex device) const = 0;
+  // Memory that was allocated for the stream that is current on its device now, as far as the
+  // device's allocations tell, and that no other stream was said to use.
+  [[nodiscard]] virtual bool is_current_streams_alone(const c10::DataPtr& data) const noexcept = 0;
   // Memory of some device goes to a private pool: a graph may be being captured.
   [[nodiscard]] virtual bool may_capture() const noexcept = 0;
   // The codec of a device. Throws std::bad_alloc.
@@ -61,7 +64,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 2;
+inline constexpr unsigned kAccessVersion = 3;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

@@ -72,6 +72,11 @@ class AccessOverTorch final : public CudaAccess {
     return in_front_.over(pointer, c10::Device(c10::kCUDA, device));
   }
 
+  bool is_current_streams_alone(const c10::DataPtr& data) const noexcept override {
+    return AllocatorInFront::hears(data) &&
+           in_front_.is_alone(data, current_stream(data.device().index()));
+  }
+
   bool may_capture() const noexcept override { return in_front_.has_private_pool(); }
 
   std::unique_ptr<DeviceCodec> make_codec(const allocator::cuda::Driver& driver,

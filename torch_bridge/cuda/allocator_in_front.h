@@ -8,10 +8,13 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -45,6 +48,8 @@ class AllocatorInFront final : public CUDAAllocator {
     return {pointer, pointer, &free_storage, device};
   }
   void free_behind(void* pointer) noexcept;
+  // All memory of the device was allocated for `stream` so far, and no stream was said to use this.
+  [[nodiscard]] bool is_alone(const c10::DataPtr& data, allocator::StreamId stream) noexcept;
   // The same memory as the allocator behind knows it, lent for a call: gives nothing up.
   struct Lent {
     c10::DataPtr data;
@@ -155,11 +160,25 @@ class AllocatorInFront final : public CUDAAllocator {
       : behind_(behind), listener_(listener) {}
 
   static void free_storage(void* pointer);
-  [[nodiscard]] c10::DataPtr heard(c10::DataPtr data) const;
+  void note_allocation(const c10::DataPtr& data) noexcept;
+  void note_use(const void* pointer) noexcept;
+  void forget_use(const void* pointer) noexcept;
+  [[nodiscard]] c10::DataPtr heard(c10::DataPtr data);
 
   CUDAAllocator& behind_;
   FreeListener* const listener_;
   std::atomic<int> private_pools_{0};  // to which memory of some device goes now
+
+  // For which stream the memory of each device was allocated.
+  static constexpr std::uint64_t kNoStream = ~std::uint64_t{0}, kManyStreams = kNoStream - 1;
+  struct OnlyStream {
+    std::atomic<std::uint64_t> value{kNoStream};
+  };
+  std::array<OnlyStream, C10_COMPILE_TIME_MAX_GPUS> only_stream_{};
+  // Memory that some stream was said to use.
+  std::mutex used_mutex_;  // innermost
+  std::unordered_set<const void*> used_;
+  std::atomic<std::size_t> used_count_{0};
 };
 
 }  // namespace pleat::bridge::cuda

@@ -55,6 +55,13 @@ class CudaBackend final : public DeviceBackend {
     return parts_->memory.adopt(data.get(), storage.nbytes());
   }
 
+  bool is_current_streams_alone(const c10::StorageImpl& storage) const noexcept override {
+    const allocator::Block* const block = parts_->memory.find(storage.data_ptr().get());
+    return access_.is_current_streams_alone(storage.data_ptr()) &&
+           (block == nullptr || block->stream == MemoryInFront::kUnknownStream ||
+            block->stream == current_stream());
+  }
+
   allocator::StreamId current_stream() const noexcept override {
     return access_.current_stream(device_);
   }
