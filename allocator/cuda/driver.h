@@ -39,6 +39,7 @@ inline constexpr int kNotReady = 600;     // an event is not complete yet
   ROW(event_query, cuEventQuery, (void* event))                                                \
   ROW(event_synchronize, cuEventSynchronize, (void* event))                                    \
   ROW(event_destroy, cuEventDestroy_v2, (void* event))                                         \
+  ROW(stream_create, cuStreamCreate, (void** stream, unsigned flags))                          \
   ROW(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))             \
   ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                 \
   ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                      \

@@ -32,13 +32,17 @@ class FreeListener {
   ~FreeListener() = default;
 };
 
+struct CurrentStream {
+  allocator::StreamId stream;
+  bool foreign = false;  // neither the default stream nor of torch's pools: may be destroyed
+};
+
 // Memory comes from the allocator that stands behind ours. Threads: any.
 class CudaAccess : public allocator::cuda::RawMemory {
  public:
   // The stream that operators of this thread use on that device now, whatever its current device
   // is.
-  [[nodiscard]] virtual allocator::StreamId current_stream(
-      c10::DeviceIndex device) const noexcept = 0;
+  [[nodiscard]] virtual CurrentStream current_stream(c10::DeviceIndex device) const noexcept = 0;
   // Whether the listener will hear of the free of that memory. False of memory of private pools and
   // captured graphs, of memory that was imported, and of what was allocated before ours stood in
   // front.
@@ -64,7 +68,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 3;
+inline constexpr unsigned kAccessVersion = 4;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

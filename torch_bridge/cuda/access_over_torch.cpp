@@ -60,8 +60,11 @@ class AccessOverTorch final : public CudaAccess {
     }
   }
 
-  allocator::StreamId current_stream(c10::DeviceIndex device) const noexcept override {
-    return {reinterpret_cast<std::uint64_t>(c10::cuda::getCurrentCUDAStream(device).stream())};
+  CurrentStream current_stream(c10::DeviceIndex device) const noexcept override {
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
+    const auto handle = reinterpret_cast<std::uint64_t>(stream.stream());
+    // The id of an external stream is its address; ids of torch's own streams are small and odd.
+    return {{handle}, handle != 0 && static_cast<std::uint64_t>(stream.id()) == handle};
   }
 
   bool hears(const c10::DataPtr& data) const noexcept override {
@@ -74,7 +77,7 @@ class AccessOverTorch final : public CudaAccess {
 
   bool is_current_streams_alone(const c10::DataPtr& data) const noexcept override {
     return AllocatorInFront::hears(data) &&
-           in_front_.is_alone(data, current_stream(data.device().index()));
+           in_front_.is_alone(data, current_stream(data.device().index()).stream);
   }
 
   bool may_capture() const noexcept override { return in_front_.has_private_pool(); }

@@ -17,6 +17,10 @@ class HostBackend final : public DeviceBackend {
     return true;
   }
   allocator::StreamId current_stream() const noexcept override { return {}; }
+  bool saving_stream(allocator::StreamId* stream) const noexcept override {
+    *stream = {};
+    return true;
+  }
   StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override;
   c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
                     allocator::StreamId stream) const override;

@@ -165,7 +165,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
     std::optional<WeakStorage> present;
     {
       allocator::Residency::RecordGuard guard(residency, *this);  // waits for an encode
-      if (restored_may_live()) {
+      if (restored_may_live() && residency.may_share_restored_locked(guard, *this, stream)) {
         present = *restored_storage_;
         restored.version = *restored_version_;
         residency.share_restored_locked(guard, *this, stream);
