@@ -9,6 +9,7 @@
 #include "compress/grouped_sections.h"
 #include "compress/side_payload.h"
 #include "compress/side_values.h"
+#include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
@@ -89,32 +90,14 @@ SideMoves moves_of(const Header& header) noexcept {
 
 // ---- what the codec does to sides by itself ----
 
-// True if some value that the group may be restored to is on another side than some element that it
-// may stand for. All of them lie between the two ends. Zeros of zero-kept groups do not, but they
-// are exact.
-template <class T>
-bool may_leave(const Metadata<T>& metadata, unsigned bits, const SideTest& test) noexcept {
-  const GroupKind kind = kind_of<T>(metadata);
-  if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return false;
-  const Dequantiser group =
-      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
-  const unsigned codes = kind == GroupKind::kWide ? wide_levels(bits) : 1u << bits;
-  const float levels = static_cast<float>(codes - (group.keep_zero ? 2 : 1));
-  const float near_end = __builtin_fmaf(group.step, group.dither ? -0.5f : 0.0f, group.anchor);
-  // Half a step more than codes reach: the step may be a rounding error too short for the range.
-  float far_end = __builtin_fmaf(group.step, levels + 0.5f, group.anchor);
-  far_end = far_end < T::kLargest ? far_end : T::kLargest;
-  far_end = far_end > -T::kLargest ? far_end : -T::kLargest;
-  return side_of(test, T::to_float(T::from_float(near_end))) !=
-         side_of(test, T::to_float(T::from_float(far_end)));
-}
+float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
 
 template <class T>
 bool any_may_leave(const GroupedSections& sections, const SideTest& test) noexcept {
   for (std::size_t g = 0; g < sections.layout.groups; ++g) {
     Metadata<T> metadata;
     std::memcpy(&metadata, sections.metadata + g * sizeof metadata, sizeof metadata);
-    if (may_leave<T>(metadata, sections.header.bits, test)) return true;
+    if (group_may_leave<T>(metadata, sections.header.bits, test, fused)) return true;
   }
   return false;
 }

@@ -1,10 +1,12 @@
 #include "compress/cuda/device_codec.h"
 
 #include <cstdio>
+#include <limits>
 
 #include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/side_core.h"
+#include "compress/cuda/watch_core.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"
 #include "compress/framed.h"
@@ -88,7 +90,12 @@ Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noex
     job.minimum = task.minimum;
   if (is_framed(task)) job.counters = static_cast<Counters*>(task.scratch);
   job.first_tile = first_tile;
-  job.width = task.width;
+  job.width = task.type == ElementType::kBool ? (task.any_byte ? 8 : 1) : task.width;
+  if (kernel == Kernel::kEncode && is_floating(task.type) && !is_framed(task)) {
+    job.width = task.bits == 0 ? 0 : watch_width(task.widest_step, task.beside);
+    job.bounds[0] = task.beside.any() ? task.beside.low : -std::numeric_limits<float>::infinity();
+    job.bounds[1] = task.beside.any() ? task.beside.high : std::numeric_limits<float>::infinity();
+  }
   if (is_sided(task) && kernel == Kernel::kEncode) {
     job.bounds[0] = task.sides.low;
     job.bounds[1] = task.sides.high;
@@ -195,8 +202,8 @@ LaunchStatus decode_on_device(KernelLauncher& launcher, std::span<const DeviceTa
 
 bool device_can_encode_in_place(const DeviceTask& task) noexcept {
   return is_floating(task.type) && task.bits != 0 && !is_transformed(task) && !is_sided(task) &&
-         task.source == task.target && reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 &&
-         device_can_encode(task) &&
+         watch_width(task.widest_step, task.beside) == 0 && task.source == task.target &&
+         reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 && device_can_encode(task) &&
          device_payload_bytes(task) <= task.elements * element_size(task.type);
 }
 

@@ -49,8 +49,11 @@ struct Counters {
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
   uint32_t misses;  // booleans and integers: bits needed if the form does not hold them; decode:
-                    // damaged groups or frames
-  uint32_t reserved[4];
+                    // damaged groups or frames; elements near zero: some were not counted
+  uint32_t too_wide;
+  uint32_t leaving;
+  uint32_t widest;  // bits of a float
+  uint32_t kept;    // lines, elements near zero
 };
 static_assert(sizeof(Counters) == 32);
 
@@ -65,10 +68,12 @@ struct Job {
     int64_t minimum;    // integers: predicted
     void* scratch;      // in place: see in_place_core.h
     uint64_t capacity;  // floats: bytes of the payload's memory; not used to encode groups
-    float bounds[2];    // sides: encode
+    float bounds[2];    // encode: of sides, or of sides beside the values (watch_core.h)
   };
   uint32_t first_tile;  // of the launch
-  uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h)
+  uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h);
+                        // encode of quantised floats: see watch_core.h; of booleans: bits that
+                        // count of a byte, 1 or 8
 };
 static_assert(sizeof(Job) == 64);
 

@@ -11,6 +11,7 @@
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/threads.cuh"
 #include "compress/cuda/transform_core.h"
+#include "compress/cuda/watch_core.h"
 
 namespace pleat::compress {
 namespace {
@@ -22,6 +23,7 @@ template <class F>
 __device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
+  __shared__ unsigned widest;  // step of the block's groups of a job that is watched
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
@@ -29,6 +31,12 @@ __device__ void encode(const Batch& batch) {
     const Job& job = batch.job[number];
     const DeviceLayout<F> layout(job.elements);
     const unsigned end = end_of_job(batch, number);
+    // The lane that writes the metadata looks at them.
+    bool watches = F::kBits != 0 && is_watched(job) && threadIdx.x % kTileLanes == 0;
+    if (F::kBits != 0 && is_watched(job)) {
+      if (threadIdx.x == 0) widest = 0;
+      __syncthreads();
+    }
     const Word* const source = static_cast<const Word*>(job.source);
     const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
     auto* const metadata =
@@ -46,6 +54,7 @@ __device__ void encode(const Batch& batch) {
         // stay whole.
         own = group < layout.groups;
         if (!own) group = layout.groups - 1;
+        watches &= own;
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
@@ -56,12 +65,21 @@ __device__ void encode(const Batch& batch) {
       lossy |= is_lossy(kind);
       if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
+      if (watches) {
+        const Seen seen = look_at_group<F>(metadata[group], job);
+        if (seen.too_wide) atomicAdd(&job.counters->too_wide, 1u);
+        if (seen.leaving) atomicAdd(&job.counters->leaving, 1u);
+        atomicMax(&widest, seen.step_bits);
+      }
     }
-    if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
+    if (__syncthreads_or(lossy) && threadIdx.x == 0) {
+      atomicOr(&job.counters->lossy, 1u);
+      if (F::kBits != 0 && is_watched(job)) atomicMax(&job.counters->widest, widest);
+    }
     Counters counted;
     if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
-    finish_span<F>(block, job, counted.escapes, counted.lossy != 0, GroupsInSource<F>{job});
+    finish_span<F>(block, job, counted, GroupsInSource<F>{job});
   }
 }
 
@@ -370,7 +388,7 @@ PLEAT_KERNEL(pleat_encode_bool) {
       batch, [](const cuda::Job&) {},
       [](const cuda::Job& job, uint64_t run) {
         return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
-                                static_cast<uint8_t*>(job.target) + 64);
+                                job.width == 8, static_cast<uint8_t*>(job.target) + 64);
       },
       [](ThreadBlock& block, const cuda::Job& job, unsigned needed) {
         finish_booleans(block, job, needed);

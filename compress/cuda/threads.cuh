@@ -180,6 +180,10 @@ __device__ bool hand_in(const Job& job, unsigned parts, uint64_t all, Counters* 
       seen.escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
       seen.lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy);
       seen.misses = *static_cast<volatile uint32_t*>(&job.counters->misses);
+      seen.too_wide = *static_cast<volatile uint32_t*>(&job.counters->too_wide);
+      seen.leaving = *static_cast<volatile uint32_t*>(&job.counters->leaving);
+      seen.widest = *static_cast<volatile uint32_t*>(&job.counters->widest);
+      seen.kept = *static_cast<volatile uint32_t*>(&job.counters->kept);
       *job.counters = Counters{};
     }
   }

@@ -10,6 +10,7 @@
 #include "compress/cuda/side_core.h"
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/transform_core.h"
+#include "compress/cuda/watch_core.h"
 
 namespace pleat::compress::test {
 
