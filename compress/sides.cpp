@@ -60,34 +60,6 @@ bool is_sound(const Header& header) noexcept {
          (element_size(type) == 4 || all >> 16 == 0);
 }
 
-template <class T>
-SideTest test_of(const Header& header) noexcept {
-  using Word = typename T::Word;
-  const SideWords words = SideWords::of(header);
-  return {T::to_float(static_cast<Word>(words.first)), T::to_float(static_cast<Word>(words.last)),
-          false, header.bits == 2};
-}
-
-// How elements move to the sides of a payload that stands beside values.
-template <class T>
-SideMoves moves_of(const Header& header) noexcept {
-  using Word = typename T::Word;
-  const SideWords words = SideWords::of(header);
-  SideMoves moves{};
-  moves.test = test_of<T>(header);
-  moves.first = words.first;
-  moves.last = words.last;
-  moves.has_below = is_low_bound(moves.test.first);
-  moves.has_above = is_high_bound(moves.test.last);
-  moves.below = next_below<T>(static_cast<Word>(words.first));
-  moves.above = next_above<T>(static_cast<Word>(words.last));
-  if (!moves.test.three && !moves.has_below) {  // the one bound is the upper one
-    moves.below = moves.above;
-    moves.has_below = moves.has_above;
-  }
-  return moves;
-}
-
 // ---- what the codec does to sides by itself ----
 
 float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
@@ -162,7 +134,7 @@ Status restore_sides(const void* payload, std::size_t payload_bytes, void* targe
   const std::uint8_t* const codes = static_cast<const std::uint8_t*>(payload) + kHeaderBytes;
   std::atomic<bool> good{true};
   with_type(info.type, [&]<class T>() {
-    const SideMoves moves = moves_of<T>(header);
+    const SideMoves moves = side_moves<T>(SideWords::of(header), header.bits == 2);
     by_blocks(executor, info.elements, info.type, [&](std::size_t first, std::size_t count) {
       if (!kernels().move_to_sides[T::kType](codes + first / 8 * header.bits, count, moves,
                                              static_cast<typename T::Word*>(target) + first))
@@ -220,7 +192,7 @@ Status decode_sides(const Header& header, const std::uint8_t* payload, void* tar
 Sides sides_of(const Header& header) noexcept {
   if (static_cast<PayloadKind>(header.kind) != PayloadKind::kSides || !is_sound(header)) return {};
   return with_type(static_cast<ElementType>(header.type), [&]<class T>() {
-    const SideTest test = test_of<T>(header);
+    const SideTest test = side_test<T>(SideWords::of(header), header.bits == 2);
     return Sides{test.three ? Sides::Kind::kThree : Sides::Kind::kClosed, false, test.first,
                  test.last};
   });

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "compress/cuda/device_asides.h"
 #include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/side_core.h"
@@ -20,7 +21,7 @@ extern const unsigned char pleat_device_image_end[];
 namespace pleat::compress::cuda {
 namespace {
 
-enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
+enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace, kMoveTo };
 
 // How the task's kernel codes groups. Scaled groups exist at few widths.
 enum class Coding { kPlain, kRotated, kScaled, kFramed, kSides };
@@ -37,14 +38,15 @@ Coding coding_of(const DeviceTask& task) noexcept {
 // The kernel's name in kernels.cu. The string lives as long as the process: a launcher may keep the
 // pointer.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
-  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
+  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place",
+                                           "move_to"};
   static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_", "sides_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[4][5][6][9][48];  // verb, coding, type, bits
+    char text[5][5][6][9][48];  // verb, coding, type, bits
     Names() noexcept {
-      for (int k = 0; k < 4; ++k)
+      for (int k = 0; k < 5; ++k)
         for (int c = 0; c < 5; ++c)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
@@ -198,6 +200,11 @@ LaunchStatus encode_on_device(KernelLauncher& launcher, std::span<const DeviceTa
 LaunchStatus decode_on_device(KernelLauncher& launcher, std::span<const DeviceTask> tasks,
                               StreamHandle stream, std::size_t* queued) noexcept {
   return run(launcher, Kernel::kDecode, tasks, stream, queued);
+}
+
+LaunchStatus move_to_sides_on_device(KernelLauncher& launcher, std::span<const DeviceTask> tasks,
+                                     StreamHandle stream, std::size_t* queued) noexcept {
+  return run(launcher, Kernel::kMoveTo, tasks, stream, queued);
 }
 
 bool device_can_encode_in_place(const DeviceTask& task) noexcept {

@@ -2,6 +2,7 @@
 // host. Eight lanes hold a group, a warp holds four, a block of 256 threads a tile of 32. Blocks
 // stride over the tiles of all jobs of a launch. The work on a group or a span is in encode_core.h,
 // decode_core.h, transform_core.h and span_core.h.
+#include "compress/cuda/aside_kernels.cuh"
 #include "compress/cuda/decode_core.h"
 #include "compress/cuda/encode_core.h"
 #include "compress/cuda/framed_kernels.cuh"
@@ -295,10 +296,25 @@ __device__ void decode_sides(const Batch& batch) {
       });
 }
 
+template <class T>
+__device__ void move_to_sides(const Batch& batch) {
+  SideMoves moves;
+  unpack_spans<kSideRun>(
+      batch,
+      [&moves](const Job& job, const Header& header) {
+        moves = side_moves<T>(SideWords::of(header), job.width == 2);
+        return sides_fit_beside<T>(header, job.elements, job.width, job.capacity);
+      },
+      [&moves](const Job& job, uint64_t run) {
+        return move_side_run<T>(moves, static_cast<const uint8_t*>(job.source) + 64, job.elements,
+                                run, static_cast<typename T::Word*>(job.target));
+      });
+}
+
 }  // namespace
 }  // namespace pleat::compress
 
-// Names as device_codec.cpp expects them.
+// Names as device_codec.cpp and device_asides.cpp expect them.
 #define PLEAT_KERNEL(name)                                                      \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
       name(const __grid_constant__ pleat::compress::cuda::Batch batch)
@@ -371,16 +387,42 @@ PLEAT_FRAMED_KERNELS(Float32, float32)
 PLEAT_FRAMED_KERNELS(BFloat16, bfloat16)
 PLEAT_FRAMED_KERNELS(Float16, float16)
 
-#define PLEAT_SIDE_KERNELS(type, name)                           \
-  PLEAT_KERNEL(pleat_encode_sides_##name) {                      \
-    pleat::compress::encode_sides<pleat::compress::type>(batch); \
-  }                                                              \
-  PLEAT_KERNEL(pleat_decode_sides_##name) {                      \
-    pleat::compress::decode_sides<pleat::compress::type>(batch); \
+#define PLEAT_SIDE_KERNELS(type, name)                            \
+  PLEAT_KERNEL(pleat_encode_sides_##name) {                       \
+    pleat::compress::encode_sides<pleat::compress::type>(batch);  \
+  }                                                               \
+  PLEAT_KERNEL(pleat_decode_sides_##name) {                       \
+    pleat::compress::decode_sides<pleat::compress::type>(batch);  \
+  }                                                               \
+  PLEAT_KERNEL(pleat_move_to_sides_##name) {                      \
+    pleat::compress::move_to_sides<pleat::compress::type>(batch); \
   }
 PLEAT_SIDE_KERNELS(Float32, float32)
 PLEAT_SIDE_KERNELS(BFloat16, bfloat16)
 PLEAT_SIDE_KERNELS(Float16, float16)
+
+#define PLEAT_LINE_KERNEL(name)                                                 \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
+      name(const __grid_constant__ pleat::compress::cuda::LineBatch batch)
+#define PLEAT_ASIDE_KERNELS(type, name)                               \
+  PLEAT_LINE_KERNEL(pleat_look_at_columns_##name) {                   \
+    pleat::compress::look_at_columns<pleat::compress::type>(batch);   \
+  }                                                                   \
+  PLEAT_LINE_KERNEL(pleat_keep_lines_##name) {                        \
+    pleat::compress::keep_lines<pleat::compress::type>(batch);        \
+  }                                                                   \
+  PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                     \
+    pleat::compress::restore_lines<pleat::compress::type>(batch);     \
+  }                                                                   \
+  PLEAT_KERNEL(pleat_keep_near_zero_##name) {                         \
+    pleat::compress::keep_near_zero<pleat::compress::type>(batch);    \
+  }                                                                   \
+  PLEAT_KERNEL(pleat_restore_near_zero_##name) {                      \
+    pleat::compress::restore_near_zero<pleat::compress::type>(batch); \
+  }
+PLEAT_ASIDE_KERNELS(Float32, float32)
+PLEAT_ASIDE_KERNELS(BFloat16, bfloat16)
+PLEAT_ASIDE_KERNELS(Float16, float16)
 
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;

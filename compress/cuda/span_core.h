@@ -6,6 +6,8 @@
 // - block.by_warps(n, g, f): f(i, g(i), lane) for i in [0, n) and all lanes < 32, in any order; all
 //   lanes call g(i) before any calls f.
 // - block.ranked(n, marked, f): f(i, rank) for each i with marked(i); ranks are 0, 1, ... in order.
+// - block.numbered(n, count, f): as ranked(), where i stands for count(i) things: f(i, rank of the
+//   first), for each i with any. Returns how many things there are, to all.
 // - block.once(f): f() in one thread.
 // - block.sync(): after it, all writes so far are visible to all threads of the block.
 // - block.publish(v, outcome): sets v->outcome; all writes so far are visible to any host or device

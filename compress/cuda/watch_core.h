@@ -12,7 +12,7 @@ namespace {
 
 // Job::width of an encoder of quantised floats: the bits of the widest step, 0 if nothing is
 // counted. Job::bounds: the sides beside the values, infinite where there are none.
-PLEAT_HD inline uint32_t watch_width(float widest_step, const Sides& beside) {
+inline uint32_t watch_width(float widest_step, const Sides& beside) {
   const bool any = beside.any() || widest_step < float_of(0x7F80'0000u);
   return any ? bits_of(widest_step) : 0;
 }
