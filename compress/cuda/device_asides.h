@@ -3,7 +3,8 @@
 // device reads them, the CPU never does. Work is queued as by device_codec.h: the tasks of one call
 // in their order, *queued says how many were queued, and nobody waits.
 //
-// - Lines (compress/lines.h): flat lines and rows of zeros, found by the steps of the groups that an
+// - Lines (compress/lines.h): flat lines and rows of zeros, found by the steps of the groups that
+// an
 //   encode has just written.
 // - Elements near zero (compress/near_zero.h): those above -1.
 // - Sides beside values (compress/sides.h): a payload of sides, which encode_on_device() writes.
@@ -69,10 +70,10 @@ struct LineTask {
 
 // One span whose elements near zero are kept or restored. The codes are those of a plain encode.
 struct NearZeroTask {
-  const void* source = nullptr;  // keep: the elements
-  void* target = nullptr;        // restore: the elements, decoded before
-  void* section = nullptr;       // near_zero_section_bytes(), 64-byte aligned
-  std::size_t elements = 0;      // at least one
+  const void* source = nullptr;              // keep: the elements
+  void* target = nullptr;                    // restore: the elements, decoded before
+  void* section = nullptr;                   // near_zero_section_bytes(), 64-byte aligned
+  std::size_t elements = 0;                  // at least one
   ElementType type = ElementType::kFloat32;  // of floats
   std::uint32_t most = 0;                    // elements that the section has room for
   // Keep: kDone, and `kept` says how many elements near zero there are, at most 2^32 - 1. If they

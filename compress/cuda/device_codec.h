@@ -36,8 +36,8 @@ struct DeviceTask {
   // Floats: if there are any, only their sides are coded, as CodecSpec has it. To decode such a
   // payload the number of the sides matters, nothing else of them.
   Sides sides{};
-  // Encode of quantised floats, not in place: what the verdict counts. Such groups are coded all the
-  // same.
+  // Encode of quantised floats, not in place: what the verdict counts. Such groups are coded all
+  // the same.
   float widest_step = std::numeric_limits<float>::infinity();  // above 0
   Sides beside{};  // as sides_beside_values() gives them
   // Encode of booleans: every byte other than 0 is true, so no span is refused. Else a span that
