@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "allocator/cuda/driver.h"
 #include "allocator/cuda/raw_memory.h"
@@ -43,17 +44,21 @@ class CudaAccess : public allocator::cuda::RawMemory {
   // The stream that operators of this thread use on that device now, whatever its current device
   // is.
   [[nodiscard]] virtual CurrentStream current_stream(c10::DeviceIndex device) const noexcept = 0;
-  // Whether the listener will hear of the free of that memory. False of memory of private pools and
-  // captured graphs, of memory that was imported, and of what was allocated before ours stood in
-  // front.
-  [[nodiscard]] virtual bool hears(const c10::DataPtr& data) const noexcept = 0;
+  // What is known of memory whose free the listener will hear of. Nothing of memory of private pools
+  // and captured graphs, which stays where it is; nor of memory that was imported, or allocated
+  // before ours stood in front.
+  struct Heard {
+    allocator::StreamId stream;  // that it was allocated for
+    bool used_elsewhere;         // some stream was said to use it
+  };
+  [[nodiscard]] virtual std::optional<Heard> heard(const c10::DataPtr& data) const noexcept = 0;
   // A storage's memory, at a pointer that RawMemory gave: the listener will hear of its free.
   [[nodiscard]] virtual c10::DataPtr over(void* pointer, c10::DeviceIndex device) const = 0;
-  // Memory that was allocated for the stream that is current on its device now, as far as the
-  // device's allocations tell, and that no other stream was said to use.
-  [[nodiscard]] virtual bool is_current_streams_alone(const c10::DataPtr& data) const noexcept = 0;
   // Memory of some device goes to a private pool: a graph may be being captured.
   [[nodiscard]] virtual bool may_capture() const noexcept = 0;
+  // Around fork(): locks of the library's own, which are innermost.
+  virtual void lock_for_fork() noexcept = 0;
+  virtual void unlock_after_fork() noexcept = 0;
   // The codec of a device. Throws std::bad_alloc.
   [[nodiscard]] virtual std::unique_ptr<DeviceCodec> make_codec(
       const allocator::cuda::Driver& driver, allocator::cuda::DriverLife& life,
@@ -68,7 +73,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 4;
+inline constexpr unsigned kAccessVersion = 5;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

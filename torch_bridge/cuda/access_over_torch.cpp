@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <cstring>
@@ -51,6 +52,10 @@ class AccessOverTorch final : public CudaAccess {
 
   void note_use(allocator::DeviceIndex device, void* pointer,
                 allocator::StreamId stream) noexcept override {
+    class Silent final : public c10::WarningHandler {
+      void process(const c10::Warning&) override {}
+    } silent;  // of a stream that turns out to be the memory's own
+    const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
     try {
       const auto index = static_cast<c10::DeviceIndex>(device.value);
       in_front_.behind().recordStream(
@@ -67,18 +72,19 @@ class AccessOverTorch final : public CudaAccess {
     return {{handle}, handle != 0 && static_cast<std::uint64_t>(stream.id()) == handle};
   }
 
-  bool hears(const c10::DataPtr& data) const noexcept override {
-    return AllocatorInFront::hears(data);
+  std::optional<Heard> heard(const c10::DataPtr& data) const noexcept override {
+    if (!AllocatorInFront::hears(data)) return std::nullopt;
+    const StorageNotes::Note note = in_front_.note_of(data);
+    if (note.is_private) return std::nullopt;
+    return Heard{note.stream, note.used_elsewhere};
   }
 
   c10::DataPtr over(void* pointer, c10::DeviceIndex device) const override {
     return in_front_.over(pointer, c10::Device(c10::kCUDA, device));
   }
 
-  bool is_current_streams_alone(const c10::DataPtr& data) const noexcept override {
-    return AllocatorInFront::hears(data) &&
-           in_front_.is_alone(data, current_stream(data.device().index()).stream);
-  }
+  void lock_for_fork() noexcept override { in_front_.lock_for_fork(); }
+  void unlock_after_fork() noexcept override { in_front_.unlock_after_fork(); }
 
   bool may_capture() const noexcept override { return in_front_.has_private_pool(); }
 

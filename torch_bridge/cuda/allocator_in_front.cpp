@@ -61,7 +61,7 @@ bool AllocatorInFront::in_force() const noexcept {
 
 void AllocatorInFront::free_storage(void* pointer) {
   AllocatorInFront& self = *in_front.load(std::memory_order_acquire);
-  self.forget_use(pointer);
+  self.notes_.freed(pointer);
   if (pointer == nullptr || self.listener_ == nullptr || !self.listener_->keep(pointer)) {
     self.behind_.raw_deleter()(pointer);
   }
@@ -69,58 +69,15 @@ void AllocatorInFront::free_storage(void* pointer) {
 
 void AllocatorInFront::free_behind(void* pointer) noexcept { behind_.raw_deleter()(pointer); }
 
-void AllocatorInFront::note_allocation(const c10::DataPtr& data) noexcept {
-  const c10::DeviceIndex device = data.device().index();
-  if (data.get() == nullptr || device < 0 ||
-      static_cast<std::size_t>(device) >= only_stream_.size()) {
-    return;
-  }
-  const auto stream =
-      reinterpret_cast<std::uint64_t>(c10::cuda::getCurrentCUDAStream(device).stream());
-  std::atomic<std::uint64_t>& only = only_stream_[static_cast<std::size_t>(device)].value;
-  std::uint64_t known = only.load(std::memory_order_relaxed);
-  if (known == stream || known == kManyStreams) [[likely]]
-    return;
-  if (!only.compare_exchange_strong(known, known == kNoStream ? stream : kManyStreams,
-                                    std::memory_order_relaxed)) {
-    only.store(kManyStreams, std::memory_order_relaxed);
-  }
-}
-
-bool AllocatorInFront::is_alone(const c10::DataPtr& data, allocator::StreamId stream) noexcept {
-  const auto device = static_cast<std::size_t>(data.device().index());
-  if (device >= only_stream_.size() ||
-      only_stream_[device].value.load(std::memory_order_relaxed) != stream.value) {
-    return false;
-  }
-  if (used_count_.load(std::memory_order_relaxed) == 0) return true;
-  const std::lock_guard<std::mutex> guard(used_mutex_);
-  return !used_.contains(data.get());
-}
-
-void AllocatorInFront::note_use(const void* pointer) noexcept {
-  const std::lock_guard<std::mutex> guard(used_mutex_);
-  try {
-    used_.insert(pointer);
-    used_count_.store(used_.size(), std::memory_order_relaxed);
-  } catch (...) {  // nothing of any device is alone any more
-    for (OnlyStream& only : only_stream_) only.value.store(kManyStreams, std::memory_order_relaxed);
-  }
-}
-
-void AllocatorInFront::forget_use(const void* pointer) noexcept {
-  if (used_count_.load(std::memory_order_relaxed) == 0) [[likely]]
-    return;
-  const std::lock_guard<std::mutex> guard(used_mutex_);
-  used_.erase(pointer);
-  used_count_.store(used_.size(), std::memory_order_relaxed);
-}
-
 // Memory with a deleter of its own (uncached, imported) is freed by that, unheard.
 c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) {
-  note_allocation(data);
-  if (data.get() == data.get_context() && private_pools_.load(std::memory_order_relaxed) == 0) {
-    (void)data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage);
+  const c10::DeviceIndex device = data.device().index();
+  if (data.get() != nullptr && data.get() == data.get_context() && device >= 0 &&
+      data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage)) {
+    notes_.allocated(data.get(), static_cast<std::size_t>(device),
+                     {reinterpret_cast<std::uint64_t>(
+                         c10::cuda::getCurrentCUDAStream(device).stream())},
+                     private_pools_.load(std::memory_order_relaxed) != 0);
   }
   return data;
 }
@@ -161,7 +118,7 @@ void AllocatorInFront::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStr
     behind_.recordStream(data, stream);
     return;
   }
-  note_use(data.get());
+  notes_.used(data.get(), static_cast<std::size_t>(data.device().index()));
   behind_.recordStream(over_lent(data.get_context(), data.device()).data, stream);
 }
 
@@ -327,10 +284,17 @@ std::shared_ptr<AllocatorState> AllocatorInFront::getCheckpointState(c10::Device
   return behind_.getCheckpointState(device, pool);
 }
 
-// What it hands out is a private pool's, and keeps that allocator's deleter.
+// What it frees and hands out is a private pool's.
 CheckpointDelta AllocatorInFront::setCheckpointPoolState(c10::DeviceIndex device,
                                                          std::shared_ptr<AllocatorState> state) {
-  return behind_.setCheckpointPoolState(device, std::move(state));
+  CheckpointDelta delta = behind_.setCheckpointPoolState(device, std::move(state));
+  for (const void* const freed : delta.ptrs_freed) notes_.freed(freed);
+  for (c10::DataPtr& data : delta.dataptrs_allocd) {
+    if (data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage)) {
+      notes_.allocated(data.get(), static_cast<std::size_t>(device), {}, true);
+    }
+  }
+  return delta;
 }
 
 std::string AllocatorInFront::name() { return behind_.name(); }

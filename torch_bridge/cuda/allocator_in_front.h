@@ -8,19 +8,17 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "torch_bridge/cuda/access.h"
+#include "torch_bridge/cuda/storage_notes.h"
 
 namespace pleat::bridge::cuda {
 
@@ -37,19 +35,23 @@ class AllocatorInFront final : public CUDAAllocator {
   // Whether torch still allocates through it: somebody may have put another in force since.
   [[nodiscard]] bool in_force() const noexcept;
 
-  // True of the memory of a storage whose free is heard of. While a device's memory goes to a
-  // private pool (MemPool, a graph that is captured) what it allocates keeps the deleter of the
-  // allocator behind: its addresses and its lifetime are that pool's.
+  // True of the memory of a storage whose free is heard of. That of private pools (MemPool, a graph
+  // that is captured) is among it: torch knows its memory by this deleter.
   [[nodiscard]] static bool hears(const c10::DataPtr& data) noexcept {
     return data.get_deleter() == &free_storage && data.get() == data.get_context();
+  }
+  // Of memory of which hears() is true.
+  [[nodiscard]] StorageNotes::Note note_of(const c10::DataPtr& data) const noexcept {
+    return notes_.find(data.get(), static_cast<std::size_t>(data.device().index()));
   }
   // Memory of the allocator behind, for a storage whose free is heard of.
   [[nodiscard]] c10::DataPtr over(void* pointer, c10::Device device) const {
     return {pointer, pointer, &free_storage, device};
   }
   void free_behind(void* pointer) noexcept;
-  // All memory of the device was allocated for `stream` so far, and no stream was said to use this.
-  [[nodiscard]] bool is_alone(const c10::DataPtr& data, allocator::StreamId stream) noexcept;
+  // Around fork(): the lock of what is known of storages.
+  void lock_for_fork() noexcept { notes_.lock_for_fork(); }
+  void unlock_after_fork() noexcept { notes_.unlock_after_fork(); }
   // The same memory as the allocator behind knows it, lent for a call: gives nothing up.
   struct Lent {
     c10::DataPtr data;
@@ -160,25 +162,13 @@ class AllocatorInFront final : public CUDAAllocator {
       : behind_(behind), listener_(listener) {}
 
   static void free_storage(void* pointer);
-  void note_allocation(const c10::DataPtr& data) noexcept;
-  void note_use(const void* pointer) noexcept;
-  void forget_use(const void* pointer) noexcept;
   [[nodiscard]] c10::DataPtr heard(c10::DataPtr data);
 
   CUDAAllocator& behind_;
   FreeListener* const listener_;
   std::atomic<int> private_pools_{0};  // to which memory of some device goes now
 
-  // For which stream the memory of each device was allocated.
-  static constexpr std::uint64_t kNoStream = ~std::uint64_t{0}, kManyStreams = kNoStream - 1;
-  struct OnlyStream {
-    std::atomic<std::uint64_t> value{kNoStream};
-  };
-  std::array<OnlyStream, C10_COMPILE_TIME_MAX_GPUS> only_stream_{};
-  // Memory that some stream was said to use.
-  std::mutex used_mutex_;  // innermost
-  std::unordered_set<const void*> used_;
-  std::atomic<std::size_t> used_count_{0};
+  StorageNotes notes_;
 };
 
 }  // namespace pleat::bridge::cuda

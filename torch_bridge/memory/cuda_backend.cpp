@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,16 +51,18 @@ class CudaBackend final : public DeviceBackend {
 
   allocator::Block* block_of(const c10::StorageImpl& storage) const noexcept override {
     const at::DataPtr& data = storage.data_ptr();
-    if (!access_.hears(data)) return nullptr;
+    const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
+    if (!heard.has_value()) return nullptr;
     if (access_.may_capture() && parts_->order.is_captured(current_stream())) return nullptr;
-    return parts_->memory.adopt(data.get(), storage.nbytes());
+    return parts_->memory.adopt(data.get(), storage.nbytes(), heard->stream);
   }
 
   bool is_current_streams_alone(const c10::StorageImpl& storage) const noexcept override {
-    const allocator::Block* const block = parts_->memory.find(storage.data_ptr().get());
-    return access_.is_current_streams_alone(storage.data_ptr()) &&
-           (block == nullptr || block->stream == MemoryInFront::kUnknownStream ||
-            block->stream == current_stream());
+    const at::DataPtr& data = storage.data_ptr();
+    const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
+    if (!heard.has_value() || heard->used_elsewhere) return false;
+    const allocator::Block* const block = parts_->memory.find(data.get());  // a restored one
+    return (block != nullptr ? block->stream : heard->stream) == current_stream();
   }
 
   allocator::StreamId current_stream() const noexcept override {
@@ -139,8 +142,10 @@ class CudaDevices final : public cuda::FreeListener {
   void lock_for_fork() noexcept {
     for_each_backend([](CudaBackend& backend) { backend.lock_for_fork(); });
     blocks_.lock_for_fork();
+    if (access_ != nullptr) access_->lock_for_fork();
   }
   void unlock_after_fork(allocator::ForkSide side) noexcept {
+    if (access_ != nullptr) access_->unlock_after_fork();
     blocks_.unlock_after_fork();
     for_each_backend([side](CudaBackend& backend) { backend.unlock_after_fork(side); });
     if (side == allocator::ForkSide::kChild) {
