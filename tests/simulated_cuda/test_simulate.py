@@ -51,11 +51,11 @@ def test_a_function_that_is_not_simulated_ends_the_process_with_its_name(simulat
     outcome = simulate(
         """
         import ctypes, torch
-        ctypes.CDLL("libcudart.so.13").cudaIpcGetMemHandle(None, None)
+        ctypes.CDLL("libcuda.so.1").cuMulticastCreate(None, None)
         """
     )
     assert outcome.code == -6
-    assert "SIMULATED CUDA: the function is not simulated: cudaIpcGetMemHandle" in outcome.stderr
+    assert "SIMULATED CUDA: the function is not simulated: cuMulticastCreate" in outcome.stderr
 
 
 def test_it_refuses_to_start_beside_a_real_driver(stand_ins, tmp_path):
