@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import subprocess
 import textwrap
 
 import pytest
@@ -132,6 +133,21 @@ def under_pleat(simulator, preload_library):
     def run(source, *args, conf, **options):
         preload = (preload_library, preload_library.with_name("libtest_late_start.so"))
         return simulator.run(source, *args, preload=preload, conf=conf, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_path_factory):
+    """simulate.py in a process of its own, whose variables are `more`; with Pleat if there is a `conf`."""
+    folder = tmp_path_factory.mktemp("fresh")
+
+    def run(*words, conf=None, **more):
+        libraries = (stand_ins / "preload").read_text()
+        preload = f"{preload_library}:{libraries}" if conf else libraries
+        environment = simulation_environment | {"LD_PRELOAD": preload, "PLEAT_CONF": conf or ""} | more
+        command = [test_python, HERE / "simulate.py", *map(str, words)]
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
 
     return run
 
