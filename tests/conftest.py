@@ -93,14 +93,14 @@ def _script_environment():
     return clean_environment("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_")
 
 
-def _decode(value):
+def decode(value):
     if isinstance(value, dict):
         if "__array__" in value:
             data = numpy.frombuffer(base64.b64decode(value["data"]), dtype=value["__array__"])
             return data.reshape(value["shape"])
-        return {key: _decode(item) for key, item in value.items()}
+        return {key: decode(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_decode(item) for item in value]
+        return [decode(item) for item in value]
     return value
 
 
@@ -115,7 +115,7 @@ class Result:
 
     def __post_init__(self):
         files = sorted(self.results.glob("*.json"))
-        self.all_json = [_decode(json.loads(file.read_text())) for file in files]
+        self.all_json = [decode(json.loads(file.read_text())) for file in files]
         shutil.rmtree(self.results)
         self.json = self.all_json[-1] if self.all_json else None
 

@@ -18,6 +18,7 @@ struct CUuserObject_st {
 struct CUgraph_st {
   std::vector<pleat::simulated::Operation> operations;
   std::vector<std::shared_ptr<CUuserObject_st>> kept;
+  std::vector<std::shared_ptr<const void>> memory;  // that its operations allocate
 };
 struct CUgraphExec_st {
   CUgraph_st graph;

@@ -1,6 +1,7 @@
 #include "tests/simulated_cuda/copies.h"
 
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "tests/simulated_cuda/capture.h"
@@ -12,6 +13,13 @@ namespace {
 
 void add(std::vector<Access>* accesses, const void* address, std::size_t bytes, bool writes) {
   if (bytes != 0 && is_device_address(address)) accesses->push_back({address, bytes, writes});
+}
+
+// Allocations of graphs: each launch makes them anew at the same addresses, so they last as long as
+// the graph does.
+std::set<const void*>& of_graphs() {
+  static auto* const all = new std::set<const void*>;
+  return *all;
 }
 
 }  // namespace
@@ -75,8 +83,16 @@ int free_and_wait(void* address, const char* name) {
 }
 
 int allocate_on(CUstream stream, std::size_t bytes, void** address) {
+  if (!is_stream(stream)) return kInvalidHandle;
   if (const int error = allocate(current_device(), bytes, address); error != kSuccess || bytes == 0)
     return error;
+  if (const auto& capture = stream_of(stream)->capture; capture != nullptr) {
+    of_graphs().insert(*address);
+    capture->graph->memory.emplace_back(*address, [](const void* begin) {
+      of_graphs().erase(begin);
+      release(allocation_at(begin));
+    });
+  }
   // Whoever uses it elsewhere has to come after this.
   return queue(stream, {"the allocation", {{*address, bytes, true}}, {}, {}});
 }
@@ -91,6 +107,7 @@ int free_on(CUstream stream, void* address, const char* name) {
   if (const int error = queue(stream, {name, {{address, range->bytes, true}}, {}, {}});
       error != kSuccess)
     return error;
+  if (of_graphs().contains(address)) return kSuccess;
   simulation().ledger.vanish(stream_of(stream)->clock, name, address, range->bytes);
   release(range);
   return kSuccess;

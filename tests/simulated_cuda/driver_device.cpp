@@ -57,6 +57,15 @@ SIMULATED_EXPORT CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = error_name(error);
   return CUDA_SUCCESS;
 }
+SIMULATED_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
+                                           CUdriverProcAddressQueryResult* result) {
+  DRIVER_ENTRY();
+  *function = driver_function(name);
+  if (result != nullptr)
+    *result =
+        *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return done(*function != nullptr ? kSuccess : kNotFound);
+}
 // The driver's log: nothing is ever logged.
 SIMULATED_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback, void*,
                                                  CUlogsCallbackHandle* handle) {

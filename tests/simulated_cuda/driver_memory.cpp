@@ -140,7 +140,6 @@ SIMULATED_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size
                                       const CUmemAllocationProp* properties, unsigned long long) {
   DRIVER_ENTRY();
   start();
-  if (const int error = forbidden_while_capturing(); error != kSuccess) return done(error);
   if (bytes == 0 || bytes % kGranule != 0) return CUDA_ERROR_INVALID_VALUE;
   Physical* const physical = create_physical(properties->location.id, bytes);
   *handle = reinterpret_cast<CUmemGenericAllocationHandle>(physical);

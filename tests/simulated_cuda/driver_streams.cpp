@@ -6,6 +6,7 @@
 
 #include "tests/simulated_cuda/capture.h"
 #include "tests/simulated_cuda/context.h"
+#include "tests/simulated_cuda/kernels.h"
 #include "tests/simulated_cuda/memory.h"
 #include "tests/simulated_cuda/operations.h"
 #include "tests/simulated_cuda/streams.h"
@@ -113,6 +114,8 @@ SIMULATED_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent from, 
 // ---- operators of torch ----
 
 SIMULATED_EXPORT void* simulated_cuda_alias(const void* address) { return alias(address); }
+
+SIMULATED_EXPORT void simulated_cuda_in_operator(bool in) { enter_operator(in); }
 
 SIMULATED_EXPORT bool simulated_cuda_is_capturing(CUstream stream) {
   const std::lock_guard guard(lock());

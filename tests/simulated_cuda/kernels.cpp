@@ -17,6 +17,8 @@ Kernels& kernels() {
   return *all;
 }
 
+thread_local int operators = 0;  // that this thread is in
+
 bool runs(const LaunchShape& shape) {
   const std::uint64_t threads = std::uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
   return shape.grid[0] != 0 && shape.grid[1] != 0 && shape.grid[2] != 0 && threads != 0 &&
@@ -26,8 +28,8 @@ bool runs(const LaunchShape& shape) {
 
 }  // namespace
 
-void register_kernel(const void* host_function, const char* name) {
-  kernels().registered[host_function] = new Kernel{name, nullptr, 0};
+void register_kernel(const void* host_function, const char* name, bool torchs) {
+  kernels().registered[host_function] = new Kernel{name, nullptr, torchs, 0};
 }
 
 Kernel* kernel_of(const void* host_function) {
@@ -39,19 +41,23 @@ Kernel* kernel_by_name(const char* name) {
   const auto at = kernels().of_modules.find(name);
   if (at != kernels().of_modules.end()) return at->second;
   const std::string text = name;
-  const Twin* const twin = find_twin(text);
-  if (twin == nullptr && text.starts_with("pleat_")) return nullptr;
-  return kernels().of_modules[text] = new Kernel{text, twin, 0};
+  return kernels().of_modules[text] = new Kernel{text, find_twin(text), false, 0};
 }
 
 int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream) {
   if (kernel == nullptr) return kInvalidHandle;
   if (!runs(shape)) return kInvalidValue;
   ++kernel->launches;
+  if (kernel->twin == nullptr && !kernel->torchs)
+    give_up("the kernel has no twin", kernel->name.c_str());
+  if (kernel->torchs && simulation().settings.true_values && operators == 0)
+    give_up("the kernel runs outside an operator with true values", kernel->name.c_str());
   if (kernel->twin != nullptr)
     return queue(stream, operation_of(*kernel->twin, kernel->name, parameters[0]));
   return queue(stream, {kernel->name, {}, {}, {}});
 }
+
+void enter_operator(bool in) { operators += in ? 1 : -1; }
 
 std::map<std::string, std::uint64_t> launches() {
   std::map<std::string, std::uint64_t> all;

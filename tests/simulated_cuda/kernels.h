@@ -1,5 +1,6 @@
 // Kernels and launches. Torch's kernels do nothing here (true_values.cpp gives their values);
-// Pleat's are found by name and run as their twins on the host.
+// Pleat's are found by name and run as their twins on the host. A launch of any other ends the
+// process with its name.
 #pragma once
 
 #include <cuda.h>
@@ -16,6 +17,7 @@ struct Twin;  // kernel_twins.h
 struct Kernel {
   std::string name;
   const Twin* twin = nullptr;
+  bool torchs = false;  // of a library of the wheel
   std::uint64_t launches = 0;
 };
 
@@ -25,12 +27,14 @@ struct LaunchShape {
 };
 
 // Registered by a library with the address of its host function.
-void register_kernel(const void* host_function, const char* name);
+void register_kernel(const void* host_function, const char* name, bool torchs);
 Kernel* kernel_of(const void* host_function);
-// A kernel of a loaded module; nullptr if the name begins like one of Pleat's and there is no twin.
+// A kernel of a loaded module. Which kernels a module has is not known: each name has one.
 Kernel* kernel_by_name(const char* name);
 
 int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream);
+// This thread is in an operator that gives true values, or no longer.
+void enter_operator(bool in);
 // By kernel, those that were launched.
 std::map<std::string, std::uint64_t> launches();
 

@@ -17,6 +17,9 @@ struct SimulatedAccess {
 // Where the host finds what lies at a device's address.
 void* simulated_cuda_alias(const void* address);
 bool simulated_cuda_is_capturing(CUstream_st* stream);
+// This thread runs an operator whose values are true, until it is told again: torch's kernels that
+// are launched elsewhere end the process, as their values would not be.
+void simulated_cuda_in_operator(bool in);
 // Queues an operation that has been done already, or that is part of a graph and is to be done by
 // `run` when that is launched; `drop` ends `self`. Returns the driver's error.
 //   device  whose legacy stream a null stream is

@@ -1,12 +1,13 @@
 """Small trainings in plain torch: the same on every device.
 
-    programs.py NAME DEVICE [STEPS]
+    programs.py NAME DEVICE [--steps N] [--seed S]
 
-Prints a line of JSON: the losses and a hash of the parameters at the end."""
+Prints a line of JSON: the losses, a hash of the state at the end and, on a CUDA device, by how many bytes the most that
+was allocated from the third step on is above what was allocated before that step."""
 
+import argparse
 import hashlib
 import json
-import sys
 
 import torch
 from torch import nn
@@ -33,65 +34,79 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary=100, length=32, width=64, layers=2, heads=4):
+    vocabulary, length, batch = 100, 64, 8
+
+    def __init__(self, width=128, layers=4, heads=4):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.tokens, self.places = nn.Embedding(self.vocabulary, width), nn.Embedding(self.length, width)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
-        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, self.vocabulary, bias=False))
 
     def loss(self, rng, device):
-        tokens = torch.randint(0, 100, (4, 32), generator=rng).to(device)
-        x = self.tokens(tokens) + self.places(torch.arange(32, device=device))
-        return functional.cross_entropy(self.head(self.blocks(x)).view(-1, 100), tokens.view(-1))
+        tokens = torch.randint(0, self.vocabulary, (self.batch, self.length), generator=rng).to(device)
+        x = self.tokens(tokens) + self.places(torch.arange(self.length, device=device))
+        return functional.cross_entropy(self.head(self.blocks(x)).flatten(0, 1), tokens.flatten())
 
 
-class Convolutions(nn.Module):
-    """Two residual blocks with batch norms."""
+def convolution(before, after, size, stride=1):
+    return nn.Sequential(nn.Conv2d(before, after, size, stride, size // 2, bias=False), nn.BatchNorm2d(after))
 
-    def __init__(self):
+
+class Residual(nn.Module):
+    def __init__(self, before, after, stride):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
-        self.inner = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(True),
-                          nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8))
-            for _ in range(2)
-        )  # fmt: skip
-        self.head = nn.Linear(8, 5)
+        self.inner = nn.Sequential(convolution(before, after, 3, stride), nn.ReLU(True), convolution(after, after, 3))
+        self.past = convolution(before, after, 1, stride) if stride != 1 else nn.Identity()
+
+    def forward(self, x):
+        return functional.relu(self.past(x) + self.inner(x))
+
+
+class ResNet18(nn.Module):
+    """An eighth of the usual width."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.stem = nn.Sequential(convolution(3, width, 7, 2), nn.ReLU(True), nn.MaxPool2d(3, 2, 1))
+        wide = [width, width, 2 * width, 4 * width, 8 * width]
+        self.blocks = nn.Sequential(
+            *(Residual(wide[i + (j == 1)], wide[i + 1], 2 if i > 0 and j == 0 else 1) for i in range(4) for j in range(2))
+        )
+        self.head = nn.Linear(8 * width, 10)
 
     def loss(self, rng, device):
-        x = self.stem(torch.randn(8, 3, 16, 16, generator=rng).to(device))
-        for block in self.inner:
-            x = functional.relu(x + block(x))
-        return functional.cross_entropy(self.head(x.mean((2, 3))), torch.randint(0, 5, (8,), generator=rng).to(device))
+        x = self.blocks(self.stem(torch.randn(8, 3, 64, 64, generator=rng).to(device)))
+        return functional.cross_entropy(self.head(x.mean((2, 3))), torch.randint(0, 10, (8,), generator=rng).to(device))
 
 
 class Graph(nn.Module):
     """Messages along edges, by index_select and index_add."""
 
-    def __init__(self):
+    def __init__(self, width=32):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(2 * 16, 16) for _ in range(2))
-        self.head = nn.Linear(16, 3)
+        self.layers = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(3))
+        self.head = nn.Linear(width, 3)
 
     def loss(self, rng, device):
-        nodes = torch.randn(40, 16, generator=rng).to(device)
-        source, target = torch.randint(0, 40, (2, 120), generator=rng).to(device)
+        nodes = torch.randn(200, 32, generator=rng).to(device)
+        source, target = torch.randint(0, 200, (2, 1200), generator=rng).to(device)
         for layer in self.layers:
             messages = layer(torch.cat([nodes.index_select(0, source), nodes.index_select(0, target)], 1)).relu()
             nodes = torch.zeros_like(nodes).index_add(0, target, messages)
-        return functional.cross_entropy(self.head(nodes), torch.randint(0, 3, (40,), generator=rng).to(device))
+        return functional.cross_entropy(self.head(nodes), torch.randint(0, 3, (200,), generator=rng).to(device))
 
 
 class LSTM(nn.Module):
     """Written by hand, a step at a time."""
 
-    def __init__(self):
+    def __init__(self, width=64):
         super().__init__()
-        self.gates, self.head = nn.Linear(8 + 24, 4 * 24), nn.Linear(24, 1)
+        self.width = width
+        self.gates, self.head = nn.Linear(16 + width, 4 * width), nn.Linear(width, 1)
 
     def loss(self, rng, device):
-        series = torch.randn(12, 6, 8, generator=rng).to(device)
-        hidden = cell = torch.zeros(6, 24, device=device)
+        series = torch.randn(24, 32, 16, generator=rng).to(device)
+        hidden = cell = torch.zeros(32, self.width, device=device)
         for x in series:
             forget, take, give, new = self.gates(torch.cat([x, hidden], 1)).chunk(4, 1)
             cell = forget.sigmoid() * cell + take.sigmoid() * new.tanh()
@@ -99,27 +114,40 @@ class LSTM(nn.Module):
         return functional.mse_loss(self.head(hidden)[:, 0], series.mean((0, 2)))
 
 
-PROGRAMS = {"gpt": GPT, "convolutions": Convolutions, "graph": Graph, "lstm": LSTM}
+PROGRAMS = {"gpt": GPT, "resnet18": ResNet18, "graph": Graph, "lstm": LSTM}
 
 
-def train(name, device, steps):
-    torch.manual_seed(0)
+def train(name, device, steps, seed):
+    torch.manual_seed(seed)
     model = PROGRAMS[name]().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    losses = []
+    result = {"losses": []}
     for step in range(steps):
-        loss = model.loss(torch.Generator().manual_seed(step), device)
+        if device != "cpu" and step == 2:
+            torch.cuda.reset_peak_memory_stats()
+            base = torch.cuda.memory_allocated()
+        loss = model.loss(torch.Generator().manual_seed(1000 * seed + step), device)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
+        result["losses"].append(loss.item())
+        del loss
+    if device != "cpu" and steps > 2:
+        result["peak"] = torch.cuda.max_memory_allocated() - base
     hashed = hashlib.sha256()
     for tensor in model.state_dict().values():
         hashed.update(tensor.detach().cpu().numpy().tobytes())
-    return {"losses": losses, "state": hashed.hexdigest()}
+    return result | {"state": hashed.hexdigest()}
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=PROGRAMS)
+    parser.add_argument("device")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = False  # a device has no convolutions of that kind
-    print(json.dumps(train(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 5)))
+    torch.backends.cudnn.enabled = False
+    print(json.dumps(train(options.name, options.device, options.steps, options.seed)))

@@ -1,11 +1,9 @@
 // Entry points of the runtime: devices and errors.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "tests/simulated_cuda/capture.h"
 #include "tests/simulated_cuda/context.h"
@@ -117,9 +115,7 @@ SIMULATED_EXPORT cudaError_t
 cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
                                  cudaDriverEntryPointQueryResult* result) {
   RUNTIME_ENTRY();
-  *function = nullptr;
-  for (const char* const suffix : {"_v3", "_v2", ""})
-    if (*function == nullptr) *function = dlsym(RTLD_DEFAULT, (std::string(name) + suffix).c_str());
+  *function = driver_function(name);
   if (result != nullptr)
     *result =
         *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;

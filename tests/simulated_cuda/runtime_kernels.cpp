@@ -25,6 +25,11 @@ std::unordered_map<const void*, Variable>& variables() {
   return *all;
 }
 
+// What a library registers its kernels with. Never deleted: kernels outlive their library here.
+struct Image {
+  bool torchs;
+};
+
 // Of the launch that the code after <<<...>>> is about to make.
 struct Configuration {
   dim3 grid, block;
@@ -47,15 +52,18 @@ cudaError_t launch_here(Kernel* kernel, dim3 grid, dim3 block, void** parameters
 }  // namespace
 
 // Registration comes with the loading of a library, before anything else is there.
-SIMULATED_EXPORT void** __cudaRegisterFatBinary(void*) { return new void*(nullptr); }
+SIMULATED_EXPORT void** __cudaRegisterFatBinary(void*) {
+  const std::lock_guard guard(lock());
+  return reinterpret_cast<void**>(new Image{caller_of(__builtin_return_address(0)) == kTorch});
+}
 SIMULATED_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
 SIMULATED_EXPORT void __cudaUnregisterFatBinary(void**) {}
 SIMULATED_EXPORT char __cudaInitModule(void**) { return 1; }
-SIMULATED_EXPORT void __cudaRegisterFunction(void**, const char* host_function, char*,
+SIMULATED_EXPORT void __cudaRegisterFunction(void** image, const char* host_function, char*,
                                              const char* name, int, uint3*, uint3*, dim3*, dim3*,
                                              int*) {
   const std::lock_guard guard(lock());
-  register_kernel(host_function, name);
+  register_kernel(host_function, name, reinterpret_cast<const Image*>(image)->torchs);
 }
 SIMULATED_EXPORT void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
                                         size_t bytes, int, int) {

@@ -7,12 +7,20 @@
 #include "tests/simulated_cuda/context.h"
 #include "tests/simulated_cuda/copies.h"
 #include "tests/simulated_cuda/memory.h"
+#include "tests/simulated_cuda/streams.h"
 
 using namespace pleat::simulated;
 
 namespace {
 
 cudaError_t done(int error) { return static_cast<cudaError_t>(remember(error)); }
+
+template <class Handle>
+int fill_handle(Handle* handle, const void* what) {
+  std::memset(handle, 0, sizeof *handle);
+  std::memcpy(handle, &what, sizeof what);
+  return kSuccess;
+}
 
 }  // namespace
 
@@ -131,6 +139,33 @@ SIMULATED_EXPORT cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
   RUNTIME_ENTRY();
   need_context();
   return done(fill(stream, to, static_cast<unsigned>(value), 1, bytes, "cudaMemsetAsync"));
+}
+
+// ---- handles for other processes: a process cannot open its own, and no other is simulated ----
+
+SIMULATED_EXPORT cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
+  RUNTIME_ENTRY();
+  const Range* const range = range_of(address);
+  if (range == nullptr || range->mapped_by_hand) return done(kInvalidValue);
+  return done(fill_handle(handle, range->begin));
+}
+SIMULATED_EXPORT cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) {
+  RUNTIME_ENTRY();
+  return done(kInvalidContext);
+}
+SIMULATED_EXPORT cudaError_t cudaIpcCloseMemHandle(void*) {
+  RUNTIME_ENTRY();
+  return done(kInvalidValue);  // none was opened
+}
+SIMULATED_EXPORT cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle,
+                                                   cudaEvent_t event) {
+  RUNTIME_ENTRY();
+  if (!is_event(event) || (event->flags & cudaEventInterprocess) == 0) return done(kInvalidHandle);
+  return done(fill_handle(handle, event));
+}
+SIMULATED_EXPORT cudaError_t cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHandle_t) {
+  RUNTIME_ENTRY();
+  return done(kInvalidContext);
 }
 
 // ---- pools of the driver: one for each device, whose numbers are the device's ----

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import pathlib
+import subprocess
 import textwrap
 
 import pytest
 
-from conftest import IN_CI, clean_environment
+from codings import NOISE
+from conftest import IN_CI, assert_close, assert_identical, clean_environment, decode
 from forked import ForkServer, close_all
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,14 +30,28 @@ class Outcome:
     def result(self):
         """The JSON of the last line that the script printed."""
         assert self.code == 0, f"exit code {self.code}\n{self.stderr[-4000:]}"
-        return json.loads(self.stdout.splitlines()[-1])
+        return decode(json.loads(self.stdout.splitlines()[-1]))
+
+    @property
+    def values(self):
+        """What the script has reported with `emit` of pleat_test_support, without Pleat's counters."""
+        return {name: value for name, value in self.result.items() if name != "pleat_stats"}
+
+    @property
+    def stats(self):
+        """Pleat's counters with it."""
+        return self.result["pleat_stats"]
+
+    def calls(self, caller):
+        """How often `caller` ("torch", "Pleat", "other") has called each function, those that it has called."""
+        return {name: calls[caller] for name, calls in self.facts["calls"].items() if calls[caller]}
 
 
 class Simulator:
     def __init__(self, stand_ins, environment, python, folder, cpu_account):
         self.stand_ins, self.environment, self.python = stand_ins, environment, python
         self.folder, self.cpu_account = folder, cpu_account
-        self.servers, self.runs = {}, 0
+        self.servers, self.runs, self.of_stock = {}, 0, {}
 
     def server(self, preload):
         """preload: libraries before the stand-ins and what starts Pleat in a fork, or None."""
@@ -65,6 +81,13 @@ class Simulator:
         self.cpu_account.note(seconds)
         read = json.loads(facts.read_text()) if facts.exists() else None
         return Outcome(out.decode(errors="replace"), err.decode(errors="replace"), code, read)
+
+    def once(self, source, **options):
+        """As run(), stock and without lag; the outcome of the first time serves again."""
+        key = repr((source, sorted(options.items())))
+        if key not in self.of_stock:
+            self.of_stock[key] = self.run(source, **options)
+        return self.of_stock[key]
 
     def close(self):
         with self.cpu_account.noted_before():
@@ -101,3 +124,52 @@ def simulator(stand_ins, simulation_environment, test_python, tmp_path_factory, 
 @pytest.fixture
 def simulate(simulator):
     return simulator.run
+
+
+@pytest.fixture
+def under_pleat(simulator, preload_library):
+    """Runs a script as `simulate` does, with Pleat preloaded; `conf` is its PLEAT_CONF."""
+
+    def run(source, *args, conf, **options):
+        preload = (preload_library, preload_library.with_name("libtest_late_start.so"))
+        return simulator.run(source, *args, preload=preload, conf=conf, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_path_factory):
+    """simulate.py in a process of its own, whose variables are `more`; with Pleat if there is a `conf`."""
+    folder = tmp_path_factory.mktemp("fresh")
+
+    def run(*words, conf=None, **more):
+        libraries = (stand_ins / "preload").read_text()
+        preload = f"{preload_library}:{libraries}" if conf else libraries
+        environment = simulation_environment | {"LD_PRELOAD": preload, "PLEAT_CONF": conf or ""} | more
+        command = [test_python, HERE / "simulate.py", *map(str, words)]
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+
+    return run
+
+
+@pytest.fixture
+def same_as_stock(simulator, under_pleat):
+    """Runs a script that reports with `emit`, under Pleat and, once, stock; lag and seed are those of Pleat's run.
+    Values have to be the same, the oracle silent, and Pleat has to have judged what the script saves."""
+
+    def check(script, conf, *, lag=0, seed=0, saves=True, **options):
+        stock = simulator.once(script, **options)
+        assert stock.reports == []
+        mine = under_pleat(script, conf=conf, lag=lag, seed=seed, **options)
+        assert mine.values.keys() == stock.values.keys(), mine.stderr
+        if "bits:4" in conf:
+            assert_close(mine.values, stock.values, NOISE)
+        else:
+            assert_identical(mine.values, stock.values)
+        assert mine.reports == []
+        assert "left to stock" not in mine.stderr
+        if saves:
+            assert mine.stats["records"]["packs"] > 0, mine.stats
+        return mine
+
+    return check

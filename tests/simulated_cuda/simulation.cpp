@@ -44,20 +44,6 @@ const char* real_driver() {
     give_up("refuses to start beside a real driver", driver);
 }
 
-Caller caller_of(const void* return_address) {
-  static auto* const known = new std::unordered_map<const void*, Caller>;
-  const auto [at, is_new] = known->try_emplace(return_address, kOther);
-  Dl_info info;
-  if (is_new && dladdr(return_address, &info) != 0 && info.dli_fname != nullptr) {
-    const std::string file = info.dli_fname;
-    if (file.find("libpleat") != file.npos)
-      at->second = kPleat;
-    else if (file.find("/torch/lib/") != file.npos)
-      at->second = kTorch;
-  }
-  return at->second;
-}
-
 void print_string(std::FILE* file, const std::string& text) {
   std::fputc('"', file);
   for (const char c : text)
@@ -71,6 +57,20 @@ void print_string(std::FILE* file, const std::string& text) {
 }
 
 }  // namespace
+
+Caller caller_of(const void* return_address) {
+  static auto* const known = new std::unordered_map<const void*, Caller>;
+  const auto [at, is_new] = known->try_emplace(return_address, kOther);
+  Dl_info info;
+  if (is_new && dladdr(return_address, &info) != 0 && info.dli_fname != nullptr) {
+    const std::string file = info.dli_fname;
+    if (file.find("libpleat") != file.npos)
+      at->second = kPleat;
+    else if (file.find("/torch/lib/") != file.npos)
+      at->second = kTorch;
+  }
+  return at->second;
+}
 
 CallCount::CallCount(const char* function) : name(function), next(all_counts.load()) {
   while (!all_counts.compare_exchange_weak(next, this)) {
@@ -90,6 +90,13 @@ Simulation& simulation() {
 int& last_error() {
   thread_local int error = kSuccess;
   return error;
+}
+
+void* driver_function(const char* name) {
+  for (const char* const version : {"_v3", "_v2", ""})
+    if (void* const function = dlsym(RTLD_DEFAULT, (std::string(name) + version).c_str()))
+      return function;
+  return nullptr;
 }
 
 std::uint64_t Simulation::draw_lag() {

@@ -47,10 +47,12 @@ struct Settings {
   std::size_t memory_bytes = std::size_t{16} << 30;  // of each device
   std::uint64_t lag = 0;     // calls by which the host sees things late, at most
   std::uint64_t seed = 0;    // of the lag
-  bool true_values = false;  // kernels without a CPU twin are errors
+  bool true_values = false;  // torch's kernels may run in operators only, which give the values
 };
 
 enum Caller { kTorch, kPleat, kOther, kCallers };
+// Whose code an address is.
+Caller caller_of(const void* return_address);
 
 // How often one function was called. Lives as long as the process.
 class CallCount {
@@ -105,6 +107,9 @@ class InHostFunction {
   InHostFunction();
   ~InHostFunction();
 };
+
+// A function of the driver by its plain name, the newest version of it; nullptr: there is none.
+void* driver_function(const char* name);
 
 // What cudaGetLastError() of this thread gives.
 int& last_error();

@@ -1,4 +1,7 @@
-"""Pleat's kernels on the simulated device are their twins on the host, and the oracle knows what they read and write."""
+"""Pleat's kernels on the simulated device are their twins on the host, and the oracle knows what they read and write.
+Kernels of torch's give true values in operators; whatever else is launched ends the process with its name."""
+
+import pytest
 
 pytest_plugins = ("simulated",)
 
@@ -14,7 +17,6 @@ counters = torch.zeros(8, dtype=torch.int32, device="cuda")
 verdict = torch.zeros(4, dtype=torch.int64, pin_memory=True)
 module, function, image = ctypes.c_void_p(), ctypes.c_void_p(), b"image"
 assert driver.cuModuleLoadData(ctypes.byref(module), image) == 0
-assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"pleat_no_such_kernel") == 500  # NOT_FOUND
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"pleat_encode_bool") == 0
 pointers = [t.data_ptr() for t in (source, target, verdict, counters)]
 batch = struct.pack("<4I6Q8x2I", 1, 1, 0, 0, *pointers, 1000, 77, 0, 1)
@@ -186,3 +188,49 @@ def test_a_move_that_does_not_wait_for_its_sides_is_found(simulate):
     outcome = simulate(MOVES.replace("ORDER", ""))
     assert outcome.code == 3
     assert any(report.startswith("read by pleat_move_to_sides_float32 on stream") for report in outcome.reports)
+
+OF_A_MODULE = """
+import ctypes, torch
+torch.empty(1, device="cuda")
+driver = ctypes.CDLL("libcuda.so.1")
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuModuleLoadData(ctypes.byref(module), b"image") == 0
+assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"NAME") == 0
+driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, None, None, None)
+"""
+# As the code that nvcc writes into a library does it, but from no library of torch's.
+OF_A_LIBRARY = """
+import ctypes, torch
+torch.empty(1, device="cuda")
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
+runtime = ctypes.CDLL("libcudart.so.13")
+register_image = runtime["__cudaRegisterFatBinary"]
+register_image.restype = ctypes.c_void_p
+image, function = ctypes.c_void_p(register_image(None)), ctypes.create_string_buffer(1)
+runtime["__cudaRegisterFunction"](image, function, None, b"NAME", -1, None, None, None, None, None)
+runtime.cudaLaunchKernel(function, Dim3(1, 1, 1), Dim3(256, 1, 1), None, ctypes.c_size_t(0), None)
+"""
+
+
+@pytest.mark.parametrize(
+    "script, name",
+    [(OF_A_MODULE, "pleat_no_such_kernel"), (OF_A_MODULE, "triton_poi_fused_0"), (OF_A_LIBRARY, "somebodys_kernel")],
+)
+@pytest.mark.parametrize("shadow", [True, False])
+def test_a_kernel_that_nobody_knows_ends_the_process_with_its_name(simulate, script, name, shadow):
+    outcome = simulate(script.replace("NAME", name), shadow=shadow)
+    assert outcome.code == -6
+    assert outcome.stderr.endswith(f"SIMULATED CUDA: the kernel has no twin: {name}\n")
+
+
+def test_torchs_kernels_outside_operators_with_true_values_end_the_process(simulate):
+    """This operator is none of aten's, whose kernels alone are replaced."""
+    script = """
+        import torch
+        torch.ops.quantization._FloatToBfloat16Quantized(torch.ones(4, 8, device="cuda"))
+        """
+    outcome = simulate(script)
+    assert outcome.code == -6
+    assert "the kernel runs outside an operator with true values" in outcome.stderr
+    assert simulate(script, shadow=False).code == 0

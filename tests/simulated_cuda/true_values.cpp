@@ -62,8 +62,14 @@ const std::set<std::string>& host_looks() {
 
 thread_local int depth = 0;  // of operators whose kernels have been replaced
 struct Inside {
-  Inside() { ++depth; }
-  ~Inside() { --depth; }
+  Inside() {
+    if (depth++ == 0) simulated_cuda_in_operator(true);
+  }
+  ~Inside() {
+    if (--depth == 0) simulated_cuda_in_operator(false);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
 };
 
 // A CPU generator that begins with the same seed.
