@@ -58,6 +58,12 @@ stream, event = torch.cuda.Stream(1), c_void_p()
 handle = c_void_p(stream.cuda_stream)
 call("cuStreamIsCapturing", handle, byref(number))
 assert number.value == 0
+made, memory = c_void_p(), c_uint64()
+call("cuStreamCreate", byref(made), 1)  # NON_BLOCKING
+assert made.value not in (None, handle.value)
+call("cuMemAlloc_v2", byref(memory), c_size_t(4096))
+call("cuMemsetD8Async", memory, 3, c_size_t(4096), made)
+call("cuStreamSynchronize", made)
 call("cuEventCreate", byref(event), 2)  # DISABLE_TIMING
 call("cuEventQuery", event)  # complete: never recorded
 call("cuStreamWaitEvent", handle, event, 0)

@@ -75,12 +75,7 @@ def test_a_script_sees_what_it_sees_with_stock(topic, allocator, seen):
     assert list(differing(mine[topic], stocks[topic]))[:5] == []
 
 
-UNASKED = pytest.mark.xfail(strict=True, reason="uses by a block's own stream are recorded, of which this backend warns")
-
-
-@pytest.mark.parametrize(
-    "allocator", [pytest.param(name, marks=[UNASKED] if name == "asynchronous" else []) for name in ALLOCATORS]
-)
+@pytest.mark.parametrize("allocator", list(ALLOCATORS))
 def test_a_script_is_warned_of_what_stock_warns_of(allocator, seen):
     def warnings(text):
         return sorted({line.split("Warning: ")[1][:60] for line in text.splitlines() if "Warning: " in line})
@@ -89,7 +84,6 @@ def test_a_script_is_warned_of_what_stock_warns_of(allocator, seen):
     assert warnings(mine) == warnings(stocks)
 
 
-@pytest.mark.xfail(strict=True, reason="private pools' blocks do not have the deleter that torch compares with")
 def test_the_state_of_a_graphs_pool_is_kept_and_set_as_with_stock(seen):
     (stocks, _), (mine, _) = seen("native", [ALONE])
     assert list(differing(mine, stocks))[:5] == []

@@ -28,6 +28,8 @@ class FreeListener {
   virtual void allocating() noexcept = 0;
   // There is no memory. True: there may be some now.
   [[nodiscard]] virtual bool make_room() noexcept = 0;
+  // The stack that torch's history of memory shows of a thread that has none.
+  [[nodiscard]] virtual std::shared_ptr<c10::GatheredContext> no_stack() = 0;
 
  protected:
   ~FreeListener() = default;
@@ -73,7 +75,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 5;
+inline constexpr unsigned kAccessVersion = 6;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

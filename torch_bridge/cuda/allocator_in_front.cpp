@@ -1,6 +1,7 @@
 #include "torch_bridge/cuda/allocator_in_front.h"
 
 #include <c10/cuda/CUDAStream.h>
+#include <dlfcn.h>
 
 namespace pleat::bridge::cuda {
 namespace {
@@ -11,8 +12,16 @@ std::atomic<AllocatorInFront*> in_front{nullptr};  // leaked: storages are freed
 
 std::atomic<CreateContextFn> recorder{nullptr};
 thread_local int without_context = 0;
+// Whether asking for a stack may make the calling thread wait for the interpreter.
+bool may_wait_for_interpreter() noexcept {
+  static const auto holds_it =
+      reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  return holds_it != nullptr && holds_it() == 0;
+}
 std::shared_ptr<c10::GatheredContext> record_context() {
-  return without_context != 0 ? nullptr : recorder.load()();
+  if (without_context == 0 || !may_wait_for_interpreter()) return recorder.load()();
+  FreeListener* const listener = in_front.load()->listener();
+  return listener != nullptr ? listener->no_stack() : nullptr;
 }
 
 // What torch has added since 2.11 is passed on too: a function that the base class has with a

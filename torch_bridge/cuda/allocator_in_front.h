@@ -61,13 +61,14 @@ class AllocatorInFront final : public CUDAAllocator {
     return {{pointer, pointer, behind_.raw_deleter(), device}};
   }
   [[nodiscard]] CUDAAllocator& behind() const noexcept { return behind_; }
+  [[nodiscard]] FreeListener* listener() const noexcept { return listener_; }
   [[nodiscard]] bool has_private_pool() const noexcept {
     return private_pools_.load(std::memory_order_relaxed) != 0;
   }
 
   // While the history of memory is recorded, the allocator behind asks for the calling thread's
-  // stack, and so may wait for the interpreter. While this lives, the thread gives none: it may hold
-  // a lock of ours that the interpreter's owner waits for.
+  // stack, and so may wait for the interpreter. While this lives, a thread that would wait says that it
+  // has none, as a thread of autograd's has none in Python: it may hold a lock of ours that the interpreter's owner waits for.
   class WithoutContext {
    public:
     WithoutContext() noexcept;

@@ -18,6 +18,7 @@
 #include "allocator/cuda/memory_in_front.h"
 #include "allocator/cuda/stream_events.h"
 #include "torch_bridge/cuda/access.h"
+#include "torch_bridge/torch_access/no_stack.h"
 
 namespace pleat::bridge {
 namespace {
@@ -175,6 +176,8 @@ class CudaDevices final : public cuda::FreeListener {
     for_each_backend([&](CudaBackend& backend) { any |= backend.residency().make_room(); });
     return any;
   }
+
+  std::shared_ptr<c10::GatheredContext> no_stack() override { return bridge::no_stack(); }
 
   DeviceBackend* backend(c10::DeviceIndex device) noexcept {
     if (device < 0 || static_cast<std::size_t>(device) >= backends_.size()) return nullptr;
