@@ -3,11 +3,14 @@
 // device reads them, the CPU never does. Work is queued as by device_codec.h: the tasks of one call
 // in their order, *queued says how many were queued, and nobody waits.
 //
+// After the decode of a span they are put back in this order: elements near zero, sides, lines.
+//
 // - Lines (compress/lines.h): flat lines and rows of zeros, found by the steps of the groups that
 // an
 //   encode has just written.
 // - Elements near zero (compress/near_zero.h): those above -1.
-// - Sides beside values (compress/sides.h): a payload of sides, which encode_on_device() writes.
+// - Sides beside values (compress/sides.h) are a payload of sides, which encode_on_device() writes
+//   and move_to_sides_on_device() reads.
 #pragma once
 
 #include <cstddef>
@@ -94,14 +97,5 @@ struct NearZeroTask {
                                                        std::span<const NearZeroTask> tasks,
                                                        StreamHandle stream,
                                                        std::size_t* queued) noexcept;
-
-// After the decode: moves each element of `target` that is on another side than the payload of
-// sides at `source` says to the nearest value of its own side, as restore_sides() does. The
-// payload is what encode_on_device() makes of a task with these `sides`, which are as
-// sides_beside_values() gives them. kCorrupt if it is damaged; some elements are moved then.
-[[nodiscard]] LaunchStatus move_to_sides_on_device(KernelLauncher& launcher,
-                                                   std::span<const DeviceTask> tasks,
-                                                   StreamHandle stream,
-                                                   std::size_t* queued) noexcept;
 
 }  // namespace pleat::compress::cuda
