@@ -98,4 +98,28 @@ struct NearZeroTask {
                                                        StreamHandle stream,
                                                        std::size_t* queued) noexcept;
 
+// One span whose statistics are wanted. They are found after the encode, by a launch that reads the
+// elements again: an encode is no slower for being measured at times.
+struct MeasureTask {
+  const void* source = nullptr;  // the elements
+  const void* codes = nullptr;   // their payload, 64-byte aligned. The same stream encodes it
+  std::size_t elements = 0;      // at least one
+  ElementType type = ElementType::kFloat32;  // of floats
+  std::uint8_t bits = 0;                     // as the DeviceTask that made `codes` has them
+  Transform transform = Transform::kNone;
+  // Device or device-visible host memory, 8-byte aligned. Complete when the verdict is kDone. The
+  // same to the last bit whatever the order of blocks, and those of encode() but for rounding. Of
+  // transformed groups, zeros that a rotation makes and what a short group is filled up with do not
+  // count.
+  DeviceStatistics* statistics = nullptr;
+  Verdict* verdict = nullptr;
+  Counters* counters = nullptr;  // as DeviceTask has them
+  void* scratch =
+      nullptr;  // measure_scratch_bytes() of device memory, 64-byte aligned, as LineTask
+};
+[[nodiscard]] std::size_t measure_scratch_bytes(std::size_t elements) noexcept;
+[[nodiscard]] LaunchStatus measure_on_device(KernelLauncher& launcher,
+                                             std::span<const MeasureTask> tasks,
+                                             StreamHandle stream, std::size_t* queued) noexcept;
+
 }  // namespace pleat::compress::cuda
