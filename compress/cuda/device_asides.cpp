@@ -1,6 +1,7 @@
 #include "compress/cuda/device_asides.h"
 
 #include "compress/cuda/lines_core.h"
+#include "compress/cuda/measure_core.h"
 #include "compress/cuda/near_zero_core.h"
 
 namespace pleat::compress::cuda {
@@ -14,6 +15,8 @@ constexpr Names kKeepLines = {"pleat_keep_lines_float32", "pleat_keep_lines_bflo
                               "pleat_keep_lines_float16"};
 constexpr Names kRestoreLines = {"pleat_restore_lines_float32", "pleat_restore_lines_bfloat16",
                                  "pleat_restore_lines_float16"};
+constexpr Names kMeasure = {"pleat_measure_float32", "pleat_measure_bfloat16",
+                            "pleat_measure_float16"};
 constexpr Names kKeepNearZero = {"pleat_keep_near_zero_float32", "pleat_keep_near_zero_bfloat16",
                                  "pleat_keep_near_zero_float16"};
 constexpr Names kRestoreNearZero = {"pleat_restore_near_zero_float32",
@@ -40,6 +43,22 @@ LineJob job_of(const LineTask& task, bool restores) noexcept {
   job.length = task.lines.length;
   job.most = task.most;
   job.look = static_cast<std::uint8_t>(task.lines.look);
+  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
+  job.transformed = task.transform != Transform::kNone ? 1 : 0;
+  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
+  return job;
+}
+
+LineJob job_of(const MeasureTask& task) noexcept {
+  LineJob job{};
+  job.source = task.source;
+  job.codes = task.codes;
+  job.section = task.statistics;
+  job.scratch = task.scratch;
+  job.verdict = task.verdict;
+  job.counters = task.counters;
+  job.elements = task.elements;
+  job.length = 1;
   job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
   job.transformed = task.transform != Transform::kNone ? 1 : 0;
   job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
@@ -189,6 +208,24 @@ LaunchStatus restore_near_zero_on_device(KernelLauncher& launcher,
                                          std::span<const NearZeroTask> tasks, StreamHandle stream,
                                          std::size_t* queued) noexcept {
   return run_near_zero(launcher, tasks, stream, true, queued);
+}
+
+std::size_t measure_scratch_bytes(std::size_t elements) noexcept {
+  return round_up_64(tiles_of(elements) * sizeof(Measured));
+}
+LaunchStatus measure_on_device(KernelLauncher& launcher, std::span<const MeasureTask> tasks,
+                               StreamHandle stream, std::size_t* queued) noexcept {
+  *queued = 0;
+  while (*queued < tasks.size()) {
+    std::size_t some = 0;
+    const LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
+        launcher, kMeasure, tasks.subspan(*queued), stream,
+        [](const MeasureTask& task) { return tiles_of(task.elements); },
+        [](const MeasureTask& task) { return job_of(task); }, &some);
+    if (status != LaunchStatus::kOk) return status;
+    *queued += some;
+  }
+  return LaunchStatus::kOk;
 }
 
 }  // namespace pleat::compress::cuda

@@ -3,11 +3,14 @@
 // device reads them, the CPU never does. Work is queued as by device_codec.h: the tasks of one call
 // in their order, *queued says how many were queued, and nobody waits.
 //
+// After the decode of a span they are put back in this order: elements near zero, sides, lines.
+//
 // - Lines (compress/lines.h): flat lines and rows of zeros, found by the steps of the groups that
 // an
 //   encode has just written.
 // - Elements near zero (compress/near_zero.h): those above -1.
-// - Sides beside values (compress/sides.h): a payload of sides, which encode_on_device() writes.
+// - Sides beside values (compress/sides.h) are a payload of sides, which encode_on_device() writes
+//   and move_to_sides_on_device() reads.
 #pragma once
 
 #include <cstddef>
@@ -95,13 +98,28 @@ struct NearZeroTask {
                                                        StreamHandle stream,
                                                        std::size_t* queued) noexcept;
 
-// After the decode: moves each element of `target` that is on another side than the payload of
-// sides at `source` says to the nearest value of its own side, as restore_sides() does. The
-// payload is what encode_on_device() makes of a task with these `sides`, which are as
-// sides_beside_values() gives them. kCorrupt if it is damaged; some elements are moved then.
-[[nodiscard]] LaunchStatus move_to_sides_on_device(KernelLauncher& launcher,
-                                                   std::span<const DeviceTask> tasks,
-                                                   StreamHandle stream,
-                                                   std::size_t* queued) noexcept;
+// One span whose statistics are wanted. They are found after the encode, by a launch that reads the
+// elements again: an encode is no slower for being measured at times.
+struct MeasureTask {
+  const void* source = nullptr;  // the elements
+  const void* codes = nullptr;   // their payload, 64-byte aligned. The same stream encodes it
+  std::size_t elements = 0;      // at least one
+  ElementType type = ElementType::kFloat32;  // of floats
+  std::uint8_t bits = 0;                     // as the DeviceTask that made `codes` has them
+  Transform transform = Transform::kNone;
+  // Device or device-visible host memory, 8-byte aligned. Complete when the verdict is kDone. The
+  // same to the last bit whatever the order of blocks, and those of encode() but for rounding. Of
+  // transformed groups, zeros that a rotation makes and what a short group is filled up with do not
+  // count.
+  DeviceStatistics* statistics = nullptr;
+  Verdict* verdict = nullptr;
+  Counters* counters = nullptr;  // as DeviceTask has them
+  void* scratch =
+      nullptr;  // measure_scratch_bytes() of device memory, 64-byte aligned, as LineTask
+};
+[[nodiscard]] std::size_t measure_scratch_bytes(std::size_t elements) noexcept;
+[[nodiscard]] LaunchStatus measure_on_device(KernelLauncher& launcher,
+                                             std::span<const MeasureTask> tasks,
+                                             StreamHandle stream, std::size_t* queued) noexcept;
 
 }  // namespace pleat::compress::cuda

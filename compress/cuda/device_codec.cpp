@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "compress/cuda/device_asides.h"
 #include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/side_core.h"

@@ -97,6 +97,16 @@ struct DeviceTask {
                                             std::span<const DeviceTask> tasks, StreamHandle stream,
                                             std::size_t* queued) noexcept;
 
+// Sides beside values, after the decode of these: moves each element of `target` that is on another
+// side than the payload of sides at `source` says to the nearest value of its own side, as
+// restore_sides() does. The payload is what encode_on_device() makes of a task with these `sides`,
+// which are as sides_beside_values() gives them. kCorrupt if it is damaged; some elements are moved
+// then.
+[[nodiscard]] LaunchStatus move_to_sides_on_device(KernelLauncher& launcher,
+                                                   std::span<const DeviceTask> tasks,
+                                                   StreamHandle stream,
+                                                   std::size_t* queued) noexcept;
+
 // In place: the payload begins where its source does. `target` equals `source`, 64-byte aligned;
 // the memory behind the payload is the caller's again. For quantised floats that are not
 // transformed. The source is read twice, so that data that cannot be coded are found before

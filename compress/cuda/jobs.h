@@ -86,15 +86,27 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
 
-// Lines of a span, kept or restored (lines_core.h).
+// What SpanStatistics (types.h) says of a span, of what is needed to choose widths.
+struct DeviceStatistics {
+  uint64_t elements;
+  uint64_t groups;
+  uint64_t two_valued_groups;
+  uint64_t escaped_groups;
+  uint64_t elements_at_minimum;
+  double sum_squared_range;
+  double energy;
+};
+static_assert(sizeof(DeviceStatistics) == 56);
+
+// Lines of a span, kept or restored (lines_core.h); or a span that is measured (measure_core.h).
 struct LineJob {
   union {
     const void* source;  // keep
     void* target;        // restore
   };
   const void* codes;  // keep: the span's payload
-  void* section;
-  void* scratch;  // keep, columns
+  void* section;      // measured: the statistics
+  void* scratch;      // keep, columns; measured
   Verdict* verdict;
   Counters* counters;
   uint64_t elements;

@@ -414,6 +414,9 @@ PLEAT_SIDE_KERNELS(Float16, float16)
   PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                     \
     pleat::compress::restore_lines<pleat::compress::type>(batch);     \
   }                                                                   \
+  PLEAT_LINE_KERNEL(pleat_measure_##name) {                           \
+    pleat::compress::measure<pleat::compress::type>(batch);           \
+  }                                                                   \
   PLEAT_KERNEL(pleat_keep_near_zero_##name) {                         \
     pleat::compress::keep_near_zero<pleat::compress::type>(batch);    \
   }                                                                   \

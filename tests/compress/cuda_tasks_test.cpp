@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compress/cuda/device_asides.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
 #include "compress/framed.h"
@@ -449,8 +450,30 @@ TEST(CudaImage, HoldsTheKernels) {
     std::size_t queued = 0;
     ASSERT_EQ(cuda::encode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
     ASSERT_EQ(cuda::decode_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::move_to_sides_on_device(recorder, {&task, 1}, {}, &queued), LaunchStatus::kOk);
   }
-  EXPECT_EQ(recorder.launches.size(), 2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3 + 2u * 3);
+  for (const ElementType type : kFloatTypes) {
+    std::size_t queued = 0;
+    cuda::LineTask lines;
+    lines.elements = 64 * 16;
+    lines.type = type;
+    lines.bits = 4;
+    lines.lines = {Look::kColumns, 16};
+    ASSERT_EQ(cuda::keep_lines_on_device(recorder, {&lines, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::restore_lines_on_device(recorder, {&lines, 1}, {}, &queued), LaunchStatus::kOk);
+    cuda::NearZeroTask near;
+    near.elements = 1;
+    near.type = type;
+    ASSERT_EQ(cuda::keep_near_zero_on_device(recorder, {&near, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::restore_near_zero_on_device(recorder, {&near, 1}, {}, &queued),
+              LaunchStatus::kOk);
+    cuda::MeasureTask measured;
+    measured.elements = 1;
+    measured.type = type;
+    ASSERT_EQ(cuda::measure_on_device(recorder, {&measured, 1}, {}, &queued), LaunchStatus::kOk);
+  }
+  EXPECT_EQ(recorder.launches.size(),
+            2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3 + 3u * 3 + 6u * 3);
   std::map<std::string, unsigned> sections;  // of code, by the kernel's name
   const std::string prefix = std::string(1, '\0') + ".text.";
   for (std::size_t at = bytes.find(prefix); at != std::string::npos;

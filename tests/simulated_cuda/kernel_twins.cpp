@@ -7,6 +7,7 @@
 
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/lines_core.h"
+#include "compress/cuda/measure_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/format.h"
 #include "compress/types.h"
@@ -35,6 +36,7 @@ enum class Verb {
   kLookAtColumns,
   kKeepLines,
   kRestoreLines,
+  kMeasure,
   kKeepNearZero,
   kRestoreNearZero,
 };
@@ -70,6 +72,7 @@ std::optional<Twin> parse(std::string name) {
                                        {"pleat_look_at_columns_", Verb::kLookAtColumns},
                                        {"pleat_keep_lines_", Verb::kKeepLines},
                                        {"pleat_restore_lines_", Verb::kRestoreLines},
+                                       {"pleat_measure_", Verb::kMeasure},
                                        {"pleat_keep_near_zero_", Verb::kKeepNearZero},
                                        {"pleat_restore_near_zero_", Verb::kRestoreNearZero}});
   if (!verb) return std::nullopt;
@@ -153,7 +156,7 @@ std::size_t bytes_of_payload(const Twin& twin, const Job& job) {
 
 bool is_of_lines(const Twin& twin) {
   return twin.verb == Verb::kLookAtColumns || twin.verb == Verb::kKeepLines ||
-         twin.verb == Verb::kRestoreLines;
+         twin.verb == Verb::kRestoreLines || twin.verb == Verb::kMeasure;
 }
 
 // A launch for lines, as Launch below.
@@ -161,6 +164,7 @@ struct LineLaunch {
   Twin twin;
   LineBatch batch;  // the device's
   Verdict verdict[compress::cuda::kMostLineJobs];
+  compress::cuda::DeviceStatistics statistics[compress::cuda::kMostLineJobs];
 
   void run() {
     namespace test = compress::test;
@@ -177,14 +181,26 @@ struct LineLaunch {
         test::emulate_look_at_columns(twin.type, job, in_turn());
       else if (twin.verb == Verb::kKeepLines)
         test::emulate_keep_lines(twin.type, job, in_turn());
+      else if (twin.verb == Verb::kMeasure)
+        measure(job, &statistics[j]);
       else
         test::emulate_restore_lines(twin.type, job, in_turn());
     }
   }
   void publish(std::uint64_t due) {
     if (twin.verb == Verb::kLookAtColumns) return;
-    for (unsigned j = 0; j < batch.jobs; ++j)
+    for (unsigned j = 0; j < batch.jobs; ++j) {
+      if (twin.verb == Verb::kMeasure)
+        write_bytes(batch.job[j].section, &statistics[j], sizeof statistics[j], due);
       write_bytes(batch.job[j].verdict, &verdict[j], sizeof verdict[j], due);
+    }
+  }
+
+ private:
+  // Statistics may lie in the host's memory, as verdicts do.
+  void measure(LineJob job, compress::cuda::DeviceStatistics* to) const {
+    job.section = to;
+    compress::test::emulate_measure(twin.type, job, in_turn());
   }
 };
 
@@ -202,7 +218,15 @@ void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* acc
     const compress::GroupedLayout layout(twin.type, job.bits, job.elements, job.transformed != 0);
     accesses->push_back({job.source, plain, false});
     accesses->push_back({job.codes, layout.codes_offset, false});
-    if (shape.columns) accesses->push_back({job.scratch, shape.scratch_bytes(), true});
+    const bool measures = twin.verb == Verb::kMeasure;
+    if (measures || shape.columns)
+      accesses->push_back({job.scratch,
+                           measures ? cuda::tiles_of(job.elements) * sizeof(compress::Measured)
+                                    : shape.scratch_bytes(),
+                           true});
+    if (measures) accesses->push_back({job.section, sizeof(cuda::DeviceStatistics), true});
+    // Scaled groups are measured by their codes, too.
+    if (measures && job.scaled != 0) accesses->push_back({job.codes, layout.end_of_codes(), false});
     if (twin.verb == Verb::kKeepLines) accesses->push_back({job.section, section, true});
   }
   if (twin.verb != Verb::kLookAtColumns) accesses->push_back({job.verdict, sizeof(Verdict), true});
