@@ -92,3 +92,15 @@ def test_torchs_kernels_outside_operators_with_true_values_end_the_process(simul
     assert outcome.code == -6
     assert "the kernel runs outside an operator with true values" in outcome.stderr
     assert simulate(script, shadow=False).code == 0
+
+
+def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
+    outcome = simulate(
+        """
+        import json, torch
+        x = torch.tensor([3 + 4j, -5 + 12j], device="cuda")
+        n = torch.tensor([12, 18], device="cuda")
+        print(json.dumps([x.abs().tolist(), torch.gcd(n, n + 6).tolist()]))
+        """
+    )
+    assert outcome.result == [[5.0, 13.0], [6, 6]]
