@@ -20,8 +20,9 @@ namespace pleat::allocator {
 class Heap {
  public:
   // `memory`, `order` and `codec` outlive the heap.
-  Heap(BlockMemory& memory, StreamOrder& order, BlockCodec& codec, const ResidencyOptions& options)
-      : memory_(memory), arena_(memory), residency_(memory, order, arena_, codec, options) {}
+  Heap(BlockMemory& memory, StreamOrder& order, BlockCodec& codec, const ResidencyOptions& options,
+       const PayloadArena::Options& arena = {})
+      : memory_(memory), arena_(memory, arena), residency_(memory, order, arena_, codec, options) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 

@@ -4,16 +4,10 @@
 #include <cstring>
 
 #include "compress/format.h"
-#include "compress/group_math.h"
-#include "compress/scaled_math.h"
+#include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
-
-// The step that has the error of a scaled group of Gaussian elements, in units of its scale. `part`
-// of the energy is in the levels, 2 / pi at one bit and 0.8825 at two. Then
-//   scale = deviation / part     mean squared error = deviation^2 (1 / part - 1) = step^2 / 12
-constexpr float kScaledSteps[] = {0, 1.6661f, 1.1155f};
 
 template <class T>
 void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<float>& steps) {
@@ -21,16 +15,7 @@ void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<
   for (std::size_t g = 0; g < steps.size(); ++g) {
     Metadata<T> words;
     std::memcpy(&words, metadata + g * sizeof words, sizeof words);
-    if constexpr (sizeof(typename T::Word) == 4) {
-      if (scaled && is_scaled(words)) {
-        steps[g] = float_of(words.second) * kScaledSteps[header.bits];
-        continue;
-      }
-    }
-    const GroupKind kind = kind_of<T>(words);
-    steps[g] = kind == GroupKind::kRegular || kind == GroupKind::kWide
-                   ? float_of(step_bits_of<T>(words.second))
-                   : 0.0f;
+    steps[g] = step_of_group(words, header.bits, scaled);
   }
 }
 

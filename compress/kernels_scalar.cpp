@@ -5,7 +5,7 @@
 #include "compress/compacted_blocks.h"
 #include "compress/frame_kernels.h"
 #include "compress/group_math.h"
-#include "compress/side_math.h"
+#include "compress/side_values.h"
 #include "compress/transform_kernels.h"
 
 namespace pleat::compress {
@@ -478,18 +478,11 @@ template <class T>
 bool move_to_sides(const uint8_t* codes, size_t elements, const SideMoves& moves, void* target) {
   using Word = typename T::Word;
   Word* const words = static_cast<Word*>(target);
-  const SideTest& test = moves.test;
-  const unsigned width = test.three ? 2 : 1;
+  const unsigned width = moves.test.three ? 2 : 1;
   for (size_t e = 0; e < elements; ++e) {
     const unsigned side = Planes::at(codes, width, e);
-    const float x = T::to_float(words[e]);
-    const bool low = x<test.first, high = x> test.last, inside = x >= test.first && !high;
     if (side == 3) return false;
-    if (side == 1 && low) words[e] = static_cast<Word>(moves.first);
-    if (side == 1 && high) words[e] = static_cast<Word>(moves.last);
-    if (side == 0 && moves.has_below && (inside || (test.three && high)))
-      words[e] = static_cast<Word>(moves.below);
-    if (side == 2 && moves.has_above && (inside || low)) words[e] = static_cast<Word>(moves.above);
+    words[e] = moved_to_side<T>(moves, side, words[e]);
   }
   return true;
 }

@@ -86,5 +86,48 @@ PLEAT_HD inline SideValues side_values(const Sides& sides) {
   return all;
 }
 
+// What the words of a payload's header tell.
+template <class T>
+PLEAT_HD inline SideTest side_test(const SideWords& words, bool three) {
+  using Word = typename T::Word;
+  return {T::to_float(static_cast<Word>(words.first)), T::to_float(static_cast<Word>(words.last)),
+          false, three};
+}
+
+// How elements move to the sides of a payload that stands beside values.
+template <class T>
+PLEAT_HD inline SideMoves side_moves(const SideWords& words, bool three) {
+  using Word = typename T::Word;
+  SideMoves moves{};
+  moves.test = side_test<T>(words, three);
+  moves.first = words.first;
+  moves.last = words.last;
+  moves.has_below = is_low_bound(moves.test.first);
+  moves.has_above = is_high_bound(moves.test.last);
+  moves.below = next_below<T>(static_cast<Word>(words.first));
+  moves.above = next_above<T>(static_cast<Word>(words.last));
+  if (!three && !moves.has_below) {  // the one bound is the upper one
+    moves.below = moves.above;
+    moves.has_below = moves.has_above;
+  }
+  return moves;
+}
+
+// The element, or the nearest value of its side if it is on another one. NaN stays.
+template <class T>
+PLEAT_HD inline typename T::Word moved_to_side(const SideMoves& moves, unsigned side,
+                                               typename T::Word word) {
+  using Word = typename T::Word;
+  const float x = T::to_float(word);
+  const bool low = x<moves.test.first, high = x> moves.test.last;
+  const bool inside = x >= moves.test.first && !high;
+  if (side == 1 && low) return static_cast<Word>(moves.first);
+  if (side == 1 && high) return static_cast<Word>(moves.last);
+  if (side == 0 && moves.has_below && (inside || (moves.test.three && high)))
+    return static_cast<Word>(moves.below);
+  if (side == 2 && moves.has_above && (inside || low)) return static_cast<Word>(moves.above);
+  return word;
+}
+
 }  // namespace
 }  // namespace pleat::compress

@@ -9,6 +9,7 @@
 #include "compress/grouped_sections.h"
 #include "compress/side_payload.h"
 #include "compress/side_values.h"
+#include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
@@ -59,62 +60,16 @@ bool is_sound(const Header& header) noexcept {
          (element_size(type) == 4 || all >> 16 == 0);
 }
 
-template <class T>
-SideTest test_of(const Header& header) noexcept {
-  using Word = typename T::Word;
-  const SideWords words = SideWords::of(header);
-  return {T::to_float(static_cast<Word>(words.first)), T::to_float(static_cast<Word>(words.last)),
-          false, header.bits == 2};
-}
-
-// How elements move to the sides of a payload that stands beside values.
-template <class T>
-SideMoves moves_of(const Header& header) noexcept {
-  using Word = typename T::Word;
-  const SideWords words = SideWords::of(header);
-  SideMoves moves{};
-  moves.test = test_of<T>(header);
-  moves.first = words.first;
-  moves.last = words.last;
-  moves.has_below = is_low_bound(moves.test.first);
-  moves.has_above = is_high_bound(moves.test.last);
-  moves.below = next_below<T>(static_cast<Word>(words.first));
-  moves.above = next_above<T>(static_cast<Word>(words.last));
-  if (!moves.test.three && !moves.has_below) {  // the one bound is the upper one
-    moves.below = moves.above;
-    moves.has_below = moves.has_above;
-  }
-  return moves;
-}
-
 // ---- what the codec does to sides by itself ----
 
-// True if some value that the group may be restored to is on another side than some element that it
-// may stand for. All of them lie between the two ends. Zeros of zero-kept groups do not, but they
-// are exact.
-template <class T>
-bool may_leave(const Metadata<T>& metadata, unsigned bits, const SideTest& test) noexcept {
-  const GroupKind kind = kind_of<T>(metadata);
-  if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return false;
-  const Dequantiser group =
-      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
-  const unsigned codes = kind == GroupKind::kWide ? wide_levels(bits) : 1u << bits;
-  const float levels = static_cast<float>(codes - (group.keep_zero ? 2 : 1));
-  const float near_end = __builtin_fmaf(group.step, group.dither ? -0.5f : 0.0f, group.anchor);
-  // Half a step more than codes reach: the step may be a rounding error too short for the range.
-  float far_end = __builtin_fmaf(group.step, levels + 0.5f, group.anchor);
-  far_end = far_end < T::kLargest ? far_end : T::kLargest;
-  far_end = far_end > -T::kLargest ? far_end : -T::kLargest;
-  return side_of(test, T::to_float(T::from_float(near_end))) !=
-         side_of(test, T::to_float(T::from_float(far_end)));
-}
+float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
 
 template <class T>
 bool any_may_leave(const GroupedSections& sections, const SideTest& test) noexcept {
   for (std::size_t g = 0; g < sections.layout.groups; ++g) {
     Metadata<T> metadata;
     std::memcpy(&metadata, sections.metadata + g * sizeof metadata, sizeof metadata);
-    if (may_leave<T>(metadata, sections.header.bits, test)) return true;
+    if (group_may_leave<T>(metadata, sections.header.bits, test, fused)) return true;
   }
   return false;
 }
@@ -179,7 +134,7 @@ Status restore_sides(const void* payload, std::size_t payload_bytes, void* targe
   const std::uint8_t* const codes = static_cast<const std::uint8_t*>(payload) + kHeaderBytes;
   std::atomic<bool> good{true};
   with_type(info.type, [&]<class T>() {
-    const SideMoves moves = moves_of<T>(header);
+    const SideMoves moves = side_moves<T>(SideWords::of(header), header.bits == 2);
     by_blocks(executor, info.elements, info.type, [&](std::size_t first, std::size_t count) {
       if (!kernels().move_to_sides[T::kType](codes + first / 8 * header.bits, count, moves,
                                              static_cast<typename T::Word*>(target) + first))
@@ -237,7 +192,7 @@ Status decode_sides(const Header& header, const std::uint8_t* payload, void* tar
 Sides sides_of(const Header& header) noexcept {
   if (static_cast<PayloadKind>(header.kind) != PayloadKind::kSides || !is_sound(header)) return {};
   return with_type(static_cast<ElementType>(header.type), [&]<class T>() {
-    const SideTest test = test_of<T>(header);
+    const SideTest test = side_test<T>(SideWords::of(header), header.bits == 2);
     return Sides{test.three ? Sides::Kind::kThree : Sides::Kind::kClosed, false, test.first,
                  test.last};
   });

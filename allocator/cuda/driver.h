@@ -39,6 +39,7 @@ inline constexpr int kNotReady = 600;     // an event is not complete yet
   ROW(event_query, cuEventQuery, (void* event))                                                \
   ROW(event_synchronize, cuEventSynchronize, (void* event))                                    \
   ROW(event_destroy, cuEventDestroy_v2, (void* event))                                         \
+  ROW(stream_create, cuStreamCreate, (void** stream, unsigned flags))                          \
   ROW(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))             \
   ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                 \
   ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                      \
@@ -46,6 +47,7 @@ inline constexpr int kNotReady = 600;     // an event is not complete yet
       (std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream))                 \
   ROW(set_bytes, cuMemsetD8Async,                                                              \
       (std::uint64_t to, unsigned char value, std::size_t bytes, void* stream))                \
+  ROW(memory_allocate, cuMemAlloc_v2, (std::uint64_t * device, std::size_t bytes))             \
   ROW(host_allocate, cuMemHostAlloc, (void** host, std::size_t bytes, unsigned flags))         \
   ROW(host_address, cuMemHostGetDevicePointer_v2,                                              \
       (std::uint64_t * device, void* host, unsigned flags))

@@ -59,12 +59,12 @@ void MemoryInFront::count(const Block& block, EventKind kind, std::int64_t sign)
   scope.note(event_of(block, kind));
 }
 
-Block* MemoryInFront::adopt(void* pointer, std::size_t bytes) noexcept {
+Block* MemoryInFront::adopt(void* pointer, std::size_t bytes, StreamId stream) noexcept {
   bool is_new = false;
   Block* const block = blocks_.find_or_add(pointer, *this, is_new);
   if (block != nullptr && is_new) {
     block->bytes = block->requested = bytes;
-    block->stream = kUnknownStream;
+    block->stream = stream;
     block->id = BlockId{last_id_.fetch_add(1, std::memory_order_relaxed) + 1};
     count(*block, EventKind::kAllocate, 1);
   }

@@ -52,11 +52,9 @@ class MemoryInFront final : public BlockMemory {
                 DriverLife& life) noexcept
       : raw_(raw), blocks_(blocks), driver_(driver), life_(life), events_(device) {}
 
-  // The block of a storage that lies at `pointer`, allocated by the allocator in force. Nobody
-  // knows for which stream: Block::stream is kUnknownStream, and each use is noted. Null if there
-  // is no memory for it.
-  [[nodiscard]] Block* adopt(void* pointer, std::size_t bytes) noexcept;
-  static constexpr StreamId kUnknownStream{~std::uint64_t{0}};
+  // The block of a storage that lies at `pointer`, allocated by the allocator in force for
+  // `stream`. Null if there is no memory for it.
+  [[nodiscard]] Block* adopt(void* pointer, std::size_t bytes, StreamId stream) noexcept;
 
   [[nodiscard]] Statistics& statistics() const noexcept override { return statistics_; }
   [[nodiscard]] EventSource& events() const noexcept override { return events_; }

@@ -1,9 +1,12 @@
 #include "allocator/cuda/stream_events.h"
 
+#include <algorithm>
+
 namespace pleat::allocator::cuda {
 namespace {
 
-constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
+constexpr unsigned kWithoutTiming = 2;          // CU_EVENT_DISABLE_TIMING
+constexpr unsigned kBesideTheLegacyStream = 1;  // CU_STREAM_NON_BLOCKING
 
 void* handle_of(StreamId stream) noexcept { return reinterpret_cast<void*>(stream.value); }
 void* handle_of(EventHandle event) noexcept { return reinterpret_cast<void*>(event.value); }
@@ -88,6 +91,38 @@ bool StreamEvents::is_captured(StreamId stream) noexcept {
   // An error says that the legacy stream cannot be asked while another one captures.
   return life_.note(driver_.stream_capturing(handle_of(stream), &status)) != kSuccess ||
          status != 0;
+}
+
+bool StreamEvents::is_foreign(StreamId stream) noexcept {
+  if (foreign_count_.load(std::memory_order_acquire) == 0) [[likely]]
+    return false;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return std::find(foreign_.begin(), foreign_.end(), stream) != foreign_.end();
+}
+
+bool StreamEvents::stand_in_for(StreamId stream, StreamId* stand_in) noexcept {
+  if (!is_foreign(stream) || stand_in_.value == 0) {
+    const DeviceContext context(driver_, life_, device_);
+    if (!context) return false;
+    const std::lock_guard<std::mutex> guard(mutex_);
+    try {
+      if (std::find(foreign_.begin(), foreign_.end(), stream) == foreign_.end()) {
+        foreign_.push_back(stream);
+        foreign_count_.store(foreign_.size(), std::memory_order_release);
+      }
+    } catch (...) {
+      return false;
+    }
+    void* made = nullptr;
+    if (stand_in_.value == 0 &&
+        life_.note(driver_.stream_create(&made, kBesideTheLegacyStream)) == kSuccess) {
+      stand_in_ = {reinterpret_cast<std::uint64_t>(made)};
+    }
+    if (stand_in_.value == 0) return false;
+  }
+  follow(stand_in_, stream);
+  *stand_in = stand_in_;
+  return true;
 }
 
 StreamEvents::Count StreamEvents::count() noexcept {

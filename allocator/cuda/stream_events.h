@@ -2,6 +2,7 @@
 // legacy default stream.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -29,6 +30,11 @@ class StreamEvents final : public StreamOrder {
   void synchronize(EventHandle event) noexcept override;
   void release(EventHandle event) noexcept override;
   [[nodiscard]] bool is_captured(StreamId stream) noexcept override;
+  [[nodiscard]] bool is_foreign(StreamId stream) noexcept override;
+
+  // A foreign stream is somebody's current one. Returns a stream of ours that comes after all that
+  // `stream` was given so far, and serves instead of it later; false if the driver gives none.
+  [[nodiscard]] bool stand_in_for(StreamId stream, StreamId* stand_in) noexcept;
 
   // How many were made; of these, how many nobody holds.
   struct Count {
@@ -49,6 +55,9 @@ class StreamEvents final : public StreamOrder {
   std::mutex mutex_;  // innermost
   std::vector<void*> idle_;
   std::size_t made_ = 0;
+  std::vector<StreamId> foreign_;
+  std::atomic<std::size_t> foreign_count_{0};
+  StreamId stand_in_{};  // of all foreign streams
 };
 
 }  // namespace pleat::allocator::cuda

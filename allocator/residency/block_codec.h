@@ -39,6 +39,8 @@ struct PayloadView {
   const void* data = nullptr;
   std::size_t bytes = 0;
   PayloadForm form{};
+  const ByteRange* ranges = nullptr;  // of the block, as EncodeRequest had them
+  std::size_t range_count = 0;
 };
 
 struct EncodeRequest {

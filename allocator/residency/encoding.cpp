@@ -46,7 +46,8 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
                         record.key,           record.stream};
   if (const Record* const argument = record.argument;
       argument != nullptr && decision.may_be_recomputed) {
-    request.argument = {argument->payload.data, argument->payload_bytes, argument->form};
+    request.argument = {argument->payload.data, argument->payload_bytes, argument->form,
+                        argument->ranges.data(), argument->ranges.size()};
     request.function = record.function;
   }
   // In place, nothing that encoding finds out can be undone.

@@ -41,7 +41,8 @@ Block* own_block(void* tag) noexcept {
 struct PayloadArena::Impl {
   Impl(BlockMemory& the_memory, const Options& options) noexcept
       : memory(the_memory),
-        chunk_bytes(std::max<std::size_t>(options.chunk_bytes, 4096)),
+        least_chunk_bytes(std::max<std::size_t>(options.chunk_bytes, 4096)),
+        most_chunk_bytes(std::max(options.most_chunk_bytes, least_chunk_bytes)),
         granule_bytes(std::bit_ceil(std::max<std::size_t>(options.granule_bytes, 64))) {}
 
   [[nodiscard]] EventScope scope() noexcept {
@@ -50,9 +51,15 @@ struct PayloadArena::Impl {
 
   mutable std::mutex mutex;
   BlockMemory& memory;
-  const std::size_t chunk_bytes;
+  const std::size_t least_chunk_bytes, most_chunk_bytes;
   const std::size_t granule_bytes;
   std::size_t payload_bytes = 0;  // requested, in chunks
+  std::size_t all_chunk_bytes = 0;
+
+  // Of a chunk that would be added now.
+  [[nodiscard]] std::size_t next_chunk_bytes() const noexcept {
+    return std::clamp(std::bit_floor(all_chunk_bytes / 4 | 1), least_chunk_bytes, most_chunk_bytes);
+  }
 
   // In address order; largest[i] is chunks[i]->runs.largest(), apart so that the search for a chunk
   // reads one array.
@@ -98,12 +105,12 @@ struct PayloadArena::Impl {
     if (spare_count > 0) return spare[--spare_count];
     auto* chunk = new (std::nothrow) Chunk;
     if (chunk == nullptr) return nullptr;
-    const std::size_t count = chunk_bytes / granule_bytes;
-    if (!chunk->metadata.map(FreeRuns::metadata_bytes(count))) {
+    const std::size_t most = most_chunk_bytes / granule_bytes;
+    if (!chunk->metadata.map(FreeRuns::metadata_bytes(most))) {
       delete chunk;
       return nullptr;
     }
-    chunk->runs.attach(chunk->metadata.data(), count);
+    chunk->runs.attach(chunk->metadata.data(), most);
     return chunk;
   }
   void put_metadata(Chunk* chunk) noexcept {
@@ -120,11 +127,14 @@ struct PayloadArena::Impl {
     Chunk* chunk = get_metadata();
     if (chunk == nullptr) return nullptr;
     chunk->stream = stream;
-    chunk->block = memory.allocate_container(chunk_bytes, stream);
+    const std::size_t bytes = next_chunk_bytes();
+    chunk->block = memory.allocate_container(bytes, stream);
     if (chunk->block == nullptr) {
       put_metadata(chunk);
       return nullptr;
     }
+    chunk->runs.resize(bytes / granule_bytes);
+    all_chunk_bytes += chunk->block->bytes;
     const auto place = std::upper_bound(
         chunks.begin(), chunks.end(), chunk,
         [](const Chunk* a, const Chunk* b) { return a->block->begin < b->block->begin; });
@@ -159,6 +169,7 @@ struct PayloadArena::Impl {
     chunks.erase(chunks.begin() + rank);
     largest.erase(largest.begin() + rank);
     renumber(static_cast<std::size_t>(rank));
+    all_chunk_bytes -= chunk->block->bytes;
     memory.free(chunk->block);
     put_metadata(chunk);
   }
@@ -201,12 +212,13 @@ PayloadArena::~PayloadArena() {
 PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept {
   Impl& a = *impl_;
   if (bytes == 0) return {};
-  if (bytes > a.chunk_bytes / 2) return a.allocate_block(bytes, stream);
+  if (bytes > a.most_chunk_bytes / 2) return a.allocate_block(bytes, stream);
   const std::size_t need = a.granules(bytes);
 
   EventScope scope = a.scope();
   const std::lock_guard<std::mutex> lock(a.mutex);
   Chunk* chunk = a.find(need, stream);
+  if (chunk == nullptr && bytes > a.next_chunk_bytes() / 2) return a.allocate_block(bytes, stream);
   if (chunk == nullptr && (chunk = a.add_chunk(stream)) == nullptr) {
     return a.allocate_block(bytes, stream);  // a smaller hole may still do
   }

@@ -23,11 +23,15 @@ struct PayloadSlot {
 class PayloadArena {
  public:
   struct Options {
-    // Payloads above half of this are blocks. Small chunks fill holes that large ones leave: of 256
+    // Payloads above half of a new chunk are blocks. Small chunks fill holes that large ones leave: of 256
     // KiB to 4 MiB, half a MiB kept resident memory closest to live memory
     // (tools/bench/pool_bench.cpp).
     std::size_t chunk_bytes = 512u << 10;
     std::size_t granule_bytes = 256;
+    // A new chunk has a quarter of what all chunks have by then, but at least chunk_bytes and at
+    // most this. Above chunk_bytes where memory comes from an allocator that packs large blocks
+    // better than many sizes.
+    std::size_t most_chunk_bytes = 0;
   };
   PayloadArena(BlockMemory& memory, const Options& options);
   explicit PayloadArena(BlockMemory& memory);

@@ -155,6 +155,10 @@ class Residency {
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState };
   [[nodiscard]] Block* restore_locked(RecordGuard& guard, Record& record, StreamId stream,
                                       RestoreStatus* status) noexcept;
+  // False if the restored storage, which lives, cannot be used on `stream` as well: it is restored
+  // once more then.
+  [[nodiscard]] bool may_share_restored_locked(RecordGuard& guard, Record& record,
+                                               StreamId stream) noexcept;
   // The restored storage, which lives, is used on `stream` as well.
   void share_restored_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
 

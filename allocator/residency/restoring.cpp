@@ -18,7 +18,9 @@ Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stre
   }
   // What has written it, and an encode that is forgotten but still reads, comes before.
   order_.follow(stream, record.stream);
-  if (stream != block->stream) memory_.note_use(block, stream);
+  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved for,
+  // and whoever queues it has seen to its order.
+  if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw(guard.scope_, record, false);
   count(counters_.adopted);
   return block;
@@ -111,6 +113,14 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   return target;
 }
 
+// What a foreign stream has been given is told by nobody later, nor when it is done.
+bool Residency::may_share_restored_locked(RecordGuard& /*guard*/, Record& record,
+                                          StreamId stream) noexcept {
+  const Block* const restored = record.restored;
+  return restored == nullptr || restored == record.block || stream == restored->stream ||
+         (!order_.is_foreign(stream) && !order_.is_foreign(restored->stream));
+}
+
 void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
                                       StreamId stream) noexcept {
   Block* const restored = record.restored;
@@ -118,7 +128,7 @@ void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
   // The bytes of an adopted block are complete for the stream of the last pack.
   const StreamId complete_for = restored == record.block ? record.stream : restored->stream;
   order_.follow(stream, complete_for);
-  memory_.note_use(restored, stream);
+  if (!order_.is_foreign(stream)) memory_.note_use(restored, stream);
 }
 
 Block* Residency::copy_locked(RecordGuard& /*guard*/, Record& record, StreamId stream,
@@ -143,11 +153,15 @@ Block* Residency::copy_locked(RecordGuard& /*guard*/, Record& record, StreamId s
   return target;
 }
 
-// `holder`, whose payload it is, must not be dropped before `stream` has read it.
+// `holder`, whose payload it is, must not be dropped before `stream` has read it. Called once the
+// reading is queued.
 void Residency::note_reader(Record& holder, StreamId stream) noexcept {
   if (stream == holder.stream) [[likely]]
     return;
-  order_.follow(stream, holder.stream);
+  if (order_.is_foreign(stream)) {  // who may be gone at the drop
+    order_.follow(holder.stream, stream);
+    return;
+  }
   const std::lock_guard<std::mutex> link(link_mutex_);
   std::vector<StreamId>& readers = holder.readers;
   if (std::find(readers.begin(), readers.end(), stream) != readers.end()) return;
@@ -165,12 +179,14 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
   Record& holder = record.recomputed ? *record.argument : record;
   const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
                                                    : static_cast<void*>(holder.payload.data);
-  const PayloadView payload{data, holder.payload_bytes, holder.form};
-  note_reader(holder, stream);
+  const PayloadView payload{data, holder.payload_bytes, holder.form, holder.ranges.data(),
+                            holder.ranges.size()};
+  order_.follow(stream, holder.stream);
   const CodecStatus decoded =
       record.recomputed
           ? codec_.decode_function(payload, target->begin, record.bytes, stream, record.function)
           : codec_.decode(payload, target->begin, record.bytes, stream);
+  note_reader(holder, stream);
   count(counters_.decode_ns, now_ns() - start);
   if (decoded != CodecStatus::kOk) {
     return false;

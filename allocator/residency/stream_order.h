@@ -27,6 +27,9 @@ class StreamOrder {
   // Blocks the calling thread.
   virtual void synchronize(EventHandle event) noexcept = 0;
   virtual void release(EventHandle event) noexcept = 0;
+  // Others made the stream and may destroy it: nothing is said to it but while it is somebody's
+  // current one.
+  [[nodiscard]] virtual bool is_foreign(StreamId /*stream*/) noexcept { return false; }
   // Nothing may be queued there: a graph is being recorded.
   [[nodiscard]] virtual bool is_captured(StreamId stream) noexcept = 0;
 

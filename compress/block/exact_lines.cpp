@@ -23,7 +23,6 @@ constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
 constexpr std::size_t kSamples = 64;     // rows of a matrix whose columns are looked at
 constexpr std::size_t kFewSamples = 16;  // rows that tell whether a column is even
-constexpr std::size_t kMostLines = std::size_t{1} << 31;
 constexpr std::size_t kGrainElements = 32 * 1024;
 constexpr std::size_t kAhead = 8;  // rows
 constexpr std::size_t kRowsAtOnce = 256;
@@ -316,7 +315,7 @@ struct ColumnRanges {
   }
   [[nodiscard]] bool is_flat(std::size_t column, double squared_step) const noexcept {
     const double range = static_cast<double>(high[column]) - low[column];
-    return range * range < kFlatBelowSteps * kFlatBelowSteps * squared_step;
+    return is_flat_column(range, squared_step);
   }
 };
 
@@ -361,21 +360,6 @@ auto with_values(const void* data, ElementType type, const Function& function) {
   }
 }
 
-bool has_lines(std::size_t elements, ElementType type, Lines lines) noexcept {
-  return compress::is_floating(type) && lines.look != Look::kNone && lines.length >= 2 &&
-         elements % lines.length == 0 && elements / lines.length < kMostLines;
-}
-
-bool has_judged_rows(std::size_t elements, ElementType type, Lines lines) noexcept {
-  return has_lines(elements, type, lines) && lines.look == Look::kRows &&
-         lines.length % kGroup != 0 && lines.length >= kShortestLine;
-}
-
-bool has_judged_columns(std::size_t elements, ElementType type, Lines lines) noexcept {
-  return has_lines(elements, type, lines) && lines.look == Look::kColumns &&
-         elements / lines.length >= kShortestLine;
-}
-
 }  // namespace
 
 bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
@@ -383,8 +367,7 @@ bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
 }
 
 LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lines lines) {
-  if (!has_lines(elements, type, lines) || lines.look == Look::kColumns ||
-      lines.length % kGroup == 0) {
+  if (!has_zero_rows(elements, type, lines)) {
     return {};
   }
   return {with_values(data, type, [&](const auto& values) {

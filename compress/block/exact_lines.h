@@ -11,25 +11,14 @@
 #include <vector>
 
 #include "compress/compress.h"
+#include "compress/lines.h"
 
 namespace pleat::compress::block {
 
-inline constexpr std::uint32_t kShortestLine = 16;  // shorter lines are often flat by chance
-
-enum class Look : std::uint8_t {
-  kNone,
-  kZeroRows,  // only rows of zeros, as padding and masks leave
-  kRows,
-  kColumns,
-};
-
-// How a tensor is cut into lines.
-struct Lines {
-  Look look = Look::kNone;
-  std::uint32_t length = 0;  // elements of a row, that is, the number of columns
-
-  [[nodiscard]] bool operator==(const Lines&) const = default;
-};
+using compress::kFlatBelowSteps;
+using compress::kShortestLine;
+using compress::Lines;
+using compress::Look;
 
 struct LineRun {
   std::uint32_t first;
@@ -42,10 +31,6 @@ struct LineRun {
 struct LinePlan {
   std::vector<LineRun> exact;  // ascending, disjoint
 };
-
-// A line that spans less than this many steps of a group that it shares is flat. At four the noise
-// of Gaussian data is a third of its deviation.
-inline constexpr float kFlatBelowSteps = 4;
 
 // Whether lines may be flat, that is, whether they are judged and share groups.
 [[nodiscard]] bool may_be_flat(std::size_t elements, compress::ElementType type,

@@ -1,10 +1,13 @@
 #include "compress/cuda/device_codec.h"
 
 #include <cstdio>
+#include <limits>
 
+#include "compress/cuda/device_asides.h"
 #include "compress/cuda/frame_chain.h"
 #include "compress/cuda/in_place_core.h"
 #include "compress/cuda/side_core.h"
+#include "compress/cuda/watch_core.h"
 #include "compress/format.h"
 #include "compress/frame_entry.h"
 #include "compress/framed.h"
@@ -18,7 +21,7 @@ extern const unsigned char pleat_device_image_end[];
 namespace pleat::compress::cuda {
 namespace {
 
-enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace };
+enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace, kMoveTo };
 
 // How the task's kernel codes groups. Scaled groups exist at few widths.
 enum class Coding { kPlain, kRotated, kScaled, kFramed, kSides };
@@ -35,14 +38,15 @@ Coding coding_of(const DeviceTask& task) noexcept {
 // The kernel's name in kernels.cu. The string lives as long as the process: a launcher may keep the
 // pointer.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
-  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place"};
+  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place",
+                                           "move_to"};
   static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_", "sides_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[4][5][6][9][48];  // verb, coding, type, bits
+    char text[5][5][6][9][48];  // verb, coding, type, bits
     Names() noexcept {
-      for (int k = 0; k < 4; ++k)
+      for (int k = 0; k < 5; ++k)
         for (int c = 0; c < 5; ++c)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
@@ -88,7 +92,12 @@ Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noex
     job.minimum = task.minimum;
   if (is_framed(task)) job.counters = static_cast<Counters*>(task.scratch);
   job.first_tile = first_tile;
-  job.width = task.width;
+  job.width = task.type == ElementType::kBool ? (task.any_byte ? 8 : 1) : task.width;
+  if (kernel == Kernel::kEncode && is_floating(task.type) && !is_framed(task)) {
+    job.width = task.bits == 0 ? 0 : watch_width(task.widest_step, task.beside);
+    job.bounds[0] = task.beside.any() ? task.beside.low : -std::numeric_limits<float>::infinity();
+    job.bounds[1] = task.beside.any() ? task.beside.high : std::numeric_limits<float>::infinity();
+  }
   if (is_sided(task) && kernel == Kernel::kEncode) {
     job.bounds[0] = task.sides.low;
     job.bounds[1] = task.sides.high;
@@ -193,10 +202,15 @@ LaunchStatus decode_on_device(KernelLauncher& launcher, std::span<const DeviceTa
   return run(launcher, Kernel::kDecode, tasks, stream, queued);
 }
 
+LaunchStatus move_to_sides_on_device(KernelLauncher& launcher, std::span<const DeviceTask> tasks,
+                                     StreamHandle stream, std::size_t* queued) noexcept {
+  return run(launcher, Kernel::kMoveTo, tasks, stream, queued);
+}
+
 bool device_can_encode_in_place(const DeviceTask& task) noexcept {
   return is_floating(task.type) && task.bits != 0 && !is_transformed(task) && !is_sided(task) &&
-         task.source == task.target && reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 &&
-         device_can_encode(task) &&
+         watch_width(task.widest_step, task.beside) == 0 && task.source == task.target &&
+         reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 && device_can_encode(task) &&
          device_payload_bytes(task) <= task.elements * element_size(task.type);
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "compress/cuda/jobs.h"
@@ -35,6 +36,13 @@ struct DeviceTask {
   // Floats: if there are any, only their sides are coded, as CodecSpec has it. To decode such a
   // payload the number of the sides matters, nothing else of them.
   Sides sides{};
+  // Encode of quantised floats, not in place: what the verdict counts. Such groups are coded all
+  // the same.
+  float widest_step = std::numeric_limits<float>::infinity();  // above 0
+  Sides beside{};  // as sides_beside_values() gives them
+  // Encode of booleans: every byte other than 0 is true, so no span is refused. Else a span that
+  // has others than 0 and 1 is.
+  bool any_byte = false;
   // Floats of 0 bits: coded in frames instead of groups.
   bool framed = false;
   // Decode of floats: the bytes of `source`, at least 64; nothing beyond is read. Encode of framed

@@ -227,7 +227,10 @@ PLEAT_HD inline void finish_in_place(Block& block, const cuda::Job& job, uint32_
     if (layout.bounces(tile))
       layout.copy_tile(block, tile, layout.place_of(job, tile), layout.bounce_of(job, tile));
   block.sync();
-  finish_span<F>(block, job, escapes, lossy,
+  cuda::Counters counted{};
+  counted.escapes = escapes;
+  counted.lossy = lossy ? 1 : 0;
+  finish_span<F>(block, job, counted,
                  GroupsAside<F>{static_cast<const uint8_t*>(job.scratch) + layout.escapes_at()});
 }
 

@@ -30,8 +30,17 @@ struct Verdict {
   // For framed floats that is the capacity; for integers, the payload with the width they need
   // above the predicted minimum; 0 if there is none.
   uint64_t payload_bytes = 0;
+  // Encode of grouped floats for which DeviceTask::widest_step or DeviceTask::beside asks: groups
+  // whose step is wider, groups of which an element may come back on another side, and the widest
+  // step of all quantised groups, 0 if there is none. Else 0.
+  uint32_t too_wide = 0;
+  uint32_t leaving = 0;
+  float widest = 0;
+  // Lines, elements near zero: how many have to be kept, also when they are more than there is room
+  // for.
+  uint32_t kept = 0;
 };
-static_assert(sizeof(Verdict) == 16);
+static_assert(sizeof(Verdict) == 32);
 
 // Device memory that a running job uses. Zero before and after every launch, so memory cleared once
 // serves a stream for ever. Each job of a launch has its own.
@@ -40,8 +49,11 @@ struct Counters {
   uint32_t escapes;
   uint32_t lossy;   // some group was quantised
   uint32_t misses;  // booleans and integers: bits needed if the form does not hold them; decode:
-                    // damaged groups or frames
-  uint32_t reserved[4];
+                    // damaged groups or frames; elements near zero: some were not counted
+  uint32_t too_wide;
+  uint32_t leaving;
+  uint32_t widest;  // bits of a float
+  uint32_t kept;    // lines, elements near zero
 };
 static_assert(sizeof(Counters) == 32);
 
@@ -56,10 +68,12 @@ struct Job {
     int64_t minimum;    // integers: predicted
     void* scratch;      // in place: see in_place_core.h
     uint64_t capacity;  // floats: bytes of the payload's memory; not used to encode groups
-    float bounds[2];    // sides: encode
+    float bounds[2];    // encode: of sides, or of sides beside the values (watch_core.h)
   };
   uint32_t first_tile;  // of the launch
-  uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h)
+  uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h);
+                        // encode of quantised floats: see watch_core.h; of booleans: bits that
+                        // count of a byte, 1 or 8
 };
 static_assert(sizeof(Job) == 64);
 
@@ -72,17 +86,52 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
 
+// Lines of a span, kept or restored (lines_core.h).
+struct LineJob {
+  union {
+    const void* source;  // keep
+    void* target;        // restore
+  };
+  const void* codes;  // keep: the span's payload
+  void* section;
+  void* scratch;  // keep, columns
+  Verdict* verdict;
+  Counters* counters;
+  uint64_t elements;
+  uint32_t first_tile;  // of the launch
+  uint32_t length;      // elements of a row
+  uint32_t most;        // lines that the section has room for
+  uint8_t look;         // a Look
+  uint8_t bits;
+  uint8_t transformed;
+  uint8_t scaled;  // groups may be scaled ones
+};
+static_assert(sizeof(LineJob) == 72);
+
+inline constexpr unsigned kMostLineJobs = 55;
+struct LineBatch {
+  uint32_t jobs;
+  uint32_t tiles;
+  uint32_t reserved[2];
+  LineJob job[kMostLineJobs];
+  uint64_t unused;
+};
+static_assert(sizeof(LineBatch) == sizeof(Batch),
+              "a launch's parameter is as long for every kernel");
+
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kBlocksPerMultiprocessor = 3;   // registers must suffice for as many
 inline constexpr unsigned kGroupsPerTile = kThreads / 8;  // eight lanes per group
 inline constexpr unsigned kElementsPerTile = kGroupsPerTile * 256;
 
 // The job that tile `tile` of the launch belongs to. `from`: a job at or before it.
-PLEAT_HD inline unsigned find_job(const Batch& batch, unsigned tile, unsigned from) {
+template <class AnyBatch>
+PLEAT_HD inline unsigned find_job(const AnyBatch& batch, unsigned tile, unsigned from) {
   while (from + 1 < batch.jobs && batch.job[from + 1].first_tile <= tile) ++from;
   return from;
 }
-PLEAT_HD inline unsigned end_of_job(const Batch& batch, unsigned job) {
+template <class AnyBatch>
+PLEAT_HD inline unsigned end_of_job(const AnyBatch& batch, unsigned job) {
   return job + 1 < batch.jobs ? batch.job[job + 1].first_tile : batch.tiles;
 }
 

@@ -2,6 +2,7 @@
 // host. Eight lanes hold a group, a warp holds four, a block of 256 threads a tile of 32. Blocks
 // stride over the tiles of all jobs of a launch. The work on a group or a span is in encode_core.h,
 // decode_core.h, transform_core.h and span_core.h.
+#include "compress/cuda/aside_kernels.cuh"
 #include "compress/cuda/decode_core.h"
 #include "compress/cuda/encode_core.h"
 #include "compress/cuda/framed_kernels.cuh"
@@ -11,6 +12,7 @@
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/threads.cuh"
 #include "compress/cuda/transform_core.h"
+#include "compress/cuda/watch_core.h"
 
 namespace pleat::compress {
 namespace {
@@ -22,6 +24,7 @@ template <class F>
 __device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
+  __shared__ unsigned widest;  // step of the block's groups of a job that is watched
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
@@ -29,6 +32,12 @@ __device__ void encode(const Batch& batch) {
     const Job& job = batch.job[number];
     const DeviceLayout<F> layout(job.elements);
     const unsigned end = end_of_job(batch, number);
+    // The lane that writes the metadata looks at them.
+    bool watches = F::kBits != 0 && is_watched(job) && threadIdx.x % kTileLanes == 0;
+    if (F::kBits != 0 && is_watched(job)) {
+      if (threadIdx.x == 0) widest = 0;
+      __syncthreads();
+    }
     const Word* const source = static_cast<const Word*>(job.source);
     const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
     auto* const metadata =
@@ -46,6 +55,7 @@ __device__ void encode(const Batch& batch) {
         // stay whole.
         own = group < layout.groups;
         if (!own) group = layout.groups - 1;
+        watches &= own;
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
@@ -56,12 +66,21 @@ __device__ void encode(const Batch& batch) {
       lossy |= is_lossy(kind);
       if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
+      if (watches) {
+        const Seen seen = look_at_group<F>(metadata[group], job);
+        if (seen.too_wide) atomicAdd(&job.counters->too_wide, 1u);
+        if (seen.leaving) atomicAdd(&job.counters->leaving, 1u);
+        atomicMax(&widest, seen.step_bits);
+      }
     }
-    if (__syncthreads_or(lossy) && threadIdx.x == 0) atomicOr(&job.counters->lossy, 1u);
+    if (__syncthreads_or(lossy) && threadIdx.x == 0) {
+      atomicOr(&job.counters->lossy, 1u);
+      if (F::kBits != 0 && is_watched(job)) atomicMax(&job.counters->widest, widest);
+    }
     Counters counted;
     if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
-    finish_span<F>(block, job, counted.escapes, counted.lossy != 0, GroupsInSource<F>{job});
+    finish_span<F>(block, job, counted, GroupsInSource<F>{job});
   }
 }
 
@@ -277,10 +296,25 @@ __device__ void decode_sides(const Batch& batch) {
       });
 }
 
+template <class T>
+__device__ void move_to_sides(const Batch& batch) {
+  SideMoves moves;
+  unpack_spans<kSideRun>(
+      batch,
+      [&moves](const Job& job, const Header& header) {
+        moves = side_moves<T>(SideWords::of(header), job.width == 2);
+        return sides_fit_beside<T>(header, job.elements, job.width, job.capacity);
+      },
+      [&moves](const Job& job, uint64_t run) {
+        return move_side_run<T>(moves, static_cast<const uint8_t*>(job.source) + 64, job.elements,
+                                run, static_cast<typename T::Word*>(job.target));
+      });
+}
+
 }  // namespace
 }  // namespace pleat::compress
 
-// Names as device_codec.cpp expects them.
+// Names as device_codec.cpp and device_asides.cpp expect them.
 #define PLEAT_KERNEL(name)                                                      \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
       name(const __grid_constant__ pleat::compress::cuda::Batch batch)
@@ -353,16 +387,42 @@ PLEAT_FRAMED_KERNELS(Float32, float32)
 PLEAT_FRAMED_KERNELS(BFloat16, bfloat16)
 PLEAT_FRAMED_KERNELS(Float16, float16)
 
-#define PLEAT_SIDE_KERNELS(type, name)                           \
-  PLEAT_KERNEL(pleat_encode_sides_##name) {                      \
-    pleat::compress::encode_sides<pleat::compress::type>(batch); \
-  }                                                              \
-  PLEAT_KERNEL(pleat_decode_sides_##name) {                      \
-    pleat::compress::decode_sides<pleat::compress::type>(batch); \
+#define PLEAT_SIDE_KERNELS(type, name)                            \
+  PLEAT_KERNEL(pleat_encode_sides_##name) {                       \
+    pleat::compress::encode_sides<pleat::compress::type>(batch);  \
+  }                                                               \
+  PLEAT_KERNEL(pleat_decode_sides_##name) {                       \
+    pleat::compress::decode_sides<pleat::compress::type>(batch);  \
+  }                                                               \
+  PLEAT_KERNEL(pleat_move_to_sides_##name) {                      \
+    pleat::compress::move_to_sides<pleat::compress::type>(batch); \
   }
 PLEAT_SIDE_KERNELS(Float32, float32)
 PLEAT_SIDE_KERNELS(BFloat16, bfloat16)
 PLEAT_SIDE_KERNELS(Float16, float16)
+
+#define PLEAT_LINE_KERNEL(name)                                                 \
+  extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
+      name(const __grid_constant__ pleat::compress::cuda::LineBatch batch)
+#define PLEAT_ASIDE_KERNELS(type, name)                               \
+  PLEAT_LINE_KERNEL(pleat_look_at_columns_##name) {                   \
+    pleat::compress::look_at_columns<pleat::compress::type>(batch);   \
+  }                                                                   \
+  PLEAT_LINE_KERNEL(pleat_keep_lines_##name) {                        \
+    pleat::compress::keep_lines<pleat::compress::type>(batch);        \
+  }                                                                   \
+  PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                     \
+    pleat::compress::restore_lines<pleat::compress::type>(batch);     \
+  }                                                                   \
+  PLEAT_KERNEL(pleat_keep_near_zero_##name) {                         \
+    pleat::compress::keep_near_zero<pleat::compress::type>(batch);    \
+  }                                                                   \
+  PLEAT_KERNEL(pleat_restore_near_zero_##name) {                      \
+    pleat::compress::restore_near_zero<pleat::compress::type>(batch); \
+  }
+PLEAT_ASIDE_KERNELS(Float32, float32)
+PLEAT_ASIDE_KERNELS(BFloat16, bfloat16)
+PLEAT_ASIDE_KERNELS(Float16, float16)
 
 PLEAT_KERNEL(pleat_encode_bool) {
   using namespace pleat::compress;
@@ -370,7 +430,7 @@ PLEAT_KERNEL(pleat_encode_bool) {
       batch, [](const cuda::Job&) {},
       [](const cuda::Job& job, uint64_t run) {
         return pack_boolean_run(static_cast<const uint8_t*>(job.source), job.elements, run,
-                                static_cast<uint8_t*>(job.target) + 64);
+                                job.width == 8, static_cast<uint8_t*>(job.target) + 64);
       },
       [](ThreadBlock& block, const cuda::Job& job, unsigned needed) {
         finish_booleans(block, job, needed);

@@ -184,6 +184,21 @@ PLEAT_HD inline void store16(void* to, const uint32_t* words) {
 #endif
 }
 
+PLEAT_HD inline unsigned count_bits(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<unsigned>(__popc(word));
+#else
+  return static_cast<unsigned>(__builtin_popcount(word));
+#endif
+}
+PLEAT_HD inline unsigned lowest_bit(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<unsigned>(__ffs(static_cast<int>(word)) - 1);
+#else
+  return static_cast<unsigned>(__builtin_ctz(word));
+#endif
+}
+
 PLEAT_HD constexpr uint64_t round_up_64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The position of the highest set bit, counted from 1; 0 if none is set.

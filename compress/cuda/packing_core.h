@@ -42,12 +42,19 @@ struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> 
   }
 };
 
+// Each byte becomes 1, or stays 0.
+PLEAT_HD inline uint32_t ones_where_any(uint32_t bytes) {
+  const uint32_t carried = (bytes & 0x7F7F'7F7Fu) + 0x7F7F'7F7Fu;  // into the bytes' highest bits
+  return (carried | bytes) >> 7 & 0x0101'0101u;
+}
+
 // Both packers return 0 if the form holds all elements of the run, else the bits that the worst
 // element needs: for integers, of its distance above `minimum`; 64 if it is below.
 
 // Packs run number `run` of a span of boolean bytes.
+//   any_byte  a byte other than 0 is true, whatever it is
 PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
-                                          uint8_t* bits) {
+                                          bool any_byte, uint8_t* bits) {
   const uint8_t* const from = source + run * kBooleanRun;
   const uint64_t left = elements - run * kBooleanRun;
   uint32_t words[8];
@@ -65,6 +72,7 @@ PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elemen
   uint32_t packed = 0, seen = 0;
   PLEAT_UNROLL
   for (unsigned w = 0; w < 8; ++w) {
+    if (any_byte) words[w] = ones_where_any(words[w]);
     seen |= words[w];
     packed |= (squeeze<1>(words[w] & 0x0101'0101u) & 0xF) << (4 * w);
   }

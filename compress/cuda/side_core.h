@@ -66,6 +66,14 @@ PLEAT_HD inline void pack_side_run(const SideTest& test, const typename T::Word*
   if (width == 2 && left > 4) to[1] = static_cast<uint8_t>(packed >> 8);
 }
 
+// The sides of a run's elements, as packed bits.
+PLEAT_HD inline uint32_t side_codes(const uint8_t* codes, unsigned width, uint64_t left,
+                                    uint64_t run) {
+  uint32_t packed = codes[run * width];
+  if (width == 2 && left > 4) packed |= uint32_t{codes[run * width + 1]} << 8;
+  return packed;
+}
+
 // False if some code is no side.
 template <class T>
 PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, const uint8_t* codes,
@@ -74,8 +82,7 @@ PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, const u
   constexpr unsigned kEach = Packed<T>::kPerRegister;
   const uint64_t left = elements - run * kSideRun;
   const unsigned width = three ? 2 : 1;
-  uint32_t packed = codes[run * width];
-  if (three && left > 4) packed |= uint32_t{codes[run * width + 1]} << 8;
+  const uint32_t packed = side_codes(codes, width, left, run);
   uint32_t value[kSideRun];
   bool good = true;
   PLEAT_UNROLL
@@ -96,6 +103,31 @@ PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, const u
     return good;
   }
   for (unsigned e = 0; e < kSideRun && e < left; ++e) to[e] = static_cast<Word>(value[e]);
+  return good;
+}
+
+// Moves the elements of a run to the sides that the codes say. Nearly all are there. False if some
+// code is no side.
+template <class T>
+PLEAT_HD inline bool move_side_run(const SideMoves& moves, const uint8_t* codes, uint64_t elements,
+                                   uint64_t run, typename T::Word* target) {
+  using Word = typename T::Word;
+  constexpr unsigned kEach = Packed<T>::kPerRegister;
+  const uint64_t left = elements - run * kSideRun;
+  const unsigned width = moves.test.three ? 2 : 1;
+  const uint32_t packed = side_codes(codes, width, left, run);
+  Word* const at = target + run * kSideRun;
+  uint32_t words[kSideRun / kEach];
+  load_side_run<T>(at, left, reinterpret_cast<uintptr_t>(target) % 16 == 0, words);
+  bool good = true;
+  PLEAT_UNROLL
+  for (unsigned e = 0; e < kSideRun; ++e) {
+    const unsigned side = packed >> (e * width) & (width == 2 ? 3u : 1u);
+    const Word word = static_cast<Word>(Packed<T>::pattern(words[e / kEach], e % kEach));
+    const Word moved = moved_to_side<T>(moves, side, word);
+    good &= side != 3 || e >= left;
+    if (moved != word && e < left) at[e] = moved;
+  }
   return good;
 }
 
@@ -127,6 +159,14 @@ PLEAT_HD inline bool sides_fit(const Header& header, uint64_t elements, unsigned
   wrong_sizes |= header.payload_bytes ^ (64 + side_bytes(elements, width));
   return (wrong | (wrong_sizes != 0 ? 1u : 0u) | (width != 1 && width != 2 ? 1u : 0u) |
           (header.payload_bytes > capacity ? 1u : 0u)) == 0;
+}
+// The same of sides that stand beside values: two of them have one bound.
+template <class T>
+PLEAT_HD inline bool sides_fit_beside(const Header& header, uint64_t elements, unsigned width,
+                                      uint64_t capacity) {
+  const SideTest test = side_test<T>(SideWords::of(header), width == 2);
+  return sides_fit<T>(header, elements, width, capacity) &&
+         (width == 2 || !is_low_bound(test.first) || !is_high_bound(test.last));
 }
 
 }  // namespace

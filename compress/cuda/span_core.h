@@ -6,6 +6,8 @@
 // - block.by_warps(n, g, f): f(i, g(i), lane) for i in [0, n) and all lanes < 32, in any order; all
 //   lanes call g(i) before any calls f.
 // - block.ranked(n, marked, f): f(i, rank) for each i with marked(i); ranks are 0, 1, ... in order.
+// - block.numbered(n, count, f): as ranked(), where i stands for count(i) things: f(i, rank of the
+//   first), for each i with any. Returns how many things there are, to all.
 // - block.once(f): f() in one thread.
 // - block.sync(): after it, all writes so far are visible to all threads of the block.
 // - block.publish(v, outcome): sets v->outcome; all writes so far are visible to any host or device
@@ -97,10 +99,19 @@ template <class F>
 inline constexpr uint8_t kFormFlags = (F::kTransformed ? kFlagTransformed : 0) |
                                       (F::kScaled ? kFlagScaled : 0);
 
+PLEAT_HD inline void write_counts(const cuda::Counters& counted, cuda::Verdict* verdict) {
+  verdict->escapes = counted.escapes;
+  verdict->too_wide = counted.too_wide;
+  verdict->leaving = counted.leaving;
+  verdict->widest = float_of(counted.widest);
+  verdict->kept = 0;
+}
+
 template <class F, class Block, class Groups>
-PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t escapes, bool lossy,
+PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, const cuda::Counters& counted,
                                  const Groups& escaped) {
   using Word = typename F::Source::Word;
+  const uint64_t escapes = counted.escapes;
   const DeviceLayout<F> layout(job.elements);
   uint8_t* const payload = static_cast<uint8_t*>(job.target);
   if (too_many_escapes<F>(job.elements, escapes)) {
@@ -108,7 +119,7 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
       Header none;
       none.magic = 0;
       write_header(none, payload);
-      job.verdict->escapes = static_cast<uint32_t>(escapes);
+      write_counts(counted, job.verdict);
       job.verdict->payload_bytes = 0;
     });
     block.publish(job.verdict, cuda::Outcome::kKeepRaw);
@@ -149,14 +160,14 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, uint64_t es
     header.kind = static_cast<uint8_t>(PayloadKind::kGrouped);
     header.type = static_cast<uint8_t>(F::Source::kType);
     header.bits = F::kBits;
-    header.flags = static_cast<uint8_t>((lossy ? kFlagLossy : 0) | kFormFlags<F>);
+    header.flags = static_cast<uint8_t>((counted.lossy != 0 ? kFlagLossy : 0) | kFormFlags<F>);
     header.escapes = static_cast<uint32_t>(escapes);
     header.elements = job.elements;
     header.nonce = job.nonce;
     header.payload_bytes = layout.end_of_codes() + escapes * layout.kGroupBytes;
     header.code_bytes = layout.code_bytes();
     write_header(header, payload);
-    job.verdict->escapes = header.escapes;
+    write_counts(counted, job.verdict);
     job.verdict->payload_bytes = header.payload_bytes;
   });
   block.publish(job.verdict, cuda::Outcome::kDone);

@@ -141,6 +141,32 @@ class ThreadBlock {
       __syncthreads();
     }
   }
+  template <class Count, class F>
+  __device__ uint32_t numbered(uint32_t n, Count count, F f) {
+    __shared__ uint32_t sums[kThreads / 32];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t before = 0;
+    for (uint32_t from = 0; from < n; from += kThreads) {
+      const uint32_t i = from + threadIdx.x;
+      const uint32_t mine = i < n ? count(i) : 0;
+      uint32_t up_to = mine;
+      for (unsigned step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_up_sync(kWarp, up_to, step);
+        up_to += lane >= step ? other : 0;
+      }
+      if (lane == 31) sums[warp] = up_to;
+      __syncthreads();
+      uint32_t rank = before + up_to - mine, all = 0;
+      for (unsigned w = 0; w < kThreads / 32; ++w) {
+        rank += w < warp ? sums[w] : 0;
+        all += sums[w];
+      }
+      if (mine != 0) f(i, rank);
+      before += all;
+      __syncthreads();
+    }
+    return before;
+  }
   template <class F>
   __device__ void once(F f) {
     if (threadIdx.x == 0) f();
@@ -151,6 +177,32 @@ class ThreadBlock {
     if (threadIdx.x != 0) return;
     __threadfence_system();
     *reinterpret_cast<volatile uint32_t*>(&verdict->outcome) = static_cast<uint32_t>(outcome);
+  }
+};
+
+// What lines_core.h is written against, but for a Block.
+class FoldingWarp {
+ public:
+  template <class F>
+  __device__ uint32_t ballot(F f) {
+    return __ballot_sync(kWarp, f(threadIdx.x % 32));
+  }
+  template <class F>
+  __device__ auto fold(F f) {
+    auto all = f(threadIdx.x % 32);
+#pragma unroll
+    for (unsigned step = 1; step < 32; step *= 2) {
+      auto other = all;
+      other.low = __shfl_xor_sync(kWarp, all.low, step);
+      other.high = __shfl_xor_sync(kWarp, all.high, step);
+      all.join(other);
+    }
+    all.other = __any_sync(kWarp, all.other) != 0;
+    return all;
+  }
+  template <class F>
+  __device__ void once(F f) {
+    if (threadIdx.x % 32 == 0) f();
   }
 };
 
@@ -168,7 +220,8 @@ __device__ Header load_header(const void* payload) {
 // that hands in the last of `all` parts; all writes of the other blocks are then visible to it. The
 // last block also gets the counts, and zeroes the counters before anyone learns that the job is
 // done.
-__device__ bool hand_in(const Job& job, unsigned parts, uint64_t all, Counters* counted) {
+template <class AnyJob>
+__device__ bool hand_in(const AnyJob& job, unsigned parts, uint64_t all, Counters* counted) {
   __shared__ bool last;
   __shared__ Counters seen;
   __syncthreads();
@@ -180,6 +233,10 @@ __device__ bool hand_in(const Job& job, unsigned parts, uint64_t all, Counters* 
       seen.escapes = *static_cast<volatile uint32_t*>(&job.counters->escapes);
       seen.lossy = *static_cast<volatile uint32_t*>(&job.counters->lossy);
       seen.misses = *static_cast<volatile uint32_t*>(&job.counters->misses);
+      seen.too_wide = *static_cast<volatile uint32_t*>(&job.counters->too_wide);
+      seen.leaving = *static_cast<volatile uint32_t*>(&job.counters->leaving);
+      seen.widest = *static_cast<volatile uint32_t*>(&job.counters->widest);
+      seen.kept = *static_cast<volatile uint32_t*>(&job.counters->kept);
       *job.counters = Counters{};
     }
   }

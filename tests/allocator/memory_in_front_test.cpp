@@ -50,16 +50,16 @@ class MemoryInFrontTest : public ::testing::Test {
 TEST_F(MemoryInFrontTest, AStorageHasOneBlockHoweverOftenItIsSaved) {
   void* const storage = beneath.allocate(DeviceIndex{0}, 1000, kStream);
   EXPECT_EQ(blocks.find(storage).block, nullptr);
-  Block* const block = memory.adopt(storage, 1000);
+  Block* const block = memory.adopt(storage, 1000, kStream);
   ASSERT_NE(block, nullptr);
-  EXPECT_EQ(memory.adopt(storage, 1000), block);
+  EXPECT_EQ(memory.adopt(storage, 1000, kStream), block);
   EXPECT_EQ(block->begin, storage);
   EXPECT_EQ(block->requested, 1000u);
   EXPECT_EQ(requested(), 1000);
   EXPECT_EQ(blocks.find(storage).memory, &memory);
   EXPECT_EQ(memory.find(storage), block);
   EXPECT_EQ(other.find(storage), nullptr);
-  EXPECT_NE(block->stream, kStream) << "nobody has said which it was allocated for";
+  EXPECT_EQ(block->stream, kStream);
   memory.free(block);
   EXPECT_TRUE(beneath.living.empty());
   EXPECT_EQ(blocks.size(), 0u);
@@ -80,10 +80,10 @@ TEST_F(MemoryInFrontTest, ABlockOfOursIsAllocatedForItsStreamAndDevice) {
 
 TEST_F(MemoryInFrontTest, AnAddressThatServesAgainIsANewBlock) {
   void* const storage = beneath.allocate(DeviceIndex{0}, 1000, kStream);
-  const BlockId first = memory.adopt(storage, 1000)->id;
+  const BlockId first = memory.adopt(storage, 1000, kStream)->id;
   memory.free(blocks.find(storage).block);
   void* const again = beneath.allocate(DeviceIndex{0}, 1000, kStream);
-  Block* const block = memory.adopt(again, 2000);
+  Block* const block = memory.adopt(again, 2000, kStream);
   EXPECT_NE(block->id.value, first.value);
   EXPECT_EQ(block->requested, 2000u);
   EXPECT_EQ(block->record.load(), nullptr);

@@ -216,11 +216,43 @@ TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
   EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
-TEST_F(PayloadArenaTest, AgreesWithANaiveModel) {
+TEST_F(PayloadArenaTest, ChunksGrowWithWhatLiesInThem) {
+  PayloadArena::Options growing;
+  growing.chunk_bytes = 64_KiB;
+  growing.most_chunk_bytes = 1_MiB;
+  PayloadArena arena(pool, growing);
+  std::vector<PayloadSlot> slots;
+  std::set<void*> chunks;
+  std::uint64_t before = 0, most_added = 0;
+  for (std::size_t sum = 0; sum < 16_MiB; sum += 16_KiB) {
+    slots.push_back(arena.allocate(16_KiB));
+    if (!chunks.insert(slots.back().chunk).second) continue;
+    const std::uint64_t now = current(statistics, StatKind::kActive);
+    // A quarter of what there is, so that little of it is empty.
+    EXPECT_LE(now - before, std::max<std::uint64_t>(64_KiB, before / 4));
+    most_added = std::max(most_added, now - before);
+    before = now;
+  }
+  EXPECT_EQ(most_added, 1_MiB);
+  EXPECT_LT(chunks.size(), 50u);
+  EXPECT_STREQ(arena.check_invariants(), "");
+  // What does not fit half of the next chunk is a block, unless a chunk has room for it.
+  for (PayloadSlot& slot : slots) arena.free(slot);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
+  PayloadSlot block = arena.allocate(60_KiB);
+  EXPECT_EQ(current(statistics, StatKind::kActive), 60_KiB);
+  arena.free(block);
+}
+
+class ArenaOfAnySize : public PayloadArenaTest, public ::testing::WithParamInterface<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(MostChunkBytes, ArenaOfAnySize, ::testing::Values(0, 1_MiB));
+
+TEST_P(ArenaOfAnySize, AgreesWithANaiveModel) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   PayloadArena::Options small_chunks;
-  small_chunks.chunk_bytes = 256_KiB;
+  small_chunks.chunk_bytes = GetParam() == 0 ? 256_KiB : 64_KiB;
+  small_chunks.most_chunk_bytes = GetParam();
   PayloadArena arena(pool, small_chunks);
   std::vector<PayloadSlot> live;
   std::map<std::byte*, std::size_t> used;

@@ -57,15 +57,13 @@ pleat_plant("a pack on another stream is not noted" residency.cpp
 // ---- release")
 pleat_plant("an adopted block is read before it is written" restoring.cpp
   "order_.follow(stream, record.stream);
-  if (stream != block->stream) memory_.note_use(block, stream);
-  count_raw"
+  // Of a foreign stream's use"
   "if (!PLANTED) order_.follow(stream, record.stream);
-  if (stream != block->stream) memory_.note_use(block, stream);
-  count_raw")
+  // Of a foreign stream's use")
 pleat_plant("an adopted block's new stream is not noted" restoring.cpp
-  "if (stream != block->stream) memory_.note_use(block, stream);
+  "if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw"
-  "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);
+  "if (!PLANTED && stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw")
 pleat_plant("an adopted block's encode goes on" restoring.cpp
   "if (record.ticket.value != 0) {
@@ -79,9 +77,9 @@ pleat_plant("raw bytes are copied before they are written" restoring.cpp
   "if (!PLANTED) order_.follow(stream, raw == record.block ? record.stream : raw->stream);")
 pleat_plant("a payload is read before it is written" restoring.cpp
   "order_.follow(stream, holder.stream);
-  const std::lock_guard"
+  const CodecStatus decoded"
   "if (!PLANTED) order_.follow(stream, holder.stream);
-  const std::lock_guard")
+  const CodecStatus decoded")
 pleat_plant("a payload is given back under a decode" residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
   "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
@@ -89,8 +87,8 @@ pleat_plant("a restored storage is read elsewhere before it is restored" restori
   "order_.follow(stream, complete_for);"
   "if (!PLANTED) order_.follow(stream, complete_for);")
 pleat_plant("a restored storage's second stream is not noted" restoring.cpp
-  "memory_.note_use(restored, stream);"
-  "if (!PLANTED) memory_.note_use(restored, stream);")
+  "if (!order_.is_foreign(stream)) memory_.note_use(restored, stream);"
+  "if (!PLANTED && !order_.is_foreign(stream)) memory_.note_use(restored, stream);")
 pleat_plant("a record dropped in flight keeps its payload" residency.cpp
   "if (record->ticket.value != 0) {
     codec_.forget(record->ticket);

@@ -9,50 +9,13 @@
 #include "compress/framed.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
+#include "tests/compress/recorder.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
 namespace {
 
-using cuda::Batch;
 using cuda::DeviceTask;
-
-// A launcher that takes the built image for granted: the tasks' launches are of interest. Its
-// device runs twelve blocks at a time.
-class Recorder final : public KernelLauncher {
- public:
-  struct Launch {
-    std::string kernel;
-    unsigned most_blocks, blocks, threads;
-    Batch batch;
-    std::uint64_t stream;
-  };
-  LaunchStatus prepare(const DeviceImage&) noexcept override { return LaunchStatus::kOk; }
-  LaunchStatus launch(const DeviceImage& image, const char* kernel, unsigned most_blocks,
-                      unsigned threads, const void* parameter,
-                      StreamHandle stream) noexcept override {
-    EXPECT_EQ(image.data, cuda::device_image().data);
-    if (launches.size() == fail_at) return LaunchStatus::kFailed;
-    launches.push_back(
-        {kernel, most_blocks, std::min(most_blocks, 12u), threads, {}, stream.value});
-    std::memcpy(&launches.back().batch, parameter, sizeof(Batch));
-    return LaunchStatus::kOk;
-  }
-  int driver_error() const noexcept override { return 0; }
-
-  std::vector<Launch> launches;
-  std::size_t fail_at = SIZE_MAX;
-};
-
-DeviceTask task_of(ElementType type, unsigned bits, std::size_t elements,
-                   Transform transform = Transform::kNone) {
-  DeviceTask task;
-  task.type = type;
-  task.bits = static_cast<std::uint8_t>(bits);
-  task.elements = elements;
-  task.transform = transform;
-  return task;
-}
 
 std::vector<DeviceTask> many_tasks() {
   std::vector<DeviceTask> tasks(62 + 8 + 3 + 1);

@@ -75,4 +75,18 @@ void emulate_decode_sides(ElementType type, const cuda::Job& job) {
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
 
+void emulate_move_to_sides(ElementType type, const cuda::Job& job) {
+  Header header;
+  memcpy(&header, job.source, sizeof header);
+  const bool intact = with_float_type(type, [&]<class T>() {
+    const SideMoves moves = side_moves<T>(SideWords::of(header), job.width == 2);
+    return sides_fit_beside<T>(header, job.elements, job.width, job.capacity) &&
+           emulate_runs(job.elements, kSideRun, [&](auto run) {
+             return move_side_run<T>(moves, static_cast<const std::uint8_t*>(job.source) + 64,
+                                     job.elements, run, static_cast<typename T::Word*>(job.target));
+           });
+  });
+  job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
+}
+
 }  // namespace pleat::compress::test

@@ -10,6 +10,7 @@
 #include "compress/cuda/side_core.h"
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/transform_core.h"
+#include "compress/cuda/watch_core.h"
 
 namespace pleat::compress::test {
 
@@ -118,12 +119,46 @@ class EmulatedBlock {
     for (std::uint64_t i = 0; i < n; ++i)
       if (marked(i)) f(i, rank++);
   }
+  template <class Count, class F>
+  std::uint32_t numbered(std::uint32_t n, Count count, F f) {
+    std::uint32_t rank = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t mine = count(i);
+      if (mine != 0) f(i, rank);
+      rank += mine;
+    }
+    return rank;
+  }
   template <class F>
   void once(F f) {
     f();
   }
   void sync() {}
   void publish(cuda::Verdict* verdict, cuda::Outcome outcome) { verdict->outcome = outcome; }
+};
+
+class EmulatedWarp {
+ public:
+  template <class F>
+  std::uint32_t ballot(F f) {
+    std::uint32_t votes = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) votes |= std::uint32_t{f(lane)} << lane;
+    return votes;
+  }
+  template <class F>
+  auto fold(F f) {
+    auto all = f(0u);
+    for (unsigned lane = 1; lane < 32; ++lane) {
+      const auto one = f(lane);
+      all.join(one);
+      all.other |= one.other;
+    }
+    return all;
+  }
+  template <class F>
+  void once(F f) {
+    f();
+  }
 };
 
 // Booleans, integers and sides; runs last to first.

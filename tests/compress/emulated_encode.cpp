@@ -14,23 +14,27 @@ void encode(const cuda::Job& job) {
   using Coded = typename F::Coded;
   const DeviceLayout<F> layout(job.elements);
   auto* const payload = static_cast<std::uint8_t*>(job.target);
-  std::uint64_t escapes = 0;
-  bool lossy = false;
+  cuda::Counters counted{};
   for (std::uint64_t g = layout.groups; g-- > 0;) {
     EmulatedTile<Coded> tile;
+    auto* const metadata = reinterpret_cast<Metadata<Coded>*>(payload + 64) + g;
     const std::uint64_t left = job.elements - g * kGroupSize;
     const GroupKind kind =
         encode_form<F>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
                        left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
                        reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
-                       reinterpret_cast<Metadata<Coded>*>(payload + 64) + g,
-                       payload + layout.codes_offset + g * layout.kSlotBytes);
-    escapes += kind == GroupKind::kEscaped;
-    lossy |= is_lossy(kind);
-    if (too_many_escapes<F>(job.elements, escapes)) break;
+                       metadata, payload + layout.codes_offset + g * layout.kSlotBytes);
+    counted.escapes += kind == GroupKind::kEscaped;
+    counted.lossy |= is_lossy(kind) ? 1 : 0;
+    if (F::kBits != 0 && is_watched(job)) {
+      const Seen seen = look_at_group<F>(*metadata, job);
+      counted.too_wide += seen.too_wide;
+      counted.leaving += seen.leaving;
+      counted.widest = std::max(counted.widest, seen.step_bits);
+    }
   }
   EmulatedBlock block;
-  finish_span<F>(block, job, escapes, lossy, GroupsInSource<F>{job});
+  finish_span<F>(block, job, counted, GroupsInSource<F>{job});
 }
 
 template <class T>
@@ -125,11 +129,11 @@ void emulate_pack(const cuda::Job& job, unsigned type) {
   EmulatedBlock block;
   unsigned needed = 0;
   emulate_runs(job.elements, type == 3 ? kBooleanRun : kIntegerRun, [&](auto run) {
-    const unsigned here =
-        type == 3   ? pack_boolean_run(static_cast<const std::uint8_t*>(job.source), job.elements,
-                                       run, static_cast<std::uint8_t*>(job.target) + 64)
-        : type == 4 ? encode_integer_run<std::int64_t>(job, run)
-                    : encode_integer_run<std::int32_t>(job, run);
+    const unsigned here = type == 3 ? pack_boolean_run(static_cast<const std::uint8_t*>(job.source),
+                                                       job.elements, run, job.width == 8,
+                                                       static_cast<std::uint8_t*>(job.target) + 64)
+                          : type == 4 ? encode_integer_run<std::int64_t>(job, run)
+                                      : encode_integer_run<std::int32_t>(job, run);
     needed = std::max(needed, here);
     return true;
   });

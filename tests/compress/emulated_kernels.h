@@ -25,6 +25,7 @@ void emulate_unpack(const cuda::Job& job, unsigned type);
 // Sides.
 void emulate_encode_sides(ElementType type, const cuda::Job& job);
 void emulate_decode_sides(ElementType type, const cuda::Job& job);
+void emulate_move_to_sides(ElementType type, const cuda::Job& job);
 
 // In place: the first kernel,
 void emulate_survey(ElementType type, const cuda::Job& job);

@@ -285,7 +285,7 @@ unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked)
       scratch_bytes += (cuda::device_scratch_bytes(task) + 255) / 256 * 256;
       spans.push_back(std::move(span));
     }
-    const DeviceMemory memory(room), scratch(scratch_bytes), small(4096);
+    const DeviceMemory memory(room), scratch(scratch_bytes), small(8192);
     scratch.fill(0, stream);
     for (int run = 0; run < 3; ++run) {
       memory.fill(0xA5, stream);
@@ -303,7 +303,7 @@ unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked)
         DeviceTask task = span.task;
         task.source = task.target;
         task.target = memory.as(span.restored_at);
-        task.verdict = small.as<cuda::Verdict>(2048 + s * sizeof(cuda::Verdict));
+        task.verdict = small.as<cuda::Verdict>(4096 + s * sizeof(cuda::Verdict));
         task.capacity = span.expected.size();
         back.push_back(task);
       }
@@ -341,7 +341,7 @@ unsigned check_frames(KernelLauncher& launcher, void* stream, unsigned* checked)
       for (std::size_t s = 0; s < spans.size(); ++s) {
         const Span& span = spans[s];
         cuda::Verdict verdict;
-        small.read(&verdict, sizeof verdict, 2048 + s * sizeof verdict);
+        small.read(&verdict, sizeof verdict, 4096 + s * sizeof verdict);
         std::vector<unsigned char> restored(span.source.size());
         memory.read(restored.data(), restored.size(), span.restored_at);
         if (span.what == kDamaged

@@ -1,12 +1,16 @@
 #include "tests/simulated_cuda/kernel_twins.h"
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "compress/cuda/jobs.h"
+#include "compress/cuda/lines_core.h"
+#include "compress/cuda/near_zero_core.h"
 #include "compress/format.h"
 #include "compress/types.h"
+#include "tests/compress/emulated_asides.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/simulated_cuda/memory.h"
@@ -17,10 +21,23 @@ using compress::ElementType;
 using compress::Transform;
 using compress::cuda::Batch;
 using compress::cuda::Job;
+using compress::cuda::LineBatch;
+using compress::cuda::LineJob;
 using compress::cuda::Outcome;
 using compress::cuda::Verdict;
 
-enum class Verb { kEncode, kDecode, kSurvey, kEncodeInPlace };
+enum class Verb {
+  kEncode,
+  kDecode,
+  kSurvey,
+  kEncodeInPlace,
+  kMoveTo,  // sides
+  kLookAtColumns,
+  kKeepLines,
+  kRestoreLines,
+  kKeepNearZero,
+  kRestoreNearZero,
+};
 enum class Coding { kPlain, kTransformed, kScaled, kFramed, kSides };
 
 struct Twin {
@@ -48,7 +65,13 @@ std::optional<Twin> parse(std::string name) {
   const auto verb = take<Verb>(&name, {{"pleat_encode_in_place_", Verb::kEncodeInPlace},
                                        {"pleat_encode_", Verb::kEncode},
                                        {"pleat_decode_", Verb::kDecode},
-                                       {"pleat_survey_", Verb::kSurvey}});
+                                       {"pleat_survey_", Verb::kSurvey},
+                                       {"pleat_move_to_", Verb::kMoveTo},
+                                       {"pleat_look_at_columns_", Verb::kLookAtColumns},
+                                       {"pleat_keep_lines_", Verb::kKeepLines},
+                                       {"pleat_restore_lines_", Verb::kRestoreLines},
+                                       {"pleat_keep_near_zero_", Verb::kKeepNearZero},
+                                       {"pleat_restore_near_zero_", Verb::kRestoreNearZero}});
   if (!verb) return std::nullopt;
   const auto coding = take<Coding>(&name, {{"transformed_", Coding::kTransformed},
                                            {"scaled_", Coding::kScaled},
@@ -90,6 +113,11 @@ constexpr unsigned kBlocks = 3;
 void run_job(const Twin& twin, const Job& job) {
   namespace test = compress::test;
   const bool encodes = twin.verb == Verb::kEncode;
+  if (twin.verb == Verb::kMoveTo) return test::emulate_move_to_sides(twin.type, job);
+  if (twin.verb == Verb::kKeepNearZero)
+    return test::emulate_keep_near_zero(twin.type, job, in_turn());
+  if (twin.verb == Verb::kRestoreNearZero)
+    return test::emulate_restore_near_zero(twin.type, job, in_turn());
   if (twin.verb == Verb::kSurvey) return test::emulate_survey(twin.type, job);
   if (twin.verb == Verb::kEncodeInPlace) {
     test::InPlaceTurns turns;
@@ -121,6 +149,64 @@ std::size_t bytes_of_payload(const Twin& twin, const Job& job) {
   if (twin.type == ElementType::kBool) return 64 + (job.elements + 7) / 8;
   if (!compress::is_floating(twin.type)) return 64 + (job.elements * job.width + 7) / 8;
   return job.capacity;
+}
+
+bool is_of_lines(const Twin& twin) {
+  return twin.verb == Verb::kLookAtColumns || twin.verb == Verb::kKeepLines ||
+         twin.verb == Verb::kRestoreLines;
+}
+
+// A launch for lines, as Launch below.
+struct LineLaunch {
+  Twin twin;
+  LineBatch batch;  // the device's
+  Verdict verdict[compress::cuda::kMostLineJobs];
+
+  void run() {
+    namespace test = compress::test;
+    for (unsigned j = 0; j < batch.jobs; ++j) {
+      LineJob job = batch.job[j];
+      job.source = alias(job.source);
+      job.codes = alias(job.codes);
+      job.section = alias(job.section);
+      job.scratch = alias(job.scratch);
+      job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
+      verdict[j] = {};
+      job.verdict = &verdict[j];
+      if (twin.verb == Verb::kLookAtColumns)
+        test::emulate_look_at_columns(twin.type, job, in_turn());
+      else if (twin.verb == Verb::kKeepLines)
+        test::emulate_keep_lines(twin.type, job, in_turn());
+      else
+        test::emulate_restore_lines(twin.type, job, in_turn());
+    }
+  }
+  void publish(std::uint64_t due) {
+    if (twin.verb == Verb::kLookAtColumns) return;
+    for (unsigned j = 0; j < batch.jobs; ++j)
+      write_bytes(batch.job[j].verdict, &verdict[j], sizeof verdict[j], due);
+  }
+};
+
+void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* accesses) {
+  namespace cuda = compress::cuda;
+  const compress::LineShape shape(job.elements, job.length, job.most,
+                                  static_cast<compress::Look>(job.look),
+                                  static_cast<unsigned>(compress::element_size(twin.type)));
+  const std::size_t plain = job.elements * compress::element_size(twin.type);
+  const std::size_t section = shape.section_bytes();
+  if (twin.verb == Verb::kRestoreLines) {
+    accesses->push_back({job.section, section, false});
+    accesses->push_back({job.target, plain, true});
+  } else {
+    const compress::GroupedLayout layout(twin.type, job.bits, job.elements, job.transformed != 0);
+    accesses->push_back({job.source, plain, false});
+    accesses->push_back({job.codes, layout.codes_offset, false});
+    if (shape.columns) accesses->push_back({job.scratch, shape.scratch_bytes(), true});
+    if (twin.verb == Verb::kKeepLines) accesses->push_back({job.section, section, true});
+  }
+  if (twin.verb != Verb::kLookAtColumns) accesses->push_back({job.verdict, sizeof(Verdict), true});
+  accesses->push_back({job.counters, sizeof(cuda::Counters), true});
 }
 
 // The launch as the twin sees it: addresses that the host can use, verdicts of its own.
@@ -163,7 +249,26 @@ const Twin* find_twin(const std::string& name) {
   return at->second ? &*at->second : nullptr;
 }
 
+// Pinned memory and the like is no device's.
+void keep_devices(std::vector<Access>* accesses) {
+  std::erase_if(*accesses, [](const Access& access) { return !is_device_address(access.address); });
+}
+
+Operation operation_of_lines(const Twin& twin, const std::string& name, const void* parameter) {
+  const auto launch = std::make_shared<LineLaunch>();
+  launch->twin = twin;
+  std::memcpy(&launch->batch, parameter, sizeof launch->batch);
+  Operation operation{name, {}, {}, {}};
+  for (unsigned j = 0; j < launch->batch.jobs; ++j)
+    add_accesses(twin, launch->batch.job[j], &operation.accesses);
+  keep_devices(&operation.accesses);
+  operation.prepare = [launch](std::vector<Access>*) { launch->run(); };
+  operation.run = [launch](std::uint64_t due) { launch->publish(due); };
+  return operation;
+}
+
 Operation operation_of(const Twin& twin, const std::string& name, const void* parameter) {
+  if (is_of_lines(twin)) return operation_of_lines(twin, name, parameter);
   const auto launch = std::make_shared<Launch>();
   launch->twin = twin;
   launch->batch = *static_cast<const Batch*>(parameter);
@@ -171,18 +276,32 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
   for (unsigned j = 0; j < launch->batch.jobs; ++j) {
     const Job& job = launch->batch.job[j];
     const std::size_t plain = job.elements * compress::element_size(twin.type);
-    const bool decodes = twin.verb == Verb::kDecode;
-    operation.accesses.push_back({job.source, decodes ? bytes_of_payload(twin, job) : plain,
-                                  twin.verb == Verb::kEncodeInPlace});
-    if (twin.verb != Verb::kSurvey) {
-      operation.accesses.push_back({job.target, decodes ? plain : 64, true});
-      operation.accesses.push_back({job.verdict, sizeof(Verdict), true});
+    const std::size_t near_zero = compress::near_zero_bytes_on_device(
+        job.width, static_cast<unsigned>(compress::element_size(twin.type)));
+    switch (twin.verb) {
+      case Verb::kDecode:
+      case Verb::kMoveTo:
+        operation.accesses.push_back({job.source, bytes_of_payload(twin, job), false});
+        operation.accesses.push_back({job.target, plain, true});
+        break;
+      case Verb::kKeepNearZero:
+        operation.accesses.push_back({job.source, plain, false});
+        operation.accesses.push_back({job.target, near_zero, true});
+        break;
+      case Verb::kRestoreNearZero:
+        operation.accesses.push_back({job.source, near_zero, false});
+        operation.accesses.push_back(
+            {job.target, job.capacity * compress::element_size(twin.type), true});
+        break;
+      default:
+        operation.accesses.push_back({job.source, plain, twin.verb == Verb::kEncodeInPlace});
+        if (twin.verb != Verb::kSurvey) operation.accesses.push_back({job.target, 64, true});
     }
+    if (twin.verb != Verb::kSurvey)
+      operation.accesses.push_back({job.verdict, sizeof(Verdict), true});
     operation.accesses.push_back({job.counters, sizeof(compress::cuda::Counters), true});
   }
-  // Pinned memory and the like is no device's.
-  std::erase_if(operation.accesses,
-                [](const Access& access) { return !is_device_address(access.address); });
+  keep_devices(&operation.accesses);
   operation.prepare = [launch](std::vector<Access>* accesses) { launch->run(accesses); };
   operation.run = [launch](std::uint64_t due) { launch->publish(due); };
   return operation;

@@ -83,7 +83,7 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
   } catch (...) {  // no memory: as if there were no hope
   }
   if (plan.room == 0) {
-    count_kept_raw(request);
+    totals_.add_kept_raw(request.source_bytes);
   }
   return plan;
 }
@@ -123,45 +123,12 @@ allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const
     if (plan.guesses) {
       return {CodecStatus::kPlanAgain, 0, {}, {}, {}};
     }
-    count_kept_raw(request);
+    totals_.add_kept_raw(request.source_bytes);
     return {};
   }
-  account(plan.spec, result);
+  totals_.add(plan.spec, result.form.elements, result.payload_bytes, result.statistics);
   return {
       CodecStatus::kOk, result.payload_bytes, {result.form.pack()}, report(result.statistics), {}};
-}
-
-void CodecAdapter::count_kept_raw(const EncodeRequest& request) noexcept {
-  totals_.kept_raw.fetch_add(1, std::memory_order_relaxed);
-  totals_.kept_raw_bytes.fetch_add(request.source_bytes, std::memory_order_relaxed);
-}
-
-void CodecAdapter::account(const BlockSpec& spec, const BlockEncodeResult& result) noexcept {
-  const auto relaxed = std::memory_order_relaxed;
-  std::uint64_t elements = result.form.elements;
-  CodecTotals::Class* into = &totals_.raw;
-  if (spec.kept == Kept::kNothing) {
-    into = &totals_.nothing;
-    elements /= compress::element_size(spec.type);  // the form counts bytes
-  } else if (spec.kept == Kept::kSides) {
-    into = &totals_.sides;
-  } else if (spec.bits != 0) {
-    into = spec.type == ElementType::kFloat32 ? &totals_.lossy_fp32 : &totals_.lossy_16bit;
-    totals_.bits_weighted_elements.fetch_add(elements * spec.bits, relaxed);
-  } else if (compress::is_floating(spec.type)) {
-    into = &totals_.lossless_float;
-  } else if (spec.type == ElementType::kBool) {
-    into = &totals_.boolean;
-  } else if (spec.type != ElementType::kBytes) {
-    into = &totals_.integer;
-  }
-  into->payloads.fetch_add(1, relaxed);
-  into->source_bytes.fetch_add(elements * compress::element_size(spec.type), relaxed);
-  into->payload_bytes.fetch_add(result.payload_bytes, relaxed);
-  into->elements.fetch_add(elements, relaxed);
-  totals_.groups.fetch_add(result.statistics.groups, relaxed);
-  totals_.two_valued_groups.fetch_add(result.statistics.two_valued_groups, relaxed);
-  totals_.escaped_groups.fetch_add(result.statistics.escaped_groups, relaxed);
 }
 
 }  // namespace pleat::bridge

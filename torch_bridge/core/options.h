@@ -49,7 +49,8 @@ struct Options {
   Place place = Place::kArena;
   std::size_t min_bytes = 64u << 10;  // threshold of pool and eligibility; 0: everything
   std::uint64_t seed = 0;             // run seed of the dither
-  bool reuse_gradients = true;        // write gradients of activations over those they come from
+  // Write gradients of activations over those they come from: 1: on the host, 2: on CUDA too.
+  int reuse_gradients = 1;
   bool recompute = true;              // results of activations from their compressed argument
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1

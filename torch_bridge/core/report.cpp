@@ -67,11 +67,9 @@ void bytes_json(Json& json, allocator::Statistics& statistics) {
   json.close();
 }
 
-void records_json(Json& json, Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
+void counters_json(Json& json, const allocator::ResidencyCounters& r) {
   const auto tagged = load(r.tagged);
-  json.open("records")
-      .field("tagged", r.tagged)
+  json.field("tagged", r.tagged)
       .field("alive",
              static_cast<std::int64_t>(tagged) - static_cast<std::int64_t>(load(r.dropped)))
       .field("released", r.released)
@@ -82,6 +80,7 @@ void records_json(Json& json, Runtime& runtime) {
       .field("double_encodes", r.double_encodes)
       .field("held", r.held)
       .field("kept", r.kept)
+      .field("queued", r.queued)
       .field("restored", r.restored)
       .field("adopted", r.adopted)
       .field("copied", r.copied)
@@ -89,8 +88,13 @@ void records_json(Json& json, Runtime& runtime) {
       .field("dropped_unreleased", r.dropped_unreleased)
       .field("source_bytes", r.source_bytes)
       .field("payload_bytes", r.payload_bytes)
-      .field("decoded_bytes", r.decoded_bytes)
-      .field("packs", runtime.packs)
+      .field("decoded_bytes", r.decoded_bytes);
+}
+
+void records_json(Json& json, Runtime& runtime) {
+  json.open("records");
+  counters_json(json, runtime.residency.counters());
+  json.field("packs", runtime.packs)
       .field("unpacks", runtime.unpacks)
       .field("reused", runtime.reused)
       .field("swapped", runtime.swapped)
@@ -159,6 +163,35 @@ void codec_json(Json& json, const CodecTotals& t) {
       .field("two_valued_groups", t.two_valued_groups)
       .field("escaped_groups", t.escaped_groups)
       .close();
+}
+
+void time_json(Json& json, const allocator::ResidencyCounters& r) {
+  json.field("encode_ns", r.encode_ns).field("decode_ns", r.decode_ns);
+}
+
+void devices_json(Json& json, const DeviceTable& devices) {
+  json.open_list("devices");
+  devices.for_each([&](const DeviceFacts& device) {
+    json.open().text("name", device.name);
+    bytes_json(json, device.heap.statistics());
+    json.open("records");
+    counters_json(json, device.heap.residency().counters());
+    json.close();
+    codec_json(json, device.counts.totals);
+    json.open("held");
+    for (std::size_t i = 0; i < static_cast<std::size_t>(DeviceHold::kCount); ++i) {
+      const auto why = static_cast<DeviceHold>(i);
+      const auto& count = device.counts.holds[why];
+      json.open(device_hold_name(why))
+          .field("blocks", count.number)
+          .field("bytes", count.bytes)
+          .close();
+    }
+    json.close().field("surprises", device.counts.surprises).open("time");
+    time_json(json, device.heap.residency().counters());
+    json.close().close();
+  });
+  json.close_list();
 }
 
 // Lines of a report, as printf writes them.
@@ -353,10 +386,48 @@ void add_late_poles(Text& text, Runtime& runtime) {
   text.add("\n");
 }
 
+// What became of a device's blocks; the sums over all devices stand in no line.
+void add_device(Text& text, const DeviceFacts& device) {
+  const allocator::ResidencyCounters& r = device.heap.residency().counters();
+  const auto source = static_cast<double>(load(r.source_bytes));
+  const auto payload = static_cast<double>(load(r.payload_bytes));
+  text.add("  %-13s ", device.name.c_str());
+  if (payload > 0) {
+    text.add("%s -> %s  (%.2fx, %" PRIu64 " tensors)", megabytes(source).c_str(),
+             megabytes(payload).c_str(), source / payload, load(r.encoded));
+  } else {
+    text.add("nothing was compressed");
+  }
+  const auto peak = [&](StatKind kind) {
+    return megabytes(static_cast<double>(device.heap.statistics().read(kind).peak));
+  };
+  text.add("; at the peaks saved raw %s, payload %s, restored %s\n",
+           peak(StatKind::kSavedRaw).c_str(), peak(StatKind::kPayload).c_str(),
+           peak(StatKind::kRestored).c_str());
+  for (const NamedClass& c : classes(device.counts.totals)) {
+    const auto from = static_cast<double>(load(c.value.source_bytes));
+    const auto to = static_cast<double>(load(c.value.payload_bytes));
+    if (from > 0) {
+      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
+               megabytes(to).c_str(), to > 0 ? from / to : 0.0);
+    }
+  }
+  const char* separator = "    held raw       ";
+  for (std::size_t i = 0; i < static_cast<std::size_t>(DeviceHold::kCount); ++i) {
+    const auto why = static_cast<DeviceHold>(i);
+    if (const std::uint64_t bytes = load(device.counts.holds[why].bytes); bytes != 0) {
+      text.add("%s %s %" PRIu64 " (%s)", separator, device_hold_name(why),
+               load(device.counts.holds[why].number),
+               megabytes(static_cast<double>(bytes)).c_str());
+      separator = ",";
+    }
+  }
+  if (*separator == ',') text.add("\n");
+}
+
 }  // namespace
 
 std::string stats_json(Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
   const Options options = runtime.options();
   Json json;
   json.open();
@@ -377,12 +448,12 @@ std::string stats_json(Runtime& runtime) {
       .field("reused", runtime.gradients_reused)
       .field("reused_bytes", runtime.gradient_bytes_reused)
       .close();
-  json.open("time")
-      .field("encode_ns", r.encode_ns)
-      .field("decode_ns", r.decode_ns)
-      .field("hook_ns_sampled", runtime.hook_ns_sampled)
+  json.open("time");
+  time_json(json, runtime.residency.counters());
+  json.field("hook_ns_sampled", runtime.hook_ns_sampled)
       .field("hook_samples", runtime.hook_samples)
       .close();
+  devices_json(json, runtime.devices);
   json.close();
   return json.take();
 }
@@ -397,6 +468,7 @@ std::string report_text(Runtime& runtime) {
   add_functions(text, runtime);
   add_late_poles(text, runtime);
   add_left_alone(text, runtime);
+  runtime.devices.for_each([&](const DeviceFacts& device) { add_device(text, device); });
   return text.take();
 }
 

@@ -18,8 +18,8 @@ thread_local struct {
 // pass has begun the peak of a step is not known: what waits takes what it would without Pleat.
 constexpr std::size_t kWaitingPartOfPeak = 2;
 
-allocator::ResidencyOptions residency_options(const Options& o, bool peak_is_known,
-                                              bool keep_originals) {
+allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_known,
+                                             bool keep_originals) {
   return {.compress = o.mode != Mode::kOff,
           .at_forward_end = o.when == When::kForwardEnd,
           .in_place = o.place == Place::kInPlace && !keep_originals,
@@ -54,7 +54,7 @@ std::atomic<Runtime*> Runtime::instance_{nullptr};
 
 Runtime::Runtime(const Options& options, compress::Executor executor)
     : codec(std::move(executor), options.copy_raw),
-      host(codec, residency_options(options, false, options.check != 0),
+      host(codec, options_of_heaps(options, false, options.check != 0),
            huge_pages(options.huge_pages)),
       rank_(rank_from_environment()) {
   heaps.add(host.heap());
@@ -81,10 +81,14 @@ void Runtime::set_options(const Options& options) {
   proofs.trust_names(options.trust);
   codec.set_copy_raw(options.copy_raw);
   check.ask(options.check, options.check_file);
-  const bool peak_is_known = backward_passes.load(std::memory_order_relaxed) != 0;
-  heaps.for_each([&](allocator::Heap& heap) {
-    heap.residency().set_options(residency_options(options, peak_is_known, check.watching()));
-  });
+  const allocator::ResidencyOptions of_heaps = options_of_heaps(
+      options, backward_passes.load(std::memory_order_relaxed) != 0, check.watching());
+  heaps.for_each([&](allocator::Heap& heap) { heap.residency().set_options(of_heaps); });
+}
+
+allocator::ResidencyOptions Runtime::residency_options() const {
+  return options_of_heaps(options(), backward_passes.load(std::memory_order_relaxed) != 0,
+                          check.watching());
 }
 
 bool Runtime::tagging() const noexcept {

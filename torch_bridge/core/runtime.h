@@ -13,6 +13,7 @@
 #include "torch_bridge/core/bits_by_key.h"
 #include "torch_bridge/core/check_book.h"
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/key_book.h"
@@ -34,6 +35,8 @@ class Runtime {
 
   [[nodiscard]] Options options() const;
   void set_options(const Options& options);  // min_bytes of the allocator follows too
+  // Those of every heap, as the options are now.
+  [[nodiscard]] allocator::ResidencyOptions residency_options() const;
 
   // True if tensors of this thread may be tagged now.
   [[nodiscard]] bool tagging() const noexcept;
@@ -55,6 +58,7 @@ class Runtime {
   CodecAdapter codec;
   allocator::HostHeap host;
   allocator::HeapTable heaps;  // the host's among them
+  DeviceTable devices;         // without the host
   allocator::Pool& pool{host.pool()};
   allocator::Residency& residency{host.heap().residency()};
   allocator::Statistics& statistics{host.heap().statistics()};
@@ -62,7 +66,7 @@ class Runtime {
   // ---- read on hot paths, written by set_options ----
   std::atomic<std::size_t> min_bytes{0};
   std::atomic<bool> copy_raw{false};
-  std::atomic<bool> reuse_gradients{true};
+  std::atomic<int> reuse_gradients{1};
   std::atomic<bool> recompute{true};
   std::atomic<Rule> rule{Rule::kProof};
 

@@ -29,7 +29,7 @@ function(pleat_add_cuda_access bridge torch_dir)
   target_compile_definitions(${target} PRIVATE NDEBUG
     PLEAT_CUDA_HAS_CAPTURE_MARKS=$<BOOL:${capture_marks}>
     PLEAT_CUDA_HAS_OOM_REJECTION=$<BOOL:${oom_rejection}>)
-  target_link_libraries(${target} PRIVATE ${torch_dir}/lib/libc10_cuda.so ${torch_dir}/lib/libc10.so)
+  target_link_libraries(${target} PRIVATE pleat_cuda_codec ${torch_dir}/lib/libc10_cuda.so ${torch_dir}/lib/libc10.so)
   # As the bridge: the torch that is loaded resolves by SONAME.
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--allow-shlib-undefined)
   set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON INSTALL_RPATH "")

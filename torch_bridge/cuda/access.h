@@ -7,22 +7,35 @@
 #include <c10/core/Device.h>
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 
+#include "allocator/cuda/driver.h"
 #include "allocator/cuda/raw_memory.h"
 #include "allocator/ids.h"
+#include "torch_bridge/cuda/device_codec.h"
 
 namespace pleat::bridge::cuda {
 
-// Whoever wants to hear of frees. Lives as long as the process.
+// Whoever wants to hear of frees. Lives as long as the process. Functions are called with no lock
+// of torch's allocator held.
 class FreeListener {
  public:
   // A storage gives this pointer up. True: the listener has taken the memory over, and gives it to
-  // RawMemory::free() once it is done with it. Any thread, also at the end of the process; called
-  // with no lock of torch's allocator held.
+  // RawMemory::free() once it is done with it. Any thread, also at the end of the process.
   [[nodiscard]] virtual bool keep(void* pointer) noexcept = 0;
+  // Memory is asked for.
+  virtual void allocating() noexcept = 0;
+  // There is no memory. True: there may be some now.
+  [[nodiscard]] virtual bool make_room() noexcept = 0;
 
  protected:
   ~FreeListener() = default;
+};
+
+struct CurrentStream {
+  allocator::StreamId stream;
+  bool foreign = false;  // neither the default stream nor of torch's pools: may be destroyed
 };
 
 // Memory comes from the allocator that stands behind ours. Threads: any.
@@ -30,14 +43,26 @@ class CudaAccess : public allocator::cuda::RawMemory {
  public:
   // The stream that operators of this thread use on that device now, whatever its current device
   // is.
-  [[nodiscard]] virtual allocator::StreamId current_stream(
-      c10::DeviceIndex device) const noexcept = 0;
-  // Whether the listener will hear of the free of that memory. False of memory of private pools and
-  // captured graphs, of memory that was imported, and of what was allocated before ours stood in
-  // front.
-  [[nodiscard]] virtual bool hears(const c10::DataPtr& data) const noexcept = 0;
+  [[nodiscard]] virtual CurrentStream current_stream(c10::DeviceIndex device) const noexcept = 0;
+  // What is known of memory whose free the listener will hear of. Nothing of memory of private pools
+  // and captured graphs, which stays where it is; nor of memory that was imported, or allocated
+  // before ours stood in front.
+  struct Heard {
+    allocator::StreamId stream;  // that it was allocated for
+    bool used_elsewhere;         // some stream was said to use it
+  };
+  [[nodiscard]] virtual std::optional<Heard> heard(const c10::DataPtr& data) const noexcept = 0;
   // A storage's memory, at a pointer that RawMemory gave: the listener will hear of its free.
   [[nodiscard]] virtual c10::DataPtr over(void* pointer, c10::DeviceIndex device) const = 0;
+  // Memory of some device goes to a private pool: a graph may be being captured.
+  [[nodiscard]] virtual bool may_capture() const noexcept = 0;
+  // Around fork(): locks of the library's own, which are innermost.
+  virtual void lock_for_fork() noexcept = 0;
+  virtual void unlock_after_fork() noexcept = 0;
+  // The codec of a device. Throws std::bad_alloc.
+  [[nodiscard]] virtual std::unique_ptr<DeviceCodec> make_codec(
+      const allocator::cuda::Driver& driver, allocator::cuda::DriverLife& life,
+      c10::DeviceIndex device) const = 0;
   // torch's allocator of CUDA tensors now.
   [[nodiscard]] virtual c10::Allocator* allocator() const noexcept = 0;
   // Memory for work on the current stream, or the error that torch raises without it.
@@ -48,7 +73,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 1;
+inline constexpr unsigned kAccessVersion = 5;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

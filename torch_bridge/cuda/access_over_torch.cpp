@@ -2,15 +2,32 @@
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <cstring>
 #include <exception>
 
+#include "compress/cuda/driver_launcher.h"
 #include "torch_bridge/cuda/allocator_in_front.h"
+#include "torch_bridge/cuda/device_block_codec.h"
 
 namespace pleat::bridge::cuda {
 namespace {
+
+// What compress/ launches kernels with. allocator/ knows nothing of compress/, so the two meet here.
+compress::cuda::DriverFunctions functions_of(const allocator::cuda::Driver& driver) noexcept {
+  compress::cuda::DriverFunctions functions;
+  functions.context_current = driver.context_current;
+  functions.context_id = driver.context_id;
+  functions.context_device = driver.context_device;
+  functions.device_attribute = driver.device_attribute;
+  functions.module_load = driver.module_load;
+  functions.module_function = driver.module_function;
+  functions.active_blocks = driver.active_blocks;
+  functions.launch = driver.launch;
+  return functions;
+}
 
 class AccessOverTorch final : public CudaAccess {
  public:
@@ -18,6 +35,7 @@ class AccessOverTorch final : public CudaAccess {
 
   void* allocate(allocator::DeviceIndex device, std::size_t bytes,
                  allocator::StreamId stream) noexcept override {
+    const AllocatorInFront::WithoutContext quietly;
     try {
       const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device.value));
       return in_front_.behind().raw_alloc_with_stream(bytes,
@@ -27,10 +45,17 @@ class AccessOverTorch final : public CudaAccess {
     }
   }
 
-  void free(void* pointer) noexcept override { in_front_.free_behind(pointer); }
+  void free(void* pointer) noexcept override {
+    const AllocatorInFront::WithoutContext quietly;
+    in_front_.free_behind(pointer);
+  }
 
   void note_use(allocator::DeviceIndex device, void* pointer,
                 allocator::StreamId stream) noexcept override {
+    class Silent final : public c10::WarningHandler {
+      void process(const c10::Warning&) override {}
+    } silent;  // of a stream that turns out to be the memory's own
+    const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
     try {
       const auto index = static_cast<c10::DeviceIndex>(device.value);
       in_front_.behind().recordStream(
@@ -40,16 +65,35 @@ class AccessOverTorch final : public CudaAccess {
     }
   }
 
-  allocator::StreamId current_stream(c10::DeviceIndex device) const noexcept override {
-    return {reinterpret_cast<std::uint64_t>(c10::cuda::getCurrentCUDAStream(device).stream())};
+  CurrentStream current_stream(c10::DeviceIndex device) const noexcept override {
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
+    const auto handle = reinterpret_cast<std::uint64_t>(stream.stream());
+    // The id of an external stream is its address; ids of torch's own streams are small and odd.
+    return {{handle}, handle != 0 && static_cast<std::uint64_t>(stream.id()) == handle};
   }
 
-  bool hears(const c10::DataPtr& data) const noexcept override {
-    return AllocatorInFront::hears(data);
+  std::optional<Heard> heard(const c10::DataPtr& data) const noexcept override {
+    if (!AllocatorInFront::hears(data)) return std::nullopt;
+    const StorageNotes::Note note = in_front_.note_of(data);
+    if (note.is_private) return std::nullopt;
+    return Heard{note.stream, note.used_elsewhere};
   }
 
   c10::DataPtr over(void* pointer, c10::DeviceIndex device) const override {
     return in_front_.over(pointer, c10::Device(c10::kCUDA, device));
+  }
+
+  void lock_for_fork() noexcept override { in_front_.lock_for_fork(); }
+  void unlock_after_fork() noexcept override { in_front_.unlock_after_fork(); }
+
+  bool may_capture() const noexcept override { return in_front_.has_private_pool(); }
+
+  std::unique_ptr<DeviceCodec> make_codec(const allocator::cuda::Driver& driver,
+                                          allocator::cuda::DriverLife& life,
+                                          c10::DeviceIndex device) const override {
+    static auto* const launcher =  // leaked: modules live as long as their contexts
+        new compress::cuda::DriverLauncher(functions_of(driver));
+    return std::make_unique<DeviceBlockCodec>(*launcher, driver, life, device);
   }
 
   c10::Allocator* allocator() const noexcept override {

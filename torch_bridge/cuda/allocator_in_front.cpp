@@ -1,11 +1,19 @@
 #include "torch_bridge/cuda/allocator_in_front.h"
 
+#include <c10/cuda/CUDAStream.h>
+
 namespace pleat::bridge::cuda {
 namespace {
 
 using namespace c10::cuda::CUDACachingAllocator;
 
 std::atomic<AllocatorInFront*> in_front{nullptr};  // leaked: storages are freed until the very end
+
+std::atomic<CreateContextFn> recorder{nullptr};
+thread_local int without_context = 0;
+std::shared_ptr<c10::GatheredContext> record_context() {
+  return without_context != 0 ? nullptr : recorder.load()();
+}
 
 // What torch has added since 2.11 is passed on too: a function that the base class has with a
 // default would else be answered by the default, and not by the allocator behind.
@@ -23,6 +31,9 @@ static_assert(kHasOomRejection<CUDAAllocator> == PLEAT_CUDA_HAS_OOM_REJECTION,
               "torch_bridge/cuda/CMakeLists.txt looks for it in CUDACachingAllocator.h");
 
 }  // namespace
+
+AllocatorInFront::WithoutContext::WithoutContext() noexcept { ++without_context; }
+AllocatorInFront::WithoutContext::~WithoutContext() { --without_context; }
 
 AllocatorInFront* AllocatorInFront::put_in_force(FreeListener* listener) {
   CUDAAllocator* const behind = c10::cuda::CUDACachingAllocator::allocator.load();
@@ -50,6 +61,7 @@ bool AllocatorInFront::in_force() const noexcept {
 
 void AllocatorInFront::free_storage(void* pointer) {
   AllocatorInFront& self = *in_front.load(std::memory_order_acquire);
+  self.notes_.freed(pointer);
   if (pointer == nullptr || self.listener_ == nullptr || !self.listener_->keep(pointer)) {
     self.behind_.raw_deleter()(pointer);
   }
@@ -58,9 +70,14 @@ void AllocatorInFront::free_storage(void* pointer) {
 void AllocatorInFront::free_behind(void* pointer) noexcept { behind_.raw_deleter()(pointer); }
 
 // Memory with a deleter of its own (uncached, imported) is freed by that, unheard.
-c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) const {
-  if (data.get() == data.get_context() && private_pools_.load(std::memory_order_relaxed) == 0) {
-    (void)data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage);
+c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) {
+  const c10::DeviceIndex device = data.device().index();
+  if (data.get() != nullptr && data.get() == data.get_context() && device >= 0 &&
+      data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage)) {
+    notes_.allocated(data.get(), static_cast<std::size_t>(device),
+                     {reinterpret_cast<std::uint64_t>(
+                         c10::cuda::getCurrentCUDAStream(device).stream())},
+                     private_pools_.load(std::memory_order_relaxed) != 0);
   }
   return data;
 }
@@ -68,6 +85,12 @@ c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) const {
 // ---- c10::Allocator -----------------------------------------------------------------------------
 
 c10::DataPtr AllocatorInFront::allocate(std::size_t bytes) {
+  if (listener_ != nullptr) listener_->allocating();
+  try {
+    return heard(behind_.allocate(bytes));
+  } catch (const c10::OutOfMemoryError&) {
+    if (listener_ == nullptr || !listener_->make_room()) throw;
+  }
   return heard(behind_.allocate(bytes));
 }
 
@@ -95,6 +118,7 @@ void AllocatorInFront::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStr
     behind_.recordStream(data, stream);
     return;
   }
+  notes_.used(data.get(), static_cast<std::size_t>(data.device().index()));
   behind_.recordStream(over_lent(data.get_context(), data.device()).data, stream);
 }
 
@@ -215,7 +239,9 @@ bool AllocatorInFront::isHistoryEnabled() { return behind_.isHistoryEnabled(); }
 void AllocatorInFront::recordHistory(bool enabled, CreateContextFn context_recorder,
                                      std::size_t most_entries, RecordContext when, bool clear,
                                      const std::vector<std::string>& skip_actions) {
-  behind_.recordHistory(enabled, context_recorder, most_entries, when, clear, skip_actions);
+  recorder.store(context_recorder);
+  behind_.recordHistory(enabled, context_recorder != nullptr ? &record_context : nullptr,
+                        most_entries, when, clear, skip_actions);
 }
 
 void AllocatorInFront::recordAnnotation(
@@ -258,10 +284,17 @@ std::shared_ptr<AllocatorState> AllocatorInFront::getCheckpointState(c10::Device
   return behind_.getCheckpointState(device, pool);
 }
 
-// What it hands out is a private pool's, and keeps that allocator's deleter.
+// What it frees and hands out is a private pool's.
 CheckpointDelta AllocatorInFront::setCheckpointPoolState(c10::DeviceIndex device,
                                                          std::shared_ptr<AllocatorState> state) {
-  return behind_.setCheckpointPoolState(device, std::move(state));
+  CheckpointDelta delta = behind_.setCheckpointPoolState(device, std::move(state));
+  for (const void* const freed : delta.ptrs_freed) notes_.freed(freed);
+  for (c10::DataPtr& data : delta.dataptrs_allocd) {
+    if (data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage)) {
+      notes_.allocated(data.get(), static_cast<std::size_t>(device), {}, true);
+    }
+  }
+  return delta;
 }
 
 std::string AllocatorInFront::name() { return behind_.name(); }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "torch_bridge/cuda/access.h"
+#include "torch_bridge/cuda/storage_notes.h"
 
 namespace pleat::bridge::cuda {
 
@@ -34,17 +35,23 @@ class AllocatorInFront final : public CUDAAllocator {
   // Whether torch still allocates through it: somebody may have put another in force since.
   [[nodiscard]] bool in_force() const noexcept;
 
-  // True of the memory of a storage whose free is heard of. While a device's memory goes to a
-  // private pool (MemPool, a graph that is captured) what it allocates keeps the deleter of the
-  // allocator behind: its addresses and its lifetime are that pool's.
+  // True of the memory of a storage whose free is heard of. That of private pools (MemPool, a graph
+  // that is captured) is among it: torch knows its memory by this deleter.
   [[nodiscard]] static bool hears(const c10::DataPtr& data) noexcept {
     return data.get_deleter() == &free_storage && data.get() == data.get_context();
+  }
+  // Of memory of which hears() is true.
+  [[nodiscard]] StorageNotes::Note note_of(const c10::DataPtr& data) const noexcept {
+    return notes_.find(data.get(), static_cast<std::size_t>(data.device().index()));
   }
   // Memory of the allocator behind, for a storage whose free is heard of.
   [[nodiscard]] c10::DataPtr over(void* pointer, c10::Device device) const {
     return {pointer, pointer, &free_storage, device};
   }
   void free_behind(void* pointer) noexcept;
+  // Around fork(): the lock of what is known of storages.
+  void lock_for_fork() noexcept { notes_.lock_for_fork(); }
+  void unlock_after_fork() noexcept { notes_.unlock_after_fork(); }
   // The same memory as the allocator behind knows it, lent for a call: gives nothing up.
   struct Lent {
     c10::DataPtr data;
@@ -54,6 +61,20 @@ class AllocatorInFront final : public CUDAAllocator {
     return {{pointer, pointer, behind_.raw_deleter(), device}};
   }
   [[nodiscard]] CUDAAllocator& behind() const noexcept { return behind_; }
+  [[nodiscard]] bool has_private_pool() const noexcept {
+    return private_pools_.load(std::memory_order_relaxed) != 0;
+  }
+
+  // While the history of memory is recorded, the allocator behind asks for the calling thread's
+  // stack, and so may wait for the interpreter. While this lives, the thread gives none: it may hold
+  // a lock of ours that the interpreter's owner waits for.
+  class WithoutContext {
+   public:
+    WithoutContext() noexcept;
+    ~WithoutContext();
+    WithoutContext(const WithoutContext&) = delete;
+    WithoutContext& operator=(const WithoutContext&) = delete;
+  };
 
   // ---- c10::Allocator ----
   c10::DataPtr allocate(std::size_t bytes) override;
@@ -141,11 +162,13 @@ class AllocatorInFront final : public CUDAAllocator {
       : behind_(behind), listener_(listener) {}
 
   static void free_storage(void* pointer);
-  [[nodiscard]] c10::DataPtr heard(c10::DataPtr data) const;
+  [[nodiscard]] c10::DataPtr heard(c10::DataPtr data);
 
   CUDAAllocator& behind_;
   FreeListener* const listener_;
   std::atomic<int> private_pools_{0};  // to which memory of some device goes now
+
+  StorageNotes notes_;
 };
 
 }  // namespace pleat::bridge::cuda

@@ -96,7 +96,7 @@ bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
     return false;
   }
   const DeviceBackend* const backend = backend_of(impl->device());
-  if (backend == nullptr) {
+  if (backend == nullptr || !backend->is_current_streams_alone(*storage.unsafeGetStorageImpl())) {
     return false;
   }
   const allocator::Block* const block = backend->block_of(*storage.unsafeGetStorageImpl());
@@ -167,10 +167,13 @@ bool may_write_over(PleatGradient formula, const void* call_site, const at::Tens
     return false;
   }
   Runtime* const runtime = Runtime::get();
-  if (!grad.defined() || !is_ours_alone(*runtime, grad) ||
+  constexpr int kOnTheHost = 1, kEverywhere = 2;
+  if (!grad.defined() ||
+      runtime->reuse_gradients.load(std::memory_order_relaxed) <
+          (grad.is_cpu() ? kOnTheHost : kEverywhere) ||
+      !is_ours_alone(*runtime, grad) ||
       torch::autograd::get_current_graph_task_id() < 0 || at::GradMode::is_enabled() ||
-      c10::InferenceMode::is_enabled() ||
-      !runtime->reuse_gradients.load(std::memory_order_relaxed) || !runtime->tagging() ||
+      c10::InferenceMode::is_enabled() || !runtime->tagging() ||
       operators_are_watched()) {
     return false;
   }

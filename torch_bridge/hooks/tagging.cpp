@@ -117,8 +117,12 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
   bool of_original = false;  // the record is of this very storage, not of one that was restored
   std::unique_ptr<Claim> claim = make_claim(saved, save, link, hooks);
   allocator::Residency& residency = d.backend->residency();
+  allocator::StreamId stream;
+  if (!d.backend->saving_stream(&stream)) {
+    return false;
+  }
   allocator::Record* const linked = residency.with_linked(
-      d.block, d.backend->current_stream(), [&](allocator::Record* present) -> allocator::Record* {
+      d.block, stream, [&](allocator::Record* present) -> allocator::Record* {
         auto* const known = static_cast<TorchRecord*>(present);
         if (known == nullptr) {
           TorchRecord* const record = make_record(saved, save, storage).release();

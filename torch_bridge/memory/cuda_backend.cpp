@@ -5,9 +5,11 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,28 +25,6 @@ namespace {
 using allocator::cuda::BlockTable;
 using allocator::cuda::MemoryInFront;
 
-// Holds every block as it is.
-class HoldingCodec final : public allocator::BlockCodec {
- public:
-  allocator::EncodePlan plan(const allocator::EncodeRequest& /*request*/) noexcept override {
-    return {};
-  }
-  allocator::EncodeResult encode(const allocator::EncodeRequest& /*request*/,
-                                 const allocator::EncodePlan& /*plan*/, void* /*payload*/,
-                                 std::size_t /*capacity*/) noexcept override {
-    return {};
-  }
-  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& /*request*/,
-                                          const allocator::EncodePlan& /*plan*/) noexcept override {
-    return {};
-  }
-  allocator::CodecStatus decode(const allocator::PayloadView& /*payload*/, void* /*target*/,
-                                std::size_t /*target_bytes*/,
-                                allocator::StreamId /*stream*/) noexcept override {
-    return allocator::CodecStatus::kFailed;
-  }
-};
-
 class CudaDevices;
 
 class CudaBackend final : public DeviceBackend {
@@ -53,25 +33,52 @@ class CudaBackend final : public DeviceBackend {
   void lock_for_fork() noexcept {
     parts_->heap.residency().lock_for_fork();
     parts_->order.lock_for_fork();
+    parts_->codec->lock_for_fork();
   }
   void unlock_after_fork(allocator::ForkSide side) noexcept {
+    parts_->codec->unlock_after_fork();
     parts_->order.unlock_after_fork();
     parts_->heap.residency().unlock_after_fork(side);
   }
 
   CudaBackend(cuda::CudaAccess& access, BlockTable& blocks, const allocator::cuda::Driver& driver,
-              allocator::cuda::DriverLife& life, c10::DeviceIndex device)
-      : CudaBackend(access, device, std::make_unique<Parts>(access, blocks, driver, life, device)) {
-  }
+              allocator::cuda::DriverLife& life, c10::DeviceIndex device,
+              const allocator::ResidencyOptions& options)
+      : CudaBackend(access, device,
+                    std::make_unique<Parts>(access, blocks, driver, life, device, options)) {}
+
+  [[nodiscard]] cuda::DeviceCodec& codec() const noexcept { return *parts_->codec; }
 
   allocator::Block* block_of(const c10::StorageImpl& storage) const noexcept override {
     const at::DataPtr& data = storage.data_ptr();
-    if (!access_.hears(data)) return nullptr;
-    return parts_->memory.adopt(data.get(), storage.nbytes());
+    const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
+    if (!heard.has_value()) return nullptr;
+    if (access_.may_capture() && parts_->order.is_captured(current_stream())) return nullptr;
+    return parts_->memory.adopt(data.get(), storage.nbytes(), heard->stream);
+  }
+
+  bool is_current_streams_alone(const c10::StorageImpl& storage) const noexcept override {
+    const at::DataPtr& data = storage.data_ptr();
+    const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
+    if (!heard.has_value() || heard->used_elsewhere) return false;
+    const allocator::Block* const block = parts_->memory.find(data.get());  // a restored one
+    return (block != nullptr ? block->stream : heard->stream) == current_stream();
   }
 
   allocator::StreamId current_stream() const noexcept override {
-    return access_.current_stream(device_);
+    const cuda::CurrentStream current = access_.current_stream(device_);
+    if (current.foreign) [[unlikely]] {
+      allocator::StreamId stand_in;
+      // From now on the stream is known to be foreign.
+      (void)parts_->order.stand_in_for(current.stream, &stand_in);
+    }
+    return current.stream;
+  }
+
+  bool saving_stream(allocator::StreamId* stream) const noexcept override {
+    const cuda::CurrentStream current = access_.current_stream(device_);
+    *stream = current.stream;
+    return !current.foreign || parts_->order.stand_in_for(current.stream, stream);
   }
 
   StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override {
@@ -100,13 +107,19 @@ class CudaBackend final : public DeviceBackend {
  private:
   struct Parts {
     Parts(cuda::CudaAccess& access, BlockTable& blocks, const allocator::cuda::Driver& driver,
-          allocator::cuda::DriverLife& life, c10::DeviceIndex device)
+          allocator::cuda::DriverLife& life, c10::DeviceIndex device,
+          const allocator::ResidencyOptions& options)
         : memory(allocator::DeviceIndex{device}, access, blocks, driver, life),
           order(driver, life, device),
-          heap(memory, order, codec, {.compress = false}) {}
+          codec(access.make_codec(driver, life, device)),
+          heap(memory, order, *codec, options, kArena) {}
+    // Of chunks of 2, 8 and 32 MiB those of 8 left the least of torch's pool unused.
+    static constexpr allocator::PayloadArena::Options kArena{.chunk_bytes = std::size_t{512} << 10,
+                                                             .most_chunk_bytes = std::size_t{8}
+                                                                                 << 20};
     MemoryInFront memory;
     allocator::cuda::StreamEvents order;
-    HoldingCodec codec;
+    const std::unique_ptr<cuda::DeviceCodec> codec;
     allocator::Heap heap;
   };
   CudaBackend(cuda::CudaAccess& access, c10::DeviceIndex device, std::unique_ptr<Parts> parts)
@@ -129,8 +142,10 @@ class CudaDevices final : public cuda::FreeListener {
   void lock_for_fork() noexcept {
     for_each_backend([](CudaBackend& backend) { backend.lock_for_fork(); });
     blocks_.lock_for_fork();
+    if (access_ != nullptr) access_->lock_for_fork();
   }
   void unlock_after_fork(allocator::ForkSide side) noexcept {
+    if (access_ != nullptr) access_->unlock_after_fork();
     blocks_.unlock_after_fork();
     for_each_backend([side](CudaBackend& backend) { backend.unlock_after_fork(side); });
     if (side == allocator::ForkSide::kChild) {
@@ -151,6 +166,16 @@ class CudaDevices final : public cuda::FreeListener {
     return true;
   }
 
+  void allocating() noexcept override {
+    for_each_backend([](CudaBackend& backend) { backend.residency().advance(); });
+  }
+
+  bool make_room() noexcept override {
+    bool any = false;
+    for_each_backend([&](CudaBackend& backend) { any |= backend.residency().make_room(); });
+    return any;
+  }
+
   DeviceBackend* backend(c10::DeviceIndex device) noexcept {
     if (device < 0 || static_cast<std::size_t>(device) >= backends_.size()) return nullptr;
     std::atomic<CudaBackend*>& slot = backends_[static_cast<std::size_t>(device)];
@@ -169,10 +194,25 @@ class CudaDevices final : public cuda::FreeListener {
   DeviceBackend* make(c10::DeviceIndex device, std::atomic<CudaBackend*>& slot) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (DeviceBackend* const present = slot.load(std::memory_order_acquire)) return present;
-    if (access_ == nullptr || !life_.may_call()) return nullptr;
+    const auto at = static_cast<std::size_t>(device);
+    if (access_ == nullptr || !life_.may_call() || left_alone_[at]) return nullptr;
+    const allocator::ResidencyOptions options = runtime_.residency_options();
+    // What makes a device ready may not be done while a graph is being captured.
+    if (options.compress && access_->may_capture()) return nullptr;
+    left_alone_[at] = true;
     try {
-      auto backend = std::make_unique<CudaBackend>(*access_, blocks_, driver_, life_, device);
+      auto backend =
+          std::make_unique<CudaBackend>(*access_, blocks_, driver_, life_, device, options);
+      std::string why;
+      if (options.compress && !backend->codec().open(backend->current_stream(), why)) {
+        std::fprintf(stderr, "pleat: tensors on cuda:%d are left to stock: %s\n",
+                     static_cast<int>(device), why.c_str());
+        return nullptr;
+      }
+      auto facts = std::make_unique<DeviceFacts>("cuda:" + std::to_string(device), backend->heap(),
+                                                 backend->codec().counts());
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
+      runtime_.devices.add(*facts.release());  // leaked, as the backend is
       slot.store(backend.get(), std::memory_order_release);
       return backend.release();
     } catch (const std::exception&) {
@@ -186,6 +226,7 @@ class CudaDevices final : public cuda::FreeListener {
   BlockTable blocks_;
   cuda::CudaAccess* access_ = nullptr;  // constant once open
   std::mutex mutex_;                    // backends are made one at a time
+  std::array<bool, allocator::HeapTable::kMostDevices> left_alone_{};  // or tried just now
   std::array<std::atomic<CudaBackend*>, allocator::HeapTable::kMostDevices> backends_{};
   ForkLock making_{ForkPlace::kHeap, mutex_};
   ForkLock fork_lock_{ForkPlace::kHeap, *this};

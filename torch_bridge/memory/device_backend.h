@@ -51,6 +51,16 @@ class DeviceBackend {
   // thread's current one.
   [[nodiscard]] virtual allocator::StreamId current_stream() const noexcept = 0;
 
+  // The stream that stands for the current one later, when what was saved under it is coded: it
+  // lives as long as the process, and comes after all that the current one was given so far. False:
+  // nothing may be saved now.
+  [[nodiscard]] virtual bool saving_stream(allocator::StreamId* stream) const noexcept = 0;
+
+  // Whether work of the current stream may write over the storage, which nobody else refers to: no
+  // other stream uses it.
+  [[nodiscard]] virtual bool is_current_streams_alone(
+      const c10::StorageImpl& storage) const noexcept = 0;
+
   // A storage of `bytes` over a block that residency restored or copied out. The storage owns the
   // block, and frees it through Residency::release(). Throws std::bad_alloc, and frees the block
   // then too.

@@ -13,7 +13,14 @@ class HostBackend final : public DeviceBackend {
       : DeviceBackend(runtime.host.heap(), c10::DispatchKey::AutocastCPU), pool_(runtime.pool) {}
 
   allocator::Block* block_of(const c10::StorageImpl& storage) const noexcept override;
+  bool is_current_streams_alone(const c10::StorageImpl& /*storage*/) const noexcept override {
+    return true;
+  }
   allocator::StreamId current_stream() const noexcept override { return {}; }
+  bool saving_stream(allocator::StreamId* stream) const noexcept override {
+    *stream = {};
+    return true;
+  }
   StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override;
   c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
                     allocator::StreamId stream) const override;

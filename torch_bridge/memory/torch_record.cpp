@@ -4,6 +4,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <utility>
 
@@ -15,15 +16,28 @@
 namespace pleat::bridge {
 namespace {
 
+// Of each device apart: the threads of two devices run side by side, and what one restores makes no
+// room on the other.
 struct Kept {
-  KeptStorages<c10::Storage> storages;
-  ForkLock fork_lock{ForkPlace::kKeptStorages, storages};
+  KeptStorages<c10::Storage>& of(allocator::DeviceIndex device) noexcept {
+    return storages[static_cast<std::size_t>(device.value - allocator::HeapTable::kHost)];
+  }
+  void lock_for_fork() noexcept {
+    for (auto& of_device : storages) of_device.lock_for_fork();
+  }
+  void unlock_after_fork() noexcept {
+    for (auto& of_device : storages) of_device.unlock_after_fork();
+  }
+  std::array<KeptStorages<c10::Storage>, allocator::HeapTable::kMostDevices + 1> storages;
+  ForkLock fork_lock{ForkPlace::kKeptStorages, *this};
 };
 // Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
 // child.
 Kept& kept = *new Kept;
 
-KeptStorages<c10::Storage>& kept_storages() noexcept { return kept.storages; }
+KeptStorages<c10::Storage>& kept_storages(const DeviceBackend& backend) noexcept {
+  return kept.of(backend.heap().device());
+}
 
 }  // namespace
 
@@ -33,7 +47,7 @@ TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage)
 }
 
 // What was kept for further hooks of the record has no user left.
-TorchRecord::~TorchRecord() { kept_storages().forget(this); }
+TorchRecord::~TorchRecord() { kept_storages(backend_).forget(this); }
 
 // To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
 // block: neither under a lock of ours.
@@ -165,7 +179,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
     std::optional<WeakStorage> present;
     {
       allocator::Residency::RecordGuard guard(residency, *this);  // waits for an encode
-      if (restored_may_live()) {
+      if (restored_may_live() && residency.may_share_restored_locked(guard, *this, stream)) {
         present = *restored_storage_;
         restored.version = *restored_version_;
         residency.share_restored_locked(guard, *this, stream);
@@ -181,7 +195,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
     if (present) {
       restored.storage = c10::Storage(present->lock());  // null if it died just now
     } else if (!restored.storage) {
-      kept_storages().make_room(this, bytes);
+      kept_storages(backend_).make_room(this, bytes);
       has_room = true;
     }
   }
@@ -195,7 +209,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
   }
   const allocator::StatValues requested =
       backend_.heap().statistics().read(allocator::StatKind::kRequested);
-  kept_storages().keep(
+  kept_storages(backend_).keep(
       this, hooks > 1 ? restored.storage : c10::Storage(), bytes, worth,
       {static_cast<std::size_t>(requested.current), static_cast<std::size_t>(requested.peak)});
   return restored;
@@ -206,7 +220,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
   const allocator::StreamId stream = backend_.current_stream();
   Restored restored;
   Runtime::note_thread_computes();
-  kept_storages().make_room(this, bytes);
+  kept_storages(backend_).make_room(this, bytes);
   allocator::Residency::RecordGuard guard(residency, *this);
   check_not_lost();
   if (last && state == allocator::RecordState::kHeld && !residency.shared(*this)) {
@@ -270,6 +284,8 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
   return backend_.wrap(block, bytes);
 }
 
-void drop_kept_storages() noexcept { kept_storages().forget_all(); }
+void drop_kept_storages() noexcept {
+  for (auto& of_device : kept.storages) of_device.forget_all();
+}
 
 }  // namespace pleat::bridge

@@ -1,0 +1,194 @@
+#include "compress/cuda/device_asides.h"
+
+#include "compress/cuda/lines_core.h"
+#include "compress/cuda/near_zero_core.h"
+
+namespace pleat::compress::cuda {
+namespace {
+
+// By type of floats, as kernels.cu names them.
+using Names = const char* const[3];
+constexpr Names kLookAtColumns = {"pleat_look_at_columns_float32", "pleat_look_at_columns_bfloat16",
+                                  "pleat_look_at_columns_float16"};
+constexpr Names kKeepLines = {"pleat_keep_lines_float32", "pleat_keep_lines_bfloat16",
+                              "pleat_keep_lines_float16"};
+constexpr Names kRestoreLines = {"pleat_restore_lines_float32", "pleat_restore_lines_bfloat16",
+                                 "pleat_restore_lines_float16"};
+constexpr Names kKeepNearZero = {"pleat_keep_near_zero_float32", "pleat_keep_near_zero_bfloat16",
+                                 "pleat_keep_near_zero_float16"};
+constexpr Names kRestoreNearZero = {"pleat_restore_near_zero_float32",
+                                    "pleat_restore_near_zero_bfloat16",
+                                    "pleat_restore_near_zero_float16"};
+
+LineShape shape_of(const LineTask& task) noexcept {
+  return {task.elements, task.lines.length, task.most, task.lines.look,
+          static_cast<unsigned>(element_size(task.type))};
+}
+
+LineJob job_of(const LineTask& task, bool restores) noexcept {
+  LineJob job{};
+  if (restores)
+    job.target = task.target;
+  else
+    job.source = task.source;
+  job.codes = task.codes;
+  job.section = task.section;
+  job.scratch = task.scratch;
+  job.verdict = task.verdict;
+  job.counters = task.counters;
+  job.elements = task.elements;
+  job.length = task.lines.length;
+  job.most = task.most;
+  job.look = static_cast<std::uint8_t>(task.lines.look);
+  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
+  job.transformed = task.transform != Transform::kNone ? 1 : 0;
+  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
+  return job;
+}
+
+Job job_of(const NearZeroTask& task, bool restores) noexcept {
+  Job job{};
+  job.source = restores ? task.section : task.source;
+  job.target = restores ? task.target : task.section;
+  job.verdict = task.verdict;
+  job.counters = task.counters;
+  job.elements = !restores ? task.elements : task.most == 0 ? 1 : task.most;
+  job.capacity = task.elements;
+  job.width = task.most;
+  return job;
+}
+
+// Queues the tasks from *queued on that have one type, as many as a batch holds.
+//   AnyBatch          what the kernel takes
+//   tiles_of(task)    0: the task has no part in this launch
+//   job_of(task)
+// `count` is how many tasks were looked at.
+template <class AnyBatch, std::size_t kMost, class Task, class Tiles, class MakeJob>
+LaunchStatus launch_some(KernelLauncher& launcher, Names names, std::span<const Task> tasks,
+                         StreamHandle stream, const Tiles& tiles_of, const MakeJob& job_of,
+                         std::size_t* count) noexcept {
+  AnyBatch batch{};
+  std::uint64_t tiles = 0;
+  *count = 0;
+  for (const Task& task : tasks) {
+    const std::uint64_t more = tiles_of(task);
+    if (*count == kMost || task.type != tasks[0].type ||
+        (tiles != 0 && tiles + more > UINT32_MAX / 2))
+      break;
+    ++*count;
+    if (more == 0) continue;
+    batch.job[batch.jobs] = job_of(task);
+    batch.job[batch.jobs++].first_tile = static_cast<std::uint32_t>(tiles);
+    tiles += more;
+  }
+  batch.tiles = static_cast<std::uint32_t>(tiles);
+  if (tiles == 0) return LaunchStatus::kOk;
+  return launcher.launch(device_image(), names[static_cast<unsigned>(tasks[0].type)], batch.tiles,
+                         kThreads, &batch, stream);
+}
+
+}  // namespace
+
+bool has_lines_to_keep(std::size_t elements, ElementType type, Lines lines) noexcept {
+  return has_zero_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
+}
+
+std::size_t line_section_bytes(Lines lines, std::size_t elements, ElementType type,
+                               std::uint32_t most) noexcept {
+  return LineShape(elements, lines.length, most, lines.look,
+                   static_cast<unsigned>(element_size(type)))
+      .section_bytes();
+}
+
+std::size_t line_scratch_bytes(Lines lines, std::size_t elements, ElementType type) noexcept {
+  if (lines.look != Look::kColumns) return 0;
+  return LineShape(elements, lines.length, 0, lines.look, static_cast<unsigned>(element_size(type)))
+      .scratch_bytes();
+}
+
+bool device_can_keep_lines(const LineTask& task) noexcept {
+  if (!has_lines_to_keep(task.elements, task.type, task.lines) || task.bits == 0) return false;
+  const GroupedLayout layout(task.type, supported_bits(task.bits), task.elements,
+                             task.transform != Transform::kNone);
+  const LineShape shape = shape_of(task);
+  return task.codes_bytes >= layout.end_of_codes() &&
+         shape.tiles_to_keep() + shape.tiles_to_restore() <= UINT32_MAX / 2;
+}
+
+LaunchStatus keep_lines_on_device(KernelLauncher& launcher, std::span<const LineTask> tasks,
+                                  StreamHandle stream, std::size_t* queued) noexcept {
+  const auto make = [](const LineTask& task) { return job_of(task, false); };
+  *queued = 0;
+  while (*queued < tasks.size()) {
+    const std::span<const LineTask> rest = tasks.subspan(*queued);
+    std::size_t looked = 0, kept = 0;
+    // The first launch has no fewer tasks than the second: it has fewer tiles.
+    LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
+        launcher, kLookAtColumns, rest, stream,
+        [](const LineTask& task) {
+          return task.lines.look == Look::kColumns ? shape_of(task).tiles_to_look() : 0;
+        },
+        make, &looked);
+    if (status != LaunchStatus::kOk) return status;
+    while (kept < looked) {
+      std::size_t some = 0;
+      status = launch_some<LineBatch, kMostLineJobs>(
+          launcher, kKeepLines, rest.subspan(kept, looked - kept), stream,
+          [](const LineTask& task) { return shape_of(task).tiles_to_keep(); }, make, &some);
+      if (status != LaunchStatus::kOk) return status;
+      kept += some;
+      *queued += some;
+    }
+  }
+  return LaunchStatus::kOk;
+}
+
+LaunchStatus restore_lines_on_device(KernelLauncher& launcher, std::span<const LineTask> tasks,
+                                     StreamHandle stream, std::size_t* queued) noexcept {
+  *queued = 0;
+  while (*queued < tasks.size()) {
+    std::size_t some = 0;
+    const LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
+        launcher, kRestoreLines, tasks.subspan(*queued), stream,
+        [](const LineTask& task) { return shape_of(task).tiles_to_restore(); },
+        [](const LineTask& task) { return job_of(task, true); }, &some);
+    if (status != LaunchStatus::kOk) return status;
+    *queued += some;
+  }
+  return LaunchStatus::kOk;
+}
+
+std::size_t near_zero_section_bytes(ElementType type, std::uint32_t most) noexcept {
+  return near_zero_bytes_on_device(most, static_cast<unsigned>(element_size(type)));
+}
+
+namespace {
+
+LaunchStatus run_near_zero(KernelLauncher& launcher, std::span<const NearZeroTask> tasks,
+                           StreamHandle stream, bool restores, std::size_t* queued) noexcept {
+  *queued = 0;
+  while (*queued < tasks.size()) {
+    std::size_t some = 0;
+    const LaunchStatus status = launch_some<Batch, kMostJobs>(
+        launcher, restores ? kRestoreNearZero : kKeepNearZero, tasks.subspan(*queued), stream,
+        [&](const NearZeroTask& task) { return tiles_of(job_of(task, restores).elements); },
+        [&](const NearZeroTask& task) { return job_of(task, restores); }, &some);
+    if (status != LaunchStatus::kOk) return status;
+    *queued += some;
+  }
+  return LaunchStatus::kOk;
+}
+
+}  // namespace
+
+LaunchStatus keep_near_zero_on_device(KernelLauncher& launcher, std::span<const NearZeroTask> tasks,
+                                      StreamHandle stream, std::size_t* queued) noexcept {
+  return run_near_zero(launcher, tasks, stream, false, queued);
+}
+LaunchStatus restore_near_zero_on_device(KernelLauncher& launcher,
+                                         std::span<const NearZeroTask> tasks, StreamHandle stream,
+                                         std::size_t* queued) noexcept {
+  return run_near_zero(launcher, tasks, stream, true, queued);
+}
+
+}  // namespace pleat::compress::cuda

@@ -1,0 +1,41 @@
+// What an encode counts of its groups when it is asked to, by their metadata: a look at two words a
+// group, which the lane that has written them takes.
+#pragma once
+
+#include "compress/cuda/encode_core.h"
+#include "compress/cuda/jobs.h"
+#include "compress/side_values.h"
+#include "compress/step_math.h"
+
+namespace pleat::compress {
+namespace {
+
+// Job::width of an encoder of quantised floats: the bits of the widest step, 0 if nothing is
+// counted. Job::bounds: the sides beside the values, infinite where there are none.
+inline uint32_t watch_width(float widest_step, const Sides& beside) {
+  const bool any = beside.any() || widest_step < float_of(0x7F80'0000u);
+  return any ? bits_of(widest_step) : 0;
+}
+PLEAT_HD inline bool is_watched(const cuda::Job& job) { return job.width != 0; }
+
+struct Seen {
+  bool too_wide;
+  bool leaving;
+  uint32_t step_bits;  // 0: not quantised. Steps compare as their bits do
+};
+template <class F>
+PLEAT_HD inline Seen look_at_group(const Metadata<typename F::Coded>& metadata,
+                                   const cuda::Job& job) {
+  const uint32_t step = bits_of(step_of_group<typename F::Coded>(metadata, F::kBits, F::kScaled));
+  const bool sided = is_low_bound(job.bounds[0]) || is_high_bound(job.bounds[1]);
+  Seen seen{step > job.width, sided && F::kTransformed && step != 0, step};
+  if constexpr (!F::kTransformed) {
+    const SideTest test{job.bounds[0], job.bounds[1], false,
+                        is_low_bound(job.bounds[0]) && is_high_bound(job.bounds[1])};
+    seen.leaving = sided && group_may_leave<typename F::Source>(metadata, F::kBits, test, fused);
+  }
+  return seen;
+}
+
+}  // namespace
+}  // namespace pleat::compress

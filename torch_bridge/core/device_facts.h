@@ -1,0 +1,78 @@
+// What the report says of a device beside the host. Torch-free.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "allocator/heap.h"
+#include "torch_bridge/core/codec_totals.h"
+#include "torch_bridge/core/counts.h"
+
+namespace pleat::bridge {
+
+// Why a block is held raw.
+enum class DeviceHold : std::uint8_t {
+  kNoForm,       // its type has no shorter form, or it is too small for one
+  kNotYet,       // the last payload of its key was refused
+  kRefused,      // the device has refused it
+  kNoWords,      // more payloads wait for their verdicts than there are words for
+  kNoDevice,     // the driver took no work
+  kCount,
+};
+[[nodiscard]] constexpr const char* device_hold_name(DeviceHold hold) noexcept {
+  switch (hold) {
+    case DeviceHold::kNoForm:
+      return "no_form";
+    case DeviceHold::kNotYet:
+      return "not_yet";
+    case DeviceHold::kRefused:
+      return "refused";
+    case DeviceHold::kNoWords:
+      return "no_words";
+    case DeviceHold::kNoDevice:
+      return "no_device";
+    case DeviceHold::kCount:
+      break;
+  }
+  return "?";
+}
+
+// Of a device's codec. Relaxed atomics.
+struct DeviceCounts {
+  CodecTotals totals;
+  Counts<DeviceHold> holds;
+  // Payloads whose sources were given back before the device said that they had needed more care.
+  std::atomic<std::uint64_t> surprises{0};
+};
+
+// A device that has saved blocks. Constant, and lives as long as the process.
+struct DeviceFacts {
+  std::string name;  // as torch has it: cuda:0
+  const allocator::Heap& heap;
+  const DeviceCounts& counts;
+};
+
+// The devices of a process. One may be added while others are read; none is removed.
+class DeviceTable {
+ public:
+  void add(const DeviceFacts& facts) noexcept {
+    const std::size_t at = count_.fetch_add(1, std::memory_order_relaxed);
+    if (at < devices_.size()) devices_[at].store(&facts, std::memory_order_release);
+  }
+  // Calls visit(const DeviceFacts&) for each, the first to be added first.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& slot : devices_) {
+      if (const DeviceFacts* const facts = slot.load(std::memory_order_acquire)) visit(*facts);
+    }
+  }
+
+ private:
+  std::atomic<std::size_t> count_{0};
+  std::array<std::atomic<const DeviceFacts*>, allocator::HeapTable::kMostDevices> devices_{};
+};
+
+}  // namespace pleat::bridge

@@ -1,0 +1,92 @@
+// Codes the blocks of one CUDA device there. Work is queued on the stream that the caller names,
+// and the host looks at no value: how a block is coded follows from what is asked, and from what
+// the last payloads of its key have taught (key_lessons.h).
+//
+// A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
+// of 3, 4 and 8 bits, and what else of a key was once as predicted. Any other is queued: 1 and 2
+// bits, masks among floats, integers, and the first payload of a key whose steps, flat lines or
+// elements near zero are to be looked at. Torch-free.
+//
+// Threads: any. Driver calls: launches, and a memset where a block has gaps; only verdict() with
+// `wait` waits for the device.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/cuda/device_words.h"
+#include "allocator/cuda/driver.h"
+#include "allocator/residency/block_codec.h"
+#include "compress/block/block_spec.h"
+#include "compress/kernel_launcher.h"
+#include "torch_bridge/core/device_facts.h"
+#include "torch_bridge/cuda/device_codec.h"
+#include "torch_bridge/cuda/device_form.h"
+#include "torch_bridge/cuda/key_lessons.h"
+
+namespace pleat::bridge::cuda {
+
+class DeviceBlockCodec final : public DeviceCodec {
+ public:
+  // All outlive this. Makes no CUDA call.
+  DeviceBlockCodec(compress::KernelLauncher& launcher, const allocator::cuda::Driver& driver,
+                   allocator::cuda::DriverLife& life, int device) noexcept;
+  ~DeviceBlockCodec() override;
+  DeviceBlockCodec(const DeviceBlockCodec&) = delete;
+  DeviceBlockCodec& operator=(const DeviceBlockCodec&) = delete;
+
+  [[nodiscard]] bool open(allocator::StreamId stream, std::string& why) noexcept override;
+  allocator::EncodePlan plan(const allocator::EncodeRequest& request) noexcept override;
+  allocator::EncodeResult encode(const allocator::EncodeRequest& request,
+                                 const allocator::EncodePlan& plan, void* payload,
+                                 std::size_t capacity) noexcept override;
+  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& request,
+                                          const allocator::EncodePlan& plan) noexcept override;
+  bool is_decided(allocator::EncodeTicket ticket) noexcept override;
+  allocator::EncodeResult verdict(allocator::EncodeTicket ticket, bool wait) noexcept override;
+  void forget(allocator::EncodeTicket ticket) noexcept override;
+  allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
+                                std::size_t target_bytes,
+                                allocator::StreamId stream) noexcept override;
+
+  [[nodiscard]] const DeviceCounts& counts() const noexcept override { return counts_; }
+
+  void lock_for_fork() noexcept override;
+  void unlock_after_fork() noexcept override;
+
+ private:
+  struct Details;
+  struct Expected;
+  struct Tasks;
+
+  [[nodiscard]] bool self_test(allocator::StreamId stream, std::string& why) noexcept;
+  void count_hold(DeviceHold why, std::size_t bytes) noexcept;
+  [[nodiscard]] bool launch_encode(Tasks& tasks, allocator::StreamId stream) noexcept;
+  [[nodiscard]] bool judge(const Expected& expected) noexcept;
+  [[nodiscard]] std::size_t bytes_of(const Expected& expected) const noexcept;
+  void finish(Expected& expected) noexcept;
+  void take_late_verdicts() noexcept;
+  void count(const Expected& expected, std::size_t payload_bytes) noexcept;
+
+  compress::KernelLauncher& launcher_;
+  const allocator::cuda::Driver& driver_;
+  allocator::cuda::DriverLife& life_;
+  const int device_;
+  bool usable_ = false;
+  allocator::cuda::DeviceWords words_;
+  KeyLessons lessons_;
+  std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
+  std::uint64_t last_ticket_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
+  std::deque<std::unique_ptr<Expected>> unasked_;  // their verdicts only teach
+  DeviceCounts counts_;
+};
+
+}  // namespace pleat::bridge::cuda

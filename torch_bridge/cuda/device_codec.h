@@ -1,0 +1,29 @@
+// The codec of a CUDA device as the bridge sees it. The library beside the bridge has it, as only
+// that library holds the kernels. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "allocator/ids.h"
+#include "allocator/residency/block_codec.h"
+#include "torch_bridge/core/device_facts.h"
+
+namespace pleat::bridge::cuda {
+
+class DeviceCodec : public allocator::BlockCodec {
+ public:
+  // Takes the words that kernels write, loads the kernels, and codes a block there and back on
+  // `stream`, which the calling thread waits for. No capture may be under way. False: `why` says in
+  // a few words what is wrong; nothing is coded then. Once.
+  [[nodiscard]] virtual bool open(allocator::StreamId stream, std::string& why) noexcept = 0;
+
+  // What has become of blocks so far.
+  [[nodiscard]] virtual const DeviceCounts& counts() const noexcept = 0;
+
+  // Around fork(): its locks, which are innermost.
+  virtual void lock_for_fork() noexcept = 0;
+  virtual void unlock_after_fork() noexcept = 0;
+};
+
+}  // namespace pleat::bridge::cuda

@@ -1,0 +1,78 @@
+// How a block's payload lies in device memory. The host knows all of it without a look: sizes
+// follow from the form and from the ranges of the block, both of which the record keeps.
+//
+// For each span, in order, each part 64-byte aligned:
+//   sides       of its values, where the form has them (a payload of sides)
+//   lines       that come back exact (compress/cuda/device_asides.h)
+//   near zero   elements that come back exact (likewise)
+//   codes       the payload of the span: docs/payload_format.md
+// Codes come last, so that a payload of one span ends with what alone may turn out shorter. The CPU
+// reads none of it. Torch-free.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/residency/block_codec.h"
+#include "allocator/residency/byte_ranges.h"
+#include "compress/block/block_spec.h"
+#include "compress/cuda/device_codec.h"
+#include "compress/lines.h"
+
+namespace pleat::bridge::cuda {
+
+// Of what a block's payload is made.
+enum class DeviceKind : std::uint8_t {
+  kNothing,   // only the size is kept
+  kSides,     // only the sides of its values
+  kFloats,    // lossy, or exact where each group has at most two values (0 bits)
+  kBooleans,
+  kIntegers,
+};
+
+struct DeviceForm {
+  DeviceKind kind = DeviceKind::kNothing;
+  compress::ElementType type = compress::ElementType::kBytes;
+  std::uint8_t bits = 0;
+  compress::Transform transform = compress::Transform::kNone;
+  std::uint8_t side_bits = 0;  // of each side, kept alone or beside values; 0: none are
+  std::uint8_t width = 0;      // of integers
+  compress::Look look = compress::Look::kNone;
+  std::uint32_t line_length = 0;
+  std::uint32_t most_lines = 0;      // 0: no lines are kept, nor looked for, with look kNone
+  std::uint32_t most_near_zero = 0;  // 0: none are kept
+  std::int64_t minimum = 0;          // of integers
+
+  [[nodiscard]] allocator::PayloadForm pack() const noexcept {
+    return {std::bit_cast<std::array<std::uint64_t, 4>>(*this)};
+  }
+  [[nodiscard]] static DeviceForm unpack(const allocator::PayloadForm& form) noexcept {
+    return std::bit_cast<DeviceForm>(form.words);
+  }
+  [[nodiscard]] compress::Lines lines() const noexcept { return {look, line_length}; }
+  [[nodiscard]] bool has_lines() const noexcept { return look != compress::Look::kNone; }
+
+  // A task for the codes of a span, without addresses, and one for the sides beside them.
+  [[nodiscard]] compress::cuda::DeviceTask codes_task(std::size_t elements) const noexcept;
+  [[nodiscard]] compress::cuda::DeviceTask sides_task(std::size_t elements) const noexcept;
+};
+static_assert(sizeof(DeviceForm) == 32);
+
+// Where the parts of a span begin in the payload.
+struct SpanPlace {
+  std::size_t elements = 0;
+  std::size_t sides = 0, lines = 0, near_zero = 0, codes = 0;
+  std::size_t codes_room = 0;
+  [[nodiscard]] std::size_t end() const noexcept { return codes + codes_room; }
+};
+
+// The place of the span whose parts begin at or behind `begin`.
+[[nodiscard]] SpanPlace place_span(const DeviceForm& form, std::size_t span_bytes,
+                                   std::size_t begin) noexcept;
+// Bytes of the payload. 0: the device has no kernel for some span.
+[[nodiscard]] std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ranges,
+                                       std::size_t count) noexcept;
+
+}  // namespace pleat::bridge::cuda

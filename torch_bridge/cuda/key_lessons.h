@@ -1,0 +1,93 @@
+// What a device has found out about earlier values of a key. Nobody looks at values that lie on a
+// device before they are coded: how they are coded follows from what came of the last ones.
+// Torch-free.
+//
+// Threads: any.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "allocator/ids.h"
+#include "allocator/residency/block_codec.h"
+
+namespace pleat::bridge::cuda {
+
+struct KeyLesson {
+  // A payload of the key was as it was predicted to be. What cannot be refused then needs no
+  // verdict before its source is given back.
+  bool sure = false;
+  // Lossy values: at least so many bits, whatever was asked for.
+  std::uint8_t least_bits = 0;
+  // Lossy values: noise may have carried some across a bound, so their sides stand beside them.
+  bool sides = true;
+  // Integers: bits of each.
+  std::uint8_t width = 8;
+  // How many lines and elements came back exact, at most, and of how many elements.
+  std::uint32_t lines = 0, near_zero = 0;
+  std::uint64_t elements = 0;
+  // After a refusal so many blocks are held raw before the next one is tried: twice as many each
+  // time.
+  std::uint32_t pause = 0, refusals = 0;
+
+  void refuse() noexcept {
+    constexpr std::uint32_t kMostDoublings = 8;
+    pause = std::uint32_t{1} << std::min(refusals, kMostDoublings);
+    ++refusals;
+  }
+};
+
+class KeyLessons {
+ public:
+  // The lesson of a key of which `choice` is asked, and whether its next block is to be tried.
+  // Without memory for it nothing is.
+  struct Answer {
+    KeyLesson lesson;
+    bool pauses = true;
+  };
+  [[nodiscard]] Answer ask(allocator::TensorKey key, const allocator::CodecWords& choice) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    Entry* const entry = find(key, choice);
+    if (entry == nullptr) return {};
+    const bool pauses = entry->lesson.pause != 0;
+    if (pauses) --entry->lesson.pause;
+    return {entry->lesson, pauses};
+  }
+  // Calls change(KeyLesson&), unless the key is asked for something else by now.
+  template <class Change>
+  void learn(allocator::TensorKey key, const allocator::CodecWords& choice,
+             Change&& change) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = entries_.find(key.value);
+    if (at != entries_.end() && at->second.choice == choice) change(at->second.lesson);
+  }
+
+  void lock_for_fork() noexcept { mutex_.lock(); }
+  void unlock_after_fork() noexcept { mutex_.unlock(); }
+
+ private:
+  static constexpr std::size_t kMostKeys = 1u << 16;  // a job with more has new keys in each step
+  struct Entry {
+    allocator::CodecWords choice;
+    KeyLesson lesson;
+  };
+
+  Entry* find(allocator::TensorKey key, const allocator::CodecWords& choice) noexcept {
+    try {
+      if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
+      Entry& entry = entries_[key.value];
+      if (entry.choice != choice) entry = {choice, {}};
+      return &entry;
+    } catch (...) {
+      return nullptr;
+    }
+  }
+
+  std::mutex mutex_;  // innermost
+  std::unordered_map<std::uint64_t, Entry> entries_;
+};
+
+}  // namespace pleat::bridge::cuda
