@@ -1,4 +1,5 @@
-"""Options of Pleat that tests of saved CUDA tensors run with. With `bits:4` values are those of stock within noise."""
+"""Options of Pleat that tests of saved CUDA tensors run with, and what their scripts have in common. With `bits:4` values
+are those of stock within noise."""
 
 import pytest
 
@@ -6,3 +7,28 @@ OFF = "cuda:1,bits:off,min_bytes:0"
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
 CODINGS = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
 NOISE = 0.3  # of a gradient's norm
+
+# What scripts begin with. `f` saves what it is given and gives it out again; `filled` takes a block and writes it.
+HEAD = """
+import gc, threading, torch
+from torch import nn
+from torch.nn import functional
+from pleat_test_support import emit, noise
+
+def filled(value=7.0, count=1 << 14, device="cuda"):
+    return torch.full((count,), value, device=device)
+
+def leaf(*shape, seed=1, device="cuda"):
+    return noise(*shape, seed=seed).to(device).requires_grad_()
+
+def host(*tensors):
+    torch.cuda.synchronize()
+    return [tensor.detach().cpu() for tensor in tensors]
+"""
+
+
+def titled(text):
+    """The name and the source of a script whose first line is its name, as a comment."""
+    lines = text.strip("\n").splitlines()
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    return lines[0][margin:].removeprefix("# "), HEAD + "\n".join(line[margin:] for line in lines[1:]) + "\n"

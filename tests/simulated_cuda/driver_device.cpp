@@ -210,7 +210,7 @@ SIMULATED_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule mod
                                               const char* name) {
   DRIVER_ENTRY();
   if (!modules().contains(module)) return CUDA_ERROR_INVALID_HANDLE;
-  Kernel* const kernel = kernel_by_name(name);
+  Kernel* const kernel = kernel_by_name(name, caller_of(__builtin_return_address(0)) == kTorch);
   *function = reinterpret_cast<CUfunction>(kernel);
   return done(kernel != nullptr ? kSuccess : kNotFound);
 }

@@ -149,6 +149,16 @@ SIMULATED_EXPORT void simulated_cuda_block(bool handed_out, const void* address,
     simulation().ledger.take_back(address, checked);
 }
 
+// What is there now; pinned memory in bytes.
+SIMULATED_EXPORT std::size_t simulated_cuda_events() {
+  const std::lock_guard guard(lock());
+  return live_events();
+}
+SIMULATED_EXPORT std::size_t simulated_cuda_pinned() {
+  const std::lock_guard guard(lock());
+  return pinned_use().now;
+}
+
 SIMULATED_EXPORT void simulated_cuda_fail_allocation(int n) {
   const std::lock_guard guard(lock());
   fail_allocation(n);

@@ -37,11 +37,11 @@ Kernel* kernel_of(const void* host_function) {
   return at == kernels().registered.end() ? nullptr : at->second;
 }
 
-Kernel* kernel_by_name(const char* name) {
+Kernel* kernel_by_name(const char* name, bool torchs) {
   const auto at = kernels().of_modules.find(name);
   if (at != kernels().of_modules.end()) return at->second;
   const std::string text = name;
-  return kernels().of_modules[text] = new Kernel{text, find_twin(text), false, 0};
+  return kernels().of_modules[text] = new Kernel{text, find_twin(text), torchs, 0};
 }
 
 int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream) {

@@ -17,7 +17,7 @@ struct Twin;  // kernel_twins.h
 struct Kernel {
   std::string name;
   const Twin* twin = nullptr;
-  bool torchs = false;  // of a library of the wheel
+  bool torchs = false;  // of a library of the wheel, or compiled by one
   std::uint64_t launches = 0;
 };
 
@@ -30,7 +30,8 @@ struct LaunchShape {
 void register_kernel(const void* host_function, const char* name, bool torchs);
 Kernel* kernel_of(const void* host_function);
 // A kernel of a loaded module. Which kernels a module has is not known: each name has one.
-Kernel* kernel_by_name(const char* name);
+//   torchs  torch asks: it has compiled the kernel
+Kernel* kernel_by_name(const char* name, bool torchs);
 
 int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream);
 // This thread is in an operator that gives true values, or no longer.

@@ -42,6 +42,8 @@ const char* real_driver() {
 [[gnu::constructor]] void refuse_beside_a_real_driver() {
   if (const char* const driver = real_driver())
     give_up("refuses to start beside a real driver", driver);
+  // Torch would keep what it believes to have compiled, for processes with a real driver too.
+  setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
 }
 
 void print_string(std::FILE* file, const std::string& text) {

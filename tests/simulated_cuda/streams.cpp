@@ -104,6 +104,11 @@ bool is_stream(CUstream handle) {
   return reinterpret_cast<std::uintptr_t>(handle) <= 2 ||
          (registry().stream_set.contains(handle) && !handle->destroyed);
 }
+std::size_t live_events() {
+  return static_cast<std::size_t>(
+      std::count_if(registry().events.begin(), registry().events.end(),
+                    [](const CUevent event) { return !event->destroyed; }));
+}
 bool is_event(CUevent event) { return registry().events.contains(event) && !event->destroyed; }
 
 int create_stream(unsigned flags, int priority, CUstream* stream) {

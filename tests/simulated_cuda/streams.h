@@ -56,6 +56,8 @@ int current_device();
 CUstream stream_of(CUstream handle);
 bool is_stream(CUstream handle);
 bool is_event(CUevent handle);
+// Events that were created and not destroyed.
+std::size_t live_events();
 
 int create_stream(unsigned flags, int priority, CUstream* stream);
 int destroy_stream(CUstream handle);

@@ -267,3 +267,14 @@ def test_a_measure_that_does_not_wait_for_its_codes_is_found(simulate):
     outcome = simulate(MEASURE.replace("ORDER", ""))
     assert outcome.code == 3
     assert any(report.startswith("read by pleat_measure_float32 on stream") for report in outcome.reports)
+
+def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
+    outcome = simulate(
+        """
+        import json, torch
+        x = torch.tensor([3 + 4j, -5 + 12j], device="cuda")
+        n = torch.tensor([12, 18], device="cuda")
+        print(json.dumps([x.abs().tolist(), torch.gcd(n, n + 6).tolist()]))
+        """
+    )
+    assert outcome.result == [[5.0, 13.0], [6, 6]]

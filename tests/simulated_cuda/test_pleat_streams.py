@@ -3,35 +3,15 @@ writes are in no order: values are stock's, the oracle is silent."""
 
 import pytest
 
-from codings import CODINGS
+from codings import CODINGS, titled
 
 pytest_plugins = ("simulated",)
-
-# What scripts begin with. `f` saves what it is given and gives it out again; `filled` takes a block and writes it.
-HEAD = """
-import gc, threading, torch
-from torch import nn
-from torch.nn import functional
-from pleat_test_support import emit, noise
-
-def filled(value=7.0, count=1 << 14, device="cuda"):
-    return torch.full((count,), value, device=device)
-
-def leaf(*shape, seed=1, device="cuda"):
-    return noise(*shape, seed=seed).to(device).requires_grad_()
-
-def host(*tensors):
-    torch.cuda.synchronize()
-    return [tensor.detach().cpu() for tensor in tensors]
-"""
 
 SCRIPTS = {}
 
 
 def script(text):
-    lines = text.strip("\n").splitlines()
-    margin = len(lines[0]) - len(lines[0].lstrip())
-    SCRIPTS[lines[0][margin:].removeprefix("# ")] = HEAD + "\n".join(line[margin:] for line in lines[1:]) + "\n"
+    SCRIPTS.update([titled(text)])
 
 
 script("""
