@@ -5,7 +5,9 @@ import pytest
 
 OFF = "cuda:1,bits:off,min_bytes:0"
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
-CODINGS = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
+LOSSY = "cuda:1,bits:4,min_bytes:0"
+CODINGS = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless"), pytest.param(LOSSY, id="lossy")]
+EXACT = CODINGS[:2]
 NOISE = 0.3  # of a gradient's norm
 
 # What scripts begin with. `f` saves what it is given and gives it out again; `filled` takes a block and writes it.

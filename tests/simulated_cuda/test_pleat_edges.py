@@ -262,15 +262,8 @@ script("""
 """)
 
 
-FAULTS = {"a stream that is destroyed before backward": "an event is recorded on the stream after its end"}
-
-
-def marked(name):
-    return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=FAULTS[name])] if name in FAULTS else [])
-
-
 @pytest.mark.parametrize("lag, seed", [(0, 0), (40, 2)])
 @pytest.mark.parametrize("conf", CODINGS)
-@pytest.mark.parametrize("name", map(marked, SCRIPTS))
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_odd_tensors_are_saved_as_with_stock(name, conf, lag, seed, same_as_stock):
     same_as_stock(SCRIPTS[name], conf, lag=lag, seed=seed)

@@ -207,11 +207,15 @@ class CudaDevices final : public cuda::FreeListener {
       auto backend =
           std::make_unique<CudaBackend>(*access_, blocks_, driver_, life_, device, options);
       std::string why;
-      if (options.compress && !backend->codec().open(backend->current_stream(), why)) {
+      using Opened = cuda::DeviceCodec::Opened;
+      const Opened opened = options.compress ? backend->codec().open(backend->current_stream(), why)
+                                             : Opened::kYes;
+      left_alone_[at] = opened != Opened::kNotYet;
+      if (opened == Opened::kNever) {
         std::fprintf(stderr, "pleat: tensors on cuda:%d are left to stock: %s\n",
                      static_cast<int>(device), why.c_str());
-        return nullptr;
       }
+      if (opened != Opened::kYes) return nullptr;
       auto facts = std::make_unique<DeviceFacts>("cuda:" + std::to_string(device), backend->heap(),
                                                  backend->codec().counts());
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
