@@ -3,7 +3,7 @@ silent."""
 
 import pytest
 
-from codings import CODINGS, titled
+from codings import CODINGS, OFF, titled
 
 pytest_plugins = ("simulated",)
 
@@ -262,15 +262,15 @@ script("""
 """)
 
 
-FAULTS = {"a stream that is destroyed before backward": "an event is recorded on the stream after its end"}
-
-
-def marked(name):
-    return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=FAULTS[name])] if name in FAULTS else [])
+FAULTS = {
+    "sizes about a granule, one element and none": "an empty tensor that is saved before the device is used leaves it to stock for good"
+}
 
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (40, 2)])
 @pytest.mark.parametrize("conf", CODINGS)
-@pytest.mark.parametrize("name", map(marked, SCRIPTS))
-def test_odd_tensors_are_saved_as_with_stock(name, conf, lag, seed, same_as_stock):
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_odd_tensors_are_saved_as_with_stock(name, conf, lag, seed, same_as_stock, request):
+    if name in FAULTS and conf != OFF:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=FAULTS[name]))
     same_as_stock(SCRIPTS[name], conf, lag=lag, seed=seed)
