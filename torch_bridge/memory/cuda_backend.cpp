@@ -115,7 +115,7 @@ class CudaBackend final : public DeviceBackend {
           codec(access.make_codec(driver, life, device)),
           heap(memory, order, *codec, options, kArena) {}
     // Of chunks of 2, 8 and 32 MiB those of 8 left the least of torch's pool unused.
-    static constexpr allocator::PayloadArena::Options kArena{.chunk_bytes = std::size_t{512} << 10,
+    static constexpr allocator::PayloadArena::Options kArena{.chunk_bytes = std::size_t{128} << 10,
                                                              .most_chunk_bytes = std::size_t{8}
                                                                                  << 20};
     MemoryInFront memory;
