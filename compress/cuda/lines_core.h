@@ -326,7 +326,7 @@ PLEAT_HD inline void finish_looking(Block& block, const cuda::LineJob& job) {
     const double mean = sum / static_cast<double>(shape.rows);
     squares_of(job, shape)[c] = mean;
     ColumnRange& range = ranges_of(job, shape)[c];
-    range.looks_flat = shape.rows >= kShortestLine && is_flat(range, mean) ? 1 : 0;
+    range.looks_flat = is_flat(range, mean) ? 1 : 0;
   });
 }
 

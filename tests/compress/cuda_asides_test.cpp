@@ -69,6 +69,9 @@ Bytes content_of(const Matrix& matrix, bool nonfinite) {
     for (std::size_t at = 0; at < matrix.line_length(); ++at)
       set_value(matrix.type, source.data(), matrix.element(line, at),
                 zero ? (at % 2 == 0 ? 0.0 : -0.0) : shift + scale * normal(random));
+    const bool all_nan = nonfinite && random() % 10 == 0;
+    for (std::size_t at = 0; all_nan && at < matrix.line_length(); ++at)
+      set_value(matrix.type, source.data(), matrix.element(line, at), NAN);
     // Not among the first four: there a NaN hides what the host's vectors see.
     if (nonfinite && random() % 4 == 0 && matrix.line_length() >= 8)
       set_value(matrix.type, source.data(), matrix.element(line, 4 + random() % 4),
@@ -454,7 +457,8 @@ TEST(CudaMeasure, StatisticsAreThoseOfTheHostAndDoNotDependOnTheOrder) {
         for (const std::size_t elements : {1u, 200u, 256u, 257u, 8192u, 8193u, 8500u, 40'000u}) {
           const bool plain = transform == Transform::kNone;
           if (!plain && elements % 256 == 1) continue;  // the host counts what it pads with
-          Bytes source = plain ? mixed(type, elements, bits, false) : ordinary(type, elements);
+          Bytes source =
+              plain ? mixed(type, elements, bits, false) : ordinary_and_gaussian(type, elements);
           if (elements > 8192) {  // wide groups, or escaped ones; two values
             for (std::size_t g = 3; g * 257 < elements; g += bits < 3 ? 200 : 20)
               set_value(type, source.data(), g * 256 + g, NAN);

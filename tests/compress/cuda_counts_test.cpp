@@ -47,8 +47,9 @@ TEST(CudaCounts, GroupsWithAWiderStepAreCountedAndTheWidestIsTold) {
       for (const Transform transform :
            {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
         for (const std::size_t elements : kLengths) {
-          const Bytes source = transform == Transform::kNone ? content_of(type, elements, bits)
-                                                             : ordinary(type, elements);
+          const Bytes source = transform == Transform::kNone
+                                   ? content_of(type, elements, bits)
+                                   : ordinary_and_gaussian(type, elements);
           const std::vector<unsigned char> payload =
               reference_payload(type, bits, elements, source.data(), transform);
           if (payload.empty()) continue;
@@ -110,7 +111,8 @@ TEST(CudaCounts, GroupsThatMayLeaveTheirSideAreCounted) {
       for (const Transform transform : {Transform::kNone, Transform::kHadamard})
         for (const std::size_t elements : {255u, 257u, 10'200u}) {
           const bool plain = transform == Transform::kNone;
-          const Bytes source = plain ? content_of(type, elements, bits) : ordinary(type, elements);
+          const Bytes source =
+              plain ? content_of(type, elements, bits) : ordinary_and_gaussian(type, elements);
           unsigned all = 0;
           for (const Sides& asked : kAsked) {
             const Sides beside = sides_beside_values(asked, type);

@@ -326,6 +326,16 @@ inline Bytes ordinary(ElementType type, std::size_t elements) {
   return source;
 }
 
+// The same, but every second group is Gaussian: those become scaled groups where there are any.
+inline Bytes ordinary_and_gaussian(ElementType type, std::size_t elements) {
+  std::mt19937_64 random(seed() + 1);
+  std::normal_distribution<double> normal;
+  Bytes source = ordinary(type, elements);
+  for (std::size_t e = 0; e < elements; ++e)
+    if (e / 256 % 2 == 0) set_value(type, source.data(), e, normal(random));
+  return source;
+}
+
 struct Encoded {
   Status status;
   std::vector<unsigned char> payload;

@@ -6,8 +6,8 @@ import pytest
 OFF = "cuda:1,bits:off,min_bytes:0"
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
 LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise wherever an operator may bear it: scripts are short
-WITHOUT_LOSS = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
-CODINGS = [*WITHOUT_LOSS, pytest.param(LOSSY, id="lossy")]
+EXACT = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
+CODINGS = [*EXACT, pytest.param(LOSSY, id="lossy")]
 NOISE = 0.3  # of a gradient's norm
 
 # What scripts begin with. `filled` takes a block and writes it.

@@ -127,16 +127,19 @@ def simulate(simulator):
     return simulator.run
 
 
+def with_kernels(done):
+    if "no kernels for CUDA" in done.stderr:
+        pytest.skip("this build of Pleat has no kernels for CUDA")
+    return done
+
+
 @pytest.fixture
 def under_pleat(simulator, preload_library):
     """Runs a script as `simulate` does, with Pleat preloaded; `conf` is its PLEAT_CONF."""
 
     def run(source, *args, conf, **options):
         preload = (preload_library, preload_library.with_name("libtest_late_start.so"))
-        outcome = simulator.run(source, *args, preload=preload, conf=conf, **options)
-        if "no kernels for CUDA" in outcome.stderr:
-            pytest.skip("this build has no kernels for CUDA")
-        return outcome
+        return with_kernels(simulator.run(source, *args, preload=preload, conf=conf, **options))
 
     return run
 
@@ -151,7 +154,7 @@ def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_p
         preload = f"{preload_library}:{libraries}" if conf else libraries
         environment = simulation_environment | {"LD_PRELOAD": preload, "PLEAT_CONF": conf or ""} | more
         command = [test_python, HERE / "simulate.py", *map(str, words)]
-        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+        return with_kernels(subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True))
 
     return run
 

@@ -3,7 +3,7 @@ silent."""
 
 import pytest
 
-from codings import CODINGS, OFF, titled
+from codings import CODINGS, titled
 
 pytest_plugins = ("simulated",)
 
@@ -275,15 +275,8 @@ script("""
 """)
 
 
-FAULTS = {
-    "an empty tensor before the device is used": "an empty tensor that is saved before the device is used leaves it to stock for good"
-}
-
-
 @pytest.mark.parametrize("lag, seed", [(0, 0), (40, 2)])
 @pytest.mark.parametrize("conf", CODINGS)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_odd_tensors_are_saved_as_with_stock(name, conf, lag, seed, same_as_stock, request):
-    if name in FAULTS and conf != OFF:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=FAULTS[name]))
+def test_odd_tensors_are_saved_as_with_stock(name, conf, lag, seed, same_as_stock):
     same_as_stock(SCRIPTS[name], conf, lag=lag, seed=seed)

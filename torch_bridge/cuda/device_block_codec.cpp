@@ -135,33 +135,30 @@ DeviceBlockCodec::~DeviceBlockCodec() = default;
 
 // ---- the device is made ready -------------------------------------------------------------------
 
-bool DeviceBlockCodec::open(StreamId stream, std::string& why) noexcept {
+DeviceCodec::Opened DeviceBlockCodec::open(StreamId stream, std::string& why) noexcept {
   const DeviceContext context(driver_, life_, device_);
-  if (!context) {
-    why = "the job has no context on it";
-    return false;
-  }
+  if (!context) return Opened::kNotYet;
   if (compress::cuda::device_image().bytes == 0) {
     why = "this build of Pleat has no kernels for CUDA";
-    return false;
+    return Opened::kNever;
   }
   switch (launcher_.prepare(compress::cuda::device_image())) {
     case LaunchStatus::kOk:
       break;
     case LaunchStatus::kNoImage:
       why = "Pleat has no kernels that this device can run";
-      return false;
+      return Opened::kNever;
     default:
       why = "the driver refuses Pleat's kernels with error " +
             std::to_string(launcher_.driver_error());
-      return false;
+      return Opened::kNever;
   }
   if (const int error = words_.open(driver_, life_, stream); error != allocator::cuda::kSuccess) {
     why = "the driver gives no memory for Pleat's words, error " + std::to_string(error);
-    return false;
+    return Opened::kNever;
   }
   usable_ = self_test(stream, why);
-  return usable_;
+  return usable_ ? Opened::kYes : Opened::kNever;
 }
 
 // A block of known values, in pinned memory, becomes the payload that the CPU makes of it, and back.

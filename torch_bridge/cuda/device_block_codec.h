@@ -42,7 +42,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   DeviceBlockCodec(const DeviceBlockCodec&) = delete;
   DeviceBlockCodec& operator=(const DeviceBlockCodec&) = delete;
 
-  [[nodiscard]] bool open(allocator::StreamId stream, std::string& why) noexcept override;
+  [[nodiscard]] Opened open(allocator::StreamId stream, std::string& why) noexcept override;
   allocator::EncodePlan plan(const allocator::EncodeRequest& request) noexcept override;
   allocator::EncodeResult encode(const allocator::EncodeRequest& request,
                                  const allocator::EncodePlan& plan, void* payload,

@@ -14,9 +14,11 @@ namespace pleat::bridge::cuda {
 class DeviceCodec : public allocator::BlockCodec {
  public:
   // Takes the words that kernels write, loads the kernels, and codes a block there and back on
-  // `stream`, which the calling thread waits for. No capture may be under way. False: `why` says in
-  // a few words what is wrong; nothing is coded then. Once.
-  [[nodiscard]] virtual bool open(allocator::StreamId stream, std::string& why) noexcept = 0;
+  // `stream`, which the calling thread waits for. No capture may be under way. kNotYet: the job has
+  // no context on the device so far. kNever: `why` says in a few words what is wrong. One thread at
+  // a time, until it was another answer than kNotYet.
+  enum class Opened : std::uint8_t { kYes, kNotYet, kNever };
+  [[nodiscard]] virtual Opened open(allocator::StreamId stream, std::string& why) noexcept = 0;
 
   // What has become of blocks so far.
   [[nodiscard]] virtual const DeviceCounts& counts() const noexcept = 0;
