@@ -103,16 +103,13 @@ import torch
 from pleat_test_support import emit
 second = torch.cuda.Stream()
 w = torch.full((5000,), 0.5, device="cuda", requires_grad=True)
-torch.cuda.synchronize()
 for i in range(5):
-    x = w.sin()
+    node = w.sin().exp().grad_fn  # saves its result, whose storage is released
     second.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(second):
-        y = x * x
-        del x  # of the first stream, used on the second
+        read = node._saved_result * 2
     torch.cuda.current_stream().wait_stream(second)
-    y.sum().backward()
-    del y
+    del node
 torch.cuda.synchronize()
 emit()
 """
