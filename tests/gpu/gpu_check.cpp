@@ -16,6 +16,7 @@
 #include "compress/kernels.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/gpu_asides.h"
 #include "tests/gpu/gpu_content.h"
 #include "tests/gpu/gpu_speed.h"
 
@@ -379,7 +380,8 @@ int main() {
   unsigned checked = 0;
   const unsigned wrong = check_bytes(gpu.launcher, gpu.stream, &checked) +
                          check_in_place(gpu.launcher, gpu.stream, &checked) +
-                         check_frames(gpu.launcher, gpu.stream, &checked);
+                         check_frames(gpu.launcher, gpu.stream, &checked) +
+                         check_asides(gpu.launcher, gpu.stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",

@@ -252,8 +252,8 @@ constexpr std::array kEntries{
           },
           [](const Options& options) { return name_text(kRuleNames, options.rule); }},
     Entry{
-        {"cuda", "0", "0 | 1",
-         "in the making: 1: saved CUDA tensors are held by Pleat, and not compressed yet; read at "
+        {"cuda", "1", "0 | 1",
+         "1: saved CUDA tensors are compressed on their device; 0: they are left to stock; read at "
          "the start only"},
         [](std::string_view text, Options& options) { return parse_switch(text, options.cuda); },
         [](const Options& options) { return number_text(options.cuda ? 1 : 0); }},

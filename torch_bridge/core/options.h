@@ -56,7 +56,7 @@ struct Options {
   int verbose = 0;                          // 0..1
   std::vector<TrustedName> trust;
   Rule rule = Rule::kProof;
-  bool cuda = false;       // CUDA tensors too
+  bool cuda = true;        // CUDA tensors too
   unsigned check = 0;      // backward passes to look at; `pleat check`
   std::string check_file;  // what was found is added to it
   bool copy_raw = false;   // debug: raw blocks go through a payload instead of being held
