@@ -248,14 +248,17 @@ script("""
     # a block released while another stream captures
     w = leaf(1 << 12)
     y = w.sin().exp()
+    z = y.tanh()
     graph, x = torch.cuda.CUDAGraph(), torch.zeros(100, device="cuda")
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        z = y.cos()  # may not be compressed: the graph reads it
         x += 1
-        loss = y.sum()
-        del y
+        del y  # its encode may not become part of the graph
+        seen = x * 2
+    others = [filled(i, 1 << 12) for i in range(3)]
     graph.replay()
-    emit(x=host(x), loss=host(loss), z=host(z))
+    graph.replay()
+    z.sum().backward()
+    emit(x=host(x), seen=host(seen), grads=host(w.grad), others=host(*others))
 """)
 script("""
     # make_graphed_callables
