@@ -69,12 +69,23 @@ std::size_t most_worth(std::size_t source_bytes) noexcept {
   return source_bytes - source_bytes / 16;
 }
 
+constexpr std::uint32_t kFew = 4;
+
 // Of `elements` elements, if so many of `before` were seen: a quarter more, and a few.
-std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements) noexcept {
-  constexpr std::uint32_t kFew = 4;
+std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements,
+                        std::uint32_t few = kFew) noexcept {
   const double share = before == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(before);
-  const double expected = share * static_cast<double>(elements) * 1.25 + kFew;
+  const double expected = share * static_cast<double>(elements) * 1.25 + few;
   return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
+}
+
+// Of the lines of so many elements. Zeros need no bytes.
+std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
+                              std::uint64_t elements) noexcept {
+  if (lines.look == Look::kZeroRows) return 0;
+  const std::uint64_t all = lines.look == Look::kColumns ? lines.length : elements / lines.length;
+  const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
+  return predicted(lesson.lines, lesson.elements, elements, few);
 }
 
 }  // namespace
@@ -285,7 +296,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
         compress::cuda::has_lines_to_keep(elements, form.type, d.spec.lines)) {
       form.look = d.spec.lines.look;
       form.line_length = d.spec.lines.length;
-      form.most_lines = predicted(lesson.lines, lesson.elements, elements);
+      form.most_lines = predicted_lines(lesson, form.lines(), elements);
     }
     if (d.spec.near_zero) {
       form.most_near_zero = predicted(lesson.near_zero, lesson.elements, elements);
@@ -583,9 +594,8 @@ void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
     }
     if (!late.has_value() || waited) return;
     const DeviceContext context(driver_, life_, device_);
-    if (!context ||
-        life_.note(driver_.stream_synchronize(at_address<void>(late->value))) !=
-            allocator::cuda::kSuccess) {
+    if (!context || life_.note(driver_.stream_synchronize(at_address<void>(late->value))) !=
+                        allocator::cuda::kSuccess) {
       return;
     }
   }
@@ -611,7 +621,8 @@ void DeviceBlockCodec::take_late_verdicts() noexcept {
       first = std::move(unasked_.front());
       unasked_.pop_front();
     }
-    if (!first->good.has_value() && !judge(*first) && !first->gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
+    if (!first->good.has_value() && !judge(*first) && !first->gated)
+      counts_.surprises.fetch_add(1, std::memory_order_relaxed);
     finish(*first);
   }
 }

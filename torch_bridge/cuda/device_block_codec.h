@@ -7,12 +7,13 @@
 // bits, masks among floats, integers, and the first payload of a key whose steps, flat lines or
 // elements near zero are to be looked at.
 //
-// How a block is coded does not depend on when verdicts come. A key's earlier verdicts are all there
-// before its next block is planned: nearly always, as a step lies between; else the device is waited
-// for. And whoever reads a block whose lossy encode is queued waits for the verdict. Torch-free.
+// How a block is coded does not depend on when verdicts come. A key's earlier verdicts are all
+// there before its next block is planned: nearly always, as a step lies between; else the device is
+// waited for. And whoever reads a block whose lossy encode is queued waits for the verdict.
+// Torch-free.
 //
-// Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the device:
-// verdict() with `wait`, and plan() where a verdict of the key has not come.
+// Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
+// device: verdict() with `wait`, and plan() where a verdict of the key has not come.
 #pragma once
 
 #include <atomic>

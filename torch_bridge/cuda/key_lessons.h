@@ -68,7 +68,8 @@ class KeyLessons {
     if (pauses) --entry->lesson.pause;
     return {entry->lesson, pauses};
   }
-  // A verdict has come. Calls change(KeyLesson&), unless the key is asked for something else by now.
+  // A verdict has come. Calls change(KeyLesson&), unless the key is asked for something else by
+  // now.
   template <class Change>
   void learn(allocator::TensorKey key, const allocator::CodecWords& choice,
              Change&& change) noexcept {
