@@ -71,10 +71,8 @@ std::size_t most_worth(std::size_t source_bytes) noexcept {
 
 constexpr std::uint32_t kFew = 4;
 
-// Of `elements` elements, if so many of `before` were seen: a quarter more, and a few.
-std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements,
-                        std::uint32_t few = kFew) noexcept {
-  const double share = before == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(before);
+// Of `elements` elements, if such a share was seen: a quarter more, and a few.
+std::uint32_t predicted(double share, std::uint64_t elements, std::uint32_t few = kFew) noexcept {
   const double expected = share * static_cast<double>(elements) * 1.25 + few;
   return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
 }
@@ -85,7 +83,7 @@ std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
   if (lines.look == Look::kZeroRows) return 0;
   const std::uint64_t all = lines.look == Look::kColumns ? lines.length : elements / lines.length;
   const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
-  return predicted(lesson.lines, lesson.elements, elements, few);
+  return std::min(predicted(lesson.lines, elements, few), static_cast<std::uint32_t>(all));
 }
 
 }  // namespace
@@ -289,7 +287,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     form.transform = d.spec.transform;
     if (d.beside.any()) {
       // What a rotation moves may be carried across any bound.
-      const bool stand = lesson.sides || form.transform != Transform::kNone;
+      const bool stand = lesson.keeps_sides() || form.transform != Transform::kNone;
       form.side_bits = stand ? (d.beside.kind == Sides::Kind::kThree ? 2 : 1) : 0;
     }
     if (d.spec.lines.look != Look::kNone && request.range_count == 1 &&
@@ -299,7 +297,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
       form.most_lines = predicted_lines(lesson, form.lines(), elements);
     }
     if (d.spec.near_zero) {
-      form.most_near_zero = predicted(lesson.near_zero, lesson.elements, elements);
+      form.most_near_zero = predicted(lesson.near_zero, elements);
     }
     const bool looks = d.spec.steps != Steps::kAny || form.has_lines() || form.most_near_zero != 0;
     d.judged = looks || d.beside.any();
@@ -534,10 +532,12 @@ bool DeviceBlockCodec::judge(Expected& e) noexcept {
                     lines <= e.form.most_lines && near_zero <= e.form.most_near_zero;
   lessons_.learn(e.key, e.choice, [&](KeyLesson& lesson) {
     if (floats) {
-      lesson.sides = leaving != 0;
-      lesson.lines = lines;
-      lesson.near_zero = near_zero;
-      lesson.elements = e.elements;
+      if (e.spec.sides.any()) {
+        lesson.ever_left = lesson.ever_left || leaving != 0;
+        ++lesson.quiet;
+      }
+      KeyLesson::note_share(lesson.lines, lines, e.elements);
+      KeyLesson::note_share(lesson.near_zero, near_zero, e.elements);
       // A step close to the limit will be beyond it one day.
       if (widest > 0.8f * limit && e.spec.steps != Steps::kAny) {
         const auto step_at = [&](unsigned bits) {
@@ -554,8 +554,8 @@ bool DeviceBlockCodec::judge(Expected& e) noexcept {
         }
       }
     }
+    lesson.sure = good;
     if (good) {
-      lesson.sure = true;
       lesson.refusals = 0;
     } else if (!done) {
       if (e.form.kind == DeviceKind::kIntegers && bytes != 0 && e.only_elements != 0) {

@@ -22,16 +22,28 @@ struct KeyLesson {
   bool sure = false;
   // Lossy values: at least so many bits, whatever was asked for.
   std::uint8_t least_bits = 0;
-  // Lossy values: noise may have carried some across a bound, so their sides stand beside them.
-  bool sides = true;
+  // Lossy values: noise may carry some across a bound, so their sides stand beside them. Not once
+  // so many payloads in a row could not have, of all that the key ever had.
+  static constexpr std::uint32_t kQuiet = 3;
+  std::uint32_t quiet = 0;
+  bool ever_left = false;
+  [[nodiscard]] bool keeps_sides() const noexcept { return ever_left || quiet < kQuiet; }
   // Integers: bits of each.
   std::uint8_t width = 8;
-  // How many lines and elements came back exact, at most, and of how many elements.
-  std::uint32_t lines = 0, near_zero = 0;
-  std::uint64_t elements = 0;
+  // The largest shares of elements that had to come back exact as lines, and as near zero. They
+  // fade slowly: the payloads of a key may be of several kinds in turn.
+  double lines = 0, near_zero = 0;
   // After a refusal so many blocks are held raw before the next one is tried: twice as many each
   // time.
   std::uint32_t pause = 0, refusals = 0;
+
+  // Of `elements` elements so many were seen.
+  static void note_share(double& share, std::uint64_t seen, std::uint64_t elements) noexcept {
+    constexpr double kFades = 0.99;
+    const double now =
+        elements == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(elements);
+    share = std::max(now, share * kFades);
+  }
 
   void refuse() noexcept {
     constexpr std::uint32_t kMostDoublings = 8;
