@@ -27,7 +27,7 @@ class OnDevice(TorchFunctionMode):
         if function not in CONSTRUCTORS or kwargs.get("device") is not None:
             return function(*args, **kwargs)
         if kwargs.get("generator") is None:
-            return function(*args, **kwargs, device="cuda")
+            return function(*args, **kwargs | {"device": "cuda"})
         leaf = kwargs.pop("requires_grad", False)  # the host's generator draws there
         return function(*args, **kwargs).cuda().requires_grad_(leaf)
 
