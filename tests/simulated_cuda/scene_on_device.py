@@ -3,7 +3,7 @@
     scene_on_device.py SCENE CONF
 
 What the scene makes without a device is made on cuda:0, from the values that the host would draw. Prints a line of JSON:
-the errors of both by parameter, the largest of all steps, and what was coded on the device."""
+the errors of both by parameter, the largest of all steps, and how much was coded on each device; nothing in stock."""
 
 import contextlib
 import json
@@ -45,12 +45,12 @@ def errors(path, conf, where):
 
 def main(path, conf):
     on_device, stats = errors(path, conf, OnDevice())
+    if stats is None:  # stock
+        print("{}")
+        return
     on_host, _ = errors(path, conf, contextlib.nullcontext())
-    (device,) = stats["devices"]
-    print(json.dumps({
-        "device": on_device, "host": on_host, "encoded": device["records"]["encoded"],
-        "surprises": device["surprises"],
-    }))  # fmt: skip
+    coded = {d["name"]: d["records"]["encoded"] for d in stats["devices"]}
+    print(json.dumps({"device": on_device, "host": on_host, "coded": coded}))
 
 
 if __name__ == "__main__":
