@@ -18,8 +18,8 @@ Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stre
   }
   // What has written it, and an encode that is forgotten but still reads, comes before.
   order_.follow(stream, record.stream);
-  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved for,
-  // and whoever queues it has seen to its order.
+  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved
+  // for, and whoever queues it has seen to its order.
   if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw(guard.scope_, record, false);
   count(counters_.adopted);

@@ -103,8 +103,8 @@ struct DeviceBlockCodec::Expected {
   StreamId stream;
   std::uint64_t elements = 0;
   std::size_t source_bytes = 0, room = 0;
-  std::size_t codes_at = 0;      // of the only span; with several the room stays what it is
-  std::size_t only_elements = 0; // of the only span, else 0
+  std::size_t codes_at = 0;       // of the only span; with several the room stays what it is
+  std::size_t only_elements = 0;  // of the only span, else 0
   std::vector<void*> codes, lines, near_zero;  // slots
 
   template <class Body>
@@ -161,7 +161,8 @@ DeviceCodec::Opened DeviceBlockCodec::open(StreamId stream, std::string& why) no
   return usable_ ? Opened::kYes : Opened::kNever;
 }
 
-// A block of known values, in pinned memory, becomes the payload that the CPU makes of it, and back.
+// A block of known values, in pinned memory, becomes the payload that the CPU makes of it, and
+// back.
 bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
   constexpr std::size_t kElements = 700;  // the last group is a short one
   constexpr std::uint64_t kNonce = 0x5EED;
@@ -204,8 +205,8 @@ bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
   task.verdict = at_address<Verdict>(run.device + at_verdicts);
   std::size_t queued = 0;
   const compress::StreamHandle handle{stream.value};
-  bool done = compress::cuda::encode_on_device(launcher_, {&task, 1}, handle, &queued) ==
-              LaunchStatus::kOk;
+  bool done =
+      compress::cuda::encode_on_device(launcher_, {&task, 1}, handle, &queued) == LaunchStatus::kOk;
   task.source = at_address<void>(run.device + at_payload);
   task.target = at_address<void>(run.device + at_target);
   task.verdict = at_address<Verdict>(run.device + at_verdicts + 64);
@@ -330,9 +331,8 @@ bool DeviceBlockCodec::launch_encode(Tasks& tasks, StreamId stream) noexcept {
   return ok(compress::cuda::encode_on_device(launcher_, tasks.codes, handle, &queued)) &&
          (tasks.sides.empty() ||
           ok(compress::cuda::encode_on_device(launcher_, tasks.sides, handle, &queued))) &&
-         (tasks.near_zero.empty() ||
-          ok(compress::cuda::keep_near_zero_on_device(launcher_, tasks.near_zero, handle,
-                                                      &queued))) &&
+         (tasks.near_zero.empty() || ok(compress::cuda::keep_near_zero_on_device(
+                                         launcher_, tasks.near_zero, handle, &queued))) &&
          (tasks.lines.empty() ||
           ok(compress::cuda::keep_lines_on_device(launcher_, tasks.lines, handle, &queued)));
 }
@@ -667,8 +667,7 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
   }
   if (covered != target_bytes &&
       life_.note(driver_.set_bytes(reinterpret_cast<std::uint64_t>(target), 0, target_bytes,
-                                   at_address<void>(stream.value))) !=
-          allocator::cuda::kSuccess) {
+                                   at_address<void>(stream.value))) != allocator::cuda::kSuccess) {
     return CodecStatus::kFailed;
   }
   if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
@@ -688,8 +687,7 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
     const allocator::ByteRange& range = payload.ranges[i];
     const SpanPlace place = place_span(form, range.end - range.begin, end);
     end = place.end();
-    auto* const counters =
-        at_address<Counters>(workspace + i % kMostJobs * sizeof(Counters));
+    auto* const counters = at_address<Counters>(workspace + i % kMostJobs * sizeof(Counters));
     auto* const verdict =
         at_address<Verdict>(workspace + kUnreadVerdicts + i % kMostJobs * sizeof(Verdict));
     DeviceTask task = form.codes_task(place.elements);
@@ -741,9 +739,8 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
       ok(compress::cuda::decode_on_device(launcher_, tasks.codes, handle, &queued)) &&
       (tasks.sides.empty() ||
        ok(compress::cuda::move_to_sides_on_device(launcher_, tasks.sides, handle, &queued))) &&
-      (tasks.near_zero.empty() ||
-       ok(compress::cuda::restore_near_zero_on_device(launcher_, tasks.near_zero, handle,
-                                                      &queued))) &&
+      (tasks.near_zero.empty() || ok(compress::cuda::restore_near_zero_on_device(
+                                      launcher_, tasks.near_zero, handle, &queued))) &&
       (tasks.lines.empty() ||
        ok(compress::cuda::restore_lines_on_device(launcher_, tasks.lines, handle, &queued)));
   if (!done) life_.note(launcher_.driver_error());

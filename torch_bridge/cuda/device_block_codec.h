@@ -85,7 +85,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
-  std::deque<std::unique_ptr<Expected>> unasked_;  // their verdicts only teach
+  std::deque<std::unique_ptr<Expected>> unasked_;                       // their verdicts only teach
   DeviceCounts counts_;
 };
 
