@@ -218,7 +218,8 @@ script("""
     w = leaf(64, 64)
     w.grad = torch.zeros_like(w)
     x = torch.zeros(64, 64, device="cuda")
-    before = (w.sin() @ w).exp()  # tagged outside of the graph, its block released while another stream captures
+    v = leaf(64, 64, seed=2)
+    before = (v.sin() @ v).exp()  # saved before, and used behind the graph
 
     def step():
         y = ((x @ w).tanh() @ w).sin()
@@ -242,7 +243,7 @@ script("""
         grads += host(w.grad)
         filled(i)
     before.sum().backward()
-    emit(grads=grads, outside=host(w.grad))
+    emit(grads=grads, outside=host(v.grad))
 """)
 script("""
     # a block released while another stream captures
