@@ -187,6 +187,11 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
           ? codec_.decode_function(payload, target->begin, record.bytes, stream, record.function)
           : codec_.decode(payload, target->begin, record.bytes, stream);
   note_reader(holder, stream);
+  if (order_.is_captured(stream)) [[unlikely]] {
+    // The graph reads the payload again at each of its replays: nobody gives it up any more.
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    ++holder.references_;
+  }
   count(counters_.decode_ns, now_ns() - start);
   if (decoded != CodecStatus::kOk) {
     return false;
