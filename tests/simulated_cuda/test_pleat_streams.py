@@ -55,6 +55,57 @@ script("""
     emit(grads=host(*grads), others=host(*others))
 """)
 script("""
+    # released behind what the reading stream waits for
+    # The second stream waits for the values, and not for what becomes of them when they are released.
+    first, second, third = (torch.cuda.Stream() for _ in range(3))
+    w = leaf(1 << 14)
+    torch.cuda.synchronize()
+    grads = []
+    for i in range(4):
+        with torch.cuda.stream(first):
+            x = w.sin()
+            y = x.exp()
+            held = y.grad_fn
+        second.wait_stream(first)
+        third.wait_stream(first)
+        with torch.cuda.stream(first):
+            del x, y
+            others = [filled(i) for i in range(3)]
+        for stream in (second, third):
+            with torch.cuda.stream(stream):
+                grads.append(held._saved_result * 2)
+        torch.cuda.synchronize()
+        del held
+    emit(grads=host(*grads), others=host(*others))
+""")
+script("""
+    # dropped while another stream reads
+    # The script says that the second stream reads; what is read there may be a payload still when the graph is dropped.
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    w = leaf(1 << 14)
+    torch.cuda.synchronize()
+    grads, kept = [], []
+    for i in range(6):
+        with torch.cuda.stream(first):
+            x = w.sin()
+            y = x.exp()
+            held = y.grad_fn
+            del x, y
+            filled(i)
+        second.wait_stream(first)
+        with torch.cuda.stream(second):
+            read = held._saved_result
+            read.record_stream(second)
+            grads.append(read * 2)
+            del read, held
+        with torch.cuda.stream(first):
+            kept.append((w.cos() * (i + 1)).exp())  # is coded where the payload lay
+            filled(i)
+    torch.cuda.synchronize()
+    sum(y.sum() for y in kept).backward()
+    emit(grads=host(*grads, w.grad))
+""")
+script("""
     # a side stream in forward
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     model = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
