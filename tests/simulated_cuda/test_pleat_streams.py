@@ -47,7 +47,7 @@ script("""
             others = [filled(i) for i in range(3)]
         second.wait_stream(first)
         with torch.cuda.stream(second):
-            grads.append(held._saved_result * 2)
+            grads.append(held._saved_result.detach() * 2)
             del held
         first.wait_stream(second)
         with torch.cuda.stream(first):
@@ -73,7 +73,7 @@ script("""
             others = [filled(i) for i in range(3)]
         for stream in (second, third):
             with torch.cuda.stream(stream):
-                grads.append(held._saved_result * 2)
+                grads.append(held._saved_result.detach() * 2)
         torch.cuda.synchronize()
         del held
     emit(grads=host(*grads), others=host(*others))
@@ -96,10 +96,12 @@ script("""
         with torch.cuda.stream(second):
             read = held._saved_result
             read.record_stream(second)
-            grads.append(read * 2)
+            grads.append(read.detach() * 2)
             del read, held
         with torch.cuda.stream(first):
-            kept.append((w.cos() * (i + 1)).exp())  # is coded where the payload lay
+            z = w.cos() * (i + 1)
+            kept.append(z * z)
+            del z  # is coded where the payload lay
             filled(i)
     torch.cuda.synchronize()
     sum(y.sum() for y in kept).backward()
