@@ -40,13 +40,11 @@ def test_a_training_without_loss_equals_the_cpus_bit_for_bit(program, conf, lag,
 
 
 ASKED = "cuda:1,bits:4,min_bytes:0"
-LATE_LESSONS = pytest.mark.xfail(strict=True, reason="how a key's values are coded depends on when the host has seen earlier verdicts")
 
-
-@pytest.mark.parametrize("program", ["resnet18", *(pytest.param(name, marks=LATE_LESSONS) for name in ("gpt", "graph", "lstm"))])
+@pytest.mark.parametrize("program", ["gpt", "resnet18", "graph", "lstm"])
 def test_losses_at_four_bits_do_not_depend_on_when_the_host_sees_what(program, under_pleat):
-    first, *others = (under_pleat(PROGRAMS, program, "cuda", conf=ASKED, lag=lag, seed=lag).result for lag in (0, 50, 500))
-    assert [other["losses"] for other in others] == [first["losses"]] * 2
+    first, *others = (under_pleat(PROGRAMS, program, "cuda", conf=ASKED, lag=lag, seed=lag).result for lag in (0, 50, 500, 3000))
+    assert [other["losses"] for other in others] == [first["losses"]] * 3
 
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (300, 5)])
@@ -107,7 +105,7 @@ for i in range(5):
     node = w.sin().exp().grad_fn  # saves its result, whose storage is released
     second.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(second):
-        read = node._saved_result * 2
+        read = node._saved_result * 3
     torch.cuda.current_stream().wait_stream(second)
     del node
 torch.cuda.synchronize()

@@ -69,12 +69,23 @@ std::size_t most_worth(std::size_t source_bytes) noexcept {
   return source_bytes - source_bytes / 16;
 }
 
+constexpr std::uint32_t kFew = 4;
+
 // Of `elements` elements, if so many of `before` were seen: a quarter more, and a few.
-std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements) noexcept {
-  constexpr std::uint32_t kFew = 4;
+std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements,
+                        std::uint32_t few = kFew) noexcept {
   const double share = before == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(before);
-  const double expected = share * static_cast<double>(elements) * 1.25 + kFew;
+  const double expected = share * static_cast<double>(elements) * 1.25 + few;
   return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
+}
+
+// Of the lines of so many elements. Zeros need no bytes.
+std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
+                              std::uint64_t elements) noexcept {
+  if (lines.look == Look::kZeroRows) return 0;
+  const std::uint64_t all = lines.look == Look::kColumns ? lines.length : elements / lines.length;
+  const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
+  return predicted(lesson.lines, lesson.elements, elements, few);
 }
 
 }  // namespace
@@ -106,6 +117,7 @@ struct DeviceBlockCodec::Expected {
   std::size_t codes_at = 0;       // of the only span; with several the room stays what it is
   std::size_t only_elements = 0;  // of the only span, else 0
   std::vector<void*> codes, lines, near_zero;  // slots
+  std::optional<bool> good;                    // once it is judged
 
   template <class Body>
   void each_slot(Body&& body) const {
@@ -235,6 +247,7 @@ void DeviceBlockCodec::count_hold(DeviceHold why, std::size_t bytes) noexcept {
 
 allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexcept {
   take_late_verdicts();
+  if (lessons_.expects(request.key)) settle(request.key);
   const auto hold = [&](DeviceHold why) -> allocator::EncodePlan {
     count_hold(why, request.source_bytes);
     return {};
@@ -283,7 +296,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
         compress::cuda::has_lines_to_keep(elements, form.type, d.spec.lines)) {
       form.look = d.spec.lines.look;
       form.line_length = d.spec.lines.length;
-      form.most_lines = predicted(lesson.lines, lesson.elements, elements);
+      form.most_lines = predicted_lines(lesson, form.lines(), elements);
     }
     if (d.spec.near_zero) {
       form.most_near_zero = predicted(lesson.near_zero, lesson.elements, elements);
@@ -469,6 +482,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   }
   if (!d.gated) count(e, d.payload_bytes);
   if (!d.judged) return result;
+  lessons_.expect(request.key);
   const std::lock_guard<std::mutex> guard(mutex_);
   try {
     if (d.gated) {
@@ -493,7 +507,8 @@ allocator::EncodeResult DeviceBlockCodec::encode_in_place(
 // ---- verdicts -----------------------------------------------------------------------------------
 
 // Whether the payload is what was asked for; teaches the key.
-bool DeviceBlockCodec::judge(const Expected& e) noexcept {
+bool DeviceBlockCodec::judge(Expected& e) noexcept {
+  if (e.good.has_value()) return *e.good;
   bool done = true;
   std::uint32_t too_wide = 0, leaving = 0;
   float widest = 0;
@@ -556,7 +571,34 @@ bool DeviceBlockCodec::judge(const Expected& e) noexcept {
       lesson.refuse();
     }
   });
+  e.good = good;
   return good;
+}
+
+// Learns what the payloads of a key that are queued come to.
+void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
+  for (bool waited = false;; waited = true) {
+    std::optional<StreamId> late;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      const auto look = [&](Expected& e) {
+        if (e.key != key || e.good.has_value()) return;
+        if (e.decided()) {
+          if (!judge(e) && !e.gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
+        } else {
+          late = e.stream;
+        }
+      };
+      for (const auto& [ticket, expected] : asked_) look(*expected);
+      for (const auto& expected : unasked_) look(*expected);
+    }
+    if (!late.has_value() || waited) return;
+    const DeviceContext context(driver_, life_, device_);
+    if (!context || life_.note(driver_.stream_synchronize(at_address<void>(late->value))) !=
+                        allocator::cuda::kSuccess) {
+      return;
+    }
+  }
 }
 
 // What the payload takes, now that it is known.
@@ -579,7 +621,8 @@ void DeviceBlockCodec::take_late_verdicts() noexcept {
       first = std::move(unasked_.front());
       unasked_.pop_front();
     }
-    if (!judge(*first) && !first->gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
+    if (!first->good.has_value() && !judge(*first) && !first->gated)
+      counts_.surprises.fetch_add(1, std::memory_order_relaxed);
     finish(*first);
   }
 }
@@ -630,6 +673,13 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
   }
   finish(*expected);
   return result;
+}
+
+bool DeviceBlockCodec::is_lossy(allocator::EncodeTicket ticket) noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto at = asked_.find(ticket.value);
+  return at != asked_.end() && at->second->form.kind == DeviceKind::kFloats &&
+         compress::has_wide_groups(at->second->form.bits);
 }
 
 void DeviceBlockCodec::forget(allocator::EncodeTicket ticket) noexcept {

@@ -42,6 +42,18 @@ struct KeyLesson {
 
 class KeyLessons {
  public:
+  // A payload of the key has been queued; its verdict is to come.
+  void expect(allocator::TensorKey key) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (const auto at = entries_.find(key.value); at != entries_.end()) ++at->second.expected;
+  }
+  // Whether verdicts of the key are to come.
+  [[nodiscard]] bool expects(allocator::TensorKey key) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = entries_.find(key.value);
+    return at != entries_.end() && at->second.expected != 0;
+  }
+
   // The lesson of a key of which `choice` is asked, and whether its next block is to be tried.
   // Without memory for it nothing is.
   struct Answer {
@@ -56,13 +68,16 @@ class KeyLessons {
     if (pauses) --entry->lesson.pause;
     return {entry->lesson, pauses};
   }
-  // Calls change(KeyLesson&), unless the key is asked for something else by now.
+  // A verdict has come. Calls change(KeyLesson&), unless the key is asked for something else by
+  // now.
   template <class Change>
   void learn(allocator::TensorKey key, const allocator::CodecWords& choice,
              Change&& change) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto at = entries_.find(key.value);
-    if (at != entries_.end() && at->second.choice == choice) change(at->second.lesson);
+    if (at == entries_.end()) return;
+    if (at->second.expected != 0) --at->second.expected;
+    if (at->second.choice == choice) change(at->second.lesson);
   }
 
   void lock_for_fork() noexcept { mutex_.lock(); }
@@ -73,13 +88,14 @@ class KeyLessons {
   struct Entry {
     allocator::CodecWords choice;
     KeyLesson lesson;
+    std::uint32_t expected = 0;
   };
 
   Entry* find(allocator::TensorKey key, const allocator::CodecWords& choice) noexcept {
     try {
       if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
       Entry& entry = entries_[key.value];
-      if (entry.choice != choice) entry = {choice, {}};
+      if (entry.choice != choice) entry = {choice, {}, entry.expected};
       return &entry;
     } catch (...) {
       return nullptr;
