@@ -34,3 +34,10 @@ def titled(text):
     lines = text.strip("\n").splitlines()
     margin = len(lines[0]) - len(lines[0].lstrip())
     return lines[0][margin:].removeprefix("# "), HEAD + "\n".join(line[margin:] for line in lines[1:]) + "\n"
+
+
+def with_kernels(done):
+    """The outcome of a run; skips where this build has no kernels."""
+    if "no kernels for CUDA" in done.stderr:
+        pytest.skip("this build of Pleat has no kernels for CUDA")
+    return done

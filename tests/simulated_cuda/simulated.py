@@ -9,7 +9,7 @@ import textwrap
 import numpy
 import pytest
 
-from codings import NOISE
+from codings import NOISE, with_kernels
 from conftest import IN_CI, assert_close, assert_identical, clean_environment, decode, flatten
 from forked import ForkServer, close_all
 
@@ -125,12 +125,6 @@ def simulator(stand_ins, simulation_environment, test_python, tmp_path_factory, 
 @pytest.fixture
 def simulate(simulator):
     return simulator.run
-
-
-def with_kernels(done):
-    if "no kernels for CUDA" in done.stderr:
-        pytest.skip("this build of Pleat has no kernels for CUDA")
-    return done
 
 
 @pytest.fixture

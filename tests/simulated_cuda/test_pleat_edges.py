@@ -179,8 +179,8 @@ script("""
     assert driver.cuStreamSynchronize(handle) == 0
     assert driver.cuStreamDestroy_v2(handle) == 0
     del stream
-    again = read._saved_result + 1
-    inner = read.next_functions[0][0]._saved_self * 2
+    again = read._saved_result.detach() + 1
+    inner = read.next_functions[0][0]._saved_self.detach() * 2
     del read
     others = [filled(i, 1 << 12) for i in range(4)]
     emit(again=host(again, inner), others=host(*others))
