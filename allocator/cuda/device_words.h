@@ -50,6 +50,9 @@ class DeviceWords {
   // The workspace of a stream, which is its own for good; 0 if more streams than kWorkspaces were
   // seen.
   [[nodiscard]] std::uint64_t workspace(StreamId stream) noexcept;
+  // One for a launch that becomes part of a graph: its replays may run beside anything. For good; 0
+  // if there is none left.
+  [[nodiscard]] std::uint64_t workspace_of_a_graph() noexcept;
 
   void lock_for_fork() noexcept { mutex_.lock(); }
   void unlock_after_fork() noexcept { mutex_.unlock(); }
@@ -60,6 +63,7 @@ class DeviceWords {
   std::uint64_t host_on_device_ = 0;
   std::vector<std::uint16_t> idle_;  // numbers of slots
   std::uint64_t workspaces_ = 0;
+  std::size_t workspaces_taken_ = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> of_stream_;
 };
 

@@ -96,12 +96,16 @@ Block* MemoryInFront::allocate(std::size_t bytes, StreamId stream) noexcept {
   return take(bytes, bytes, stream);
 }
 
+bool MemoryInFront::may_keep(StreamId stream) noexcept {
+  return !short_.load(std::memory_order_relaxed) && !raw_.is_private(events_.device(), stream);
+}
+
 Block* MemoryInFront::allocate_packed(std::size_t bytes, StreamId stream) noexcept {
-  return short_.load(std::memory_order_relaxed) ? nullptr : take(bytes, bytes, stream);
+  return may_keep(stream) ? take(bytes, bytes, stream) : nullptr;
 }
 
 Block* MemoryInFront::allocate_container(std::size_t bytes, StreamId stream) noexcept {
-  return short_.load(std::memory_order_relaxed) ? nullptr : take(bytes, 0, stream);
+  return may_keep(stream) ? take(bytes, 0, stream) : nullptr;
 }
 
 void MemoryInFront::count_requested(EventScope& scope, std::int64_t bytes) noexcept {

@@ -75,6 +75,7 @@ class MemoryInFront final : public BlockMemory {
  private:
   [[nodiscard]] Block* take(std::size_t bytes, std::size_t requested, StreamId stream) noexcept;
   void count(const Block& block, EventKind kind, std::int64_t sign) noexcept;
+  [[nodiscard]] bool may_keep(StreamId stream) noexcept;  // whether payloads may be allocated now
 
   RawMemory& raw_;
   BlockTable& blocks_;

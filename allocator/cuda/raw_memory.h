@@ -14,6 +14,9 @@ class RawMemory {
   // At least `bytes` on the device for work on `stream`; nullptr if there is no memory.
   [[nodiscard]] virtual void* allocate(DeviceIndex device, std::size_t bytes,
                                        StreamId stream) noexcept = 0;
+  // Whether what this thread allocates now for work on `stream` goes to a pool of the script's own
+  // (MemPool, a graph's), where nothing may stay that the script does not know of.
+  [[nodiscard]] virtual bool is_private(DeviceIndex device, StreamId stream) noexcept = 0;
   // The memory serves again in the order of the stream it was allocated for, and once the streams
   // of note_use() have done what they were given before this call.
   virtual void free(void* pointer) noexcept = 0;

@@ -152,9 +152,13 @@ class Residency {
   // Makes the bytes of a released record available for work on `stream`, in a block of its own,
   // which the caller wraps into a storage whose free is release(). nullptr if there is no memory
   // for it (status kOutOfMemory) or the payload is damaged.
-  enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState };
+  //   spare  where given, the block to restore into if one is needed, of record.bytes for `stream`:
+  //          it is taken. Without a block the status is kNeedsBlock, and the caller asks again with
+  //          one: memory is asked for without the record's mutex, as what comes of asking may take
+  //          other locks. Null: memory is asked for here.
+  enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState, kNeedsBlock };
   [[nodiscard]] Block* restore_locked(RecordGuard& guard, Record& record, StreamId stream,
-                                      RestoreStatus* status) noexcept;
+                                      RestoreStatus* status, Block** spare = nullptr) noexcept;
   // False if the restored storage, which lives, cannot be used on `stream` as well: it is restored
   // once more then.
   [[nodiscard]] bool may_share_restored_locked(RecordGuard& guard, Record& record,
@@ -165,7 +169,7 @@ class Residency {
   // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it
   // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
-                                   RestoreStatus* status) noexcept;
+                                   RestoreStatus* status, Block** spare = nullptr) noexcept;
 
   // How many hooks have the record, the caller's among them.
   [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
@@ -215,7 +219,10 @@ class Residency {
   bool restore_into_locked(Record& record, Block* target, StreamId stream) noexcept;
   void await_verdict_locked(RecordGuard& guard, Record& record) noexcept;
   Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
-  Block* copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept;
+  Block* take_block(const Record& record, StreamId stream, Block** spare,
+                    RestoreStatus* status) noexcept;
+  Block* copy_raw_locked(Record& record, Block* raw, StreamId stream, Block** spare,
+                         RestoreStatus* status) noexcept;
   bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
   void note_reader(Record& holder, StreamId stream) noexcept;
 

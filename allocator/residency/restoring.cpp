@@ -1,6 +1,7 @@
 // How the bytes of a released record come back: decoded, adopted as they are, or copied.
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "allocator/residency/record_steps.h"
 #include "allocator/residency/residency.h"
@@ -39,9 +40,20 @@ Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stre
   return block;
 }
 
-// A copy of raw bytes in a block for `stream`; nullptr if there is no memory.
-Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept {
-  Block* const target = memory_.allocate(record.bytes, stream);
+Block* Residency::take_block(const Record& record, StreamId stream, Block** spare,
+                             RestoreStatus* status) noexcept {
+  Block* const block =
+      spare != nullptr ? std::exchange(*spare, nullptr) : memory_.allocate(record.bytes, stream);
+  if (block == nullptr) {
+    *status = spare != nullptr ? RestoreStatus::kNeedsBlock : RestoreStatus::kOutOfMemory;
+  }
+  return block;
+}
+
+// A copy of raw bytes in a block for `stream`; nullptr if there is none.
+Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream, Block** spare,
+                                  RestoreStatus* status) noexcept {
+  Block* const target = take_block(record, stream, spare, status);
   if (target == nullptr) return nullptr;
   order_.follow(stream, raw == record.block ? record.stream : raw->stream);
   if (stream != raw->stream) memory_.note_use(raw, stream);
@@ -64,7 +76,7 @@ bool Residency::restore_into_locked(Record& record, Block* target, StreamId stre
 }
 
 Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId stream,
-                                 RestoreStatus* status) noexcept {
+                                 RestoreStatus* status, Block** spare) noexcept {
   EventScope& scope = guard.scope_;
   Block* target = nullptr;
   await_verdict_locked(guard, record);
@@ -77,7 +89,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
     case RecordState::kRestored:  // an earlier restored storage was written to and is not ours now
     case RecordState::kPacked: {
       if (record.packed()) {
-        target = memory_.allocate(record.bytes, stream);
+        target = take_block(record, stream, spare, status);
         if (target != nullptr && !restore_into_locked(record, target, stream)) {
           memory_.free(target);
           *status = RestoreStatus::kDamaged;
@@ -91,16 +103,13 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
           *status = RestoreStatus::kWrongState;
           return nullptr;
         }
-        target = copy_raw_locked(record, raw, stream);
+        target = copy_raw_locked(record, raw, stream, spare, status);
         if (target != nullptr && raw == record.restored) {
           record.block = target;
           record.stream = stream;
         }
       }
-      if (target == nullptr) {
-        *status = RestoreStatus::kOutOfMemory;
-        return nullptr;
-      }
+      if (target == nullptr) return nullptr;
       break;
     }
     default:
@@ -146,7 +155,7 @@ void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
 }
 
 Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId stream,
-                              RestoreStatus* status) noexcept {
+                              RestoreStatus* status, Block** spare) noexcept {
   Block* target = nullptr;
   await_verdict_locked(guard, record);
   *status = RestoreStatus::kOk;
@@ -157,14 +166,13 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
       *status = RestoreStatus::kWrongState;
       return nullptr;
     }
-    target = copy_raw_locked(record, raw, stream);
-  } else if ((target = memory_.allocate(record.bytes, stream)) != nullptr &&
+    target = copy_raw_locked(record, raw, stream, spare, status);
+  } else if ((target = take_block(record, stream, spare, status)) != nullptr &&
              !restore_into_locked(record, target, stream)) {
     memory_.free(target);
     *status = RestoreStatus::kDamaged;
     return nullptr;
   }
-  if (target == nullptr) *status = RestoreStatus::kOutOfMemory;
   return target;
 }
 

@@ -33,10 +33,13 @@ class StreamOrder {
   // Nothing may be queued there: a graph is being recorded.
   [[nodiscard]] virtual bool is_captured(StreamId stream) noexcept = 0;
 
-  // What `later` is given from now on begins after all that `earlier` has been given.
+  // What `later` is given from now on begins after all that `earlier` has been given. Nothing is
+  // done where one of them is captured: a graph cannot wait for work outside of it, and what was
+  // given before its capture is over, as whoever captures waits for the device first.
   void follow(StreamId later, StreamId earlier) noexcept {
     if (later == earlier) [[likely]]
       return;
+    if (is_captured(later) || is_captured(earlier)) return;
     const EventHandle event = record(earlier);
     wait(later, event);
     release(event);

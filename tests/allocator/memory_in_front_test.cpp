@@ -14,6 +14,10 @@ namespace {
 // An allocator beneath that keeps books.
 class Beneath final : public RawMemory {
  public:
+  bool is_private(DeviceIndex /*device*/, StreamId stream) noexcept override {
+    return stream == private_stream;
+  }
+  StreamId private_stream{~std::uint64_t{0}};
   void* allocate(DeviceIndex device, std::size_t bytes, StreamId stream) noexcept override {
     ++asked;
     if (is_short) return nullptr;
@@ -88,6 +92,16 @@ TEST_F(MemoryInFrontTest, AnAddressThatServesAgainIsANewBlock) {
   EXPECT_EQ(block->requested, 2000u);
   EXPECT_EQ(block->record.load(), nullptr);
   memory.free(block);
+}
+
+TEST_F(MemoryInFrontTest, NoPayloadGoesToAPoolOfTheScripts) {
+  beneath.private_stream = StreamId{7};
+  EXPECT_EQ(memory.allocate_packed(100, StreamId{7}), nullptr);
+  EXPECT_EQ(memory.allocate_container(100, StreamId{7}), nullptr);
+  EXPECT_EQ(beneath.asked, 0);
+  Block* const restored = memory.allocate(100, StreamId{7});
+  ASSERT_NE(restored, nullptr);
+  memory.free(restored);
 }
 
 TEST_F(MemoryInFrontTest, AfterAShortageNoPayloadIsTriedBeforeSomethingWasFreed) {

@@ -37,6 +37,7 @@ enum Error : int {
   kNotPermitted = 800,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
+  kCaptureIsolation = 905,
   kCaptureInvalidated = 901,
   kCaptureUnmatched = 903,
   kCapturedEvent = 907,

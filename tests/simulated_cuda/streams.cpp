@@ -221,7 +221,10 @@ int wait(CUstream handle, CUevent event) {
   }
   if (!event->recorded) return kSuccess;
   // An event of a graph's outside is no part of it.
-  if (stream->capture != nullptr) return kSuccess;
+  if (stream->capture != nullptr) {
+    (void)invalidate(*stream->capture);
+    return kCaptureIsolation;
+  }
   stream->clock.join(event->clock);
   stream->due = std::max(stream->due, event->due);
   return kSuccess;

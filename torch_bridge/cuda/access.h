@@ -70,12 +70,14 @@ class CudaAccess : public allocator::cuda::RawMemory {
   // Memory for work on the current stream, or the error that torch raises without it.
   [[nodiscard]] virtual c10::DataPtr allocate_storage(std::size_t bytes,
                                                       c10::DeviceIndex device) const = 0;
+  // The error that torch raises for so many bytes, if there is no memory for them even now.
+  virtual void raise_out_of_memory(std::size_t bytes, c10::DeviceIndex device) const = 0;
 
  protected:
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 6;
+inline constexpr unsigned kAccessVersion = 7;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

@@ -46,6 +46,12 @@ class AccessOverTorch final : public CudaAccess {
     }
   }
 
+  bool is_private(allocator::DeviceIndex device, allocator::StreamId stream) noexcept override {
+    return in_front_.has_private_pool() &&
+           in_front_.is_private(static_cast<c10::DeviceIndex>(device.value),
+                                reinterpret_cast<cudaStream_t>(stream.value));
+  }
+
   void free(void* pointer) noexcept override {
     const AllocatorInFront::WithoutContext quietly;
     in_front_.free_behind(pointer);
@@ -104,6 +110,11 @@ class AccessOverTorch final : public CudaAccess {
   c10::DataPtr allocate_storage(std::size_t bytes, c10::DeviceIndex device) const override {
     const c10::cuda::CUDAGuard guard(device);
     return c10::cuda::CUDACachingAllocator::get()->allocate(bytes);
+  }
+
+  void raise_out_of_memory(std::size_t bytes, c10::DeviceIndex device) const override {
+    const c10::cuda::CUDAGuard guard(device);
+    const c10::DataPtr found = in_front_.behind().allocate(bytes);
   }
 
  private:

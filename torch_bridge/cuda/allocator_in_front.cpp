@@ -193,18 +193,45 @@ SnapshotInfo AllocatorInFront::snapshot(c10::MempoolId_t pool, bool include_trac
 
 void AllocatorInFront::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
                                            std::function<bool(cudaStream_t)> filter) {
+  {
+    const std::lock_guard<std::mutex> guard(routed_mutex_);
+    routed_.push_back({device, pool, filter});
+  }
   private_pools_.fetch_add(1, std::memory_order_relaxed);
   try {
     behind_.beginAllocateToPool(device, pool, std::move(filter));
   } catch (...) {
-    private_pools_.fetch_sub(1, std::memory_order_relaxed);
+    end_routing(device, pool);
     throw;
   }
 }
 
+void AllocatorInFront::end_routing(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept {
+  private_pools_.fetch_sub(1, std::memory_order_relaxed);
+  const std::lock_guard<std::mutex> guard(routed_mutex_);
+  for (auto at = routed_.rbegin(); at != routed_.rend(); ++at) {
+    if (at->device == device && at->pool == pool) {
+      routed_.erase(std::next(at).base());
+      return;
+    }
+  }
+}
+
+bool AllocatorInFront::is_private(c10::DeviceIndex device, cudaStream_t stream) noexcept {
+  const std::lock_guard<std::mutex> guard(routed_mutex_);
+  try {
+    for (const Routed& routed : routed_) {
+      if (routed.device == device && routed.filter(stream)) return true;
+    }
+  } catch (...) {  // an error of the device's
+    return true;
+  }
+  return false;
+}
+
 void AllocatorInFront::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
   behind_.endAllocateToPool(device, pool);
-  private_pools_.fetch_sub(1, std::memory_order_relaxed);
+  end_routing(device, pool);
 }
 
 void AllocatorInFront::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {

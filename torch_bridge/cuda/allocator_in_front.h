@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -50,8 +51,14 @@ class AllocatorInFront final : public CUDAAllocator {
   }
   void free_behind(void* pointer) noexcept;
   // Around fork(): the lock of what is known of storages.
-  void lock_for_fork() noexcept { notes_.lock_for_fork(); }
-  void unlock_after_fork() noexcept { notes_.unlock_after_fork(); }
+  void lock_for_fork() noexcept {
+    routed_mutex_.lock();
+    notes_.lock_for_fork();
+  }
+  void unlock_after_fork() noexcept {
+    notes_.unlock_after_fork();
+    routed_mutex_.unlock();
+  }
   // The same memory as the allocator behind knows it, lent for a call: gives nothing up.
   struct Lent {
     c10::DataPtr data;
@@ -65,6 +72,9 @@ class AllocatorInFront final : public CUDAAllocator {
   [[nodiscard]] bool has_private_pool() const noexcept {
     return private_pools_.load(std::memory_order_relaxed) != 0;
   }
+
+  // Whether what this thread allocates now for the stream goes to a private pool.
+  [[nodiscard]] bool is_private(c10::DeviceIndex device, cudaStream_t stream) noexcept;
 
   // While the history of memory is recorded, the allocator behind asks for the calling thread's
   // stack, and so may wait for the interpreter. While this lives, a thread that would wait says
@@ -164,6 +174,7 @@ class AllocatorInFront final : public CUDAAllocator {
       : behind_(behind), listener_(listener) {}
 
   static void free_storage(void* pointer);
+  void end_routing(c10::DeviceIndex device, c10::MempoolId_t pool) noexcept;
   [[nodiscard]] c10::DataPtr heard(c10::DataPtr data);
 
   CUDAAllocator& behind_;
@@ -171,6 +182,13 @@ class AllocatorInFront final : public CUDAAllocator {
   std::atomic<int> private_pools_{0};  // to which memory of some device goes now
 
   StorageNotes notes_;
+  struct Routed {  // a device's memory to a pool, where the filter says so
+    c10::DeviceIndex device;
+    c10::MempoolId_t pool;
+    std::function<bool(cudaStream_t)> filter;
+  };
+  std::mutex routed_mutex_;  // held while filters are asked, which take no lock
+  std::vector<Routed> routed_;
 };
 
 }  // namespace pleat::bridge::cuda

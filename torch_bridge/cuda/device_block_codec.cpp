@@ -721,7 +721,11 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
     return CodecStatus::kFailed;
   }
   if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
-  const std::uint64_t workspace = words_.workspace(stream);
+  int captured = 0;
+  const bool known = life_.note(driver_.stream_capturing(at_address<void>(stream.value),
+                                                         &captured)) == allocator::cuda::kSuccess;
+  const std::uint64_t workspace =
+      known && captured != 0 ? words_.workspace_of_a_graph() : words_.workspace(stream);
   if (workspace == 0) return CodecStatus::kFailed;
   Tasks tasks;
   try {

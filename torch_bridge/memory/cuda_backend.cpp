@@ -100,7 +100,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
-    const c10::DataPtr found = access_.allocate_storage(bytes, device_);  // torch's own error
+    access_.raise_out_of_memory(bytes, device_);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
                      " bytes (Pleat: ", purpose, ")");
   }

@@ -169,14 +169,34 @@ bool TorchRecord::reads_original() const noexcept {
          (values == PassValues::kUndoubted && doubted_.load(std::memory_order_relaxed));
 }
 
+// A block that a restore needs, asked for without any lock: where memory is short, what waits is
+// encoded first. Given back if it was not needed.
+struct TorchRecord::SpareBlock {
+  explicit SpareBlock(DeviceBackend& the_backend) noexcept : backend(the_backend) {}
+  ~SpareBlock() {
+    if (block != nullptr) backend.heap().release(block);
+  }
+  SpareBlock(const SpareBlock&) = delete;
+  SpareBlock& operator=(const SpareBlock&) = delete;
+  void find(std::size_t bytes, allocator::StreamId stream) {
+    if (block == nullptr) block = backend.heap().allocate(bytes, stream);
+    if (block == nullptr) backend.throw_out_of_memory(bytes, "restoring a saved tensor");
+  }
+
+  DeviceBackend& backend;
+  allocator::Block* block = nullptr;
+};
+
 TorchRecord::Restored TorchRecord::restore(bool slice) {
   allocator::Residency& residency = backend_.residency();
   const allocator::StreamId stream = backend_.current_stream();
   Restored restored;
   Runtime::note_thread_computes();
   std::uint32_t decodes = 0;
+  SpareBlock spare(backend_);
   for (bool has_room = false; !restored.storage;) {
     std::optional<WeakStorage> present;
+    bool needs_block = false;
     {
       allocator::Residency::RecordGuard guard(residency, *this);  // waits for an encode
       if (restored_may_live() && residency.may_share_restored_locked(guard, *this, stream)) {
@@ -185,9 +205,12 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
         residency.share_restored_locked(guard, *this, stream);
       } else if (has_room || state == allocator::RecordState::kHeld ||
                  state == allocator::RecordState::kWaiting) {
-        restored.storage = restore_locked(guard, stream);
-        restored.version = *restored_version_;
-        ++decodes_;
+        restored.storage = restore_locked(guard, stream, spare);
+        needs_block = !restored.storage;
+        if (restored.storage) {
+          restored.version = *restored_version_;
+          ++decodes_;
+        }
       }
       decodes = decodes_;
     }
@@ -195,9 +218,10 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
     if (present) {
       restored.storage = c10::Storage(present->lock());  // null if it died just now
     } else if (!restored.storage) {
-      kept_storages(backend_).make_room(this, bytes);
+      if (!has_room) kept_storages(backend_).make_room(this, bytes);
       has_room = true;
     }
+    if (needs_block) spare.find(bytes, stream);
   }
   const std::uint32_t hooks = residency.hooks(*this);
   std::size_t worth = 0;
@@ -221,16 +245,24 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
   Restored restored;
   Runtime::note_thread_computes();
   kept_storages(backend_).make_room(this, bytes);
-  allocator::Residency::RecordGuard guard(residency, *this);
-  check_not_lost();
-  if (last && state == allocator::RecordState::kHeld && !residency.shared(*this)) {
-    restored.storage = restore_locked(guard, stream);  // the raw block itself
-    restored.version = *restored_version_;
-  } else {
-    allocator::Residency::RestoreStatus status{};
-    allocator::Block* const block = residency.copy_locked(guard, *this, stream, &status);
-    restored.storage = c10::Storage(storage_of(block, status));
-    restored.version = c10::VariableVersion(0);
+  for (SpareBlock spare(backend_); !restored.storage;) {
+    {
+      allocator::Residency::RecordGuard guard(residency, *this);
+      check_not_lost();
+      if (last && state == allocator::RecordState::kHeld && !residency.shared(*this)) {
+        restored.storage = restore_locked(guard, stream, spare);  // the raw block itself
+        if (restored.storage) restored.version = *restored_version_;
+      } else {
+        allocator::Residency::RestoreStatus status{};
+        allocator::Block* const block =
+            residency.copy_locked(guard, *this, stream, &status, &spare.block);
+        if (status != allocator::Residency::RestoreStatus::kNeedsBlock) {
+          restored.storage = c10::Storage(storage_of(block, status));
+          restored.version = c10::VariableVersion(0);
+        }
+      }
+    }
+    if (!restored.storage) spare.find(bytes, stream);
   }
   return restored;
 }
@@ -259,11 +291,13 @@ bool TorchRecord::restored_may_live() const {
          (original == nullptr || restored_values_ == pass_values());
 }
 
+// Null if a spare block is needed.
 c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guard,
-                                         allocator::StreamId stream) {
+                                         allocator::StreamId stream, SpareBlock& spare) {
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
-      backend_.residency().restore_locked(guard, *this, stream, &status);
+      backend_.residency().restore_locked(guard, *this, stream, &status, &spare.block);
+  if (status == allocator::Residency::RestoreStatus::kNeedsBlock) return {};
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);
@@ -274,9 +308,6 @@ c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guar
 StoragePtr TorchRecord::storage_of(allocator::Block* block,
                                    allocator::Residency::RestoreStatus status) const {
   if (block == nullptr) {
-    if (status == allocator::Residency::RestoreStatus::kOutOfMemory) {
-      backend_.throw_out_of_memory(bytes, "restoring a saved tensor");
-    }
     TORCH_CHECK(false, "Pleat: a saved tensor of ", bytes, " bytes cannot be restored (record is ",
                 allocator::record_state_name(state), ", status ", static_cast<int>(status),
                 "); please report this as a bug of Pleat");

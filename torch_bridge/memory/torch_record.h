@@ -120,7 +120,9 @@ class TorchRecord final : public allocator::Record {
  private:
   void check_not_lost() const;
   bool restored_may_live() const;
-  c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream);
+  struct SpareBlock;
+  c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream,
+                              SpareBlock& spare);
   // Wraps a block; throws what `status` says if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
