@@ -50,8 +50,10 @@ class DeviceWords {
   // The workspace of a stream, which is its own for good; 0 if more streams than kWorkspaces were
   // seen.
   [[nodiscard]] std::uint64_t workspace(StreamId stream) noexcept;
-  // One for a launch that becomes part of a graph: its replays may run beside anything. For good; 0
-  // if there is none left.
+  // One for a launch that becomes part of a graph: its replays may run beside anything. After
+  // kOfGraphs launches they take turns, and replays of two graphs of one script must then not run
+  // at once.
+  static constexpr std::size_t kOfGraphs = 128;
   [[nodiscard]] std::uint64_t workspace_of_a_graph() noexcept;
 
   void lock_for_fork() noexcept { mutex_.lock(); }
@@ -63,7 +65,7 @@ class DeviceWords {
   std::uint64_t host_on_device_ = 0;
   std::vector<std::uint16_t> idle_;  // numbers of slots
   std::uint64_t workspaces_ = 0;
-  std::size_t workspaces_taken_ = 0;
+  std::size_t of_graphs_ = 0;  // taken so far, from the end
   std::unordered_map<std::uint64_t, std::uint64_t> of_stream_;
 };
 

@@ -100,6 +100,12 @@ bool StreamEvents::is_foreign(StreamId stream) noexcept {
   return std::find(foreign_.begin(), foreign_.end(), stream) != foreign_.end();
 }
 
+StreamId StreamEvents::stand_in(StreamId stream) noexcept {
+  StreamId ours = stream;
+  if (is_foreign(stream) && !is_captured(stream)) (void)stand_in_for(stream, &ours);
+  return ours;
+}
+
 bool StreamEvents::stand_in_for(StreamId stream, StreamId* stand_in) noexcept {
   if (!is_foreign(stream) || stand_in_.value == 0) {
     const DeviceContext context(driver_, life_, device_);

@@ -31,6 +31,7 @@ class StreamEvents final : public StreamOrder {
   void release(EventHandle event) noexcept override;
   [[nodiscard]] bool is_captured(StreamId stream) noexcept override;
   [[nodiscard]] bool is_foreign(StreamId stream) noexcept override;
+  [[nodiscard]] StreamId stand_in(StreamId stream) noexcept override;
 
   // A foreign stream is somebody's current one. Returns a stream of ours that comes after all that
   // `stream` was given so far, and serves instead of it later; false if the driver gives none.

@@ -56,6 +56,8 @@ struct EncodeRequest {
   // function 0: they are not.
   PayloadView argument{};
   std::uint64_t function = 0;
+  // encode(): plan.scratch bytes, 64-byte aligned, the codec's for what it queues in the call.
+  void* scratch = nullptr;
   // plan() looks at all values that matter, not at samples. Set where encoding in place could not
   // be undone, and after kPlanAgain.
   bool thorough = false;
@@ -79,6 +81,7 @@ struct EncodePlan {
     virtual ~Details() = default;
   };
   std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
+  std::size_t scratch = 0;  // bytes that encode() needs beside it, EncodeRequest::scratch
   bool recomputed = false;  // the argument gives the bytes: there is nothing to write
   bool in_place = false;    // encode_in_place() can do it
   std::unique_ptr<Details> details;

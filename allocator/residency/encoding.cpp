@@ -73,13 +73,20 @@ Residency::Attempt Residency::attempt(Record& record, const EncodeRequest& reque
     EncodeResult result = codec_.encode_in_place(request, plan);
     if (result.status == CodecStatus::kOk) return {.result = result, .in_place = true};
   }
+  PayloadSlot scratch;
+  if (plan.scratch != 0 && !(scratch = arena_.allocate(plan.scratch, record.stream))) return {};
   if (PayloadSlot slot = arena_.allocate(plan.room, record.stream)) {
-    EncodeResult result = codec_.encode(request, plan, slot.data, slot.bytes);
+    EncodeRequest with_scratch = request;
+    with_scratch.scratch = scratch.data;
+    EncodeResult result = codec_.encode(with_scratch, plan, slot.data, slot.bytes);
+    if (scratch) arena_.free(scratch);
     if (result.status == CodecStatus::kOk || result.status == CodecStatus::kQueued) {
       return {.result = result, .slot = slot};
     }
     arena_.free(slot);
     return {.result = {.status = result.status}};
+  } else if (scratch) {
+    arena_.free(scratch);
   } else if (may_be_in_place && !in_place) {
     EncodeResult result = codec_.encode_in_place(request, plan);
     if (result.status == CodecStatus::kOk) return {.result = result, .in_place = true};

@@ -131,7 +131,7 @@ void Residency::release_restored(EventScope& scope, Record& record, Block* block
     } else if (record.block == nullptr) {
       // Copied out of a moved block that has gone since: this copy is all there is.
       record.block = block;
-      record.stream = block->stream;
+      if (!order_.is_foreign(block->stream)) record.stream = block->stream;
       transition(record, RecordAction::kAdoptedFreed);
       count_raw(scope, record, true);
       return;

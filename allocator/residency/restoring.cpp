@@ -55,9 +55,11 @@ Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream, B
                                   RestoreStatus* status) noexcept {
   Block* const target = take_block(record, stream, spare, status);
   if (target == nullptr) return nullptr;
-  order_.follow(stream, raw == record.block ? record.stream : raw->stream);
-  if (stream != raw->stream) memory_.note_use(raw, stream);
-  memory_.copy(target->begin, raw->begin, record.bytes, stream);
+  const StreamId on = order_.stand_in(stream);
+  order_.follow(on, raw == record.block ? record.stream : raw->stream);
+  if (on != raw->stream) memory_.note_use(raw, on);
+  memory_.copy(target->begin, raw->begin, record.bytes, on);
+  order_.follow(stream, on);
   count(counters_.copied);
   return target;
 }
@@ -68,9 +70,11 @@ bool Residency::restore_into_locked(Record& record, Block* target, StreamId stre
   if (original == nullptr || !record.reads_original()) {
     return decode_locked(record, target, stream);
   }
-  order_.follow(stream, record.stream);
-  if (stream != original->stream) memory_.note_use(original, stream);
-  memory_.copy(target->begin, original->begin, record.bytes, stream);
+  const StreamId on = order_.stand_in(stream);
+  order_.follow(on, record.stream);
+  if (on != original->stream) memory_.note_use(original, on);
+  memory_.copy(target->begin, original->begin, record.bytes, on);
+  order_.follow(stream, on);
   count(counters_.copied);
   return true;
 }
@@ -106,7 +110,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
         target = copy_raw_locked(record, raw, stream, spare, status);
         if (target != nullptr && raw == record.restored) {
           record.block = target;
-          record.stream = stream;
+          record.stream = order_.stand_in(stream);
         }
       }
       if (target == nullptr) return nullptr;
@@ -181,10 +185,6 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
 void Residency::note_reader(Record& holder, StreamId stream) noexcept {
   if (stream == holder.stream) [[likely]]
     return;
-  if (order_.is_foreign(stream)) {  // who may be gone at the drop
-    order_.follow(holder.stream, stream);
-    return;
-  }
   const std::lock_guard<std::mutex> link(link_mutex_);
   std::vector<StreamId>& readers = holder.readers;
   if (std::find(readers.begin(), readers.end(), stream) != readers.end()) return;
@@ -204,12 +204,14 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
                                                    : static_cast<void*>(holder.payload.data);
   const PayloadView payload{data, holder.payload_bytes, holder.form, holder.ranges.data(),
                             holder.ranges.size()};
-  order_.follow(stream, holder.stream);
+  const StreamId on = order_.stand_in(stream);
+  order_.follow(on, holder.stream);
   const CodecStatus decoded =
       record.recomputed
-          ? codec_.decode_function(payload, target->begin, record.bytes, stream, record.function)
-          : codec_.decode(payload, target->begin, record.bytes, stream);
-  note_reader(holder, stream);
+          ? codec_.decode_function(payload, target->begin, record.bytes, on, record.function)
+          : codec_.decode(payload, target->begin, record.bytes, on);
+  note_reader(holder, on);
+  order_.follow(stream, on);
   if (order_.is_captured(stream)) [[unlikely]] {
     // The graph reads the payload again at each of its replays: nobody gives it up any more.
     const std::lock_guard<std::mutex> link(link_mutex_);

@@ -30,6 +30,9 @@ class StreamOrder {
   // Others made the stream and may destroy it: nothing is said to it but while it is somebody's
   // current one.
   [[nodiscard]] virtual bool is_foreign(StreamId /*stream*/) noexcept { return false; }
+  // A stream of ours that comes after all that `stream` has been given so far, if that is foreign;
+  // else `stream` itself.
+  [[nodiscard]] virtual StreamId stand_in(StreamId stream) noexcept { return stream; }
   // Nothing may be queued there: a graph is being recorded.
   [[nodiscard]] virtual bool is_captured(StreamId stream) noexcept = 0;
 

@@ -73,12 +73,12 @@ pleat_plant("an adopted block's encode goes on" restoring.cpp
     codec_.forget(record.ticket);
     record.ticket = {};")
 pleat_plant("raw bytes are copied before they are written" restoring.cpp
-  "order_.follow(stream, raw == record.block ? record.stream : raw->stream);"
-  "if (!PLANTED) order_.follow(stream, raw == record.block ? record.stream : raw->stream);")
+  "order_.follow(on, raw == record.block ? record.stream : raw->stream);"
+  "if (!PLANTED) order_.follow(on, raw == record.block ? record.stream : raw->stream);")
 pleat_plant("a payload is read before it is written" restoring.cpp
-  "order_.follow(stream, holder.stream);
+  "order_.follow(on, holder.stream);
   const CodecStatus decoded"
-  "if (!PLANTED) order_.follow(stream, holder.stream);
+  "if (!PLANTED) order_.follow(on, holder.stream);
   const CodecStatus decoded")
 pleat_plant("a payload is given back under a decode" residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"

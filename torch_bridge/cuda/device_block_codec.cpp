@@ -98,8 +98,6 @@ struct DeviceBlockCodec::Details final : allocator::EncodePlan::Details {
   bool any_byte = false;
   bool judged = false;  // the device is to say more than that it is done
   std::size_t payload_bytes = 0;
-  // Behind the payload, in memory that is given back to the stream once all is queued.
-  std::size_t scratch_at = 0, scratch_bytes = 0;
 };
 
 // A payload whose verdicts are to come.
@@ -324,9 +322,7 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
   }
   plan.room = d.payload_bytes;
   if (form.has_lines()) {
-    d.scratch_bytes = compress::cuda::line_scratch_bytes(form.lines(), elements, form.type);
-    d.scratch_at = (d.payload_bytes + 63) / 64 * 64;
-    if (d.scratch_bytes != 0) plan.room = d.scratch_at + d.scratch_bytes;
+    plan.scratch = compress::cuda::line_scratch_bytes(form.lines(), elements, form.type);
   }
   plan.details = std::move(details);
   return plan;
@@ -462,7 +458,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
       lines.lines = form.lines();
       lines.most = form.most_lines;
       lines.codes_bytes = place.codes_room;
-      lines.scratch = d.scratch_bytes != 0 ? advance(payload, d.scratch_at) : nullptr;
+      lines.scratch = request.scratch;
       lines.verdict = verdict(&e.lines, i);
       lines.counters = counters(i);
       tasks.lines.push_back(lines);
