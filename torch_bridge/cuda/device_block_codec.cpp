@@ -258,6 +258,10 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
         (request.ranges[i].end - request.ranges[i].begin) / compress::element_size(form.type);
   }
   const bool floats = compress::is_floating(form.type);
+  // Sides that the type cannot keep: the values come back as they are.
+  if (d.spec.kept == Kept::kSides && !compress::sides_hold(d.spec.sides, form.type)) {
+    d.spec = compress::block::lossless(form.type);
+  }
   const bool lossy = d.spec.kept == Kept::kValues && floats && d.spec.bits != 0;
   if (lossy && d.spec.sides.any()) {
     if (!compress::sides_hold(d.spec.sides, form.type)) return hold(DeviceHold::kNoForm);
