@@ -424,9 +424,11 @@ TEST_F(DeviceBlockCodecTest, WhatHasNoShorterFormIsHeld) {
   EXPECT_TRUE(encode({.type = ElementType::kFloat32, .bits = 4}, little, 2).held());
   EXPECT_TRUE(encode({.type = ElementType::kFloat32, .bits = 4}, source, 3, {{2, 4002}}).held())
       << "half an element";
-  EXPECT_EQ(held_for(DeviceHold::kNoForm), 3u);
-  EXPECT_EQ(codec_.counts().holds[DeviceHold::kNoForm].bytes, 2 * 4096 + 64u);
-  EXPECT_EQ(codec_.counts().totals.kept_raw, 3u);
+  const Bytes half = normal(ElementType::kFloat16, 200);  // 384 of 400 bytes
+  EXPECT_TRUE(encode({.type = ElementType::kFloat16, .bits = 8}, half, 4).held());
+  EXPECT_EQ(held_for(DeviceHold::kNoForm), 4u);
+  EXPECT_EQ(codec_.counts().holds[DeviceHold::kNoForm].bytes, 2 * 4096 + 64 + 400u);
+  EXPECT_EQ(codec_.counts().totals.kept_raw, 4u);
   EXPECT_TRUE(device_.launches.empty());
 }
 
@@ -687,6 +689,12 @@ TEST_F(DeviceBlockCodecTest, SidesStandBesideRotatedValuesAlways) {
     EXPECT_EQ(coded.form().side_bits, 1);
     EXPECT_EQ(other_side(ElementType::kFloat32, kSignOfRelu, above, restored(coded)), "");
   }
+  // Nothing of a constant can leave its side; what comes next can.
+  const Bytes constant = floats(ElementType::kFloat32, 2048, [](std::size_t) { return 3; });
+  settled(spec, constant, 2);
+  const Bytes around = normal(ElementType::kFloat32, 2048);
+  const Coded next = settled(spec, around, 2);
+  EXPECT_EQ(other_side(ElementType::kFloat32, kSignOfRelu, around, restored(next)), "");
 }
 
 TEST_F(DeviceBlockCodecTest, SidesStandBesideGatedValuesToo) {
@@ -1180,6 +1188,15 @@ TEST_F(DeviceBlockCodecTest, TheWordOfAForgottenVerdictIsTheDevicesUntilItHasWri
   EXPECT_EQ(encode(spec, source).result.status, CodecStatus::kOk);
   EXPECT_EQ(surprises(), 0u);
   EXPECT_EQ(codec_.counts().totals.boolean.payloads, 1u);
+}
+
+TEST_F(DeviceBlockCodecTest, AForgottenPayloadThatIsRefusedIsNoSurprise) {
+  device_.holds = true;
+  const Bytes bytes = integers<std::uint8_t>(4096, [](std::size_t e) { return e % 3; });
+  codec_.forget(encode({.type = ElementType::kBool}, bytes).result.ticket);
+  device_.run();
+  EXPECT_TRUE(encode({.type = ElementType::kBool}, bytes).held()) << "the key has learned of it";
+  EXPECT_EQ(surprises(), 0u);
 }
 
 TEST_F(DeviceBlockCodecTest, ForgettingWhatIsNotThereDoesNothing) {
