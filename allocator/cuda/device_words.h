@@ -47,9 +47,10 @@ class DeviceWords {
   void give_slot(void* host) noexcept;
   [[nodiscard]] std::size_t slots_in_use() noexcept;
 
-  // The workspace of a stream, which is its own for good; 0 if more streams than kWorkspaces were
-  // seen.
+  // The workspace of a stream, which is its own for good; 0 if all but the last are others'.
   [[nodiscard]] std::uint64_t workspace(StreamId stream) noexcept;
+  // The last one, which is nobody's. Who uses it sees to it that nobody else does; 0 before open().
+  [[nodiscard]] std::uint64_t last_workspace() noexcept;
 
   void lock_for_fork() noexcept { mutex_.lock(); }
   void unlock_after_fork() noexcept { mutex_.unlock(); }

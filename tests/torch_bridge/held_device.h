@@ -72,6 +72,10 @@ class HeldDevice final : public compress::KernelLauncher {
                       [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
       return present_->answer();
     };
+    d.stream_capturing = [](void*, int* status) {
+      *status = present_->captures ? 1 : 0;
+      return present_->answer();
+    };
     d.stream_synchronize = [](void* stream) {
       const auto id = reinterpret_cast<std::uint64_t>(stream);
       present_->waits.fetch_add(1);
@@ -120,6 +124,7 @@ class HeldDevice final : public compress::KernelLauncher {
   static constexpr std::size_t kNone = SIZE_MAX;
   std::atomic<bool> holds{false};  // what is queued waits for run()
   bool has_context = true;
+  bool captures = false;
   bool never_answers = false;  // a wait ends without the work
   bool damages = false;        // what an encode writes has one bit that is wrong
   int wait_error = 0;

@@ -676,8 +676,21 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
     return CodecStatus::kFailed;
   }
   if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
-  const std::uint64_t workspace = words_.workspace(stream);
-  if (workspace == 0) return CodecStatus::kFailed;
+  std::uint64_t workspace = words_.workspace(stream);
+  // A block that was coded must come back on any stream. Those that have no workspace take turns,
+  // and each waits for its own to end.
+  std::unique_lock<std::mutex> turn;
+  if (workspace == 0) [[unlikely]] {
+    int captures = 0;
+    if (life_.note(driver_.stream_capturing(at_address<void>(stream.value), &captures)) !=
+            allocator::cuda::kSuccess ||
+        captures != 0) {
+      return CodecStatus::kFailed;
+    }
+    turn = std::unique_lock<std::mutex>(last_workspace_mutex_);
+    workspace = words_.last_workspace();
+    if (workspace == 0) return CodecStatus::kFailed;
+  }
   Tasks tasks;
   try {
     tasks.codes.reserve(payload.range_count);
@@ -751,10 +764,12 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
       (tasks.lines.empty() ||
        ok(compress::cuda::restore_lines_on_device(launcher_, tasks.lines, handle, &queued)));
   if (!done) life_.note(launcher_.driver_error());
+  if (turn.owns_lock()) life_.note(driver_.stream_synchronize(at_address<void>(stream.value)));
   return done ? CodecStatus::kOk : CodecStatus::kFailed;
 }
 
 void DeviceBlockCodec::lock_for_fork() noexcept {
+  last_workspace_mutex_.lock();
   mutex_.lock();
   lessons_.lock_for_fork();
   words_.lock_for_fork();
@@ -764,6 +779,7 @@ void DeviceBlockCodec::unlock_after_fork() noexcept {
   words_.unlock_after_fork();
   lessons_.unlock_after_fork();
   mutex_.unlock();
+  last_workspace_mutex_.unlock();
 }
 
 }  // namespace pleat::bridge::cuda

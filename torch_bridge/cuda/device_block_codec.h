@@ -7,8 +7,8 @@
 // bits, masks among floats, integers, and the first payload of a key whose steps, flat lines or
 // elements near zero are to be looked at. Torch-free.
 //
-// Threads: any. Driver calls: launches, and a memset where a block has gaps; only verdict() with
-// `wait` waits for the device.
+// Threads: any. Driver calls: launches, and a memset where a block has gaps. Two functions wait for
+// the device: verdict() with `wait`, and decode() on a stream that is one of more than 511.
 #pragma once
 
 #include <atomic>
@@ -82,6 +82,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   bool usable_ = false;
   allocator::cuda::DeviceWords words_;
   KeyLessons lessons_;
+  std::mutex last_workspace_mutex_;  // around launches of streams without one, and words_' lock
   std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
