@@ -82,7 +82,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   bool usable_ = false;
   allocator::cuda::DeviceWords words_;
   KeyLessons lessons_;
-  std::mutex last_workspace_mutex_;  // around launches of streams without one, and words_' lock
+  // Around the launches of a stream that has no workspace of its own, and before all other locks.
+  std::mutex last_workspace_mutex_;
   std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
