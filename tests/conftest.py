@@ -310,20 +310,20 @@ def run_pair(runner):
 # Comparisons of two scripts' results.
 
 
-def _flatten(value, where=""):
+def flatten(value, where=""):
     if isinstance(value, dict):
         for key in sorted(value):
-            yield from _flatten(value[key], f"{where}.{key}")
+            yield from flatten(value[key], f"{where}.{key}")
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            yield from _flatten(item, f"{where}[{position}]")
+            yield from flatten(item, f"{where}[{position}]")
     else:
         yield where, value
 
 
 def assert_identical(mine, stock):
     """Bit for bit: arrays with their NaNs and zero signs, numbers, texts; at any depth."""
-    a, b = dict(_flatten(mine)), dict(_flatten(stock))
+    a, b = dict(flatten(mine)), dict(flatten(stock))
     a = {k: v for k, v in a.items() if not k.startswith(".pleat_stats")}
     b = {k: v for k, v in b.items() if not k.startswith(".pleat_stats")}
     assert a.keys() == b.keys()
@@ -342,7 +342,7 @@ def assert_identical(mine, stock):
 def assert_close(mine, stock, relative):
     """Every array within `relative` of stock's in norm, and not-finite exactly where stock is. Arrays
     that are nothing but rounding beside the largest (a bias before a batch norm) need not agree."""
-    a, b = dict(_flatten(mine)), dict(_flatten(stock))
+    a, b = dict(flatten(mine)), dict(flatten(stock))
     assert a.keys() == b.keys()
     norms = [numpy.linalg.norm(y[numpy.isfinite(y)]) for y in map(numpy.asarray, b.values())]
     floor = 5e-3 * max(norms, default=0.0) + 1e-12

@@ -1,20 +1,38 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, nothing of torch, and
-# runs it: payloads of every kernel against the CPU path byte for byte, speed beside a device-to-device
-# copy, then the committed golden hashes.
+# On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, and runs it: payloads of
+# every kernel against the CPU path byte for byte, speed beside a device-to-device copy, then the committed
+# golden hashes. Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), where a build
+# of Pleat is: `bash tools/setup.sh test` makes one, and one for the same torch may be carried here.
 # A few minutes, no internet.
 #
-#   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json)
+#   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json), that of the trainings
+#                                 and a page to FILE's folder: gpu_training.json, gpu_training.md
 #
 #   PLEAT_GPU_BUILD_DIR   build folder (default build/gpu)
 #   PLEAT_CMAKE_ARGS      more arguments for CMake
+#   PLEAT_LIBRARY         the build's libpleat.so (default build/lib/libpleat.so)
+#   PLEAT_TEST_PYTHON     the interpreter whose torch it is for (default build/venv/bin/python, else python3)
 #
-# Exit code 0: all bytes agree; 1: not; 77: no GPU, no driver or no nvcc here.
+# Exit code 0: all bytes agree, and so do losses without loss; 1: not; 77: no GPU, no driver or no nvcc here. Then the
+# trainings are tried on the simulated device of the tests, if that is built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${PLEAT_GPU_BUILD_DIR:-$root/build/gpu}
 json=${1:-$build/gpu_check.json}
+library=${PLEAT_LIBRARY:-$root/build/lib/libpleat.so}
+python=${PLEAT_TEST_PYTHON:-$root/build/venv/bin/python}
+[ -x "$python" ] || python=python3
+
+on_the_simulation() {
+  local preload
+  preload=$(cat "$root"/build/lib/simulated_cuda/torch2.11/preload 2>/dev/null) || return 0
+  [ -e "$library" ] || return 0
+  echo "no GPU here: trying the trainings on the simulated device, which says nothing about times" >&2
+  LD_PRELOAD=$preload PYTHONPATH=$root/tests/simulated_cuda PLEAT_BUILD_DIR=$root/build "$python" \
+    "$root/tools/bench/gpu_training.py" --small --steps 3 --library "$library" \
+    --launcher "$root/tests/simulated_cuda/simulate.py"
+}
 
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON ${PLEAT_CMAKE_ARGS:-}
@@ -22,5 +40,15 @@ cmake --build "$build" --target pleat_gpu_check compress_golden --parallel "$(np
 status=0
 "$build/bin/pleat_gpu_check" >"$json" || status=$?
 cat "$json"
+if [ $status = 77 ]; then
+  on_the_simulation || exit 1
+fi
 [ $status = 0 ] || exit $status
 "$build/bin/compress_golden" --check "$root/tests/compress/golden.txt" --isa=cuda
+if [ -e "$library" ]; then
+  folder=$(dirname "$json")
+  "$python" "$root/tools/bench/gpu_training.py" --library "$library" --json "$folder/gpu_training.json" \
+    --page "$folder/gpu_training.md"
+else
+  echo "no build of Pleat at $library: the trainings are not measured" >&2
+fi

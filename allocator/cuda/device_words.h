@@ -1,5 +1,5 @@
-// Words that the kernels of one device write for us. They are taken once, from the driver itself, and
-// kept for good: nothing is allocated or freed later, when a graph may be being captured.
+// Words that the kernels of one device write for us. They are taken once, from the driver itself,
+// and kept for good: nothing is allocated or freed later, when a graph may be being captured.
 //
 //   slots       pinned host memory: what a kernel has found out, for the host to see without a call
 //   workspaces  device memory, zero before a launch and after it; one for each stream

@@ -133,6 +133,9 @@ class BlockCodec {
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }
+  // Whether what is read must not depend on when the verdict comes: the payload would give other
+  // bytes than the source. Whoever restores the block then waits for the verdict.
+  [[nodiscard]] virtual bool is_lossy(EncodeTicket /*ticket*/) noexcept { return false; }
   // Nobody will ask for the verdict. Source and payload may be used again, in the order of the
   // stream.
   virtual void forget(EncodeTicket /*ticket*/) noexcept {}

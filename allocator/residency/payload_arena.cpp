@@ -121,18 +121,23 @@ struct PayloadArena::Impl {
     }
   }
 
-  // nullptr if the pool cannot grow or there is no memory for metadata.
-  [[nodiscard]] Chunk* add_chunk(StreamId stream) noexcept {
-    if (!make_room()) return nullptr;
-    Chunk* chunk = get_metadata();
-    if (chunk == nullptr) return nullptr;
-    chunk->stream = stream;
+  // nullptr if the pool cannot grow or there is no memory for metadata. The memory is asked without
+  // the lock: what comes of asking (observers of a shortage, say) may free payloads.
+  [[nodiscard]] Chunk* add_chunk(StreamId stream, std::unique_lock<std::mutex>& lock) noexcept {
     const std::size_t bytes = next_chunk_bytes();
-    chunk->block = memory.allocate_container(bytes, stream);
-    if (chunk->block == nullptr) {
-      put_metadata(chunk);
+    lock.unlock();
+    Block* const block = memory.allocate_container(bytes, stream);
+    lock.lock();
+    if (block == nullptr) return nullptr;
+    Chunk* const chunk = make_room() ? get_metadata() : nullptr;
+    if (chunk == nullptr) {
+      lock.unlock();
+      memory.free(block);
+      lock.lock();
       return nullptr;
     }
+    chunk->stream = stream;
+    chunk->block = block;
     chunk->runs.resize(bytes / granule_bytes);
     all_chunk_bytes += chunk->block->bytes;
     const auto place = std::upper_bound(
@@ -164,14 +169,16 @@ struct PayloadArena::Impl {
 
   // No empty chunk is kept: taking a new one costs about a hundred nanoseconds, keeping one holds
   // chunk_bytes away from blocks.
-  void drop_chunk(Chunk* chunk) noexcept {
+  // Returns the chunk's block, which the caller frees without the lock.
+  [[nodiscard]] Block* drop_chunk(Chunk* chunk) noexcept {
     const auto rank = static_cast<std::ptrdiff_t>(chunk->rank);
     chunks.erase(chunks.begin() + rank);
     largest.erase(largest.begin() + rank);
     renumber(static_cast<std::size_t>(rank));
-    all_chunk_bytes -= chunk->block->bytes;
-    memory.free(chunk->block);
+    Block* const block = chunk->block;
+    all_chunk_bytes -= block->bytes;
     put_metadata(chunk);
+    return block;
   }
 
   // The first chunk of the stream, by address, with so many granules in a row; nullptr if none has.
@@ -216,11 +223,12 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept 
   const std::size_t need = a.granules(bytes);
 
   EventScope scope = a.scope();
-  const std::lock_guard<std::mutex> lock(a.mutex);
+  std::unique_lock<std::mutex> lock(a.mutex);
   Chunk* chunk = a.find(need, stream);
-  if (chunk == nullptr && bytes > a.next_chunk_bytes() / 2) return a.allocate_block(bytes, stream);
-  if (chunk == nullptr && (chunk = a.add_chunk(stream)) == nullptr) {
-    return a.allocate_block(bytes, stream);  // a smaller hole may still do
+  if (chunk == nullptr && bytes <= a.next_chunk_bytes() / 2) chunk = a.add_chunk(stream, lock);
+  if (chunk == nullptr) {
+    lock.unlock();
+    return a.allocate_block(bytes, stream);  // of its own; a smaller hole may still do
   }
   const std::size_t granule = chunk->runs.take_first_fit(need);
   chunk->payload_granules += need;
@@ -266,19 +274,21 @@ void PayloadArena::free(PayloadSlot& slot) noexcept {
   }
   auto* chunk = static_cast<Chunk*>(slot.chunk);
   EventScope scope = a.scope();
-  const std::lock_guard<std::mutex> lock(a.mutex);
+  std::unique_lock<std::mutex> lock(a.mutex);
   const std::size_t length = a.granules(slot.bytes);
   const auto granule = static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
   chunk->runs.give(granule, length);
   chunk->payload_granules -= length;
   a.count(scope, slot.bytes, 0);
   a.note(scope, EventKind::kPayloadFree, *chunk, slot);
+  slot = {};
   if (chunk->payload_granules == 0) {
-    a.drop_chunk(chunk);
+    Block* const block = a.drop_chunk(chunk);
+    lock.unlock();
+    a.memory.free(block);
   } else {
     a.note_largest(*chunk);
   }
-  slot = {};
 }
 
 void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }

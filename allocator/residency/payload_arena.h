@@ -23,8 +23,8 @@ struct PayloadSlot {
 class PayloadArena {
  public:
   struct Options {
-    // Payloads above half of a new chunk are blocks. Small chunks fill holes that large ones leave: of 256
-    // KiB to 4 MiB, half a MiB kept resident memory closest to live memory
+    // Payloads above half of a new chunk are blocks. Small chunks fill holes that large ones leave:
+    // of 256 KiB to 4 MiB, half a MiB kept resident memory closest to live memory
     // (tools/bench/pool_bench.cpp).
     std::size_t chunk_bytes = 512u << 10;
     std::size_t granule_bytes = 256;

@@ -213,6 +213,7 @@ class Residency {
 
   // ---- restoring.cpp ----
   bool restore_into_locked(Record& record, Block* target, StreamId stream) noexcept;
+  void await_verdict_locked(RecordGuard& guard, Record& record) noexcept;
   Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
   Block* copy_raw_locked(Record& record, Block* raw, StreamId stream) noexcept;
   bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;

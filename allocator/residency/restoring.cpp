@@ -7,6 +7,19 @@
 
 namespace pleat::allocator {
 
+// Of a record whose encode is queued and lossy: what is read must not depend on the moment.
+void Residency::await_verdict_locked(RecordGuard& guard, Record& record) noexcept {
+  if (record.state != RecordState::kWaiting || record.ticket.value == 0 ||
+      !codec_.is_lossy(record.ticket)) {
+    return;
+  }
+  const Attempt attempt{.result = codec_.verdict(record.ticket, true), .slot = record.payload};
+  if (attempt.result.status == CodecStatus::kQueued) return;
+  waiting_.remove(record);
+  record.ticket = {};
+  finish(guard.scope_, record, attempt);
+}
+
 // The raw block itself becomes the restored one.
 Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept {
   Block* const block = record.block;
@@ -18,8 +31,8 @@ Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stre
   }
   // What has written it, and an encode that is forgotten but still reads, comes before.
   order_.follow(stream, record.stream);
-  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved for,
-  // and whoever queues it has seen to its order.
+  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved
+  // for, and whoever queues it has seen to its order.
   if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw(guard.scope_, record, false);
   count(counters_.adopted);
@@ -54,6 +67,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
                                  RestoreStatus* status) noexcept {
   EventScope& scope = guard.scope_;
   Block* target = nullptr;
+  await_verdict_locked(guard, record);
   switch (record.state) {
     case RecordState::kWaiting:
     case RecordState::kHeld:
@@ -131,9 +145,10 @@ void Residency::share_restored_locked(RecordGuard& /*guard*/, Record& record,
   if (!order_.is_foreign(stream)) memory_.note_use(restored, stream);
 }
 
-Block* Residency::copy_locked(RecordGuard& /*guard*/, Record& record, StreamId stream,
+Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId stream,
                               RestoreStatus* status) noexcept {
   Block* target = nullptr;
+  await_verdict_locked(guard, record);
   *status = RestoreStatus::kOk;
   if (!record.packed()) {
     // Raw bytes: held, of a storage that is gone but was never freed, or adopted by one that lives.
@@ -187,6 +202,11 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
           ? codec_.decode_function(payload, target->begin, record.bytes, stream, record.function)
           : codec_.decode(payload, target->begin, record.bytes, stream);
   note_reader(holder, stream);
+  if (order_.is_captured(stream)) [[unlikely]] {
+    // The graph reads the payload again at each of its replays: nobody gives it up any more.
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    ++holder.references_;
+  }
   count(counters_.decode_ns, now_ns() - start);
   if (decoded != CodecStatus::kOk) {
     return false;

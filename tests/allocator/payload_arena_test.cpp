@@ -244,7 +244,8 @@ TEST_F(PayloadArenaTest, ChunksGrowWithWhatLiesInThem) {
   arena.free(block);
 }
 
-class ArenaOfAnySize : public PayloadArenaTest, public ::testing::WithParamInterface<std::size_t> {};
+class ArenaOfAnySize : public PayloadArenaTest,
+                       public ::testing::WithParamInterface<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(MostChunkBytes, ArenaOfAnySize, ::testing::Values(0, 1_MiB));
 
 TEST_P(ArenaOfAnySize, AgreesWithANaiveModel) {

@@ -185,10 +185,10 @@ class ResidencyTest : public ::testing::Test {
     residency->release(block);
     return record;
   }
-  Block* restore(Record& record) {
+  Block* restore(Record& record, StreamId stream = {}) {
     Residency::RecordGuard guard(*residency, record);
     Residency::RestoreStatus status{};
-    Block* const block = residency->restore_locked(guard, record, {}, &status);
+    Block* const block = residency->restore_locked(guard, record, stream, &status);
     EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
     return block;
   }
@@ -208,8 +208,18 @@ class ResidencyTest : public ::testing::Test {
     EXPECT_STREQ(pool->check_invariants(), "");
   }
 
+  // A graph is being captured on stream 9.
+  class Order final : public StreamOrder {
+    EventHandle record(StreamId) noexcept override { return {}; }
+    void wait(StreamId, EventHandle) noexcept override {}
+    bool complete(EventHandle) noexcept override { return true; }
+    void synchronize(EventHandle) noexcept override {}
+    void release(EventHandle) noexcept override {}
+    bool is_captured(StreamId stream) noexcept override { return stream.value == 9; }
+  };
+
   HostDevice device;
-  SynchronousOrder order;
+  Order order;
   Statistics statistics;
   InvertingCodec codec;
   std::unique_ptr<Pool> pool;
@@ -245,6 +255,18 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   EXPECT_EQ(record->state, RecordState::kPacked);
   EXPECT_EQ(codec.encodes, 1) << "freeing a restored storage must not encode again";
   residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, APayloadThatAGraphReadsIsThereForItsReplays) {
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  const std::byte* const payload = record->payload.data;
+  residency->release(restore(*record, StreamId{9}));
+  residency->drop(record);
+  EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
+  EXPECT_EQ(payload[0], std::byte{0xF8});
+  residency->drop(record);  // what the graph holds, so that nothing is left of the test
   expect_empty();
 }
 

@@ -211,7 +211,7 @@ def same_bits(a, b):
     if a["gradients"].keys() != b["gradients"].keys() or len(a["values"]) != len(b["values"]):
         return False
     pairs = [(a["gradients"][name], b["gradients"][name]) for name in a["gradients"]]
-    return all(torch.equal(x, y) for x, y in pairs + list(zip(a["values"], b["values"], strict=True)))
+    return all(torch.equal(x.cpu(), y.cpu()) for x, y in pairs + list(zip(a["values"], b["values"], strict=True)))
 
 
 def check_exact(exact):

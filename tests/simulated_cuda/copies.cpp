@@ -12,7 +12,7 @@ namespace pleat::simulated {
 namespace {
 
 void add(std::vector<Access>* accesses, const void* address, std::size_t bytes, bool writes) {
-  if (bytes != 0 && is_device_address(address)) accesses->push_back({address, bytes, writes});
+  if (bytes != 0 && is_followed(address)) accesses->push_back({address, bytes, writes});
 }
 
 // Allocations of graphs: each launch makes them anew at the same addresses, so they last as long as

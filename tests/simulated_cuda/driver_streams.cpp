@@ -128,7 +128,7 @@ SIMULATED_EXPORT int simulated_cuda_operation(int device, CUstream stream, const
   const std::lock_guard guard(lock());
   Operation operation{what, {}, {}, {}};
   for (std::size_t i = 0; i < count; ++i)
-    if (is_device_address(accesses[i].address))
+    if (is_followed(accesses[i].address))
       operation.accesses.push_back({accesses[i].address, accesses[i].bytes, accesses[i].writes});
   if (run != nullptr) {
     const std::shared_ptr<void> held(self, drop);

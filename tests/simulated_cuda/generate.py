@@ -22,7 +22,9 @@ LIBRARIES = {
     "libcublas": None, "libcublasLt": None, "libcudnn": None, "libcufft": None, "libcusparse": None, "libcusolver": None,
     "libcupti": None, "libnvrtc": None, "libnvshmem_host": None,
     "libnccl": "nccl", "libcusparseLt": "cusparseLt", "libcufile": "cuFile", "libcurand": "curand", "libcuda": None,
+    "libnvidia-ml": None,
 }  # fmt: skip
+LOOKED_UP = {"libnvidia-ml": ("libnvidia-ml.so.1", "nvml")}  # opened by their SONAMEs, functions found by name
 # These only queue work on a stream. A function of theirs that answers nothing may succeed without doing anything.
 QUEUING = {"libcublas", "libcublasLt", "libcudnn", "libcufft", "libcusparse", "libcusolver"}
 ASKS = re.compile(r"Get|Query|[Ss]ize|Version|Estimate")
@@ -60,9 +62,10 @@ def stub(library, name):
     return SUCCEEDS.format(name=name, creates=creates)
 
 
-def driver_names(library):
-    """Functions of the driver that a library looks up by name: their names are texts in it."""
-    return {text.decode() for text in re.findall(rb"\0(cu[A-Z][a-z][A-Za-z0-9_]{3,})(?=\0)", library.read_bytes())}
+def names_in(library, prefix):
+    """Functions that a library looks up by name: their names are texts in it."""
+    pattern = rb"\0(%s[A-Z][a-z][A-Za-z0-9_]{2,})(?=\0)" % prefix.encode()
+    return {text.decode() for text in re.findall(pattern, library.read_bytes())}
 
 
 class Generator:
@@ -79,7 +82,10 @@ class Generator:
             if "NEEDED" in line
         }
         self.sonames = {name.split(".so")[0]: name for name in needed}
-        self.looked_up = set().union(*map(driver_names, libraries))
+        self.looked_up = {
+            prefix: set().union(*(names_in(library, prefix) for library in libraries)) for prefix in ("cu", "nvml")
+        }
+        self.sonames |= {library: soname for library, (soname, _) in LOOKED_UP.items()}
 
     def of_node(self, node):
         return {name.split("@")[0] for name in self.imported if name.endswith("@" + node)}
@@ -117,7 +123,7 @@ class Generator:
     def all(self):
         self.parts.mkdir(parents=True, exist_ok=True)
         driver = {name for name in self.imported if re.match(r"cu[A-Z](?!File)", name) and "@" not in name}
-        driver = {name for name in driver | self.looked_up if not name.startswith(("cuFile", "cuFFT"))}
+        driver = {name for name in driver | self.looked_up["cu"] if not name.startswith(("cuFile", "cuFFT"))}
         runtime = self.of_node(self.sonames["libcudart"])
         cudart = self.link("libcudart", runtime | driver, objects=self.options.objects)
         places = [cudart]
@@ -126,6 +132,8 @@ class Generator:
                 continue
             node = self.node_of(self.sonames[library])
             names = self.of_node(node) if node else set()
+            if library in LOOKED_UP:
+                names = self.looked_up[LOOKED_UP[library][1]]
             if prefix:
                 names |= {name for name in self.imported if name.startswith(prefix) and "@" not in name}
             places.append(self.link(library, names, others=[cudart]))

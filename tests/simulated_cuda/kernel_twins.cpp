@@ -140,7 +140,7 @@ const Twin* find_twin(const std::string& name) {
 
 // Pinned memory and the like is no device's.
 void keep_devices(std::vector<Access>* accesses) {
-  std::erase_if(*accesses, [](const Access& access) { return !is_device_address(access.address); });
+  std::erase_if(*accesses, [](const Access& access) { return !is_followed(access.address); });
 }
 
 Operation operation_of_lines(const Twin& twin, const std::string& name, const void* parameter) {

@@ -113,6 +113,13 @@ void Ledger::vanish(const VectorClock& known, const std::string& what, const voi
   clear_blocks(begin, end);
 }
 
+void Ledger::forget(const void* address, std::size_t bytes) {
+  if (bytes == 0) return;
+  const std::uintptr_t begin = number(address);
+  const auto first = cut(begin);
+  pieces_.erase(first, cut(begin + bytes));
+}
+
 void Ledger::clear_blocks(std::uintptr_t begin, std::uintptr_t end) {
   auto at = blocks_.upper_bound(begin);
   if (at != blocks_.begin() && std::prev(at)->second.end > begin) --at;

@@ -33,6 +33,9 @@ class Ledger {
   void vanish(const VectorClock& known, const std::string& what, const void* address,
               std::size_t bytes);
 
+  // What was done to the memory is known to all.
+  void forget(const void* address, std::size_t bytes);
+
   // An allocator over the driver's memory hands a block out, or takes it back. `checked` is false
   // for memory whose blocks come back by themselves: private pools of graphs.
   void hand_out(const void* address, std::size_t bytes, bool checked);

@@ -254,6 +254,7 @@ int free_pinned(void* address) {
   const auto at = pinned_ranges.find(static_cast<char*>(address));
   if (at == pinned_ranges.end() || !at->second.allocated) return kInvalidValue;
   forget_host_writes(at->first, at->second.bytes);
+  simulation().ledger.forget(address, at->second.bytes);
   munmap(address, at->second.bytes);
   pinned.now -= at->second.bytes;
   pinned_ranges.erase(at);
@@ -272,6 +273,7 @@ int unregister_pinned(void* address) {
   const auto at = pinned_ranges.find(static_cast<char*>(address));
   if (at == pinned_ranges.end() || at->second.allocated) return 713;  // not registered
   land_host_writes(UINT64_MAX);
+  simulation().ledger.forget(address, at->second.bytes);
   pinned.now -= at->second.bytes;
   pinned_ranges.erase(at);
   return kSuccess;
@@ -283,6 +285,8 @@ bool is_device_address(const void* address) {
   const char* const at = static_cast<const char*>(address);
   return device_base != nullptr && at >= device_base && at < device_base + kAddresses;
 }
+
+bool is_followed(const void* address) { return is_device_address(address) || is_pinned(address); }
 
 bool reachable(const void* address, std::size_t bytes) {
   if (!is_device_address(address)) return true;
@@ -318,12 +322,16 @@ void write_bytes(void* address, const void* from, std::size_t bytes, std::uint64
     host_writes.push_back({static_cast<char*>(address), {begin, begin + bytes}, due});
   } else {
     std::memcpy(alias(address), from, bytes);
+    if (is_pinned(address)) simulation().ledger.forget(address, bytes);
   }
 }
 
 void land_host_writes(std::uint64_t now) {
   for (const HostWrite& write : host_writes)
-    if (write.due <= now) std::memcpy(write.address, write.bytes.data(), write.bytes.size());
+    if (write.due <= now) {
+      std::memcpy(write.address, write.bytes.data(), write.bytes.size());
+      simulation().ledger.forget(write.address, write.bytes.size());
+    }
   std::erase_if(host_writes, [&](const HostWrite& write) { return write.due <= now; });
 }
 

@@ -61,6 +61,8 @@ bool is_pinned(const void* address);
 
 // ---- bytes ----
 bool is_device_address(const void* address);
+// Memory of devices or pinned: the oracle follows what devices do to it.
+bool is_followed(const void* address);
 // True if all of it may be used by a device or is the host's own.
 bool reachable(const void* address, std::size_t bytes);
 // Where the simulation finds what lies at a device's address; any other address itself.
@@ -68,7 +70,8 @@ void* alias(const void* address);
 // What a device reads there: in pinned memory with what devices have written that the host does not
 // see yet.
 void read_bytes(const void* address, void* into, std::size_t bytes);
-// What a device writes. To pinned memory it comes when it is `due`.
+// What a device writes. To pinned memory it comes when it is `due`; then the host may have seen it,
+// and the oracle takes it for known.
 void write_bytes(void* address, const void* from, std::size_t bytes, std::uint64_t due);
 // Writes to pinned memory that are due at `now`.
 void land_host_writes(std::uint64_t now);

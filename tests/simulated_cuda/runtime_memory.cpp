@@ -175,6 +175,17 @@ SIMULATED_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, in
   *pool = reinterpret_cast<cudaMemPool_t>(primary_context(device));
   return cudaSuccess;
 }
+// Graphs' allocations come back when their graph is destroyed.
+SIMULATED_EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int, cudaGraphMemAttributeType,
+                                                            void* value) {
+  RUNTIME_ENTRY();
+  *static_cast<std::uint64_t*>(value) = 0;
+  return cudaSuccess;
+}
+SIMULATED_EXPORT cudaError_t cudaDeviceSetGraphMemAttribute(int, cudaGraphMemAttributeType, void*) {
+  RUNTIME_ENTRY();
+  return cudaSuccess;
+}
 SIMULATED_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                      void* value) {
   RUNTIME_ENTRY();

@@ -278,3 +278,13 @@ def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
         """
     )
     assert outcome.result == [[5.0, 13.0], [6, 6]]
+
+
+def test_a_verdicts_word_that_two_kernels_write_in_no_order_is_found(simulate):
+    """The second encode, on another stream, is given the word before the first one's verdict can have been seen."""
+    again = ENCODE.replace("at_once = verdict", "other = torch.cuda.Stream()\nassert LAUNCH\nat_once = verdict")
+    again = again.replace("ORDER", "torch.cuda.synchronize()")
+    launch = next(line for line in again.splitlines() if "cuLaunchKernel(" in line).removeprefix("assert ")
+    outcome = simulate(again.replace("LAUNCH", launch.replace("stream.cuda_stream", "other.cuda_stream")), lag=100000, seed=2)
+    assert outcome.code == 3
+    assert any(report.startswith("write by pleat_encode_bool") for report in outcome.reports)

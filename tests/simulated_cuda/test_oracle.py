@@ -1,5 +1,7 @@
 """The oracle finds accesses that are in no order, whatever the values of the run, and says nothing where all are."""
 
+import re
+
 import pytest
 
 pytest_plugins = ("simulated",)
@@ -187,3 +189,27 @@ def test_memory_unmapped_under_queued_work_is_told(simulate):
     assert outcome.code == 3
     assert outcome.reports == ["cuMemUnmap does not happen after write by cuMemsetD8Async on stream 0"]
     assert simulate(script.replace("WAIT", "assert driver.cuCtxSynchronize() == 0")).code == 0
+
+
+PINNED_TWICE = """
+import torch
+first, second = torch.cuda.Stream(), torch.cuda.Stream()
+x = torch.ones(1000, device="cuda")
+pinned = torch.zeros(1000, pin_memory=True)
+torch.cuda.synchronize()
+with torch.cuda.stream(first):
+    pinned.copy_(x, non_blocking=True)
+ORDER
+with torch.cuda.stream(second):
+    pinned.copy_(x, non_blocking=True)
+torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.parametrize("order, reports", [("", 1), ("second.wait_stream(first)", 0), ("first.synchronize()", 0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_writes_to_pinned_memory_in_no_order_are_found_while_they_are_under_way(simulate, order, reports, seed):
+    outcome = simulate(PINNED_TWICE.replace("ORDER", order), lag=100000, seed=seed)
+    write = r"write by cudaMemcpyAsync on stream \d+"
+    assert len(outcome.reports) == reports
+    assert all(re.fullmatch(f"{write} does not happen after {write}", report) for report in outcome.reports)

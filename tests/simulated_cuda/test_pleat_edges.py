@@ -15,7 +15,20 @@ def script(text):
 
 
 script("""
+    # an empty tensor before the device is used
+    empty = torch.zeros(0).to("cuda").requires_grad_()
+    empty.sin().exp().sum().backward()
+    w = leaf(1 << 12)
+    x = w.sin()
+    y = x.exp()
+    del x
+    filled()
+    y.sum().backward()
+    emit(grads=host(empty.grad, w.grad))
+""")
+script("""
     # sizes about a granule, one element and none
+    filled()
     grads = []
     for count in (0, 1, 2, 127, 128, 129, 255, 256, 257, 1023):
         for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
@@ -166,8 +179,8 @@ script("""
     assert driver.cuStreamSynchronize(handle) == 0
     assert driver.cuStreamDestroy_v2(handle) == 0
     del stream
-    again = read._saved_result + 1
-    inner = read.next_functions[0][0]._saved_self * 2
+    again = read._saved_result.detach() + 1
+    inner = read.next_functions[0][0]._saved_self.detach() * 2
     del read
     others = [filled(i, 1 << 12) for i in range(4)]
     emit(again=host(again, inner), others=host(*others))
@@ -232,7 +245,7 @@ script("""
     refused = []
     for step in range(3):
         x = w.sin()
-        y = x.exp()
+        y = x * x
         del x
         try:
             torch.empty(1 << 40, dtype=torch.uint8, device="cuda")

@@ -2,11 +2,12 @@
 takes while a job trains does not grow."""
 
 import json
+import re
 import subprocess
 
 import pytest
 
-from codings import CODINGS, LOSSLESS
+from codings import CODINGS, EXACT, LOSSLESS, OFF, with_kernels
 
 pytest_plugins = ("simulated",)
 
@@ -90,7 +91,7 @@ def test_before_torch_calls_the_driver_pleat_calls_nothing(fresh, tmp_path):
 FORKS = """
 import gc, os, threading, torch
 from pleat_test_support import emit, noise
-w = noise(64, 64, seed=1).cuda().requires_grad_()
+w = (noise(64, 64, seed=1) * 0.1).cuda().requires_grad_()
 side = torch.cuda.Stream()
 y = ((w @ w).sin() @ w).tanh()
 side.wait_stream(torch.cuda.current_stream())
@@ -181,3 +182,20 @@ def test_another_allocator_that_a_script_puts_in_force_is_left_to_it(same_as_sto
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     outcome = same_as_stock(PLUGGED.replace("LIBRARY", str(library)), LOSSLESS, saves=False)
     assert outcome.values["made"] > 10
+
+
+@pytest.mark.parametrize("conf", EXACT)
+def test_a_program_on_libtorch_trains_as_on_the_cpu(conf, stand_ins, preload_library, simulation_environment):
+    program, libraries = stand_ins / "libtorch_program", (stand_ins / "preload").read_text()
+
+    def run(*words, **more):
+        environment = simulation_environment | {"LD_PRELOAD": libraries} | more
+        return subprocess.run([program, *words], env=environment, capture_output=True, text=True)
+
+    host = run("cpu")
+    assert (host.returncode, len(host.stdout.splitlines())) == (0, 18), host.stderr
+    device = run("cuda", stand_ins / "sim-values.so", LD_PRELOAD=f"{preload_library}:{libraries}", PLEAT_CONF=f"{conf},verbose:1")
+    assert (device.returncode, device.stdout) == (0, host.stdout), device.stderr
+    assert "left to stock" not in with_kernels(device).stderr
+    coded = re.search(r"^  cuda:0 .*, (\d+) tensors\)", device.stderr, re.MULTILINE)
+    assert (int(coded[1]) if coded else 0) == (0 if conf == OFF else 12), device.stderr

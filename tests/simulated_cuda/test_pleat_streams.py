@@ -47,12 +47,65 @@ script("""
             others = [filled(i) for i in range(3)]
         second.wait_stream(first)
         with torch.cuda.stream(second):
-            grads.append(held._saved_result * 2)
+            grads.append(held._saved_result.detach() * 2)
             del held
         first.wait_stream(second)
         with torch.cuda.stream(first):
             others.append(filled(9))
     emit(grads=host(*grads), others=host(*others))
+""")
+script("""
+    # released behind what the reading stream waits for
+    # The second stream waits for the values, and not for what becomes of them when they are released.
+    first, second, third = (torch.cuda.Stream() for _ in range(3))
+    w = leaf(1 << 14)
+    torch.cuda.synchronize()
+    grads = []
+    for i in range(4):
+        with torch.cuda.stream(first):
+            x = w.sin()
+            y = x.exp()
+            held = y.grad_fn
+        second.wait_stream(first)
+        third.wait_stream(first)
+        with torch.cuda.stream(first):
+            del x, y
+            others = [filled(i) for i in range(3)]
+        for stream in (second, third):
+            with torch.cuda.stream(stream):
+                grads.append(held._saved_result.detach() * 2)
+        torch.cuda.synchronize()
+        del held
+    emit(grads=host(*grads), others=host(*others))
+""")
+script("""
+    # dropped while another stream reads
+    # The script says that the second stream reads; what is read there may be a payload still when the graph is dropped.
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    w = leaf(1 << 14)
+    torch.cuda.synchronize()
+    grads, kept = [], []
+    for i in range(6):
+        with torch.cuda.stream(first):
+            x = w.sin()
+            y = x.exp()
+            held = y.grad_fn
+            del x, y
+            filled(i)
+        second.wait_stream(first)
+        with torch.cuda.stream(second):
+            read = held._saved_result
+            read.record_stream(second)
+            grads.append(read.detach() * 2)
+            del read, held
+        with torch.cuda.stream(first):
+            z = w.cos() * (i + 1)
+            kept.append(z * z)
+            del z  # is coded where the payload lay
+            filled(i)
+    torch.cuda.synchronize()
+    sum(y.sum() for y in kept).backward()
+    emit(grads=host(*grads, w.grad))
 """)
 script("""
     # a side stream in forward
@@ -218,7 +271,8 @@ script("""
     w = leaf(64, 64)
     w.grad = torch.zeros_like(w)
     x = torch.zeros(64, 64, device="cuda")
-    before = (w.sin() @ w).exp()  # tagged outside of the graph, its block released while another stream captures
+    v = leaf(64, 64, seed=2)
+    before = (v.sin() @ v).exp()  # saved before, and used behind the graph
 
     def step():
         y = ((x @ w).tanh() @ w).sin()
@@ -242,20 +296,23 @@ script("""
         grads += host(w.grad)
         filled(i)
     before.sum().backward()
-    emit(grads=grads, outside=host(w.grad))
+    emit(grads=grads, outside=host(v.grad))
 """)
 script("""
     # a block released while another stream captures
     w = leaf(1 << 12)
     y = w.sin().exp()
+    z = y.tanh()
     graph, x = torch.cuda.CUDAGraph(), torch.zeros(100, device="cuda")
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        z = y.cos()  # may not be compressed: the graph reads it
         x += 1
-        loss = y.sum()
-        del y
+        del y  # its encode may not become part of the graph
+        seen = x * 2
+    others = [filled(i, 1 << 12) for i in range(3)]
     graph.replay()
-    emit(x=host(x), loss=host(loss), z=host(z))
+    graph.replay()
+    z.sum().backward()
+    emit(x=host(x), seen=host(seen), grads=host(w.grad), others=host(*others))
 """)
 script("""
     # make_graphed_callables

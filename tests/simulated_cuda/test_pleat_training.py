@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from codings import EXACT
+from codings import EXACT, LOSSLESS
 
 pytest_plugins = ("simulated",)
 
@@ -36,4 +36,87 @@ def test_a_training_without_loss_equals_the_cpus_bit_for_bit(program, conf, lag,
     result = outcome.result
     assert result.pop("peak") > 0
     assert result == on_the_cpu(program)
+    assert outcome.reports == []
+
+
+ASKED = "cuda:1,bits:4,min_bytes:0"
+
+@pytest.mark.parametrize("program", ["gpt", "resnet18", "graph", "lstm"])
+def test_losses_at_four_bits_do_not_depend_on_when_the_host_sees_what(program, under_pleat):
+    first, *others = (under_pleat(PROGRAMS, program, "cuda", conf=ASKED, lag=lag, seed=lag).result for lag in (0, 50, 500, 3000))
+    assert [other["losses"] for other in others] == [first["losses"]] * 3
+
+
+@pytest.mark.parametrize("lag, seed", [(0, 0), (300, 5)])
+@pytest.mark.parametrize("program", ["gpt", "resnet18", "graph", "lstm"])
+def test_at_four_bits_losses_stay_near_and_peaks_fall(program, lag, seed, under_pleat, simulator):
+    stock = simulator.once(PROGRAMS, program, "cuda").result
+    outcome = under_pleat(PROGRAMS, program, "cuda", conf=ASKED, lag=lag, seed=seed)
+    result = outcome.result
+    assert outcome.reports == []
+    assert result["losses"][0] == stock["losses"][0]
+    assert result["losses"] == pytest.approx(stock["losses"], rel=0.1)
+    assert result["peak"] < stock["peak"]
+    assert outcome.calls("Pleat")["cuLaunchKernel"] > 50
+
+
+SYNCHRONISING = {
+    "cuCtxSynchronize", "cuEventSynchronize", "cuStreamSynchronize", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
+    "cuMemFreeHost", "cuModuleLoadData", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2",
+}  # fmt: skip
+
+
+def test_a_steady_step_on_one_stream_waits_for_nothing_and_records_no_event(under_pleat):
+    """What eight more steps add to the driver's calls of Pleat, by name."""
+    fewer, more = (under_pleat(PROGRAMS, "gpt", "cuda", "--steps", steps, conf=ASKED) for steps in (8, 16))
+    before, after = fewer.calls("Pleat"), more.calls("Pleat")
+    added = {name: calls - before.get(name, 0) for name, calls in after.items() if calls != before.get(name, 0)}
+    assert added["cuLaunchKernel"] > 0
+    assert not SYNCHRONISING & added.keys()
+    assert not [name for name in added if name.startswith("cuEvent")]
+    launched = {
+        verb: sum(n - fewer.facts["launches"].get(name, 0) for name, n in more.facts["launches"].items() if name.startswith(verb))
+        for verb in ("pleat_encode_", "pleat_decode_", "pleat_")
+    }
+    asides = launched["pleat_"] - launched["pleat_encode_"] - launched["pleat_decode_"]
+    assert launched["pleat_encode_"] > 0 and launched["pleat_decode_"] > 0
+    assert asides <= 2 * launched["pleat_encode_"] + launched["pleat_decode_"], launched
+
+
+def test_driver_calls_and_launches_are_told_by_who_makes_them(under_pleat, simulate):
+    """Pleat makes each launch of its kernels by the driver; torch's launches, by the runtime, are those of stock."""
+    stock, outcome = simulate(PROGRAMS, "graph", "cuda"), under_pleat(PROGRAMS, "graph", "cuda", conf=LOSSLESS)
+    assert stock.calls("Pleat") == {}
+
+    def launches(of, ours):
+        return {name: n for name, n in of.facts["launches"].items() if name.startswith("pleat_") == ours}
+
+    assert outcome.calls("Pleat")["cuLaunchKernel"] == sum(launches(outcome, True).values()) > 0
+    assert "cuLaunchKernel" not in outcome.calls("torch")
+    assert launches(outcome, False) == launches(stock, False) != {}
+
+
+EVENTS = """
+import torch
+from pleat_test_support import emit
+second = torch.cuda.Stream()
+w = torch.full((5000,), 0.5, device="cuda", requires_grad=True)
+for i in range(5):
+    node = w.sin().exp().grad_fn  # saves its result, whose storage is released
+    second.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(second):
+        read = node._saved_result * 3
+    torch.cuda.current_stream().wait_stream(second)
+    del node
+torch.cuda.synchronize()
+emit()
+"""
+
+
+def test_events_that_pleat_records_are_pleats(under_pleat, simulate):
+    stock, outcome = simulate(EVENTS), under_pleat(EVENTS, conf=LOSSLESS)
+    ours = {name: calls for name, calls in outcome.calls("Pleat").items() if name.startswith("cuEvent")}
+    assert ours["cuEventRecord"] > 0 and ours["cuEventCreate"] > 0
+    assert not [name for name in stock.calls("Pleat") if name.startswith("cuEvent")]
+    assert not [name for name in outcome.calls("torch") if name.startswith("cuEvent")]  # it calls the runtime
     assert outcome.reports == []

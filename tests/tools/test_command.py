@@ -329,6 +329,43 @@ def test_doctor_says_that_it_would_work(doctor, pleat, prefix, python_with_torch
     assert "libpleat_bridge_torch2.11.so" in text.stdout and "4 bits" in text.stdout
 
 
+DRIVER = """
+#include <stdio.h>
+int cuInit(unsigned flags) { return FAILS; }
+int cuDeviceGetCount(int* count) { *count = 2; return 0; }
+int cuDeviceGetName(char* name, int room, int device) { snprintf(name, room, "Card %d", device); return 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
+"""
+
+
+def test_doctor_says_what_becomes_of_cuda_tensors(doctor, prefix, python_with_torch, tmp_path):
+    python = python_with_torch()
+    assert findings(doctor("--python", python), "cuda") == [], "this torch is none for CUDA"
+    libraries = prefix / "packages" / "torch" / "lib"
+    libraries.mkdir()
+    (libraries / "libc10_cuda.so").touch()
+    (missing,) = findings(doctor("--python", python), "cuda")
+    assert missing["status"] == "note" and "libpleat_cuda_torch2.11.so" in missing["finding"]
+    (prefix / "lib" / "libpleat_cuda_torch2.11.so").touch()
+    (off,) = findings(doctor("--python", python, PLEAT_CONF="cuda:0"), "cuda")
+    assert "left to stock" in off["finding"]
+
+    def with_driver(fails):
+        (tmp_path / "driver.c").write_text(DRIVER.replace("FAILS", str(fails)))
+        command = ["cc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"]
+        subprocess.run(command, check=True)
+        (found,) = findings(doctor("--python", python, LD_LIBRARY_PATH=str(tmp_path)), "cuda")
+        return found
+
+    found = with_driver(0)
+    if "without kernels" in found["finding"]:
+        assert found["status"] == "note"
+        return
+    assert found["status"] == "ok" and found["finding"] == "cuda:0 Card 0 (sm_90), cuda:1 Card 1 (sm_90)"
+    broken = with_driver(999)
+    assert broken["status"] == "note" and "error 999" in broken["finding"]
+
+
 def test_doctor_reads_the_cpu_as_the_kernel_does(doctor):
     flags = re.search(r"^flags\s*:(.*)$", open("/proc/cpuinfo").read(), re.M)
     if flags is None:

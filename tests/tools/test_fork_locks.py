@@ -12,6 +12,9 @@ ELSEWHERE = {
     "cuda/device_block_codec.h last_workspace_mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "core/key_book.h mutex_": "core/runtime.h registers the book",
     "core/kept_storages.h mutex_": "memory/torch_record.cpp registers the storages",
+    "cuda/device_block_codec.h mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
+    "cuda/key_lessons.h mutex_": "cuda/device_block_codec.cpp locks the lessons with the codec",
+    "cuda/storage_notes.h mutex_": "memory/cuda_backend.cpp locks the library's own locks with the table of blocks",
     "core/fork_locks.h mutex_": "the register's own, which fork takes first",
 }
 

@@ -261,6 +261,38 @@ TEST_F(DeviceBlockCodecTest, AVerdictOfWhatWasAskedBeforeTeachesNothing) {
   EXPECT_EQ(encode({.type = ElementType::kBool}, source).result.status, CodecStatus::kQueued);
 }
 
+TEST_F(DeviceBlockCodecTest, ABlockIsPlannedOnceTheVerdictsOfItsKeyHaveCome) {
+  device_.holds = true;
+  const BlockSpec spec{.type = ElementType::kInt32};
+  const Bytes source = integers<std::int32_t>(4096, [](std::size_t e) { return e * 9; });
+  const Coded first = encode(spec, source, 1);
+  ASSERT_EQ(first.result.status, CodecStatus::kQueued);
+  EXPECT_EQ(encode(spec, source, 2).form().width, 8);
+  EXPECT_EQ(device_.waits, 0) << "a key of its own";
+  const Coded second = encode(spec, source, 1);
+  EXPECT_EQ(device_.waits, 1);
+  ASSERT_EQ(second.result.status, CodecStatus::kQueued);
+  EXPECT_EQ(second.form().width, 16) << "as if the first verdict had come in time";
+  EXPECT_EQ(codec_.verdict(first.result.ticket, false).status, CodecStatus::kKeepRaw);
+  EXPECT_EQ(codec_.verdict(second.result.ticket, true).status, CodecStatus::kOk);
+  EXPECT_EQ(held_for(DeviceHold::kRefused), 1u) << "each is judged once";
+}
+
+TEST_F(DeviceBlockCodecTest, WhetherAGatedPayloadGivesOtherBytesIsKnown) {
+  device_.holds = true;
+  const Bytes values = spanning(2);
+  const auto lossy = [&](const BlockSpec& spec, const Bytes& source, std::uint64_t key) {
+    const Coded coded = encode(spec, source, key);
+    EXPECT_EQ(coded.result.status, CodecStatus::kQueued);
+    return codec_.is_lossy(coded.result.ticket);
+  };
+  EXPECT_TRUE(
+      lossy({.type = ElementType::kFloat32, .bits = 4, .steps = Steps::kCurved}, values, 1));
+  EXPECT_FALSE(lossy({.type = ElementType::kFloat32}, values, 2));
+  EXPECT_FALSE(lossy({.type = ElementType::kInt32}, values, 3));
+  EXPECT_FALSE(codec_.is_lossy({12345}));
+}
+
 // ---- integers and booleans ----
 
 template <class Integer>
@@ -361,27 +393,33 @@ TEST_F(DeviceBlockCodecTest, SidesStandBesideTheFirstValuesOfAKeyAndWhereNoiseCo
           floats(type, 2048, [](std::size_t e) { return 8 + double(e * 7 % 64) / 16; });
       const std::size_t beside = sides.kind == Sides::Kind::kThree ? 2 : 1;
       const std::uint64_t before = surprises();
-      // No group of the first payload can leave its side, but nobody knows that before.
-      const Coded first = settled(spec, above, key);
-      ASSERT_EQ(first.result.status, CodecStatus::kOk);
-      EXPECT_EQ(first.form().side_bits, beside);
-      EXPECT_EQ(other_side(type, sides, above, restored(first)), "");
-      const Coded second = settled(spec, above, key);
-      EXPECT_EQ(second.form().side_bits, 0);
-      EXPECT_EQ(first.result.payload_bytes - second.result.payload_bytes,
-                (64 + 2048 * beside / 8 + 63) / 64 * 64);
-      EXPECT_EQ(other_side(type, sides, above, restored(second)), "");
+      // No group of these can leave its side, but nobody knows that before.
+      std::size_t with_sides = 0;
+      for (int i = 0; i < 3; ++i) {
+        const Coded coded = settled(spec, above, key);
+        ASSERT_EQ(coded.result.status, CodecStatus::kOk);
+        EXPECT_EQ(coded.form().side_bits, beside);
+        EXPECT_EQ(other_side(type, sides, above, restored(coded)), "");
+        with_sides = coded.result.payload_bytes;
+      }
+      const Coded fourth = settled(spec, above, key);
+      EXPECT_EQ(fourth.form().side_bits, 0);
+      EXPECT_EQ(with_sides - fourth.result.payload_bytes, (64 + 2048 * beside / 8 + 63) / 64 * 64);
+      EXPECT_EQ(other_side(type, sides, above, restored(fourth)), "");
       EXPECT_EQ(surprises(), before);
       // Now values are about the bounds, and some of this payload may come back across them.
-      const Coded third = settled(spec, around, key);
-      ASSERT_EQ(third.result.status, CodecStatus::kOk);
-      EXPECT_EQ(beyond_step(type, 4, around, restored(third)), "");
-      const Coded fourth = settled(spec, around, key);
-      EXPECT_EQ(surprises(), before + 1) << "it is counted";
-      EXPECT_EQ(fourth.form().side_bits, beside) << "and the next has its sides back";
-      const Bytes back = restored(fourth);
-      EXPECT_EQ(other_side(type, sides, around, back), "");
-      EXPECT_EQ(beyond_step(type, 4, around, back), "");
+      const Coded fifth = settled(spec, around, key);
+      ASSERT_EQ(fifth.result.status, CodecStatus::kOk);
+      EXPECT_EQ(beyond_step(type, 4, around, restored(fifth)), "");
+      // It is counted, and the key has its sides back for good.
+      for (const Bytes* source : {&around, &above, &above, &above, &above, &around}) {
+        const Coded coded = settled(spec, *source, key);
+        EXPECT_EQ(coded.form().side_bits, beside);
+        const Bytes back = restored(coded);
+        EXPECT_EQ(other_side(type, sides, *source, back), "");
+        EXPECT_EQ(beyond_step(type, 4, *source, back), "");
+      }
+      EXPECT_EQ(surprises(), before + 1);
     }
   }
 }
@@ -415,13 +453,13 @@ TEST_F(DeviceBlockCodecTest, SidesStandBesideGatedValuesToo) {
     const Bytes above = floats(ElementType::kFloat32, 2048,
                                [](std::size_t e) { return 8 + double(e * 7 % 64) / 16; });
     const BlockSpec spec{.type = ElementType::kFloat32, .bits = bits, .sides = kSignOfRelu};
-    for (const Bytes* source : {&around, &above, &above, &around, &around}) {
+    for (const Bytes* source : {&above, &above, &above, &above, &around, &around}) {
       const Coded coded = settled(spec, *source, bits);
       if (coded.result.status != CodecStatus::kOk) continue;  // no sides, and some may leave
       EXPECT_EQ(other_side(ElementType::kFloat32, kSignOfRelu, *source, restored(coded)), "");
     }
   }
-  EXPECT_EQ(held_for(DeviceHold::kRefused), 2u) << "the fourth of each";
+  EXPECT_EQ(held_for(DeviceHold::kRefused), 2u) << "the fifth of each";
   EXPECT_EQ(surprises(), 0u) << "a refusal is none: the source is there";
 }
 
@@ -501,9 +539,9 @@ TEST_F(DeviceBlockCodecTest, FlatLinesAndRowsOfZerosComeBackBitForBit) {
   device_.holds = true;
   std::uint64_t key = 0;
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
-    for (const Sheet& sheet : {Sheet{.flat = every(3, 11), .zero = {5, 6, 60}},
+    for (const Sheet& sheet : {Sheet{.flat = every(2, 11), .zero = {5, 6, 60}},
                                Sheet{.look = Look::kZeroRows, .zero = {0, 7, 8, 9, 63}},
-                               Sheet{.look = Look::kColumns, .flat = every(4, 20)}}) {
+                               Sheet{.look = Look::kColumns, .flat = every(2, 20)}}) {
       ++key;
       const Bytes source = sheet.values(type);
       device_.launches.clear();
@@ -548,15 +586,17 @@ TEST_F(DeviceBlockCodecTest, MoreLinesThanASureKeyPredictsAreASurpriseAndThenHav
   EXPECT_EQ(surprises(), 1u);
   ASSERT_EQ(next.result.status, CodecStatus::kOk);
   EXPECT_EQ(many.wrong(source, restored(next)), "");
-  // Of fewer lines it keeps less.
-  settled(few.spec(), few.values());
-  EXPECT_LT(settled(few.spec(), few.values()).result.payload_bytes, next.result.payload_bytes);
+  // What it has needed once is allowed for from then on.
+  for (int i = 0; i < 3; ++i) settled(few.spec(), few.values());
+  const Coded last = settled(many.spec(), source);
+  EXPECT_EQ(many.wrong(source, restored(last)), "");
+  EXPECT_EQ(surprises(), 1u);
 }
 
 TEST_F(DeviceBlockCodecTest, WhatIsPredictedFollowsTheSizeOfTheBlock) {
-  const Sheet small{.rows = 64, .flat = every(4, 11)};
+  const Sheet small{.rows = 64, .flat = every(2, 11)};
   EXPECT_EQ(settled(small.spec(), small.values()).result.status, CodecStatus::kOk);
-  const Sheet large{.rows = 640, .flat = every(40, 11)};
+  const Sheet large{.rows = 640, .flat = every(20, 11)};
   const Bytes source = large.values();
   const Coded coded = settled(large.spec(), source);
   ASSERT_EQ(coded.result.status, CodecStatus::kOk);

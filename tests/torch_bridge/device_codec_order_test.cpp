@@ -19,19 +19,19 @@ TEST_F(DeviceBlockCodecTest, WithoutWordsForVerdictsABlockIsHeldAndLaterOnesAreN
   const Bytes source = integers<bool>(4096, [](std::size_t e) { return e % 2 == 0; });
   std::deque<Coded> queued;
   for (std::size_t i = 0; i < DeviceWords::kSlots - 1; ++i) {
-    queued.push_back(encode({.type = ElementType::kBool}, source));
+    queued.push_back(encode({.type = ElementType::kBool}, source, 1000 + i));
     ASSERT_EQ(queued.back().result.status, CodecStatus::kQueued);
   }
   const std::size_t launches = device_.launches.size();
   const std::vector<ByteRange> three{{0, 1000}, {1001, 2000}, {3000, 4000}};
-  EXPECT_EQ(encode({.type = ElementType::kBool}, source, 1, three).result.status,
+  EXPECT_EQ(encode({.type = ElementType::kBool}, source, 10, three).result.status,
             CodecStatus::kKeepRaw);
   EXPECT_EQ(held_for(DeviceHold::kNoWords), 1u);
   EXPECT_EQ(device_.launches.size(), launches) << "nothing is queued";
   // The word that it had taken is there for one that needs no more.
-  queued.push_back(encode({.type = ElementType::kBool}, source));
+  queued.push_back(encode({.type = ElementType::kBool}, source, 11));
   EXPECT_EQ(queued.back().result.status, CodecStatus::kQueued);
-  EXPECT_EQ(encode({.type = ElementType::kBool}, source).result.status, CodecStatus::kKeepRaw);
+  EXPECT_EQ(encode({.type = ElementType::kBool}, source, 12).result.status, CodecStatus::kKeepRaw);
   EXPECT_EQ(held_for(DeviceHold::kNoWords), 2u);
   // What needs no verdict goes on.
   const Bytes values = normal(ElementType::kFloat32, 1000);
@@ -98,7 +98,7 @@ TEST_F(DeviceBlockCodecTest, TheWordOfAForgottenVerdictIsTheDevicesUntilItHasWri
       << "nobody will ask";
   std::deque<Coded> others;
   do {
-    others.push_back(encode(spec, source));
+    others.push_back(encode(spec, source, 1000 + others.size()));
   } while (others.back().result.status == CodecStatus::kQueued);
   EXPECT_EQ(others.size() - 1, DeviceWords::kSlots - 1);
   for (std::size_t i = 1; i < device_.launches.size(); ++i) {

@@ -317,12 +317,12 @@ class DeviceBlockCodecTest : public ::testing::Test {
     const Bytes source = integers<bool>(128, [](std::size_t e) { return e % 2 == 0; });
     std::deque<Coded> all;
     do {
-      all.push_back(encode({.type = ElementType::kBool}, source, 77));
+      all.push_back(encode({.type = ElementType::kBool}, source, 100'000 + all.size()));
     } while (all.back().result.status == CodecStatus::kQueued);
     device_.run();
     device_.holds = before;
     for (const Coded& coded : all) codec_.forget(coded.result.ticket);
-    encode({.type = ElementType::kBytes}, source, 78);  // late verdicts are taken
+    encode({.type = ElementType::kBytes}, source, 99'999);  // late verdicts are taken
     return all.size() - 1;
   }
 

@@ -1,5 +1,6 @@
 #include "doctor.h"
 
+#include <dlfcn.h>
 #include <fmt/color.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -116,6 +117,79 @@ void check_switches(Diagnosis& diagnosis) {
                   there ? "this bridge is used whatever torch is loaded; meant for development"
                         : "no such file; unset PLEAT_BRIDGE");
   }
+}
+
+#ifdef PLEAT_HAVE_DEVICE_CODE
+constexpr bool kHasKernels = true;
+#else
+constexpr bool kHasKernels = false;
+#endif
+
+// Names of the devices that the driver shows, with their architectures; or what is wrong.
+std::vector<std::string> cuda_devices(std::string& problem) {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) {
+    problem = "no driver (libcuda.so.1)";
+    return {};
+  }
+  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  const auto name = reinterpret_cast<int (*)(char*, int, int)>(::dlsym(driver, "cuDeviceGetName"));
+  const auto attribute =
+      reinterpret_cast<int (*)(int*, int, int)>(::dlsym(driver, "cuDeviceGetAttribute"));
+  if (init == nullptr || count == nullptr || name == nullptr || attribute == nullptr) {
+    problem = "the driver lacks a function";
+    return {};
+  }
+  int devices = 0;
+  if (int error = init(0); error != 0 || (error = count(&devices)) != 0) {
+    problem = fmt::format("the driver answers with error {}", error);
+    return {};
+  }
+  std::vector<std::string> found;
+  for (int device = 0; device < devices; ++device) {
+    constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+    char text[256] = "";
+    int major = 0, minor = 0;
+    (void)name(text, sizeof text - 1, device);
+    (void)attribute(&major, kMajor, device);
+    (void)attribute(&minor, kMinor, device);
+    found.push_back(fmt::format("cuda:{} {} (sm_{}{})", device, text, major, minor));
+  }
+  if (found.empty()) problem = "no device";
+  return found;
+}
+
+// What becomes of CUDA tensors. None of it keeps a job from running.
+void check_cuda(Diagnosis& diagnosis) {
+  std::error_code error;
+  const fs::path lib = diagnosis.torch.folder / "lib";
+  if (diagnosis.torch.folder.empty() || !fs::exists(lib / "libc10_cuda.so", error)) return;
+  const std::optional<TorchRelease> release = parse_release(diagnosis.torch.version);
+  if (!release || diagnosis.installation.library.empty()) return;
+  if (!diagnosis.options.cuda) {
+    diagnosis.add(Status::kNote, "cuda", "CUDA tensors are left to stock (cuda:0)");
+    return;
+  }
+  std::string part = bridge_file_name(*release);
+  constexpr std::string_view kBridge = "pleat_bridge_";
+  part.replace(part.find(kBridge), kBridge.size(), "pleat_cuda_");
+  if (!fs::exists(diagnosis.installation.library.parent_path() / part, error)) {
+    diagnosis.add(Status::kNote, "cuda", "no " + part + ": CUDA tensors are left to stock",
+                  "install Pleat where CUDA's headers are (torch's own wheels have them)");
+    return;
+  }
+  if (!kHasKernels) {
+    diagnosis.add(Status::kNote, "cuda", "built without kernels: CUDA tensors are left to stock",
+                  "install Pleat where an nvcc of CUDA 12.8 or newer is");
+    return;
+  }
+  std::string problem;
+  const std::vector<std::string> devices = cuda_devices(problem);
+  if (problem.empty())
+    diagnosis.add(Status::kGood, "cuda", fmt::format("{}", fmt::join(devices, ", ")));
+  else
+    diagnosis.add(Status::kNote, "cuda", problem, "works; there are no CUDA tensors here");
 }
 
 std::string first_line(const char* path) {
@@ -244,6 +318,7 @@ Diagnosis diagnose(const std::string& python, const Settings& settings) {
   check_preload(diagnosis);
   check_library_path(diagnosis);
   check_options(diagnosis, settings);
+  check_cuda(diagnosis);
   diagnosis.verdict = verdict(diagnosis);
   return diagnosis;
 }

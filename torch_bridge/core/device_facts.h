@@ -15,11 +15,11 @@ namespace pleat::bridge {
 
 // Why a block is held raw.
 enum class DeviceHold : std::uint8_t {
-  kNoForm,       // its type has no shorter form, or it is too small for one
-  kNotYet,       // the last payload of its key was refused
-  kRefused,      // the device has refused it
-  kNoWords,      // more payloads wait for their verdicts than there are words for
-  kNoDevice,     // the driver took no work
+  kNoForm,    // its type has no shorter form, or it is too small for one
+  kNotYet,    // the last payload of its key was refused
+  kRefused,   // the device has refused it
+  kNoWords,   // more payloads wait for their verdicts than there are words for
+  kNoDevice,  // the driver took no work
   kCount,
 };
 [[nodiscard]] constexpr const char* device_hold_name(DeviceHold hold) noexcept {

@@ -51,7 +51,7 @@ struct Options {
   std::uint64_t seed = 0;             // run seed of the dither
   // Write gradients of activations over those they come from: 1: on the host, 2: on CUDA too.
   int reuse_gradients = 1;
-  bool recompute = true;              // results of activations from their compressed argument
+  bool recompute = true;                    // results of activations from their compressed argument
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1
   std::vector<TrustedName> trust;

@@ -46,9 +46,9 @@ class CudaAccess : public allocator::cuda::RawMemory {
   // The stream that operators of this thread use on that device now, whatever its current device
   // is.
   [[nodiscard]] virtual CurrentStream current_stream(c10::DeviceIndex device) const noexcept = 0;
-  // What is known of memory whose free the listener will hear of. Nothing of memory of private pools
-  // and captured graphs, which stays where it is; nor of memory that was imported, or allocated
-  // before ours stood in front.
+  // What is known of memory whose free the listener will hear of. Nothing of memory of private
+  // pools and captured graphs, which stays where it is; nor of memory that was imported, or
+  // allocated before ours stood in front.
   struct Heard {
     allocator::StreamId stream;  // that it was allocated for
     bool used_elsewhere;         // some stream was said to use it

@@ -83,10 +83,10 @@ c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) {
   const c10::DeviceIndex device = data.device().index();
   if (data.get() != nullptr && data.get() == data.get_context() && device >= 0 &&
       data.compare_exchange_deleter(behind_.raw_deleter(), &free_storage)) {
-    notes_.allocated(data.get(), static_cast<std::size_t>(device),
-                     {reinterpret_cast<std::uint64_t>(
-                         c10::cuda::getCurrentCUDAStream(device).stream())},
-                     private_pools_.load(std::memory_order_relaxed) != 0);
+    notes_.allocated(
+        data.get(), static_cast<std::size_t>(device),
+        {reinterpret_cast<std::uint64_t>(c10::cuda::getCurrentCUDAStream(device).stream())},
+        private_pools_.load(std::memory_order_relaxed) != 0);
   }
   return data;
 }

@@ -67,8 +67,9 @@ class AllocatorInFront final : public CUDAAllocator {
   }
 
   // While the history of memory is recorded, the allocator behind asks for the calling thread's
-  // stack, and so may wait for the interpreter. While this lives, a thread that would wait says that it
-  // has none, as a thread of autograd's has none in Python: it may hold a lock of ours that the interpreter's owner waits for.
+  // stack, and so may wait for the interpreter. While this lives, a thread that would wait says
+  // that it has none, as a thread of autograd's has none in Python: it may hold a lock of ours that
+  // the interpreter's owner waits for.
   class WithoutContext {
    public:
     WithoutContext() noexcept;

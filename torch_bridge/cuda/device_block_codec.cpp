@@ -69,12 +69,21 @@ std::size_t most_worth(std::size_t source_bytes) noexcept {
   return source_bytes - source_bytes / 16;
 }
 
-// Of `elements` elements, if so many of `before` were seen: a quarter more, and a few.
-std::uint32_t predicted(std::uint32_t seen, std::uint64_t before, std::uint64_t elements) noexcept {
-  constexpr std::uint32_t kFew = 4;
-  const double share = before == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(before);
-  const double expected = share * static_cast<double>(elements) * 1.25 + kFew;
+constexpr std::uint32_t kFew = 4;
+
+// Of `elements` elements, if such a share was seen: a quarter more, and a few.
+std::uint32_t predicted(double share, std::uint64_t elements, std::uint32_t few = kFew) noexcept {
+  const double expected = share * static_cast<double>(elements) * 1.25 + few;
   return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
+}
+
+// Of the lines of so many elements. Zeros need no bytes.
+std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
+                              std::uint64_t elements) noexcept {
+  if (lines.look == Look::kZeroRows) return 0;
+  const std::uint64_t all = lines.look == Look::kColumns ? lines.length : elements / lines.length;
+  const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
+  return std::min(predicted(lesson.lines, elements, few), static_cast<std::uint32_t>(all));
 }
 
 }  // namespace
@@ -103,9 +112,10 @@ struct DeviceBlockCodec::Expected {
   StreamId stream;
   std::uint64_t elements = 0;
   std::size_t source_bytes = 0, room = 0;
-  std::size_t codes_at = 0;      // of the only span; with several the room stays what it is
-  std::size_t only_elements = 0; // of the only span, else 0
+  std::size_t codes_at = 0;       // of the only span; with several the room stays what it is
+  std::size_t only_elements = 0;  // of the only span, else 0
   std::vector<void*> codes, lines, near_zero;  // slots
+  std::optional<bool> good;                    // once it is judged
 
   template <class Body>
   void each_slot(Body&& body) const {
@@ -161,7 +171,8 @@ DeviceCodec::Opened DeviceBlockCodec::open(StreamId stream, std::string& why) no
   return usable_ ? Opened::kYes : Opened::kNever;
 }
 
-// A block of known values, in pinned memory, becomes the payload that the CPU makes of it, and back.
+// A block of known values, in pinned memory, becomes the payload that the CPU makes of it, and
+// back.
 bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
   constexpr std::size_t kElements = 700;  // the last group is a short one
   constexpr std::uint64_t kNonce = 0x5EED;
@@ -204,8 +215,8 @@ bool DeviceBlockCodec::self_test(StreamId stream, std::string& why) noexcept {
   task.verdict = at_address<Verdict>(run.device + at_verdicts);
   std::size_t queued = 0;
   const compress::StreamHandle handle{stream.value};
-  bool done = compress::cuda::encode_on_device(launcher_, {&task, 1}, handle, &queued) ==
-              LaunchStatus::kOk;
+  bool done =
+      compress::cuda::encode_on_device(launcher_, {&task, 1}, handle, &queued) == LaunchStatus::kOk;
   task.source = at_address<void>(run.device + at_payload);
   task.target = at_address<void>(run.device + at_target);
   task.verdict = at_address<Verdict>(run.device + at_verdicts + 64);
@@ -234,6 +245,7 @@ void DeviceBlockCodec::count_hold(DeviceHold why, std::size_t bytes) noexcept {
 
 allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexcept {
   take_late_verdicts();
+  if (lessons_.expects(request.key)) settle(request.key);
   const auto hold = [&](DeviceHold why) -> allocator::EncodePlan {
     count_hold(why, request.source_bytes);
     return {};
@@ -279,17 +291,17 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     form.transform = d.spec.transform;
     if (d.beside.any()) {
       // What a rotation moves may be carried across any bound.
-      const bool stand = lesson.sides || form.transform != Transform::kNone;
+      const bool stand = lesson.keeps_sides() || form.transform != Transform::kNone;
       form.side_bits = stand ? (d.beside.kind == Sides::Kind::kThree ? 2 : 1) : 0;
     }
     if (d.spec.lines.look != Look::kNone && request.range_count == 1 &&
         compress::cuda::has_lines_to_keep(elements, form.type, d.spec.lines)) {
       form.look = d.spec.lines.look;
       form.line_length = d.spec.lines.length;
-      form.most_lines = predicted(lesson.lines, lesson.elements, elements);
+      form.most_lines = predicted_lines(lesson, form.lines(), elements);
     }
     if (d.spec.near_zero) {
-      form.most_near_zero = predicted(lesson.near_zero, lesson.elements, elements);
+      form.most_near_zero = predicted(lesson.near_zero, elements);
     }
     const bool looks = d.spec.steps != Steps::kAny || form.has_lines() || form.most_near_zero != 0;
     d.judged = looks || d.beside.any();
@@ -334,9 +346,8 @@ bool DeviceBlockCodec::launch_encode(Tasks& tasks, StreamId stream) noexcept {
   return ok(compress::cuda::encode_on_device(launcher_, tasks.codes, handle, &queued)) &&
          (tasks.sides.empty() ||
           ok(compress::cuda::encode_on_device(launcher_, tasks.sides, handle, &queued))) &&
-         (tasks.near_zero.empty() ||
-          ok(compress::cuda::keep_near_zero_on_device(launcher_, tasks.near_zero, handle,
-                                                      &queued))) &&
+         (tasks.near_zero.empty() || ok(compress::cuda::keep_near_zero_on_device(
+                                         launcher_, tasks.near_zero, handle, &queued))) &&
          (tasks.lines.empty() ||
           ok(compress::cuda::keep_lines_on_device(launcher_, tasks.lines, handle, &queued)));
 }
@@ -473,6 +484,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   }
   if (!d.gated) count(e, d.payload_bytes);
   if (!d.judged) return result;
+  lessons_.expect(request.key);
   const std::lock_guard<std::mutex> guard(mutex_);
   try {
     if (d.gated) {
@@ -497,7 +509,8 @@ allocator::EncodeResult DeviceBlockCodec::encode_in_place(
 // ---- verdicts -----------------------------------------------------------------------------------
 
 // Whether the payload is what was asked for; teaches the key.
-bool DeviceBlockCodec::judge(const Expected& e) noexcept {
+bool DeviceBlockCodec::judge(Expected& e) noexcept {
+  if (e.good.has_value()) return *e.good;
   bool done = true;
   std::uint32_t too_wide = 0, leaving = 0;
   float widest = 0;
@@ -523,10 +536,12 @@ bool DeviceBlockCodec::judge(const Expected& e) noexcept {
                     lines <= e.form.most_lines && near_zero <= e.form.most_near_zero;
   lessons_.learn(e.key, e.choice, [&](KeyLesson& lesson) {
     if (floats) {
-      lesson.sides = leaving != 0;
-      lesson.lines = lines;
-      lesson.near_zero = near_zero;
-      lesson.elements = e.elements;
+      if (e.spec.sides.any()) {
+        lesson.ever_left = lesson.ever_left || leaving != 0;
+        ++lesson.quiet;
+      }
+      KeyLesson::note_share(lesson.lines, lines, e.elements);
+      KeyLesson::note_share(lesson.near_zero, near_zero, e.elements);
       // A step close to the limit will be beyond it one day.
       if (widest > 0.8f * limit && e.spec.steps != Steps::kAny) {
         const auto step_at = [&](unsigned bits) {
@@ -543,8 +558,8 @@ bool DeviceBlockCodec::judge(const Expected& e) noexcept {
         }
       }
     }
+    lesson.sure = good;
     if (good) {
-      lesson.sure = true;
       lesson.refusals = 0;
     } else if (!done) {
       if (e.form.kind == DeviceKind::kIntegers && bytes != 0 && e.only_elements != 0) {
@@ -560,7 +575,34 @@ bool DeviceBlockCodec::judge(const Expected& e) noexcept {
       lesson.refuse();
     }
   });
+  e.good = good;
   return good;
+}
+
+// Learns what the payloads of a key that are queued come to.
+void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
+  for (bool waited = false;; waited = true) {
+    std::optional<StreamId> late;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      const auto look = [&](Expected& e) {
+        if (e.key != key || e.good.has_value()) return;
+        if (e.decided()) {
+          if (!judge(e) && !e.gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
+        } else {
+          late = e.stream;
+        }
+      };
+      for (const auto& [ticket, expected] : asked_) look(*expected);
+      for (const auto& expected : unasked_) look(*expected);
+    }
+    if (!late.has_value() || waited) return;
+    const DeviceContext context(driver_, life_, device_);
+    if (!context || life_.note(driver_.stream_synchronize(at_address<void>(late->value))) !=
+                        allocator::cuda::kSuccess) {
+      return;
+    }
+  }
 }
 
 // What the payload takes, now that it is known.
@@ -583,7 +625,8 @@ void DeviceBlockCodec::take_late_verdicts() noexcept {
       first = std::move(unasked_.front());
       unasked_.pop_front();
     }
-    if (!judge(*first) && !first->gated) counts_.surprises.fetch_add(1, std::memory_order_relaxed);
+    if (!first->good.has_value() && !judge(*first) && !first->gated)
+      counts_.surprises.fetch_add(1, std::memory_order_relaxed);
     finish(*first);
   }
 }
@@ -636,6 +679,13 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
   return result;
 }
 
+bool DeviceBlockCodec::is_lossy(allocator::EncodeTicket ticket) noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto at = asked_.find(ticket.value);
+  return at != asked_.end() && at->second->form.kind == DeviceKind::kFloats &&
+         compress::has_wide_groups(at->second->form.bits);
+}
+
 void DeviceBlockCodec::forget(allocator::EncodeTicket ticket) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto at = asked_.find(ticket.value);
@@ -671,8 +721,7 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
   }
   if (covered != target_bytes &&
       life_.note(driver_.set_bytes(reinterpret_cast<std::uint64_t>(target), 0, target_bytes,
-                                   at_address<void>(stream.value))) !=
-          allocator::cuda::kSuccess) {
+                                   at_address<void>(stream.value))) != allocator::cuda::kSuccess) {
     return CodecStatus::kFailed;
   }
   if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
@@ -705,8 +754,7 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
     const allocator::ByteRange& range = payload.ranges[i];
     const SpanPlace place = place_span(form, range.end - range.begin, end);
     end = place.end();
-    auto* const counters =
-        at_address<Counters>(workspace + i % kMostJobs * sizeof(Counters));
+    auto* const counters = at_address<Counters>(workspace + i % kMostJobs * sizeof(Counters));
     auto* const verdict =
         at_address<Verdict>(workspace + kUnreadVerdicts + i % kMostJobs * sizeof(Verdict));
     DeviceTask task = form.codes_task(place.elements);
@@ -758,9 +806,8 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
       ok(compress::cuda::decode_on_device(launcher_, tasks.codes, handle, &queued)) &&
       (tasks.sides.empty() ||
        ok(compress::cuda::move_to_sides_on_device(launcher_, tasks.sides, handle, &queued))) &&
-      (tasks.near_zero.empty() ||
-       ok(compress::cuda::restore_near_zero_on_device(launcher_, tasks.near_zero, handle,
-                                                      &queued))) &&
+      (tasks.near_zero.empty() || ok(compress::cuda::restore_near_zero_on_device(
+                                      launcher_, tasks.near_zero, handle, &queued))) &&
       (tasks.lines.empty() ||
        ok(compress::cuda::restore_lines_on_device(launcher_, tasks.lines, handle, &queued)));
   if (!done) life_.note(launcher_.driver_error());

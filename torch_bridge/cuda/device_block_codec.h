@@ -5,10 +5,16 @@
 // A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
 // of 3, 4 and 8 bits, and what else of a key was once as predicted. Any other is queued: 1 and 2
 // bits, masks among floats, integers, and the first payload of a key whose steps, flat lines or
-// elements near zero are to be looked at. Torch-free.
+// elements near zero are to be looked at.
 //
-// Threads: any. Driver calls: launches, and a memset where a block has gaps. Two functions wait for
-// the device: verdict() with `wait`, and decode() on a stream that is one of more than 511.
+// How a block is coded does not depend on when verdicts come. A key's earlier verdicts are all
+// there before its next block is planned: nearly always, as a step lies between; else the device is
+// waited for. And whoever reads a block whose lossy encode is queued waits for the verdict.
+// Torch-free.
+//
+// Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
+// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() on a
+// stream that is one of more than 511.
 #pragma once
 
 #include <atomic>
@@ -51,6 +57,7 @@ class DeviceBlockCodec final : public DeviceCodec {
                                           const allocator::EncodePlan& plan) noexcept override;
   bool is_decided(allocator::EncodeTicket ticket) noexcept override;
   allocator::EncodeResult verdict(allocator::EncodeTicket ticket, bool wait) noexcept override;
+  bool is_lossy(allocator::EncodeTicket ticket) noexcept override;
   void forget(allocator::EncodeTicket ticket) noexcept override;
   allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
                                 std::size_t target_bytes,
@@ -69,7 +76,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   [[nodiscard]] bool self_test(allocator::StreamId stream, std::string& why) noexcept;
   void count_hold(DeviceHold why, std::size_t bytes) noexcept;
   [[nodiscard]] bool launch_encode(Tasks& tasks, allocator::StreamId stream) noexcept;
-  [[nodiscard]] bool judge(const Expected& expected) noexcept;
+  [[nodiscard]] bool judge(Expected& expected) noexcept;
+  void settle(allocator::TensorKey key) noexcept;
   [[nodiscard]] std::size_t bytes_of(const Expected& expected) const noexcept;
   void finish(Expected& expected) noexcept;
   void take_late_verdicts() noexcept;
@@ -87,7 +95,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
-  std::deque<std::unique_ptr<Expected>> unasked_;  // their verdicts only teach
+  std::deque<std::unique_ptr<Expected>> unasked_;                       // their verdicts only teach
   DeviceCounts counts_;
 };
 

@@ -25,9 +25,9 @@ namespace pleat::bridge::cuda {
 
 // Of what a block's payload is made.
 enum class DeviceKind : std::uint8_t {
-  kNothing,   // only the size is kept
-  kSides,     // only the sides of its values
-  kFloats,    // lossy, or exact where each group has at most two values (0 bits)
+  kNothing,  // only the size is kept
+  kSides,    // only the sides of its values
+  kFloats,   // lossy, or exact where each group has at most two values (0 bits)
   kBooleans,
   kIntegers,
 };

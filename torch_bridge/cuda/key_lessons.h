@@ -22,16 +22,28 @@ struct KeyLesson {
   bool sure = false;
   // Lossy values: at least so many bits, whatever was asked for.
   std::uint8_t least_bits = 0;
-  // Lossy values: noise may have carried some across a bound, so their sides stand beside them.
-  bool sides = true;
+  // Lossy values: noise may carry some across a bound, so their sides stand beside them. Not once
+  // so many payloads in a row could not have, of all that the key ever had.
+  static constexpr std::uint32_t kQuiet = 3;
+  std::uint32_t quiet = 0;
+  bool ever_left = false;
+  [[nodiscard]] bool keeps_sides() const noexcept { return ever_left || quiet < kQuiet; }
   // Integers: bits of each.
   std::uint8_t width = 8;
-  // How many lines and elements came back exact, at most, and of how many elements.
-  std::uint32_t lines = 0, near_zero = 0;
-  std::uint64_t elements = 0;
+  // The largest shares of elements that had to come back exact as lines, and as near zero. They
+  // fade slowly: the payloads of a key may be of several kinds in turn.
+  double lines = 0, near_zero = 0;
   // After a refusal so many blocks are held raw before the next one is tried: twice as many each
   // time.
   std::uint32_t pause = 0, refusals = 0;
+
+  // Of `elements` elements so many were seen.
+  static void note_share(double& share, std::uint64_t seen, std::uint64_t elements) noexcept {
+    constexpr double kFades = 0.99;
+    const double now =
+        elements == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(elements);
+    share = std::max(now, share * kFades);
+  }
 
   void refuse() noexcept {
     constexpr std::uint32_t kMostDoublings = 8;
@@ -42,6 +54,18 @@ struct KeyLesson {
 
 class KeyLessons {
  public:
+  // A payload of the key has been queued; its verdict is to come.
+  void expect(allocator::TensorKey key) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (const auto at = entries_.find(key.value); at != entries_.end()) ++at->second.expected;
+  }
+  // Whether verdicts of the key are to come.
+  [[nodiscard]] bool expects(allocator::TensorKey key) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto at = entries_.find(key.value);
+    return at != entries_.end() && at->second.expected != 0;
+  }
+
   // The lesson of a key of which `choice` is asked, and whether its next block is to be tried.
   // Without memory for it nothing is.
   struct Answer {
@@ -56,13 +80,16 @@ class KeyLessons {
     if (pauses) --entry->lesson.pause;
     return {entry->lesson, pauses};
   }
-  // Calls change(KeyLesson&), unless the key is asked for something else by now.
+  // A verdict has come. Calls change(KeyLesson&), unless the key is asked for something else by
+  // now.
   template <class Change>
   void learn(allocator::TensorKey key, const allocator::CodecWords& choice,
              Change&& change) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto at = entries_.find(key.value);
-    if (at != entries_.end() && at->second.choice == choice) change(at->second.lesson);
+    if (at == entries_.end()) return;
+    if (at->second.expected != 0) --at->second.expected;
+    if (at->second.choice == choice) change(at->second.lesson);
   }
 
   void lock_for_fork() noexcept { mutex_.lock(); }
@@ -73,13 +100,14 @@ class KeyLessons {
   struct Entry {
     allocator::CodecWords choice;
     KeyLesson lesson;
+    std::uint32_t expected = 0;
   };
 
   Entry* find(allocator::TensorKey key, const allocator::CodecWords& choice) noexcept {
     try {
       if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
       Entry& entry = entries_[key.value];
-      if (entry.choice != choice) entry = {choice, {}};
+      if (entry.choice != choice) entry = {choice, {}, entry.expected};
       return &entry;
     } catch (...) {
       return nullptr;

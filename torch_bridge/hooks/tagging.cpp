@@ -121,8 +121,8 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
   if (!d.backend->saving_stream(&stream)) {
     return false;
   }
-  allocator::Record* const linked = residency.with_linked(
-      d.block, stream, [&](allocator::Record* present) -> allocator::Record* {
+  allocator::Record* const linked =
+      residency.with_linked(d.block, stream, [&](allocator::Record* present) -> allocator::Record* {
         auto* const known = static_cast<TorchRecord*>(present);
         if (known == nullptr) {
           TorchRecord* const record = make_record(saved, save, storage).release();

@@ -115,9 +115,8 @@ class CudaBackend final : public DeviceBackend {
           codec(access.make_codec(driver, life, device)),
           heap(memory, order, *codec, options, kArena) {}
     // Of chunks of 2, 8 and 32 MiB those of 8 left the least of torch's pool unused.
-    static constexpr allocator::PayloadArena::Options kArena{.chunk_bytes = std::size_t{128} << 10,
-                                                             .most_chunk_bytes = std::size_t{8}
-                                                                                 << 20};
+    static constexpr allocator::PayloadArena::Options kArena{
+        .chunk_bytes = std::size_t{128} << 10, .most_chunk_bytes = std::size_t{8} << 20};
     MemoryInFront memory;
     allocator::cuda::StreamEvents order;
     const std::unique_ptr<cuda::DeviceCodec> codec;
@@ -208,8 +207,8 @@ class CudaDevices final : public cuda::FreeListener {
           std::make_unique<CudaBackend>(*access_, blocks_, driver_, life_, device, options);
       std::string why;
       using Opened = cuda::DeviceCodec::Opened;
-      const Opened opened = options.compress ? backend->codec().open(backend->current_stream(), why)
-                                             : Opened::kYes;
+      const Opened opened =
+          options.compress ? backend->codec().open(backend->current_stream(), why) : Opened::kYes;
       left_alone_[at] = opened != Opened::kNotYet;
       if (opened == Opened::kNever) {
         std::fprintf(stderr, "pleat: tensors on cuda:%d are left to stock: %s\n",

@@ -1,5 +1,5 @@
-// What torch compiles at run time is a kernel of torch's like any other: it does nothing, and the operator's
-// true values come from the CPU.
+// What torch compiles at run time is a kernel of torch's like any other: it does nothing, and the
+// operator's true values come from the CPU.
 #include <string.h>
 
 #include "answers.h"

@@ -1,0 +1,62 @@
+"""A scene of tests/scenes with device "cuda", and after that on the host: see test_scenes_on_device.py.
+
+    scene_on_device.py SCENE CONF
+
+What the scene makes without a device is made on cuda:0, from the values that the host would draw. Prints a line of JSON:
+the errors of both by parameter, the largest of all steps, and how much was coded on each device; nothing in stock."""
+
+import contextlib
+import json
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "scenes"), str(TESTS)]
+
+import leg  # noqa: E402
+import torch  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch.utils._device import _device_constructors  # noqa: E402
+
+CONSTRUCTORS = _device_constructors()
+
+
+class OnDevice(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if function not in CONSTRUCTORS or kwargs.get("device") is not None:
+            return function(*args, **kwargs)
+        if kwargs.get("generator") is None:
+            return function(*args, **kwargs | {"device": "cuda"})
+        leaf = kwargs.pop("requires_grad", False)  # the host's generator draws there
+        return function(*args, **kwargs).cuda().requires_grad_(leaf)
+
+
+def errors(path, conf, where):
+    scene = leg.import_scene(path)
+    with where:
+        report = leg.Leg(scene, conf, with_bias=False).report()
+    found = {}
+    for step in report["steps"]:
+        for name, error in ((step["errors"] or {}) | step["values"]).items():
+            found[name] = max(error, found.get(name, 0.0))
+    return found, report["stats"]
+
+
+def main(path, conf):
+    on_device, stats = errors(path, conf, OnDevice())
+    if stats is None:  # stock
+        print("{}")
+        return
+    on_host, _ = errors(path, conf, contextlib.nullcontext())
+    coded = {d["name"]: d["records"]["encoded"] for d in stats["devices"]}
+    print(json.dumps({"device": on_device, "host": on_host, "coded": coded}))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except ModuleNotFoundError as absent:
+        if (absent.name or "").partition(".")[0] not in leg.OPTIONAL:
+            raise
+        print(json.dumps({"missing": absent.name}))
