@@ -64,7 +64,7 @@ std::size_t DeviceWords::slots_in_use() noexcept {
 std::uint64_t DeviceWords::workspace(StreamId stream) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (const auto at = of_stream_.find(stream.value); at != of_stream_.end()) return at->second;
-  if (workspaces_ == 0 || of_stream_.size() == kWorkspaces - kOfGraphs) return 0;
+  if (workspaces_ == 0 || of_stream_.size() == kWorkspaces - kOfGraphs - 1) return 0;
   const std::uint64_t next = workspaces_ + of_stream_.size() * kWorkspaceBytes;
   try {
     of_stream_.emplace(stream.value, next);
@@ -77,7 +77,12 @@ std::uint64_t DeviceWords::workspace(StreamId stream) noexcept {
 std::uint64_t DeviceWords::workspace_of_a_graph() noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (workspaces_ == 0) return 0;
-  return workspaces_ + (kWorkspaces - 1 - of_graphs_++ % kOfGraphs) * kWorkspaceBytes;
+  return workspaces_ + (kWorkspaces - 2 - of_graphs_++ % kOfGraphs) * kWorkspaceBytes;
+}
+
+std::uint64_t DeviceWords::last_workspace() noexcept {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return workspaces_ == 0 ? 0 : workspaces_ + (kWorkspaces - 1) * kWorkspaceBytes;
 }
 
 }  // namespace pleat::allocator::cuda

@@ -47,14 +47,16 @@ class DeviceWords {
   void give_slot(void* host) noexcept;
   [[nodiscard]] std::size_t slots_in_use() noexcept;
 
-  // The workspace of a stream, which is its own for good; 0 if more streams than kWorkspaces were
-  // seen.
+  // The workspace of a stream, which is its own for good; 0 if those for streams
+  // are all taken.
   [[nodiscard]] std::uint64_t workspace(StreamId stream) noexcept;
   // One for a launch that becomes part of a graph: its replays may run beside anything. After
   // kOfGraphs launches they take turns, and replays of two graphs of one script must then not run
   // at once.
   static constexpr std::size_t kOfGraphs = 128;
   [[nodiscard]] std::uint64_t workspace_of_a_graph() noexcept;
+  // The last one, which is nobody's. Who uses it sees to it that nobody else does; 0 before open().
+  [[nodiscard]] std::uint64_t last_workspace() noexcept;
 
   void lock_for_fork() noexcept { mutex_.lock(); }
   void unlock_after_fork() noexcept { mutex_.unlock(); }

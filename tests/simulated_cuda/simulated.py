@@ -64,8 +64,9 @@ class Simulator:
             self.servers[preload] = ForkServer(address, self.python, environment, self.folder, **options)
         return self.servers[preload]
 
-    def run(self, source, *args, shadow=True, preload=None, conf=None, timeout=120, **options):
-        """A script, its text or its path, with options of simulate.py by name."""
+    def run(self, source, *args, shadow=True, preload=None, conf=None, variables=(), timeout=120, wind_down=False, **options):
+        """A script, its text or its path, with options of simulate.py by name.
+        variables: of the environment, besides PLEAT_CONF. wind_down: the process ends as any does (tests/forked.py)."""
         self.runs += 1
         script = source
         if not isinstance(source, pathlib.Path):
@@ -75,9 +76,9 @@ class Simulator:
         words = ["--json", facts, *(["--shadow"] if shadow else [])]
         for name, value in options.items():
             words += [f"--{name}", value]
-        variables = {"PLEAT_CONF": conf} if conf else {}
+        variables = ({"PLEAT_CONF": conf} if conf else {}) | dict(variables)
         out, err, code, seconds = self.server(preload).run(
-            HERE / "simulate.py", [*words, script, *args], variables, timeout, wind_down=False, start=bool(preload)
+            HERE / "simulate.py", [*words, script, *args], variables, timeout, wind_down=wind_down, start=bool(preload)
         )
         self.cpu_account.note(seconds)
         read = json.loads(facts.read_text()) if facts.exists() else None

@@ -9,6 +9,7 @@ REGISTERED = re.compile(r"ForkLock \w+\s*[{(]\s*ForkPlace::\w+,\s*(\w+)")
 
 # Locks that somebody else registers as part of the owner, or that fork need not take: and why.
 ELSEWHERE = {
+    "cuda/device_block_codec.h last_workspace_mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "core/key_book.h mutex_": "core/runtime.h registers the book",
     "core/kept_storages.h mutex_": "memory/torch_record.cpp registers the storages",
     "cuda/device_block_codec.h mutex_": "memory/cuda_backend.cpp locks the codec with its heap",

@@ -268,6 +268,10 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
         (request.ranges[i].end - request.ranges[i].begin) / compress::element_size(form.type);
   }
   const bool floats = compress::is_floating(form.type);
+  // Sides that the type cannot keep: the values come back as they are.
+  if (d.spec.kept == Kept::kSides && !compress::sides_hold(d.spec.sides, form.type)) {
+    d.spec = compress::block::lossless(form.type);
+  }
   const bool lossy = d.spec.kept == Kept::kValues && floats && d.spec.bits != 0;
   if (lossy && d.spec.sides.any()) {
     if (!compress::sides_hold(d.spec.sides, form.type)) return hold(DeviceHold::kNoForm);
@@ -720,9 +724,17 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
   int captured = 0;
   const bool known = life_.note(driver_.stream_capturing(at_address<void>(stream.value),
                                                          &captured)) == allocator::cuda::kSuccess;
-  const std::uint64_t workspace =
+  std::uint64_t workspace =
       known && captured != 0 ? words_.workspace_of_a_graph() : words_.workspace(stream);
-  if (workspace == 0) return CodecStatus::kFailed;
+  // A block that was coded must come back on any stream. Those that have no workspace take turns,
+  // and each waits for its own to end.
+  std::unique_lock<std::mutex> turn;
+  if (workspace == 0) [[unlikely]] {
+    if (!known) return CodecStatus::kFailed;
+    turn = std::unique_lock<std::mutex>(last_workspace_mutex_);
+    workspace = words_.last_workspace();
+    if (workspace == 0) return CodecStatus::kFailed;
+  }
   Tasks tasks;
   try {
     tasks.codes.reserve(payload.range_count);
@@ -794,10 +806,12 @@ CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
       (tasks.lines.empty() ||
        ok(compress::cuda::restore_lines_on_device(launcher_, tasks.lines, handle, &queued)));
   if (!done) life_.note(launcher_.driver_error());
+  if (turn.owns_lock()) life_.note(driver_.stream_synchronize(at_address<void>(stream.value)));
   return done ? CodecStatus::kOk : CodecStatus::kFailed;
 }
 
 void DeviceBlockCodec::lock_for_fork() noexcept {
+  last_workspace_mutex_.lock();
   mutex_.lock();
   lessons_.lock_for_fork();
   words_.lock_for_fork();
@@ -807,6 +821,7 @@ void DeviceBlockCodec::unlock_after_fork() noexcept {
   words_.unlock_after_fork();
   lessons_.unlock_after_fork();
   mutex_.unlock();
+  last_workspace_mutex_.unlock();
 }
 
 }  // namespace pleat::bridge::cuda

@@ -13,7 +13,8 @@
 // Torch-free.
 //
 // Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
-// device: verdict() with `wait`, and plan() where a verdict of the key has not come.
+// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() on a
+// stream that is one of more than 511.
 #pragma once
 
 #include <atomic>
@@ -89,6 +90,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   bool usable_ = false;
   allocator::cuda::DeviceWords words_;
   KeyLessons lessons_;
+  // Around the launches of a stream that has no workspace of its own, and before all other locks.
+  std::mutex last_workspace_mutex_;
   std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket

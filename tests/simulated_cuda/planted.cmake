@@ -1,0 +1,122 @@
+# Pleat with bugs in what it does on a CUDA device (../planting.cmake), for test_planted.py: the oracle or the values of
+# the simulation must object to each. Built beside libpleat.so in a folder of its own, never installed.
+# The bridge's objects are those of the bridge; only sources that know nothing of torch have bugs. PLEAT_PLANTED names
+# the bug of a process.
+set(planted_from ${PROJECT_SOURCE_DIR})
+include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
+set(planted_files allocator/cuda/driver.cpp allocator/cuda/stream_events.cpp allocator/residency/encoding.cpp
+                  allocator/residency/residency.cpp allocator/residency/restoring.cpp
+                  torch_bridge/cuda/device_block_codec.cpp)
+foreach(file ${planted_files})
+  pleat_load_for_planting(${file})
+endforeach()
+
+# ---- encode and its source ----
+pleat_plant("encode not after the last use" allocator/residency/encoding.cpp
+  "record.key,           record.stream};"
+  "record.key,           PLANTED ? record.block->stream : record.stream};")
+pleat_plant("source back before its encode" allocator/residency/residency.cpp
+  "if (stream != block->stream) memory_.note_use(block, stream);"
+  "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);")
+pleat_plant("gated source reused" allocator/residency/encoding.cpp
+  "if (result.status == CodecStatus::kQueued) {
+    record.payload"
+  "if (!PLANTED && result.status == CodecStatus::kQueued) {
+    record.payload")
+pleat_plant_also(allocator/residency/encoding.cpp
+  "if (result.status != CodecStatus::kOk) {
+    if (attempt.slot)"
+  "if (result.status != CodecStatus::kOk && !(PLANTED && result.status == CodecStatus::kQueued)) {
+    if (attempt.slot)")
+pleat_plant("verdict believed early" torch_bridge/cuda/device_block_codec.cpp
+  "bool all = true;
+    each_slot"
+  "bool all = true;
+    if (PLANTED) return true;
+    each_slot")
+pleat_plant_also(torch_bridge/cuda/device_block_codec.cpp
+  "done = done && v.outcome == Outcome::kDone;"
+  "done = done && (v.outcome == Outcome::kDone || (PLANTED && v.outcome == Outcome::kPending));")
+pleat_plant("encode under capture" allocator/residency/encoding.cpp
+  "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
+  "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")
+# Residency knows no current stream: that under which this thread has packed last stands in for it.
+pleat_plant("encode after a late proof on the proving thread's stream" allocator/residency/residency.cpp
+  "if (record.restored != block) record.stream = stream;"
+  "if (PLANTED) planted_current_stream = stream.value;
+  if (record.restored != block) record.stream = stream;")
+pleat_plant_also(allocator/residency/encoding.cpp
+  "Attempt attempt = this->attempt(record, request);
+  if (attempt.result"
+  "if (PLANTED && start == Start::kProof) request.stream = StreamId{planted_current_stream};
+  Attempt attempt = this->attempt(record, request);
+  if (attempt.result")
+
+# ---- payloads and restored storages ----
+pleat_plant("payload freed under a decode" allocator/residency/residency.cpp
+  "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
+  "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
+pleat_plant("restore read elsewhere without a wait" allocator/residency/restoring.cpp
+  "order_.follow(stream, complete_for);"
+  "if (!PLANTED) order_.follow(stream, complete_for);")
+
+# ---- devices, streams, the driver ----
+# Torch's first stream is 0 on every device: which one that is the current context says.
+pleat_plant("the current device's stream for another device's tensor" allocator/cuda/driver.cpp
+  "life.note(driver.context_device(&of)) == kSuccess && of == device) {"
+  "life.note(driver.context_device(&of)) == kSuccess && (PLANTED || of == device)) {")
+pleat_plant("event of a destroyed stream" allocator/cuda/stream_events.cpp
+  "if (!is_foreign(stream) || stand_in_.value == 0) {"
+  "if (PLANTED) {
+    *stand_in = stream;
+    return true;
+  }
+  if (!is_foreign(stream) || stand_in_.value == 0) {")
+pleat_plant("driver call in a child" allocator/cuda/driver.cpp
+  "if (!life.may_call()) return;"
+  "if (!PLANTED && !life.may_call()) return;")
+pleat_plant("call after DEINITIALIZED" allocator/cuda/driver.cpp
+  "current_ = true;  // nearly always"
+  "current_ = true;
+    if (PLANTED) planted_at_end = driver.context_current;  // something of ours is freed very late")
+
+foreach(file ${planted_files})
+  pleat_write_planted(${file})
+endforeach()
+file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
+     "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
+
+# What a library has of them: the codec is in the one beside the bridge.
+set(planted_of_bridge ${planted_files})
+list(FILTER planted_of_bridge EXCLUDE REGEX "^torch_bridge/cuda/")
+set(planted_of_cuda ${planted_files})
+foreach(library bridge cuda)
+  list(TRANSFORM planted_of_${library} PREPEND ${planted_folder}/)
+  add_library(simulated_cuda_planted_${library} OBJECT ${planted_of_${library}} planted.cpp)
+  set_target_properties(simulated_cuda_planted_${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(simulated_cuda_planted_${library} PRIVATE ${planted_folder})
+  target_compile_options(simulated_cuda_planted_${library} PRIVATE -include ${CMAKE_CURRENT_SOURCE_DIR}/planted.h)
+endforeach()
+set(planted_libraries ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/planted)
+
+# Bridge and library beside it, once more: their own objects, which find the bugs' sources before those of the archives.
+function(pleat_add_planted version)
+  if(NOT TARGET pleat_cuda_torch${version})
+    return()
+  endif()
+  foreach(library bridge cuda)
+    set(of pleat_${library}_torch${version})
+    set(target simulated_cuda_planted_${library}_torch${version})
+    add_library(${target} SHARED $<TARGET_OBJECTS:${of}> $<TARGET_OBJECTS:simulated_cuda_planted_${library}>)
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${of} PREFIX lib SKIP_BUILD_RPATH ON
+                          LIBRARY_OUTPUT_DIRECTORY ${planted_libraries})
+    target_link_libraries(${target} PRIVATE $<TARGET_PROPERTY:${of},LINK_LIBRARIES>)
+    target_link_options(${target} PRIVATE $<TARGET_PROPERTY:${of},LINK_OPTIONS>)
+  endforeach()
+endfunction()
+add_custom_command(
+  OUTPUT ${planted_libraries}/libpleat.so
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${planted_libraries}
+  COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:pleat_preload> ${planted_libraries}/libpleat.so
+  DEPENDS pleat_preload)
+add_custom_target(simulated_cuda_planted_preload ALL DEPENDS ${planted_libraries}/libpleat.so)
