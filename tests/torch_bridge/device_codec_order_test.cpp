@@ -438,11 +438,11 @@ TEST(KeyLessons, WhenThereAreTooManyKeysAllAreForgottenButThoseThatAreThereGoOn)
   KeyLessons lessons;
   const CodecWords choice{5};
   const auto is_sure = [&](std::uint64_t key) {
-    return lessons.ask(TensorKey{key}, choice).lesson.sure;
+    return lessons.ask(TensorKey{key}, choice).lesson.sure();
   };
   for (std::uint64_t key = 0; key < kMost; ++key) {
     EXPECT_FALSE(lessons.ask(TensorKey{key}, choice).pauses);
-    lessons.learn(TensorKey{key}, choice, [](KeyLesson& lesson) { lesson.sure = true; });
+    lessons.learn(TensorKey{key}, choice, [](KeyLesson& lesson) { lesson.probation = 0; });
   }
   EXPECT_TRUE(is_sure(0));
   EXPECT_TRUE(is_sure(kMost - 1)) << "a key that is there is no further one";
@@ -455,16 +455,16 @@ TEST(KeyLessons, WhatAKeyHasLearnedIsOfWhatItIsAskedFor) {
   KeyLessons lessons;
   const TensorKey key{1};
   const auto learn = [&](CodecWords choice) {
-    lessons.learn(key, choice, [](KeyLesson& lesson) { lesson.sure = true; });
+    lessons.learn(key, choice, [](KeyLesson& lesson) { lesson.probation = 0; });
   };
   learn({5});  // a key that nobody has asked about
-  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure);
+  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure());
   learn({5, 1});
-  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure);
+  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure());
   learn({5});
-  EXPECT_TRUE(lessons.ask(key, {5}).lesson.sure);
-  EXPECT_FALSE(lessons.ask(key, {5, 1}).lesson.sure);
-  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure);
+  EXPECT_TRUE(lessons.ask(key, {5}).lesson.sure());
+  EXPECT_FALSE(lessons.ask(key, {5, 1}).lesson.sure());
+  EXPECT_FALSE(lessons.ask(key, {5}).lesson.sure());
 }
 
 }  // namespace

@@ -155,6 +155,7 @@ void* AllocatorInFront::raw_alloc_with_stream(std::size_t bytes, cudaStream_t st
 
 // Of a pointer of ours, too: a storage's memory may be freed through its allocator.
 void AllocatorInFront::raw_delete(void* pointer) {
+  notes_.freed(pointer);
   if (pointer == nullptr || listener_ == nullptr || !listener_->keep(pointer)) {
     behind_.raw_delete(pointer);
   }

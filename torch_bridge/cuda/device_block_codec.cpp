@@ -303,14 +303,16 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     }
     const bool looks = d.spec.steps != Steps::kAny || form.has_lines() || form.most_near_zero != 0;
     d.judged = looks || d.beside.any();
-    d.gated = !compress::has_wide_groups(form.bits) || (looks && !lesson.sure);
+    // More flat lines than there is room for would be lost.
+    const bool may_lose_lines = form.has_lines() && form.look != Look::kZeroRows;
+    d.gated = !compress::has_wide_groups(form.bits) || may_lose_lines || (looks && !lesson.sure());
   } else if (floats) {
     form.kind = DeviceKind::kFloats;  // masks have a short form
     d.gated = true;
   } else if (form.type == ElementType::kBool) {
     form.kind = DeviceKind::kBooleans;
-    d.gated = !lesson.sure;
-    d.any_byte = lesson.sure;
+    d.gated = !lesson.sure();
+    d.any_byte = lesson.sure();
   } else if (is_integer(form.type)) {
     form.kind = DeviceKind::kIntegers;
     form.width = lesson.width;
@@ -554,7 +556,7 @@ bool DeviceBlockCodec::judge(Expected& e) noexcept {
         }
       }
     }
-    lesson.sure = good;
+    lesson.note_outcome(good);
     if (good) {
       lesson.refusals = 0;
     } else if (!done) {

@@ -4,8 +4,9 @@
 //
 // A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
 // of 3, 4 and 8 bits, and what else of a key was once as predicted. Any other is queued: 1 and 2
-// bits, masks among floats, integers, and the first payload of a key whose steps, flat lines or
-// elements near zero are to be looked at.
+// bits, masks among floats, integers, values among which flat lines are looked for, and the first
+// payload of a key whose steps or elements near zero are to be looked at, or the next 64 after a
+// surprise.
 //
 // How a block is coded does not depend on when verdicts come. A key's earlier verdicts are all
 // there before its next block is planned: nearly always, as a step lies between; else the device is
@@ -92,7 +93,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   KeyLessons lessons_;
   // Around the launches of a stream that has no workspace of its own, and before all other locks.
   std::mutex last_workspace_mutex_;
-  std::mutex mutex_;  // innermost but for those of words and lessons, which are taken apart from it
+  std::mutex mutex_;  // before those of lessons and words
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
   std::deque<std::unique_ptr<Expected>> unasked_;                       // their verdicts only teach

@@ -17,14 +17,24 @@
 namespace pleat::bridge::cuda {
 
 struct KeyLesson {
-  // A payload of the key was as it was predicted to be. What cannot be refused then needs no
-  // verdict before its source is given back.
-  bool sure = false;
+  // So many more payloads of the key must be as they were predicted to be. Then what cannot be
+  // refused needs no verdict before its source is given back. After a surprise it takes many: a key
+  // may have payloads of several kinds in turn.
+  static constexpr std::uint32_t kNew = 1, kSurprising = 64;
+  std::uint32_t probation = kNew;
+  [[nodiscard]] bool sure() const noexcept { return probation == 0; }
+  void note_outcome(bool good) noexcept {
+    if (!good) {
+      probation = kSurprising;
+    } else if (probation != 0) {
+      --probation;
+    }
+  }
   // Lossy values: at least so many bits, whatever was asked for.
   std::uint8_t least_bits = 0;
   // Lossy values: noise may carry some across a bound, so their sides stand beside them. Not once
   // so many payloads in a row could not have, of all that the key ever had.
-  static constexpr std::uint32_t kQuiet = 3;
+  static constexpr std::uint32_t kQuiet = 8;
   std::uint32_t quiet = 0;
   bool ever_left = false;
   [[nodiscard]] bool keeps_sides() const noexcept { return ever_left || quiet < kQuiet; }
