@@ -278,6 +278,28 @@ TEST_F(DeviceBlockCodecTest, ABlockIsPlannedOnceTheVerdictsOfItsKeyHaveCome) {
   EXPECT_EQ(held_for(DeviceHold::kRefused), 1u) << "each is judged once";
 }
 
+TEST_F(DeviceBlockCodecTest, AVerdictThatWasWaitedForTeachesAndCountsOnce) {
+  device_.holds = true;
+  const BlockSpec mask{.type = ElementType::kFloat32};
+  const Bytes other = normal(ElementType::kFloat32, 2048);
+  const Coded refused = encode(mask, other, 1);
+  EXPECT_TRUE(encode(mask, other, 1).held()) << "the pause after one refusal";
+  EXPECT_EQ(codec_.verdict(refused.result.ticket, false).status, CodecStatus::kKeepRaw);
+  EXPECT_FALSE(encode(mask, other, 1).held());
+  EXPECT_EQ(surprises(), 0u) << "sources of what is gated are there";
+  // One whose source was given back.
+  const BlockSpec curved{.type = ElementType::kFloat32, .bits = 4, .steps = Steps::kCurved};
+  const Bytes narrow = spanning(2), wide = spanning(20);
+  ASSERT_EQ(settled(curved, narrow, 2).result.status, CodecStatus::kOk);
+  ASSERT_EQ(encode(curved, wide, 2).result.status, CodecStatus::kOk);
+  const Coded next = encode(curved, wide, 2);
+  EXPECT_EQ(next.result.status, CodecStatus::kQueued) << "the key is looked at again";
+  EXPECT_EQ(next.form().bits, 8);
+  device_.run();
+  encode(curved, wide, 2);
+  EXPECT_EQ(surprises(), 1u);
+}
+
 TEST_F(DeviceBlockCodecTest, WhetherAGatedPayloadGivesOtherBytesIsKnown) {
   device_.holds = true;
   const Bytes values = spanning(2);
@@ -440,7 +462,7 @@ TEST_F(DeviceBlockCodecTest, SidesStandBesideRotatedValuesAlways) {
   }
   // Nothing of a constant can leave its side; what comes next can.
   const Bytes constant = floats(ElementType::kFloat32, 2048, [](std::size_t) { return 3; });
-  settled(spec, constant, 2);
+  for (int i = 0; i < 4; ++i) settled(spec, constant, 2);
   const Bytes around = normal(ElementType::kFloat32, 2048);
   const Coded next = settled(spec, around, 2);
   EXPECT_EQ(other_side(ElementType::kFloat32, kSignOfRelu, around, restored(next)), "");
@@ -554,6 +576,9 @@ TEST_F(DeviceBlockCodecTest, FlatLinesAndRowsOfZerosComeBackBitForBit) {
       device_.launches.clear();
       const Coded queued = encode(sheet.spec(type), source, key);
       ASSERT_EQ(queued.result.status, CodecStatus::kQueued) << "the first of a key is looked at";
+      if (sheet.look == Look::kZeroRows) {
+        EXPECT_EQ(queued.form().most_lines, 0u) << "zeros need no bytes";
+      }
       EXPECT_EQ(device_.launches.size(), sheet.look == Look::kColumns ? 3u : 2u);
       device_.run();
       Coded first = queued;
