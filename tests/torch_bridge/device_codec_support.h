@@ -265,9 +265,11 @@ class DeviceBlockCodecTest : public ::testing::Test {
     coded.room = plan.room;
     if (plan.room == 0) return coded;
     coded.payload = std::make_shared<Bytes>(plan.room);
+    const auto scratch = std::make_shared<Bytes>(plan.scratch);
+    if (plan.scratch != 0) request.scratch = scratch->data();
     {
       const std::lock_guard<std::mutex> guard(mutex_);
-      payloads_.push_back(coded.payload);  // the device's until it is done
+      payloads_.insert(payloads_.end(), {coded.payload, scratch});  // the device's until it is done
     }
     coded.result = codec_.encode(request, plan, coded.payload->data(), plan.room);
     EXPECT_LE(coded.result.payload_bytes, plan.room);
