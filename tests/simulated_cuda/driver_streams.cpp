@@ -48,7 +48,10 @@ SIMULATED_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsi
 }
 SIMULATED_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   DRIVER_ENTRY();
-  if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!is_stream(stream)) {
+    simulation().ledger.object("a stream is asked that was destroyed");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   const auto& capture = stream_of(stream)->capture;
   *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED

@@ -4,7 +4,8 @@
 # the bug of a process.
 set(planted_from ${PROJECT_SOURCE_DIR})
 include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
-set(planted_files allocator/cuda/driver.cpp allocator/cuda/stream_events.cpp allocator/residency/encoding.cpp
+set(planted_files allocator/cuda/driver.cpp allocator/cuda/memory_in_front.cpp allocator/cuda/stream_events.cpp
+                  allocator/residency/encoding.cpp
                   allocator/residency/residency.cpp allocator/residency/restoring.cpp
                   torch_bridge/cuda/device_block_codec.cpp)
 foreach(file ${planted_files})
@@ -40,6 +41,9 @@ pleat_plant_also(torch_bridge/cuda/device_block_codec.cpp
 pleat_plant("encode under capture" allocator/residency/encoding.cpp
   "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
   "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")
+pleat_plant_also(allocator/cuda/memory_in_front.cpp
+  "!raw_.is_private(events_.device(), stream);"
+  "(PLANTED || !raw_.is_private(events_.device(), stream));")
 # Residency knows no current stream: that under which this thread has packed last stands in for it.
 pleat_plant("encode after a late proof on the proving thread's stream" allocator/residency/residency.cpp
   "if (record.restored != block) record.stream = stream;"
