@@ -42,6 +42,7 @@ inline constexpr int kNotReady = 600;     // an event is not complete yet
   ROW(stream_create, cuStreamCreate, (void** stream, unsigned flags))                          \
   ROW(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))             \
   ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                 \
+  ROW(stream_query, cuStreamQuery, (void* stream))                                             \
   ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                      \
   ROW(copy, cuMemcpyDtoDAsync_v2,                                                              \
       (std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream))                 \

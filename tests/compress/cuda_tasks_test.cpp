@@ -1,6 +1,8 @@
 // Spans in device memory to launches: which kernel, with what parameter, and what the kernels' code
 // makes of it.
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -417,13 +419,14 @@ TEST(CudaTasks, SidesOfOneTypeShareALaunchAndAreNotEncodedInPlace) {
   EXPECT_FALSE(cuda::device_can_encode(task));
 }
 
-// Every kernel that tasks can ask for is in the image, for every architecture.
-TEST(CudaImage, HoldsTheKernels) {
+// The names of all kernels that tasks can ask for, into the file that PLEAT_TEST_KERNEL_NAMES
+// names: tests/tools/test_sass_count.py looks for them in the image, which is compressed.
+TEST(CudaImage, IsOneAndHasANameForEveryKernel) {
   const DeviceImage image = cuda::device_image();
 #ifdef PLEAT_HAVE_DEVICE_CODE
-  const std::string bytes(static_cast<const char*>(image.data), image.bytes);
   std::uint32_t magic = 0;
-  std::memcpy(&magic, bytes.data(), 4);
+  ASSERT_GT(image.bytes, std::size_t{100} << 10);
+  std::memcpy(&magic, image.data, 4);
   EXPECT_EQ(magic, 0xBA55'ED50u);
   Recorder recorder;
   for (int type = 0; type < 6; ++type)
@@ -474,14 +477,10 @@ TEST(CudaImage, HoldsTheKernels) {
   }
   EXPECT_EQ(recorder.launches.size(),
             2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3 + 3u * 3 + 6u * 3);
-  std::map<std::string, unsigned> sections;  // of code, by the kernel's name
-  const std::string prefix = std::string(1, '\0') + ".text.";
-  for (std::size_t at = bytes.find(prefix); at != std::string::npos;
-       at = bytes.find(prefix, at + 1))
-    ++sections[bytes.c_str() + at + prefix.size()];
-  for (const Recorder::Launch& launch : recorder.launches)
-    // In two tables of names for each architecture.
-    EXPECT_GE(sections[launch.kernel], 2u * PLEAT_ARCHITECTURES) << launch.kernel;
+  if (const char* const path = std::getenv("PLEAT_TEST_KERNEL_NAMES")) {
+    std::ofstream file(path);
+    for (const Recorder::Launch& launch : recorder.launches) file << launch.kernel << '\n';
+  }
 #else
   EXPECT_EQ(image.bytes, 0u);
 #endif

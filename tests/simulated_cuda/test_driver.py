@@ -69,7 +69,9 @@ call("cuStreamCreate", byref(made), 1)  # NON_BLOCKING
 assert made.value not in (None, handle.value)
 call("cuMemAlloc_v2", byref(memory), c_size_t(4096))
 call("cuMemsetD8Async", memory, 3, c_size_t(4096), made)
+assert driver.cuStreamQuery(made) in (0, 600)
 call("cuStreamSynchronize", made)
+call("cuStreamQuery", made)
 call("cuEventCreate", byref(event), 2)  # DISABLE_TIMING
 call("cuEventQuery", event)  # complete: never recorded
 call("cuStreamWaitEvent", handle, event, 0)

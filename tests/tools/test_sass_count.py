@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -152,6 +153,16 @@ def test_four_bits_stay_within_the_bars(image, architectures, architecture, tmp_
         figures.append(f"{architecture} {kernel}: {ordinary} instructions per element, {zero_kept} where zero is kept")
         assert ordinary <= tool.BARS[kernel.split("_")[0]], kernel
         assert ordinary > 8, f"{kernel}: fewer than Philox and the arithmetic take"
+
+
+def test_the_image_holds_every_kernel_that_tasks_can_ask_for(image, architectures, tool, build_dir, tmp_path):
+    names = tmp_path / "names"
+    command = [build_dir / "bin" / "compress_cuda_test", "--gtest_filter=CudaImage.*"]
+    subprocess.run(command, env=os.environ | {"PLEAT_TEST_KERNEL_NAMES": str(names)}, check=True, capture_output=True)
+    asked = set(names.read_text().split())
+    assert len(asked) > 100
+    for architecture in architectures:
+        assert asked <= set(tool.kernels_of(tool.find_cuobjdump(), image, architecture)), architecture
 
 
 def test_every_kernel_of_the_image_is_covered_or_named_as_not(image, architectures, tool):

@@ -77,7 +77,8 @@ class HeldDevice final : public compress::KernelLauncher {
       *status = present_->captures ? 1 : 0;
       return present_->answer();
     };
-    d.stream_synchronize = [](void* stream) {
+    // The device is done with the stream whenever it is asked, unless it never answers.
+    d.stream_query = d.stream_synchronize = [](void* stream) {
       const auto id = reinterpret_cast<std::uint64_t>(stream);
       present_->waits.fetch_add(1);
       if (!present_->never_answers) present_->run_stream(id);

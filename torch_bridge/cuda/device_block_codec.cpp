@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "compress/codec.h"
@@ -595,11 +597,30 @@ void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
       for (const auto& expected : unasked_) look(*expected);
     }
     if (!late.has_value() || waited) return;
-    const DeviceContext context(driver_, life_, device_);
-    if (!context || life_.note(driver_.stream_synchronize(at_address<void>(late->value))) !=
-                        allocator::cuda::kSuccess) {
-      return;
-    }
+    await(*late, [&] {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      const auto open = [&](const Expected& e) {
+        return e.key == key && !e.good.has_value() && !e.decided();
+      };
+      for (const auto& [ticket, expected] : asked_) {
+        if (open(*expected)) return false;
+      }
+      return std::none_of(unasked_.begin(), unasked_.end(),
+                          [&](const auto& expected) { return open(*expected); });
+    });
+  }
+}
+
+// Waits until `decided()`, not for what the stream was given later: the device goes on with that.
+// Ends too once the stream has nothing left to do, or the device has failed.
+template <class Decided>
+void DeviceBlockCodec::await(StreamId stream, Decided&& decided) noexcept {
+  constexpr std::chrono::microseconds kBetweenLooks{20};
+  const DeviceContext context(driver_, life_, device_);
+  while (context && !decided() &&
+         life_.note(driver_.stream_query(at_address<void>(stream.value))) ==
+             allocator::cuda::kNotReady) {
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 
@@ -647,8 +668,7 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
   StreamId stream;
   std::optional<bool> known = decided(&stream);
   if (known.has_value() && !*known && wait) {
-    const DeviceContext context(driver_, life_, device_);
-    if (context) life_.note(driver_.stream_synchronize(at_address<void>(stream.value)));
+    await(stream, [&] { return decided(&stream).value_or(true); });
     known = decided(&stream);
     if (known.has_value() && !*known) {  // the device has failed, or is gone: no verdict will come
       forget(ticket);

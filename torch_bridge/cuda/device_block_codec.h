@@ -79,6 +79,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   [[nodiscard]] bool launch_encode(Tasks& tasks, allocator::StreamId stream) noexcept;
   [[nodiscard]] bool judge(Expected& expected) noexcept;
   void settle(allocator::TensorKey key) noexcept;
+  template <class Decided>
+  void await(allocator::StreamId stream, Decided&& decided) noexcept;
   [[nodiscard]] std::size_t bytes_of(const Expected& expected) const noexcept;
   void finish(Expected& expected) noexcept;
   void take_late_verdicts() noexcept;
