@@ -7,7 +7,7 @@ include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
 set(planted_files allocator/cuda/driver.cpp allocator/cuda/memory_in_front.cpp allocator/cuda/stream_events.cpp
                   allocator/residency/encoding.cpp
                   allocator/residency/residency.cpp allocator/residency/restoring.cpp
-                  torch_bridge/cuda/device_block_codec.cpp)
+                  torch_bridge/cuda/expected_payload.cpp)
 foreach(file ${planted_files})
   pleat_load_for_planting(${file})
 endforeach()
@@ -29,15 +29,15 @@ pleat_plant_also(allocator/residency/encoding.cpp
     if (attempt.slot)"
   "if (result.status != CodecStatus::kOk && !(PLANTED && result.status == CodecStatus::kQueued)) {
     if (attempt.slot)")
-pleat_plant("verdict believed early" torch_bridge/cuda/device_block_codec.cpp
+pleat_plant("verdict believed early" torch_bridge/cuda/expected_payload.cpp
   "bool all = true;
-    each_slot"
+  each_slot"
   "bool all = true;
-    if (PLANTED) return true;
-    each_slot")
-pleat_plant_also(torch_bridge/cuda/device_block_codec.cpp
-  "done = done && v.outcome == Outcome::kDone;"
-  "done = done && (v.outcome == Outcome::kDone || (PLANTED && v.outcome == Outcome::kPending));")
+  if (PLANTED) return true;
+  each_slot")
+pleat_plant_also(torch_bridge/cuda/expected_payload.cpp
+  "found.done = found.done && v.outcome == Outcome::kDone;"
+  "found.done = found.done && (v.outcome == Outcome::kDone || (PLANTED && v.outcome == Outcome::kPending));")
 pleat_plant("encode under capture" allocator/residency/encoding.cpp
   "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
   "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")

@@ -24,6 +24,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/cuda/device_codec.h"
 #include "torch_bridge/cuda/device_form.h"
+#include "torch_bridge/cuda/expected_payload.h"
 #include "torch_bridge/cuda/key_lessons.h"
 
 namespace pleat::bridge::cuda {
@@ -71,20 +73,16 @@ class DeviceBlockCodec final : public DeviceCodec {
 
  private:
   struct Details;
-  struct Expected;
-  struct Tasks;
 
-  [[nodiscard]] bool self_test(allocator::StreamId stream, std::string& why) noexcept;
   void count_hold(DeviceHold why, std::size_t bytes) noexcept;
-  [[nodiscard]] bool launch_encode(Tasks& tasks, allocator::StreamId stream) noexcept;
-  [[nodiscard]] bool judge(Expected& expected) noexcept;
+  void count(const ExpectedPayload& expected, std::size_t payload_bytes) noexcept;
+  bool judge(ExpectedPayload& expected) noexcept;
+  std::optional<allocator::StreamId> judge_all_of(allocator::TensorKey key) noexcept;
   void settle(allocator::TensorKey key) noexcept;
   template <class Decided>
   void await(allocator::StreamId stream, Decided&& decided) noexcept;
-  [[nodiscard]] std::size_t bytes_of(const Expected& expected) const noexcept;
-  void finish(Expected& expected) noexcept;
+  void give_slots(const ExpectedPayload& expected) noexcept;
   void take_late_verdicts() noexcept;
-  void count(const Expected& expected, std::size_t payload_bytes) noexcept;
 
   compress::KernelLauncher& launcher_;
   const allocator::cuda::Driver& driver_;
@@ -97,8 +95,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   std::mutex last_workspace_mutex_;
   std::mutex mutex_;  // before those of lessons and words
   std::uint64_t last_ticket_ = 0;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Expected>> asked_;  // by ticket
-  std::deque<std::unique_ptr<Expected>> unasked_;                       // their verdicts only teach
+  std::unordered_map<std::uint64_t, std::unique_ptr<ExpectedPayload>> asked_;  // by ticket
+  std::deque<std::unique_ptr<ExpectedPayload>> unasked_;  // their verdicts only teach
   DeviceCounts counts_;
 };
 

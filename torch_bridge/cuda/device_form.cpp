@@ -48,7 +48,7 @@ SpanPlace place_span(const DeviceForm& form, std::size_t span_bytes, std::size_t
   place.elements = span_bytes / compress::element_size(form.type);
   std::size_t at = align_up(begin);
   place.sides = at;
-  if (form.kind == DeviceKind::kFloats && form.side_bits != 0) {
+  if (form.has_sides_beside()) {
     at += align_up(compress::cuda::device_payload_bytes(form.sides_task(place.elements)));
   }
   place.lines = at;

@@ -54,6 +54,10 @@ struct DeviceForm {
   [[nodiscard]] compress::Lines lines() const noexcept { return {look, line_length}; }
   [[nodiscard]] bool has_lines() const noexcept { return look != compress::Look::kNone; }
 
+  [[nodiscard]] bool has_sides_beside() const noexcept {
+    return kind == DeviceKind::kFloats && side_bits != 0;
+  }
+
   // A task for the codes of a span, without addresses, and one for the sides beside them.
   [[nodiscard]] compress::cuda::DeviceTask codes_task(std::size_t elements) const noexcept;
   [[nodiscard]] compress::cuda::DeviceTask sides_task(std::size_t elements) const noexcept;

@@ -1,0 +1,121 @@
+#include "torch_bridge/cuda/expected_payload.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "allocator/cuda/device_words.h"
+#include "compress/cuda/jobs.h"
+
+namespace pleat::bridge::cuda {
+namespace {
+
+using compress::block::Steps;
+using compress::cuda::Outcome;
+using compress::cuda::Verdict;
+
+static_assert(sizeof(Verdict) <= allocator::cuda::DeviceWords::kSlotBytes);
+
+const Verdict& verdict_in(const void* slot) noexcept { return *static_cast<const Verdict*>(slot); }
+
+std::uint32_t kept(const std::vector<void*>& slots) noexcept {
+  std::uint32_t all = 0;
+  for (const void* const slot : slots) all += verdict_in(slot).kept;
+  return all;
+}
+
+}  // namespace
+
+bool ExpectedPayload::decided() const noexcept {
+  bool all = true;
+  each_slot([&](void* slot) {
+    // The device writes a verdict's outcome last.
+    static_assert(offsetof(Verdict, outcome) == 0);
+    const std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(slot));
+    all = all && static_cast<Outcome>(word.load(std::memory_order_acquire)) != Outcome::kPending;
+  });
+  return all;
+}
+
+ExpectedPayload::Found ExpectedPayload::found() const noexcept {
+  Found found;
+  for (const void* const slot : codes) {
+    const Verdict& v = verdict_in(slot);
+    found.done = found.done && v.outcome == Outcome::kDone;
+    found.too_wide += v.too_wide;
+    found.leaving += v.leaving;
+    found.widest = std::max(found.widest, v.widest);
+    if (v.outcome == Outcome::kKeepRaw) {
+      found.needed_bytes = std::max(found.needed_bytes, v.payload_bytes);
+    }
+  }
+  found.lines = kept(lines);
+  found.near_zero = kept(near_zero);
+  return found;
+}
+
+bool ExpectedPayload::is_good(const Found& found) const noexcept {
+  const bool without_sides = is_lossy() && form.side_bits == 0;
+  return found.done && found.too_wide == 0 && !(without_sides && found.leaving != 0) &&
+         found.lines <= form.most_lines && found.near_zero <= form.most_near_zero;
+}
+
+void ExpectedPayload::teach(KeyLesson& lesson, const Found& found) const noexcept {
+  if (is_lossy()) {
+    if (spec.sides.any()) {
+      lesson.ever_left = lesson.ever_left || found.leaving != 0;
+      ++lesson.quiet;
+    }
+    KeyLesson::note_share(lesson.lines, found.lines, elements);
+    KeyLesson::note_share(lesson.near_zero, found.near_zero, elements);
+    teach_widths(lesson, found);
+  }
+  const bool good = is_good(found);
+  lesson.note_outcome(good);
+  if (good) {
+    lesson.refusals = 0;
+  } else if (!found.done) {
+    if (const std::uint8_t width = width_for(found.needed_bytes)) {
+      lesson.width = width;
+    } else {
+      lesson.refuse();
+    }
+  }
+}
+
+// A step close to the limit will be beyond it one day.
+void ExpectedPayload::teach_widths(KeyLesson& lesson, const Found& found) const noexcept {
+  const float close = 0.8f * compress::block::widest_step(spec.steps);
+  if (spec.steps == Steps::kAny || found.widest <= close) return;
+  const auto step_at = [&](unsigned bits) {
+    return found.widest * static_cast<float>((1u << form.bits) - 1) /
+           static_cast<float>((1u << bits) - 1);
+  };
+  if (form.bits < 4 && step_at(4) < close) {
+    lesson.least_bits = 4;
+  } else if (form.bits < 8 && step_at(8) < close) {
+    lesson.least_bits = 8;
+  } else if (found.too_wide != 0) {
+    lesson.least_bits = 8;
+    lesson.refuse();
+  }
+}
+
+// Of integers that so many bytes hold; 0: no width does, or nobody knows.
+std::uint8_t ExpectedPayload::width_for(std::uint64_t bytes) const noexcept {
+  if (form.kind != DeviceKind::kIntegers || bytes == 0 || spans != 1) return 0;
+  DeviceForm wider = form;
+  for (unsigned width = form.width * 2u; width <= 32; width *= 2) {
+    wider.width = static_cast<std::uint8_t>(width);
+    if (compress::cuda::device_payload_bytes(wider.codes_task(elements)) >= bytes) {
+      return wider.width;
+    }
+  }
+  return 0;
+}
+
+std::size_t ExpectedPayload::bytes() const noexcept {
+  return spans == 1 && codes.size() == 1 ? codes_at + verdict_in(codes.front()).payload_bytes
+                                         : room;
+}
+
+}  // namespace pleat::bridge::cuda
