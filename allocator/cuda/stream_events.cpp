@@ -106,28 +106,37 @@ StreamId StreamEvents::stand_in(StreamId stream) noexcept {
   return ours;
 }
 
-bool StreamEvents::stand_in_for(StreamId stream, StreamId* stand_in) noexcept {
-  if (!is_foreign(stream) || stand_in_.value == 0) {
-    const DeviceContext context(driver_, life_, device_);
-    if (!context) return false;
-    const std::lock_guard<std::mutex> guard(mutex_);
-    try {
-      if (std::find(foreign_.begin(), foreign_.end(), stream) == foreign_.end()) {
-        foreign_.push_back(stream);
-        foreign_count_.store(foreign_.size(), std::memory_order_release);
-      }
-    } catch (...) {
-      return false;
-    }
-    void* made = nullptr;
-    if (stand_in_.value == 0 &&
-        life_.note(driver_.stream_create(&made, kBesideTheLegacyStream)) == kSuccess) {
-      stand_in_ = {reinterpret_cast<std::uint64_t>(made)};
-    }
-    if (stand_in_.value == 0) return false;
+bool StreamEvents::note_foreign(StreamId stream) noexcept {
+  if (is_foreign(stream)) return true;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  try {
+    // Twice, if another thread has noted the stream meanwhile: that does no harm.
+    foreign_.push_back(stream);
+  } catch (...) {
+    return false;
   }
-  follow(stand_in_, stream);
-  *stand_in = stand_in_;
+  foreign_count_.store(foreign_.size(), std::memory_order_release);
+  return true;
+}
+
+// 0 if the driver gives none.
+StreamId StreamEvents::make_stand_in() noexcept {
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return {};
+  const std::lock_guard<std::mutex> guard(mutex_);
+  void* made = nullptr;
+  if (stand_in_.value == 0 &&
+      life_.note(driver_.stream_create(&made, kBesideTheLegacyStream)) == kSuccess) {
+    stand_in_ = {reinterpret_cast<std::uint64_t>(made)};
+  }
+  return stand_in_;
+}
+
+bool StreamEvents::stand_in_for(StreamId stream, StreamId* stand_in) noexcept {
+  const StreamId ours = make_stand_in();
+  if (ours.value == 0) return false;
+  follow(ours, stream);
+  *stand_in = ours;
   return true;
 }
 

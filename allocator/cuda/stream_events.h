@@ -33,8 +33,10 @@ class StreamEvents final : public StreamOrder {
   [[nodiscard]] bool is_foreign(StreamId stream) noexcept override;
   [[nodiscard]] StreamId stand_in(StreamId stream) noexcept override;
 
-  // A foreign stream is somebody's current one. Returns a stream of ours that comes after all that
-  // `stream` was given so far, and serves instead of it later; false if the driver gives none.
+  // From now on the stream is foreign. False if there is no memory to note that.
+  [[nodiscard]] bool note_foreign(StreamId stream) noexcept;
+  // Returns a stream of ours that comes after all that `stream`, a foreign one, was given so far,
+  // and serves instead of it later; false if the driver gives none.
   [[nodiscard]] bool stand_in_for(StreamId stream, StreamId* stand_in) noexcept;
 
   // How many were made; of these, how many nobody holds.
@@ -49,6 +51,7 @@ class StreamEvents final : public StreamOrder {
 
  private:
   [[nodiscard]] void* take() noexcept;
+  [[nodiscard]] StreamId make_stand_in() noexcept;
 
   const Driver& driver_;
   DriverLife& life_;

@@ -70,12 +70,12 @@ pleat_plant("the current device's stream for another device's tensor" allocator/
   "life.note(driver.context_device(&of)) == kSuccess && of == device) {"
   "life.note(driver.context_device(&of)) == kSuccess && (PLANTED || of == device)) {")
 pleat_plant("event of a destroyed stream" allocator/cuda/stream_events.cpp
-  "if (!is_foreign(stream) || stand_in_.value == 0) {"
+  "if (ours.value == 0) return false;"
   "if (PLANTED) {
     *stand_in = stream;
     return true;
   }
-  if (!is_foreign(stream) || stand_in_.value == 0) {")
+  if (ours.value == 0) return false;")
 pleat_plant("driver call in a child" allocator/cuda/driver.cpp
   "if (!life.may_call()) return;"
   "if (!PLANTED && !life.may_call()) return;")

@@ -68,18 +68,16 @@ class CudaBackend final : public DeviceBackend {
 
   allocator::StreamId current_stream() const noexcept override {
     const cuda::CurrentStream current = access_.current_stream(device_);
-    if (current.foreign) [[unlikely]] {
-      allocator::StreamId stand_in;
-      // From now on the stream is known to be foreign.
-      (void)parts_->order.stand_in_for(current.stream, &stand_in);
-    }
+    if (current.foreign) [[unlikely]]
+      (void)parts_->order.note_foreign(current.stream);
     return current.stream;
   }
 
   bool saving_stream(allocator::StreamId* stream) const noexcept override {
     const cuda::CurrentStream current = access_.current_stream(device_);
     *stream = current.stream;
-    return !current.foreign || parts_->order.stand_in_for(current.stream, stream);
+    return !current.foreign || (parts_->order.note_foreign(current.stream) &&
+                                parts_->order.stand_in_for(current.stream, stream));
   }
 
   StoragePtr wrap(allocator::Block* block, std::size_t bytes) const override {
