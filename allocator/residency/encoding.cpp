@@ -60,7 +60,7 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
   return attempt;
 }
 
-Residency::Attempt Residency::attempt(Record& record, const EncodeRequest& request) noexcept {
+Residency::Attempt Residency::attempt(Record& record, EncodeRequest request) noexcept {
   const EncodePlan plan = codec_.plan(request);
   if (plan.recomputed) return {.result = {.status = CodecStatus::kOk}, .recomputed = true};
   if (plan.room == 0 || order_.is_captured(record.stream)) return {};
@@ -76,9 +76,8 @@ Residency::Attempt Residency::attempt(Record& record, const EncodeRequest& reque
   PayloadSlot scratch;
   if (plan.scratch != 0 && !(scratch = arena_.allocate(plan.scratch, record.stream))) return {};
   if (PayloadSlot slot = arena_.allocate(plan.room, record.stream)) {
-    EncodeRequest with_scratch = request;
-    with_scratch.scratch = scratch.data;
-    EncodeResult result = codec_.encode(with_scratch, plan, slot.data, slot.bytes);
+    request.scratch = scratch.data;
+    EncodeResult result = codec_.encode(request, plan, slot.data, slot.bytes);
     if (scratch) arena_.free(scratch);
     if (result.status == CodecStatus::kOk || result.status == CodecStatus::kQueued) {
       return {.result = result, .slot = slot};

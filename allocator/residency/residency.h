@@ -240,7 +240,7 @@ class Residency {
   // the record's mutex.
   void encode(RecordGuard& guard, Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
-  [[nodiscard]] Attempt attempt(Record& record, const EncodeRequest& request) noexcept;
+  [[nodiscard]] Attempt attempt(Record& record, EncodeRequest request) noexcept;
   void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record) noexcept;
