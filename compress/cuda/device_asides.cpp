@@ -28,13 +28,21 @@ LineShape shape_of(const LineTask& task) noexcept {
           static_cast<unsigned>(element_size(task.type))};
 }
 
+// Where the codes of a task stand, and how they were made.
+template <class Task>
+void set_codes(LineJob& job, const Task& task) noexcept {
+  job.codes = task.codes;
+  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
+  job.transformed = task.transform != Transform::kNone ? 1 : 0;
+  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
+}
+
 LineJob job_of(const LineTask& task, bool restores) noexcept {
   LineJob job{};
   if (restores)
     job.target = task.target;
   else
     job.source = task.source;
-  job.codes = task.codes;
   job.section = task.section;
   job.scratch = task.scratch;
   job.verdict = task.verdict;
@@ -43,25 +51,20 @@ LineJob job_of(const LineTask& task, bool restores) noexcept {
   job.length = task.lines.length;
   job.most = task.most;
   job.look = static_cast<std::uint8_t>(task.lines.look);
-  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
-  job.transformed = task.transform != Transform::kNone ? 1 : 0;
-  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
+  set_codes(job, task);
   return job;
 }
 
 LineJob job_of(const MeasureTask& task) noexcept {
   LineJob job{};
   job.source = task.source;
-  job.codes = task.codes;
   job.section = task.statistics;
   job.scratch = task.scratch;
   job.verdict = task.verdict;
   job.counters = task.counters;
   job.elements = task.elements;
   job.length = 1;
-  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
-  job.transformed = task.transform != Transform::kNone ? 1 : 0;
-  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
+  set_codes(job, task);
   return job;
 }
 
@@ -106,6 +109,22 @@ LaunchStatus launch_some(KernelLauncher& launcher, Names names, std::span<const 
                          kThreads, &batch, stream);
 }
 
+// Queues all tasks. Where a launch fails, *queued are queued.
+template <class AnyBatch, std::size_t kMost, class Task, class Tiles, class MakeJob>
+LaunchStatus launch_all(KernelLauncher& launcher, Names names, std::span<const Task> tasks,
+                        StreamHandle stream, const Tiles& tiles_of, const MakeJob& job_of,
+                        std::size_t* queued) noexcept {
+  *queued = 0;
+  while (*queued < tasks.size()) {
+    std::size_t some = 0;
+    const LaunchStatus status = launch_some<AnyBatch, kMost>(
+        launcher, names, tasks.subspan(*queued), stream, tiles_of, job_of, &some);
+    if (status != LaunchStatus::kOk) return status;
+    *queued += some;
+  }
+  return LaunchStatus::kOk;
+}
+
 }  // namespace
 
 bool has_lines_to_keep(std::size_t elements, ElementType type, Lines lines) noexcept {
@@ -140,7 +159,7 @@ LaunchStatus keep_lines_on_device(KernelLauncher& launcher, std::span<const Line
   *queued = 0;
   while (*queued < tasks.size()) {
     const std::span<const LineTask> rest = tasks.subspan(*queued);
-    std::size_t looked = 0, kept = 0;
+    std::size_t looked = 0;
     // The first launch has no fewer tasks than the second: it has fewer tiles.
     LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
         launcher, kLookAtColumns, rest, stream,
@@ -149,32 +168,22 @@ LaunchStatus keep_lines_on_device(KernelLauncher& launcher, std::span<const Line
         },
         make, &looked);
     if (status != LaunchStatus::kOk) return status;
-    while (kept < looked) {
-      std::size_t some = 0;
-      status = launch_some<LineBatch, kMostLineJobs>(
-          launcher, kKeepLines, rest.subspan(kept, looked - kept), stream,
-          [](const LineTask& task) { return shape_of(task).tiles_to_keep(); }, make, &some);
-      if (status != LaunchStatus::kOk) return status;
-      kept += some;
-      *queued += some;
-    }
+    std::size_t kept = 0;
+    status = launch_all<LineBatch, kMostLineJobs>(
+        launcher, kKeepLines, rest.first(looked), stream,
+        [](const LineTask& task) { return shape_of(task).tiles_to_keep(); }, make, &kept);
+    *queued += kept;
+    if (status != LaunchStatus::kOk) return status;
   }
   return LaunchStatus::kOk;
 }
 
 LaunchStatus restore_lines_on_device(KernelLauncher& launcher, std::span<const LineTask> tasks,
                                      StreamHandle stream, std::size_t* queued) noexcept {
-  *queued = 0;
-  while (*queued < tasks.size()) {
-    std::size_t some = 0;
-    const LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
-        launcher, kRestoreLines, tasks.subspan(*queued), stream,
-        [](const LineTask& task) { return shape_of(task).tiles_to_restore(); },
-        [](const LineTask& task) { return job_of(task, true); }, &some);
-    if (status != LaunchStatus::kOk) return status;
-    *queued += some;
-  }
-  return LaunchStatus::kOk;
+  return launch_all<LineBatch, kMostLineJobs>(
+      launcher, kRestoreLines, tasks, stream,
+      [](const LineTask& task) { return shape_of(task).tiles_to_restore(); },
+      [](const LineTask& task) { return job_of(task, true); }, queued);
 }
 
 std::size_t near_zero_section_bytes(ElementType type, std::uint32_t most) noexcept {
@@ -185,17 +194,10 @@ namespace {
 
 LaunchStatus run_near_zero(KernelLauncher& launcher, std::span<const NearZeroTask> tasks,
                            StreamHandle stream, bool restores, std::size_t* queued) noexcept {
-  *queued = 0;
-  while (*queued < tasks.size()) {
-    std::size_t some = 0;
-    const LaunchStatus status = launch_some<Batch, kMostJobs>(
-        launcher, restores ? kRestoreNearZero : kKeepNearZero, tasks.subspan(*queued), stream,
-        [&](const NearZeroTask& task) { return tiles_of(job_of(task, restores).elements); },
-        [&](const NearZeroTask& task) { return job_of(task, restores); }, &some);
-    if (status != LaunchStatus::kOk) return status;
-    *queued += some;
-  }
-  return LaunchStatus::kOk;
+  return launch_all<Batch, kMostJobs>(
+      launcher, restores ? kRestoreNearZero : kKeepNearZero, tasks, stream,
+      [&](const NearZeroTask& task) { return tiles_of(job_of(task, restores).elements); },
+      [&](const NearZeroTask& task) { return job_of(task, restores); }, queued);
 }
 
 }  // namespace
@@ -215,17 +217,10 @@ std::size_t measure_scratch_bytes(std::size_t elements) noexcept {
 }
 LaunchStatus measure_on_device(KernelLauncher& launcher, std::span<const MeasureTask> tasks,
                                StreamHandle stream, std::size_t* queued) noexcept {
-  *queued = 0;
-  while (*queued < tasks.size()) {
-    std::size_t some = 0;
-    const LaunchStatus status = launch_some<LineBatch, kMostLineJobs>(
-        launcher, kMeasure, tasks.subspan(*queued), stream,
-        [](const MeasureTask& task) { return tiles_of(task.elements); },
-        [](const MeasureTask& task) { return job_of(task); }, &some);
-    if (status != LaunchStatus::kOk) return status;
-    *queued += some;
-  }
-  return LaunchStatus::kOk;
+  return launch_all<LineBatch, kMostLineJobs>(
+      launcher, kMeasure, tasks, stream,
+      [](const MeasureTask& task) { return tiles_of(task.elements); },
+      [](const MeasureTask& task) { return job_of(task); }, queued);
 }
 
 }  // namespace pleat::compress::cuda
