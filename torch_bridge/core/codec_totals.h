@@ -1,6 +1,7 @@
 // What went through a codec, by class, for the report. Torch-free.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,22 @@ struct CodecTotals {
   std::atomic<std::uint64_t> two_valued_groups{0}, escaped_groups{0}, groups{0};
   std::atomic<std::uint64_t> kept_raw{0}, kept_raw_bytes{0};
   std::atomic<std::uint64_t> bits_weighted_elements{0};  // sum of width * elements over lossy spans
+
+  // The classes, as reports name them.
+  struct NamedClass {
+    const char* name;
+    const Class& value;
+  };
+  [[nodiscard]] std::array<NamedClass, 8> classes() const noexcept {
+    return {{{"lossy_fp32", lossy_fp32},
+             {"lossy_16bit", lossy_16bit},
+             {"lossless_float", lossless_float},
+             {"boolean", boolean},
+             {"integer", integer},
+             {"sides", sides},
+             {"nothing", nothing},
+             {"raw", raw}}};
+  }
 
   // A payload of so many elements of `spec`; of bytes, where nothing of them is kept.
   void add(const compress::block::BlockSpec& spec, std::uint64_t elements,

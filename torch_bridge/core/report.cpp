@@ -1,4 +1,4 @@
-// Counters as JSON and as text. Torch-free.
+// Counters as text. Torch-free.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -26,173 +26,6 @@ std::string megabytes(double bytes) {
 }
 
 double seconds(const std::atomic<std::uint64_t>& ns) { return static_cast<double>(load(ns)) / 1e9; }
-
-void class_json(Json& json, const char* name, const CodecTotals::Class& c) {
-  json.open(name)
-      .field("payloads", c.payloads)
-      .field("source_bytes", c.source_bytes)
-      .field("payload_bytes", c.payload_bytes)
-      .field("elements", c.elements)
-      .close();
-}
-
-struct NamedClass {
-  const char* name;
-  const CodecTotals::Class& value;
-};
-
-std::array<NamedClass, 8> classes(const CodecTotals& t) {
-  return {{{"lossy_fp32", t.lossy_fp32},
-           {"lossy_16bit", t.lossy_16bit},
-           {"lossless_float", t.lossless_float},
-           {"boolean", t.boolean},
-           {"integer", t.integer},
-           {"sides", t.sides},
-           {"nothing", t.nothing},
-           {"raw", t.raw}}};
-}
-
-void bytes_json(Json& json, allocator::Statistics& statistics) {
-  json.open("bytes");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(StatKind::kCount); ++i) {
-    const auto kind = static_cast<StatKind>(i);
-    const allocator::StatValues v = statistics.read(kind);
-    json.open(allocator::stat_name(kind))
-        .field("current", v.current)
-        .field("peak", v.peak)
-        .field("allocated", v.allocated)
-        .field("freed", v.freed)
-        .close();
-  }
-  json.close();
-}
-
-void counters_json(Json& json, const allocator::ResidencyCounters& r) {
-  const auto tagged = load(r.tagged);
-  json.field("tagged", r.tagged)
-      .field("alive",
-             static_cast<std::int64_t>(tagged) - static_cast<std::int64_t>(load(r.dropped)))
-      .field("released", r.released)
-      .field("encoded", r.encoded)
-      .field("encoded_in_place", r.encoded_in_place)
-      .field("recomputed", r.recomputed)
-      .field("recomputed_bytes", r.recomputed_bytes)
-      .field("double_encodes", r.double_encodes)
-      .field("held", r.held)
-      .field("kept", r.kept)
-      .field("queued", r.queued)
-      .field("restored", r.restored)
-      .field("adopted", r.adopted)
-      .field("copied", r.copied)
-      .field("dropped", r.dropped)
-      .field("dropped_unreleased", r.dropped_unreleased)
-      .field("source_bytes", r.source_bytes)
-      .field("payload_bytes", r.payload_bytes)
-      .field("decoded_bytes", r.decoded_bytes);
-}
-
-void records_json(Json& json, Runtime& runtime) {
-  json.open("records");
-  counters_json(json, runtime.residency.counters());
-  json.field("packs", runtime.packs)
-      .field("unpacks", runtime.unpacks)
-      .field("reused", runtime.reused)
-      .field("swapped", runtime.swapped)
-      .field("live_at_unpack", runtime.live_at_unpack)
-      .field("backward_passes", runtime.backward_passes)
-      .close();
-}
-
-void eligibility_json(Json& json, ReasonCounts& reasons) {
-  json.open("eligibility");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
-    const auto reason = static_cast<Reason>(i);
-    if (load(reasons[reason].number) != 0) {
-      json.open(reason_name(reason))
-          .field("tensors", reasons[reason].number)
-          .field("bytes", reasons[reason].bytes)
-          .close();
-    }
-  }
-  json.close();
-}
-
-// Floating tensors that asked for a gradient, by why they were exact.
-void exactness_json(Json& json, Runtime& runtime) {
-  json.open("exact");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
-    const auto& count = runtime.exactness[static_cast<Exactness>(i)];
-    if (load(count.number) != 0) {
-      json.open(exactness_name(static_cast<Exactness>(i)))
-          .field("storages", count.number)
-          .field("bytes", count.bytes)
-          .close();
-    }
-  }
-  json.field("poles_after_proof", runtime.poles_after_proof).close();
-}
-
-void proofs_json(Json& json, const ProofBook& proofs) {
-  json.open_list("functions");
-  for (const ProofBook::FunctionCost& function : proofs.costs()) {
-    json.open()
-        .text("name", function.name)
-        .field("saved_bytes", static_cast<std::int64_t>(function.saved_bytes))
-        .field("behind_bytes", static_cast<std::int64_t>(function.behind_bytes))
-        .close();
-  }
-  json.close_list().open_list("late_poles");
-  for (const ProofBook::LatePole& late : proofs.late_poles()) {
-    json.open()
-        .text("pole", late.pole)
-        .text("saver", late.saver)
-        .field("number", static_cast<std::int64_t>(late.number))
-        .close();
-  }
-  json.close_list();
-}
-
-void codec_json(Json& json, const CodecTotals& t) {
-  json.open("codec");
-  for (const NamedClass& c : classes(t)) {
-    class_json(json, c.name, c.value);
-  }
-  json.field("kept_raw", t.kept_raw)
-      .field("kept_raw_bytes", t.kept_raw_bytes)
-      .field("groups", t.groups)
-      .field("two_valued_groups", t.two_valued_groups)
-      .field("escaped_groups", t.escaped_groups)
-      .close();
-}
-
-void time_json(Json& json, const allocator::ResidencyCounters& r) {
-  json.field("encode_ns", r.encode_ns).field("decode_ns", r.decode_ns);
-}
-
-void devices_json(Json& json, const DeviceTable& devices) {
-  json.open_list("devices");
-  devices.for_each([&](const DeviceFacts& device) {
-    json.open().text("name", device.name);
-    bytes_json(json, device.heap.statistics());
-    json.open("records");
-    counters_json(json, device.heap.residency().counters());
-    json.close();
-    codec_json(json, device.counts.totals);
-    json.open("held");
-    for (std::size_t i = 0; i < static_cast<std::size_t>(DeviceHold::kCount); ++i) {
-      const auto why = static_cast<DeviceHold>(i);
-      const auto& count = device.counts.holds[why];
-      json.open(device_hold_name(why))
-          .field("blocks", count.number)
-          .field("bytes", count.bytes)
-          .close();
-    }
-    json.close().field("surprises", device.counts.surprises).open("time");
-    time_json(json, device.heap.residency().counters());
-    json.close().close();
-  });
-  json.close_list();
-}
 
 // Lines of a report, as printf writes them.
 class Text {
@@ -240,6 +73,17 @@ void add_memory(Text& text, Runtime& runtime) {
   }
 }
 
+void add_classes(Text& text, const CodecTotals& totals) {
+  for (const CodecTotals::NamedClass& c : totals.classes()) {
+    const auto from = static_cast<double>(load(c.value.source_bytes));
+    const auto to = static_cast<double>(load(c.value.payload_bytes));
+    if (from > 0) {
+      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
+               megabytes(to).c_str(), to > 0 ? from / to : 0.0);
+    }
+  }
+}
+
 void add_compression(Text& text, Runtime& runtime) {
   const allocator::ResidencyCounters& r = runtime.residency.counters();
   const Options options = runtime.options();
@@ -260,14 +104,7 @@ void add_compression(Text& text, Runtime& runtime) {
              load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
   }
   text.add("\n");
-  for (const NamedClass& c : classes(runtime.codec.totals())) {
-    const auto from = static_cast<double>(load(c.value.source_bytes));
-    const auto to = static_cast<double>(load(c.value.payload_bytes));
-    if (from > 0) {
-      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
-               megabytes(to).c_str(), to > 0 ? from / to : 0.0);
-    }
-  }
+  add_classes(text, runtime.codec.totals());
   if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
     text.add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
              "recomputed", megabytes(bytes).c_str());
@@ -404,14 +241,7 @@ void add_device(Text& text, const DeviceFacts& device) {
   text.add("; at the peaks saved raw %s, payload %s, restored %s\n",
            peak(StatKind::kSavedRaw).c_str(), peak(StatKind::kPayload).c_str(),
            peak(StatKind::kRestored).c_str());
-  for (const NamedClass& c : classes(device.counts.totals)) {
-    const auto from = static_cast<double>(load(c.value.source_bytes));
-    const auto to = static_cast<double>(load(c.value.payload_bytes));
-    if (from > 0) {
-      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
-               megabytes(to).c_str(), to > 0 ? from / to : 0.0);
-    }
-  }
+  add_classes(text, device.counts.totals);
   const char* separator = "    held raw       ";
   for (std::size_t i = 0; i < static_cast<std::size_t>(DeviceHold::kCount); ++i) {
     const auto why = static_cast<DeviceHold>(i);
@@ -426,37 +256,6 @@ void add_device(Text& text, const DeviceFacts& device) {
 }
 
 }  // namespace
-
-std::string stats_json(Runtime& runtime) {
-  const Options options = runtime.options();
-  Json json;
-  json.open();
-  json.open("options");
-  for (const OptionRow& row : option_table()) {
-    json.text(std::string(row.key).c_str(), option_value(options, row.key));
-  }
-  json.close();
-  json.field("enabled", runtime.enabled() ? 1 : 0).field("interposed", runtime.interposed ? 1 : 0);
-  json.field("lossy_width", runtime.bits.uniform());
-  bytes_json(json, runtime.statistics);
-  records_json(json, runtime);
-  eligibility_json(json, runtime.reasons);
-  exactness_json(json, runtime);
-  proofs_json(json, runtime.proofs);
-  codec_json(json, runtime.codec.totals());
-  json.open("gradients")
-      .field("reused", runtime.gradients_reused)
-      .field("reused_bytes", runtime.gradient_bytes_reused)
-      .close();
-  json.open("time");
-  time_json(json, runtime.residency.counters());
-  json.field("hook_ns_sampled", runtime.hook_ns_sampled)
-      .field("hook_samples", runtime.hook_samples)
-      .close();
-  devices_json(json, runtime.devices);
-  json.close();
-  return json.take();
-}
 
 std::string report_text(Runtime& runtime) {
   Text text;
