@@ -30,7 +30,7 @@ on_the_simulation() {
   [ -e "$library" ] || return 0
   echo "no GPU here: trying the trainings on the simulated device, which says nothing about times" >&2
   LD_PRELOAD=$preload PYTHONPATH=$root/tests/simulated_cuda PLEAT_BUILD_DIR=$root/build "$python" \
-    "$root/tools/bench/gpu_training.py" --small --steps 3 --library "$library" \
+    "$root/tools/bench/gpu_training.py" --small --steps 3 --lib "$library" \
     --launcher "$root/tests/simulated_cuda/simulate.py"
 }
 
@@ -47,7 +47,7 @@ fi
 "$build/bin/compress_golden" --check "$root/tests/compress/golden.txt" --isa=cuda
 if [ -e "$library" ]; then
   folder=$(dirname "$json")
-  "$python" "$root/tools/bench/gpu_training.py" --library "$library" --json "$folder/gpu_training.json" \
+  "$python" "$root/tools/bench/gpu_training.py" --lib "$library" --json "$folder/gpu_training.json" \
     --page "$folder/gpu_training.md"
 else
   echo "no build of Pleat at $library: the trainings are not measured" >&2

@@ -18,7 +18,8 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from harness import Problem, Row, environment, find_library, in_turn, run_main, write_json
+from pleat_counters import of_this_process
 
 # ---- models ----
 
@@ -121,13 +122,10 @@ class Job:
         return loss.item()
 
 
-def pleat_stats():
-    try:
-        import pleat
-    except ImportError:
-        return None
-    device = [d for d in pleat.stats().get("devices", []) if d["name"] == "cuda:0"]
-    return device[0] if device else None
+def pleat_of_device():
+    """Pleat's counters for the first device; None where it has none."""
+    devices = (of_this_process() or {}).get("devices", [])
+    return next((device for device in devices if device["name"] == "cuda:0"), None)
 
 
 def work(name, small, deterministic):
@@ -147,7 +145,7 @@ def work(name, small, deterministic):
                 "peak_above_base": torch.cuda.max_memory_allocated() - base,
                 "active_at_peak": statistic.get("active_bytes.all.peak", 0),
                 "reserved_at_peak": torch.cuda.max_memory_reserved(),
-                "pleat": pleat_stats(),
+                "pleat": pleat_of_device(),
             }), flush=True)  # fmt: skip
             return
         if word == "reset":  # what is there between two steps is the base
@@ -167,14 +165,11 @@ def work(name, small, deterministic):
 
 
 class Worker:
-    def __init__(self, words, conf, library):
-        environment = os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-        preload = environment.get("LD_PRELOAD", "")
-        if conf is not None:
-            environment |= {"LD_PRELOAD": f"{library}:{preload}" if preload else str(library), "PLEAT_CONF": conf}
-            environment["PYTHONPATH"] = f"{ROOT / 'torch_bridge' / 'python'}:{environment.get('PYTHONPATH', '')}"
+    def __init__(self, words, row, library):
+        self.row = row
+        env = environment(row, library, len(os.sched_getaffinity(0))) | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
         self.process = subprocess.Popen(
-            [sys.executable, *words], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def ask(self, *words):
@@ -182,7 +177,7 @@ class Worker:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"a training ended with exit code {self.process.wait()}")
+            raise Problem(f"row {self.row.name!r} ended with exit code {self.process.wait()}")
         return json.loads(line)
 
     def end(self):
@@ -192,26 +187,28 @@ class Worker:
         return result
 
 
-def train(words, confs, steps, warm, library):
-    """One worker for each of `confs`, in turns; by name: losses, the median of the steps after `warm`, memory."""
-    workers = {name: Worker(words, conf, library) for name, conf in confs.items()}
-    rows = {name: {"losses": [], "seconds": []} for name in confs}
+def train(words, rows, steps, warm, library):
+    """One worker for each row, in turns; by name: losses, the median of the steps after `warm`, memory."""
+    workers = [Worker(words, row, library) for row in rows]
+    results = {row.name: {"losses": [], "seconds": []} for row in rows}
     for step in range(steps):
-        for name, worker in workers.items():
+        for worker in in_turn(workers, step):
             if step == warm:
                 worker.ask("reset")
             answer = worker.ask("step", step)
-            rows[name]["losses"].append(answer["loss"])
-            rows[name]["seconds"].append(answer["seconds"])
-    for name, worker in workers.items():
-        times = rows[name].pop("seconds")[warm:]
-        rows[name] |= {"median_step_seconds": statistics.median(times)} | worker.end()
-    return rows
+            results[worker.row.name]["losses"].append(answer["loss"])
+            results[worker.row.name]["seconds"].append(answer["seconds"])
+    for worker in workers:
+        result = results[worker.row.name]
+        times = result.pop("seconds")[warm:]
+        result |= {"median_step_seconds": statistics.median(times)} | worker.end()
+    return results
 
 
-def compare(name, options, words):
-    exact = train([*words, "--deterministic"], {"stock": None, "lossless": "bits:lossless"}, 5, 3, options.library)
-    lossy = train(words, {"stock": None, "bits4": "bits:4"}, 3 + options.steps, 3, options.library)
+def compare(name, steps, words, library):
+    stock, lossless, bits4 = Row("stock"), Row("lossless", "bits:lossless"), Row("bits4", "bits:4")
+    exact = train([*words, "--deterministic"], [stock, lossless], 5, 3, library)
+    lossy = train(words, [stock, bits4], 3 + steps, 3, library)
     stock, mine = lossy["stock"], lossy["bits4"]
     pleat = mine["pleat"] or {}
     records, spent = pleat.get("records", {}), pleat.get("time", {})
@@ -251,11 +248,11 @@ def page(results, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build" / "lib" / "libpleat.so", metavar="FILE")
+    parser.add_argument("--lib", metavar="FILE", help="libpleat.so (default: the build's)")
     parser.add_argument("--models", nargs="+", choices=BARS, default=list(BARS), metavar="NAME")
     parser.add_argument("--steps", type=int, default=8, help="timed steps of each (default: 8)")
     parser.add_argument("--small", action="store_true", help="small models, to try the check itself")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--page", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--launcher", metavar="FILE", help="a script that runs scripts, as tests/simulated_cuda/simulate.py does")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -263,8 +260,7 @@ def main():
     options = parser.parse_args()
     if options.worker:
         return work(options.worker, options.small, options.deterministic)
-    if not options.library.exists():
-        raise SystemExit(f"{options.library} is not there: build Pleat, or name another with --library")
+    library = find_library(options.lib)
     launcher = [options.launcher, "--shadow"] if options.launcher else []
     if not launcher:
         probe = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 77)"
@@ -273,7 +269,7 @@ def main():
             return 77
     small = ["--small"] if options.small else []
     results = [
-        compare(name, options, [*launcher, str(pathlib.Path(__file__).resolve()), "--worker", name, *small])
+        compare(name, options.steps, [*launcher, str(pathlib.Path(__file__).resolve()), "--worker", name, *small], library)
         for name in options.models
     ]
     probe = "import torch; print(torch.cuda.get_device_name())"
@@ -281,12 +277,11 @@ def main():
     device = name or "a simulated device"
     text = page(results, device)
     print(text)
-    if options.json:
-        options.json.write_text(json.dumps({"device": device, "results": results}, indent=1) + "\n")
+    write_json(options.json, {"device": device, "results": results})
     if options.page:
         options.page.write_text(text)
     return 0 if all(r["lossless_losses_are_stocks"] for r in results) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

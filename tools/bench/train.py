@@ -8,7 +8,6 @@ Pleat is in the process all the same (LD_PRELOAD), its counters are copied into 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import hashlib
 import json
@@ -24,6 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from models import MODELS, build  # noqa: E402
+from pleat_counters import of_this_process  # noqa: E402
 
 
 def status_bytes(*names: str, pid: str = "self") -> int:
@@ -55,28 +55,6 @@ def children_peak_bytes() -> int:
             continue
         living += sum(status_bytes("VmHWM", "VmSwap", "HugetlbPages", pid=child) for child in children)
     return living + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-
-
-def pleat_counters() -> dict | None:
-    """The counters of the Pleat in this process, or None where there is none."""
-    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[-1]
-        if not os.path.basename(path).startswith("libpleat_bridge_torch"):
-            continue
-        try:
-            bridge = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-        except OSError as error:  # rebuilt while we ran: the loaded one has no name any more
-            return {"error": str(error)}
-        bridge.pleat_stats_json.restype = ctypes.c_size_t
-        bridge.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-        size = 1 << 16
-        while True:
-            text = ctypes.create_string_buffer(size)
-            needed = bridge.pleat_stats_json(text, size)
-            if needed < size:
-                return json.loads(text.value)
-            size = needed + 4096
-    return None
 
 
 def weights_digest(model) -> str:
@@ -164,7 +142,7 @@ def main() -> int:
         "losses": losses,
         "rss_bytes": rss,
         "weights_sha256": weights_digest(workload.model) if arguments.digest else None,
-        "pleat": pleat_counters(),
+        "pleat": of_this_process(),
     }
     text = json.dumps(result)
     if arguments.out:
