@@ -239,28 +239,41 @@ void Residency::collect_verdicts() noexcept {
   }
 }
 
+template <class Due>
+bool Residency::end_oldest_wait(Due&& due) noexcept {
+  // A stream that is captured, or next to one that is, may not be asked how far it is.
+  Record* const oldest = take_waiting([&](const Record& r) {
+    return due(r) && (r.hold != Hold::kVerdict || codec_.is_decided(r.ticket) ||
+                      !order_.is_captured(r.stream));
+  });
+  if (oldest != nullptr) end_wait(*oldest, Start::kShortage, true);
+  return oldest != nullptr;
+}
+
 void Residency::keep_within_bound() noexcept {
   constexpr std::size_t kAlways = 2;  // records
   if (waiting_.bounded_count() <= kAlways) return;
-  std::size_t most = most_waiting_bytes_.load(std::memory_order_relaxed);
-  if (const std::size_t part = waiting_part_of_peak_.load(std::memory_order_relaxed); part != 0) {
-    const StatValues requested = memory_.statistics().read(StatKind::kRequested);
-    most = std::min(most, static_cast<std::size_t>(requested.peak) / part);
+  const StatValues requested = memory_.statistics().read(StatKind::kRequested);
+  const auto part_of_peak = [&](const std::atomic<std::size_t>& of_parts) {
+    const std::size_t parts = of_parts.load(std::memory_order_relaxed);
+    return parts == 0 ? SIZE_MAX : static_cast<std::size_t>(requested.peak) / parts;
+  };
+  // A host that is ahead of its device would hold as many sources as it is ahead. It has the time
+  // to wait: behind the oldest of them the device has others to do.
+  const std::size_t most_judged = part_of_peak(judged_part_of_peak_);
+  while (waiting_.bytes(Hold::kVerdict) > most_judged && waiting_.count(Hold::kVerdict) > kAlways) {
+    if (!end_oldest_wait([](const Record& r) { return r.hold == Hold::kVerdict; })) break;
   }
+  const std::size_t most = std::min(most_waiting_bytes_.load(std::memory_order_relaxed),
+                                    part_of_peak(waiting_part_of_peak_));
   while (waiting_.bounded_bytes() > most && waiting_.bounded_count() > kAlways) {
-    Record* const oldest =
-        take_waiting([](const Record& r) { return r.hold != Hold::kForwardEnd; });
-    if (oldest == nullptr) return;
-    end_wait(*oldest, Start::kShortage, true);
+    if (!end_oldest_wait([](const Record& r) { return r.hold != Hold::kForwardEnd; })) return;
   }
 }
 
 bool Residency::make_room() noexcept {
   bool any = false;
-  while (Record* const record = take_waiting([](const Record&) { return true; })) {
-    end_wait(*record, Start::kShortage, true);
-    any = true;
-  }
+  while (end_oldest_wait([](const Record&) { return true; })) any = true;
   return any;
 }
 

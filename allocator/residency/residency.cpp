@@ -18,7 +18,8 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
       in_place_(options.in_place),
       keep_originals_(options.keep_originals),
       most_waiting_bytes_(options.most_waiting_bytes),
-      waiting_part_of_peak_(options.waiting_part_of_peak) {}
+      waiting_part_of_peak_(options.waiting_part_of_peak),
+      judged_part_of_peak_(options.judged_part_of_peak) {}
 
 void Residency::set_options(const ResidencyOptions& options) noexcept {
   compress_.store(options.compress, std::memory_order_relaxed);
@@ -27,6 +28,7 @@ void Residency::set_options(const ResidencyOptions& options) noexcept {
   keep_originals_.store(options.keep_originals, std::memory_order_relaxed);
   most_waiting_bytes_.store(options.most_waiting_bytes, std::memory_order_relaxed);
   waiting_part_of_peak_.store(options.waiting_part_of_peak, std::memory_order_relaxed);
+  judged_part_of_peak_.store(options.judged_part_of_peak, std::memory_order_relaxed);
 }
 
 void Residency::emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,

@@ -33,8 +33,9 @@ struct ResidencyOptions {
   // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
   // oldest waits no longer.
   std::size_t most_waiting_bytes = SIZE_MAX;
-  // Nor may it take more than this part of the highest number of bytes requested so far. 0: any.
-  std::size_t waiting_part_of_peak = 0;
+  // Nor may it take more than this part of the highest number of bytes requested so far, nor what
+  // waits for a verdict more than that part. 0: any.
+  std::size_t waiting_part_of_peak = 0, judged_part_of_peak = 0;
 };
 
 // Counts of what happened to records; relaxed atomics.
@@ -250,6 +251,10 @@ class Residency {
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
+  // Ends the wait of the first record with `due(record)` that can be waited for. False if there is
+  // none.
+  template <class Due>
+  bool end_oldest_wait(Due&& due) noexcept;
   void keep_within_bound() noexcept;
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
@@ -261,7 +266,7 @@ class Residency {
   PayloadArena& arena_;
   BlockCodec& codec_;
   std::atomic<bool> compress_, at_forward_end_, in_place_, keep_originals_;
-  std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_;
+  std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_, judged_part_of_peak_;
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;         // around Record::mutex
   std::mutex link_mutex_;      // Block::record and Record::references_

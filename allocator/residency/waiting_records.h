@@ -56,9 +56,12 @@ class WaitingRecords {
   [[nodiscard]] bool empty() const noexcept {
     return count(Hold::kForwardEnd) + count(Hold::kProof) + count(Hold::kVerdict) == 0;
   }
-  // Bytes of the records that wait for a proof or a verdict. Residency bounds these.
+  [[nodiscard]] std::size_t bytes(Hold hold) const noexcept {
+    return bytes_[static_cast<std::size_t>(hold)].load(std::memory_order_relaxed);
+  }
+  // Of the records that wait for a proof or a verdict. Residency bounds these.
   [[nodiscard]] std::size_t bounded_bytes() const noexcept {
-    return bounded_bytes_.load(std::memory_order_relaxed);
+    return bytes(Hold::kProof) + bytes(Hold::kVerdict);
   }
   [[nodiscard]] std::size_t bounded_count() const noexcept {
     return count(Hold::kProof) + count(Hold::kVerdict);
@@ -66,24 +69,20 @@ class WaitingRecords {
 
  private:
   void count(const Record& record, int change) noexcept {
-    // Under the lock: plain additions, read without it.
-    std::atomic<std::size_t>& number = counts_[static_cast<std::size_t>(record.hold)];
-    const auto sum = [](std::size_t n, std::size_t by, int sign) {
-      return sign > 0 ? n + by : n - by;
-    };
-    number.store(sum(number.load(std::memory_order_relaxed), 1, change), std::memory_order_relaxed);
-    if (record.hold != Hold::kForwardEnd) {
-      bounded_bytes_.store(
-          sum(bounded_bytes_.load(std::memory_order_relaxed), record.bytes, change),
-          std::memory_order_relaxed);
-    }
+    const auto hold = static_cast<std::size_t>(record.hold);
+    add(counts_[hold], 1, change);
+    add(bytes_[hold], record.bytes, change);
+  }
+  // Under the lock: plain additions, read without it.
+  static void add(std::atomic<std::size_t>& number, std::size_t by, int sign) noexcept {
+    const std::size_t n = number.load(std::memory_order_relaxed);
+    number.store(sign > 0 ? n + by : n - by, std::memory_order_relaxed);
   }
 
   std::mutex mutex_;
   Record* first_ = nullptr;
   Record* last_ = nullptr;
-  std::array<std::atomic<std::size_t>, 4> counts_{};  // by Hold
-  std::atomic<std::size_t> bounded_bytes_{0};
+  std::array<std::atomic<std::size_t>, 4> counts_{}, bytes_{};  // by Hold
 };
 
 }  // namespace pleat::allocator

@@ -12,6 +12,7 @@
 #include <functional>
 #include <future>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -93,7 +94,19 @@ class InvertingCodec final : public BlockCodec {
     for (std::size_t i = 0; i < r.source_bytes; ++i) {
       out[i] = static_cast<unsigned char>(~in[i]);
     }
-    return {.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
+    EncodeResult result{.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
+    if (late) {
+      result.status = CodecStatus::kQueued;
+      result.ticket = {++last_ticket};
+    }
+    return result;
+  }
+  // What is encoded late is decided once somebody waits for it.
+  bool is_decided(EncodeTicket ticket) noexcept override { return awaited.contains(ticket.value); }
+  EncodeResult verdict(EncodeTicket ticket, bool wait) noexcept override {
+    if (wait) awaited.insert(ticket.value);
+    if (!is_decided(ticket)) return {.status = CodecStatus::kQueued};
+    return {.status = CodecStatus::kOk, .payload_bytes = late_bytes, .form = kForm};
   }
   EncodeResult encode_in_place(const EncodeRequest& r, const EncodePlan&) noexcept override {
     if (fail) {
@@ -141,6 +154,10 @@ class InvertingCodec final : public BlockCodec {
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
   std::atomic<bool> refuse_thorough{false};
   std::atomic<bool> again{false};  // only a thorough plan has enough room
+  bool late = false;
+  std::size_t late_bytes = 0;
+  std::uint64_t last_ticket = 0;
+  std::set<std::uint64_t> awaited;
   std::chrono::microseconds delay{0};
 };
 
@@ -820,6 +837,37 @@ TEST_F(ResidencyTest, WhatWaitsForAProofWaitsNoLongerOnceItTakesTooMuch) {
     for (FakeRecord* const record : records) {
       residency->drop(record);
     }
+    expect_empty();
+  }
+}
+
+TEST_F(ResidencyTest, TheOldestVerdictsAreWaitedForWhereTheirSourcesTakeTooMuch) {
+  for (const std::size_t part : {std::size_t{0}, std::size_t{3}, std::size_t{16}}) {
+    SCOPED_TRACE(part);
+    codec.late = true;
+    codec.late_bytes = kBytes;
+    codec.awaited.clear();
+    codec.last_ticket = 0;
+    build({.judged_part_of_peak = part});
+    std::vector<Block*> blocks;
+    for (unsigned char i = 0; i < 12; ++i) blocks.push_back(filled_block(i));
+    FakeStorage storage;
+    std::vector<FakeRecord*> records;
+    for (Block* const block : blocks) {
+      storage.alive = true;
+      records.push_back(tag(block, storage));
+      storage.alive = false;
+      residency->release(block);
+    }
+    const auto peak = static_cast<std::size_t>(pool->statistics().read(StatKind::kRequested).peak);
+    const std::size_t may_wait = part == 0 ? 12 : std::max<std::size_t>(2, peak / part / kBytes);
+    ASSERT_TRUE(part != 3 || (may_wait > 2 && may_wait < 12)) << may_wait;
+    ASSERT_TRUE(part != 16 || may_wait == 2) << "at least two wait, whatever the peak";
+    EXPECT_EQ(codec.awaited.size(), 12 - may_wait);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      EXPECT_EQ(records[i]->state == RecordState::kWaiting, i >= 12 - may_wait) << i;
+    }
+    for (FakeRecord* const record : records) residency->drop(record);
     expect_empty();
   }
 }

@@ -17,6 +17,8 @@ thread_local struct {
 // 4 to 34 % higher, a quarter that of one, because what does not fit is exact. Until a backward
 // pass has begun the peak of a step is not known: what waits takes what it would without Pleat.
 constexpr std::size_t kWaitingPartOfPeak = 2;
+// Of what waits for a verdict nothing is lost but time, and little of that.
+constexpr std::size_t kJudgedPartOfPeak = 16;
 
 allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_known,
                                              bool keep_originals) {
@@ -24,7 +26,8 @@ allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_know
           .at_forward_end = o.when == When::kForwardEnd,
           .in_place = o.place == Place::kInPlace && !keep_originals,
           .keep_originals = keep_originals,
-          .waiting_part_of_peak = peak_is_known ? kWaitingPartOfPeak : 0};
+          .waiting_part_of_peak = peak_is_known ? kWaitingPartOfPeak : 0,
+          .judged_part_of_peak = peak_is_known ? kJudgedPartOfPeak : 0};
 }
 
 std::uint64_t rank_from_environment() noexcept {
