@@ -219,9 +219,13 @@ __device__ void pack_spans(const Batch& batch, Open open, Pack pack, Finish fini
 }
 // The way back.
 //   open(job, header)      false: not the payload that the job expects
-//   unpack(job, run)       false: damaged
-template <unsigned kRun, class Open, class Unpack>
-__device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
+//   load(job, run)         what unpack() has to know of the payload. A thread loads for all its
+//   runs
+//                          of a tile before it unpacks the first, or each would wait for memory
+//   unpack(job, run, it)   false: damaged
+template <unsigned kRun, class Open, class Load, class Unpack>
+__device__ void unpack_spans(const Batch& batch, Open open, Load load, Unpack unpack) {
+  constexpr unsigned kRuns = cuda::kElementsPerTile / kRun / kThreads;  // of a thread
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
@@ -233,10 +237,18 @@ __device__ void unpack_spans(const Batch& batch, Open open, Unpack unpack) {
     unsigned tiles = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
       if (!readable) continue;
-      const uint64_t first = uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun);
-      for (unsigned k = 0; k < cuda::kElementsPerTile / kRun; k += kThreads) {
-        const uint64_t run = first + k + threadIdx.x;
-        if (run * kRun < job.elements) damaged |= !unpack(job, run);
+      const uint64_t first =
+          uint64_t{tile - job.first_tile} * (cuda::kElementsPerTile / kRun) + threadIdx.x;
+      decltype(load(job, first)) loaded[kRuns];
+      PLEAT_UNROLL
+      for (unsigned k = 0; k < kRuns; ++k) {
+        const uint64_t run = first + k * kThreads;
+        if (run * kRun < job.elements) loaded[k] = load(job, run);
+      }
+      PLEAT_UNROLL
+      for (unsigned k = 0; k < kRuns; ++k) {
+        const uint64_t run = first + k * kThreads;
+        if (run * kRun < job.elements) damaged |= !unpack(job, run, loaded[k]);
       }
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
@@ -263,7 +275,8 @@ __device__ void decode_integers(const Batch& batch) {
       [](const Job& job, const Header& header) {
         return integers_fit<Integer>(header, job.elements, job.width);
       },
-      [](const Job& job, uint64_t run) {
+      [](const Job&, uint64_t) { return 0; },
+      [](const Job& job, uint64_t run, int) {
         return decode_integer_run<Integer>(job, job.width, run);
       });
 }
@@ -283,15 +296,15 @@ __device__ void encode_sides(const Batch& batch) {
 template <class T>
 __device__ void decode_sides(const Batch& batch) {
   SideWords words;
-  unpack_spans<kSideRun>(
+  unpack_spans<kRestoredSides<T>>(
       batch,
       [&words](const Job& job, const Header& header) {
         words = SideWords::of(header);
         return sides_fit<T>(header, job.elements, job.width, job.capacity);
       },
-      [&words](const Job& job, uint64_t run) {
-        return unpack_side_run<T>(words, job.width == 2,
-                                  static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
+      [](const Job& job, uint64_t run) { return side_codes<T>(job, run); },
+      [&words](const Job& job, uint64_t run, uint32_t packed) {
+        return unpack_side_run<T>(words, job.width == 2, packed, job.elements, run,
                                   static_cast<typename T::Word*>(job.target));
       });
 }
@@ -299,15 +312,16 @@ __device__ void decode_sides(const Batch& batch) {
 template <class T>
 __device__ void move_to_sides(const Batch& batch) {
   SideMoves moves;
-  unpack_spans<kSideRun>(
+  unpack_spans<kRestoredSides<T>>(
       batch,
       [&moves](const Job& job, const Header& header) {
         moves = side_moves<T>(SideWords::of(header), job.width == 2);
         return sides_fit_beside<T>(header, job.elements, job.width, job.capacity);
       },
-      [&moves](const Job& job, uint64_t run) {
-        return move_side_run<T>(moves, static_cast<const uint8_t*>(job.source) + 64, job.elements,
-                                run, static_cast<typename T::Word*>(job.target));
+      [](const Job& job, uint64_t run) { return side_codes<T>(job, run); },
+      [&moves](const Job& job, uint64_t run, uint32_t packed) {
+        return move_side_run<T>(moves, packed, job.elements, run,
+                                static_cast<typename T::Word*>(job.target));
       });
 }
 
@@ -444,7 +458,8 @@ PLEAT_KERNEL(pleat_decode_bool) {
   unpack_spans<kBooleanRun>(
       batch,
       [](const cuda::Job& job, const Header& header) { return booleans_fit(header, job.elements); },
-      [](const cuda::Job& job, uint64_t run) {
+      [](const cuda::Job&, uint64_t) { return 0; },
+      [](const cuda::Job& job, uint64_t run, int) {
         unpack_boolean_run(static_cast<const uint8_t*>(job.source) + 64, job.elements, run,
                            static_cast<uint8_t*>(job.target));
         return true;

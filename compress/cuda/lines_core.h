@@ -7,8 +7,9 @@
 // - warp.fold(f): the LineRange of all f(lane).
 // - warp.once(f): f() in one lane.
 //
-// Rows: a warp takes 32 rows and a lane looks at 16 elements of each; the warp reads those that
-// look flat as a whole, and writes the marks of all 32. Columns take two launches. The first sums
+// Rows: a warp takes 32 rows and a lane looks at 16 elements of each; of those that look flat the
+// warp looks at 128 more, all over the row. It reads those that look flat still as a whole, and
+// writes the marks of all 32. Columns take two launches. The first sums
 // the squared steps that each column meets, chunk of rows by chunk, beside looking at 64 of its
 // rows; its last block knows which columns look flat. The second reads these as a whole. Either way
 // the last block numbers the marked lines and copies the first ones, so the section's contents do
@@ -28,8 +29,9 @@
 namespace pleat::compress {
 namespace {
 
-inline constexpr unsigned kProbed = 16;               // elements of a row that are looked at first
-inline constexpr unsigned kSampledRows = 64;          // likewise of a column
+inline constexpr unsigned kProbed = 16;       // elements of a row that are looked at first
+inline constexpr unsigned kSampledRows = 64;  // likewise of a column
+inline constexpr unsigned kSampled = 128;  // elements over a row that are looked at before all are
 inline constexpr unsigned kWordsPerLineTile = 8;      // of 32 rows: one for each warp
 inline constexpr unsigned kWordsPerRestoreTile = 64;  // likewise, eight for each warp
 inline constexpr uint32_t kLineMagic = 0x454E'494C;   // "LINE"
@@ -222,15 +224,26 @@ PLEAT_HD inline unsigned look_at_rows(Warp& warp, const cuda::LineJob& job, uint
   for (uint32_t left = like_zero | like_flat; left != 0; left &= left - 1) {
     const unsigned at = lowest_bit(left);
     const uint64_t begin = (first + at) * job.length;
-    const LineRange range = warp.fold([&](unsigned lane) {
-      LineRange part;
-      for (uint64_t e = lane; e < job.length; e += 32) part.add(value_of<T>(job, begin + e));
-      return part;
-    });
+    const auto range_of_every = [&](uint32_t stride) {
+      return warp.fold([&](unsigned lane) {
+        LineRange part;
+        for (uint64_t e = uint64_t{lane} * stride; e < job.length; e += 32 * stride)
+          part.add(value_of<T>(job, begin + e));
+        return part;
+      });
+    };
+    const float step = (like_flat >> at & 1) != 0 ? shared_step<T>(job, first + at) : 0;
+    const auto looks_flat = [&](const LineRange& range) {
+      return step != 0 && (!range.any() || is_flat_row(range.high - range.low, step));
+    };
+    if (job.length >= 2 * kSampled) {
+      const LineRange sample = range_of_every(job.length / kSampled);
+      if (sample.other && !looks_flat(sample)) continue;
+    }
+    const LineRange range = range_of_every(1);
     if (!range.other)
       zero |= 1u << at;
-    else if ((like_flat >> at & 1) != 0 && range.any() &&
-             is_flat_row(range.high - range.low, shared_step<T>(job, first + at)))
+    else if (range.any() && looks_flat(range))
       flat |= 1u << at;
   }
   uint8_t* const section = static_cast<uint8_t*>(job.section);

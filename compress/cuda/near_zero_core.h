@@ -51,8 +51,8 @@ PLEAT_HD inline uint32_t near_zero_of_run(const cuda::Job& job, uint64_t run, ui
   const auto* const source = static_cast<const typename T::Word*>(job.source);
   const uint64_t left = job.elements - run * kNearZeroRun;
   uint32_t words[kNearZeroRun / kEach];
-  load_side_run<T>(source + run * kNearZeroRun, left, reinterpret_cast<uintptr_t>(source) % 16 == 0,
-                   words);
+  load_side_run<T, kNearZeroRun>(source + run * kNearZeroRun, left,
+                                 reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
   uint32_t near = 0;
   PLEAT_UNROLL
   for (unsigned e = 0; e < kNearZeroRun; ++e) {

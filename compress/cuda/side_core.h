@@ -1,6 +1,7 @@
-// Packs the sides of floats, and restores elements of these sides. Each thread takes runs of eight
-// neighbouring elements, whose codes are one or two whole bytes, so threads do not interact. The
-// kernels and a test on the CPU run the same code, as with packing_core.h.
+// Packs the sides of floats, and restores elements of these sides. Each thread packs runs of eight
+// neighbouring elements, whose codes are one or two whole bytes, and restores runs of 16 bytes, so
+// threads do not interact and those of a warp write without gaps. The kernels and a test on the CPU
+// run the same code, as with packing_core.h.
 #pragma once
 
 #include "compress/cuda/packing_core.h"
@@ -10,6 +11,8 @@ namespace pleat::compress {
 namespace {
 
 inline constexpr unsigned kSideRun = 8;
+template <class T>
+inline constexpr unsigned kRestoredSides = 16 / sizeof(typename T::Word);  // a run on the way back
 
 // Job::width of an encoder: the bits of a side, and what job.bounds does not say of the sides.
 PLEAT_HD constexpr uint32_t side_width(const Sides& sides) {
@@ -26,11 +29,11 @@ PLEAT_HD constexpr uint64_t side_bytes(uint64_t elements, unsigned width) {
 }
 
 // Loads a run's elements into registers; those beyond the end of the span are zero.
-template <class T>
+template <class T, unsigned kRun>
 PLEAT_HD inline void load_side_run(const typename T::Word* source, uint64_t left, bool aligned,
                                    uint32_t* words) {
-  constexpr unsigned kWords = kSideRun * sizeof(typename T::Word) / 4;
-  if (left >= kSideRun && aligned) {
+  constexpr unsigned kWords = kRun * sizeof(typename T::Word) / 4;
+  if (left >= kRun && aligned) {
     PLEAT_UNROLL
     for (unsigned w = 0; w < kWords; w += 4)
       load16(reinterpret_cast<const uint8_t*>(source) + 4 * w, words + w);
@@ -51,8 +54,8 @@ PLEAT_HD inline void pack_side_run(const SideTest& test, const typename T::Word*
   constexpr unsigned kEach = Packed<T>::kPerRegister;
   const uint64_t left = elements - run * kSideRun;
   uint32_t words[kSideRun / kEach];
-  load_side_run<T>(source + run * kSideRun, left, reinterpret_cast<uintptr_t>(source) % 16 == 0,
-                   words);
+  load_side_run<T, kSideRun>(source + run * kSideRun, left,
+                             reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
   const unsigned width = test.three ? 2 : 1;
   uint32_t packed = 0;
   PLEAT_UNROLL
@@ -66,62 +69,61 @@ PLEAT_HD inline void pack_side_run(const SideTest& test, const typename T::Word*
   if (width == 2 && left > 4) to[1] = static_cast<uint8_t>(packed >> 8);
 }
 
-// The sides of a run's elements, as packed bits.
-PLEAT_HD inline uint32_t side_codes(const uint8_t* codes, unsigned width, uint64_t left,
-                                    uint64_t run) {
-  uint32_t packed = codes[run * width];
-  if (width == 2 && left > 4) packed |= uint32_t{codes[run * width + 1]} << 8;
+// The sides of the elements of a run on the way back, as packed bits.
+template <class T>
+PLEAT_HD inline uint32_t side_codes(const cuda::Job& job, uint64_t run) {
+  const uint8_t* const codes = static_cast<const uint8_t*>(job.source) + 64;
+  const uint64_t first = run * kRestoredSides<T>, bit = first * job.width;
+  uint32_t packed = codes[bit / 8] >> (bit % 8);
+  if (kRestoredSides<T> * job.width > 8 && job.elements - first > 4)
+    packed |= uint32_t{codes[bit / 8 + 1]} << 8;
   return packed;
 }
 
-// False if some code is no side.
+// `packed`: side_codes() of the run. False if some code is no side.
 template <class T>
-PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, const uint8_t* codes,
+PLEAT_HD inline bool unpack_side_run(const SideWords& words, bool three, uint32_t packed,
                                      uint64_t elements, uint64_t run, typename T::Word* target) {
   using Word = typename T::Word;
-  constexpr unsigned kEach = Packed<T>::kPerRegister;
-  const uint64_t left = elements - run * kSideRun;
+  constexpr unsigned kEach = Packed<T>::kPerRegister, kRun = kRestoredSides<T>;
+  const uint64_t left = elements - run * kRun;
   const unsigned width = three ? 2 : 1;
-  const uint32_t packed = side_codes(codes, width, left, run);
-  uint32_t value[kSideRun];
+  uint32_t value[kRun];
   bool good = true;
   PLEAT_UNROLL
-  for (unsigned e = 0; e < kSideRun; ++e) {
+  for (unsigned e = 0; e < kRun; ++e) {
     const unsigned side = packed >> (e * width) & (three ? 3u : 1u);
     value[e] = side == 0 ? words.value[0] : side == 1 ? words.value[1] : words.value[2];
     good &= side != 3 || e >= left;
   }
-  Word* const to = target + run * kSideRun;
-  if (left >= kSideRun && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
-    uint32_t out[kSideRun / kEach];
+  Word* const to = target + run * kRun;
+  if (left >= kRun && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
+    uint32_t out[4];
     PLEAT_UNROLL
-    for (unsigned w = 0; w < kSideRun / kEach; ++w)
+    for (unsigned w = 0; w < 4; ++w)
       out[w] = kEach == 1 ? value[w] : (value[w * kEach] & 0xFFFFu) | value[w * kEach + 1] << 16;
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < kSideRun / kEach; w += 4)
-      store16(reinterpret_cast<uint8_t*>(to) + 4 * w, out + w);
+    store16(to, out);
     return good;
   }
-  for (unsigned e = 0; e < kSideRun && e < left; ++e) to[e] = static_cast<Word>(value[e]);
+  for (unsigned e = 0; e < kRun && e < left; ++e) to[e] = static_cast<Word>(value[e]);
   return good;
 }
 
-// Moves the elements of a run to the sides that the codes say. Nearly all are there. False if some
-// code is no side.
+// Moves the elements of a run to the sides that the codes say. Nearly all are there. `packed`:
+// side_codes() of the run. False if some code is no side.
 template <class T>
-PLEAT_HD inline bool move_side_run(const SideMoves& moves, const uint8_t* codes, uint64_t elements,
+PLEAT_HD inline bool move_side_run(const SideMoves& moves, uint32_t packed, uint64_t elements,
                                    uint64_t run, typename T::Word* target) {
   using Word = typename T::Word;
-  constexpr unsigned kEach = Packed<T>::kPerRegister;
-  const uint64_t left = elements - run * kSideRun;
+  constexpr unsigned kEach = Packed<T>::kPerRegister, kRun = kRestoredSides<T>;
+  const uint64_t left = elements - run * kRun;
   const unsigned width = moves.test.three ? 2 : 1;
-  const uint32_t packed = side_codes(codes, width, left, run);
-  Word* const at = target + run * kSideRun;
-  uint32_t words[kSideRun / kEach];
-  load_side_run<T>(at, left, reinterpret_cast<uintptr_t>(target) % 16 == 0, words);
+  Word* const at = target + run * kRun;
+  uint32_t words[4];
+  load_side_run<T, kRun>(at, left, reinterpret_cast<uintptr_t>(target) % 16 == 0, words);
   bool good = true;
   PLEAT_UNROLL
-  for (unsigned e = 0; e < kSideRun; ++e) {
+  for (unsigned e = 0; e < kRun; ++e) {
     const unsigned side = packed >> (e * width) & (width == 2 ? 3u : 1u);
     const Word word = static_cast<Word>(Packed<T>::pattern(words[e / kEach], e % kEach));
     const Word moved = moved_to_side<T>(moves, side, word);

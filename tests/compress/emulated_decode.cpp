@@ -66,10 +66,9 @@ void emulate_decode_sides(ElementType type, const cuda::Job& job) {
   const SideWords words = SideWords::of(header);
   const bool intact = with_float_type(type, [&]<class T>() {
     return sides_fit<T>(header, job.elements, job.width, job.capacity) &&
-           emulate_runs(job.elements, kSideRun, [&](auto run) {
-             return unpack_side_run<T>(
-                 words, job.width == 2, static_cast<const std::uint8_t*>(job.source) + 64,
-                 job.elements, run, static_cast<typename T::Word*>(job.target));
+           emulate_runs(job.elements, kRestoredSides<T>, [&](auto run) {
+             return unpack_side_run<T>(words, job.width == 2, side_codes<T>(job, run), job.elements,
+                                       run, static_cast<typename T::Word*>(job.target));
            });
   });
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
@@ -81,9 +80,9 @@ void emulate_move_to_sides(ElementType type, const cuda::Job& job) {
   const bool intact = with_float_type(type, [&]<class T>() {
     const SideMoves moves = side_moves<T>(SideWords::of(header), job.width == 2);
     return sides_fit_beside<T>(header, job.elements, job.width, job.capacity) &&
-           emulate_runs(job.elements, kSideRun, [&](auto run) {
-             return move_side_run<T>(moves, static_cast<const std::uint8_t*>(job.source) + 64,
-                                     job.elements, run, static_cast<typename T::Word*>(job.target));
+           emulate_runs(job.elements, kRestoredSides<T>, [&](auto run) {
+             return move_side_run<T>(moves, side_codes<T>(job, run), job.elements, run,
+                                     static_cast<typename T::Word*>(job.target));
            });
   });
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
