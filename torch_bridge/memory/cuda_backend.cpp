@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -186,8 +187,10 @@ class CudaDevices final : public cuda::FreeListener {
  private:
   template <class Visit>
   void for_each_backend(Visit&& visit) noexcept {
-    for (const std::atomic<CudaBackend*>& slot : backends_) {
-      if (CudaBackend* const backend = slot.load(std::memory_order_relaxed)) visit(*backend);
+    const std::size_t most = most_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < most; ++i) {
+      if (CudaBackend* const backend = backends_[i].load(std::memory_order_acquire))
+        visit(*backend);
     }
   }
 
@@ -218,6 +221,7 @@ class CudaDevices final : public cuda::FreeListener {
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
       runtime_.devices.add(*facts.release());  // leaked, as the backend is
       slot.store(backend.get(), std::memory_order_release);
+      most_.store(std::max(most_.load(std::memory_order_relaxed), at + 1));
       return backend.release();
     } catch (const std::exception&) {
       return nullptr;
@@ -232,6 +236,7 @@ class CudaDevices final : public cuda::FreeListener {
   std::mutex mutex_;                    // backends are made one at a time
   std::array<bool, allocator::HeapTable::kMostDevices> left_alone_{};  // or tried just now
   std::array<std::atomic<CudaBackend*>, allocator::HeapTable::kMostDevices> backends_{};
+  std::atomic<std::size_t> most_{0};  // all backends are among the first so many
   ForkLock making_{ForkPlace::kHeap, mutex_};
   ForkLock fork_lock_{ForkPlace::kHeap, *this};
 };

@@ -129,17 +129,21 @@ NodeFacts facts_of(const Node& node) noexcept {
     }
   }
   try {
-    if (facts.saves == Saves::kSides || as<PreluKernelBackward0>(*inner) != nullptr) {
+    if (facts.saves == Saves::kSides) {
+      facts.bounds = bounds_of(*inner);
+    } else if (facts.saves == Saves::kRows && !is_euclidean(*inner)) {
+      facts = {.path = Path::kOpens, .bounds = {}};
+    } else if ((row.traits & kByArguments) == 0) {
+      // the row says all
+    } else if (as<PreluKernelBackward0>(*inner) != nullptr) {
       facts.bounds = bounds_of(*inner);
     } else if (as<PowBackward0>(*inner) != nullptr) {
       const double n = exponent_of(*inner).value_or(-1);
       if (n < 0 || std::floor(n) != n) {
-        facts = {.path = Path::kOpens};  // a pole or a branch point at zero
+        facts = {.path = Path::kOpens, .bounds = {}};  // a pole or a branch point at zero
       } else if (n > 2) {
         facts.noise = Noise::kEight;
       }
-    } else if (facts.saves == Saves::kRows && !is_euclidean(*inner)) {
-      facts = {.path = Path::kOpens};
     } else if (evaluates(*inner)) {
       facts.path = Path::kPasses;
       facts.rows = Rows::kNone;

@@ -62,6 +62,7 @@ inline constexpr Traits kRecomputable = 4;     // its result can be: recomputed.
 inline constexpr Traits kPicks = 8;            // by indices: who made the source says nothing of it
 inline constexpr Traits kAtTarget = 16;        // of log-probabilities it takes a few as they are
 inline constexpr Traits kFactorises = 32;      // a factor or solution of linear algebra
+inline constexpr Traits kByArguments = 128;  // what is true of it depends on the node: node_facts.h
 inline constexpr Traits kSums = 64;  // over many elements: a dimension, or what an index joins
 
 // A set of the operator's differentiable inputs, by number.
