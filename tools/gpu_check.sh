@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, and runs it: payloads of
 # every kernel against the CPU path byte for byte, speed beside a device-to-device copy, then the committed
-# golden hashes. Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), where a build
-# of Pleat is: `bash tools/setup.sh test` makes one, and one for the same torch may be carried here.
-# A few minutes, no internet.
+# golden hashes; formulas that write over their gradient against themselves (tools/bench/gpu_gradients.py).
+# Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), where a build of Pleat is:
+# `bash tools/setup.sh test` makes one, and one for the same torch may be carried here. A few minutes, no internet.
 #
-#   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json), that of the trainings
-#                                 and a page to FILE's folder: gpu_training.json, gpu_training.md
+#   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json), that of the other steps
+#                                 and a page to FILE's folder: gpu_gradients.json, gpu_training.json, gpu_training.md
 #
 #   PLEAT_GPU_BUILD_DIR   build folder (default build/gpu)
+#   PLEAT_GPU_BUILT       1: what is in it is taken as it is, as where it was carried from another machine
 #   PLEAT_CMAKE_ARGS      more arguments for CMake
 #   PLEAT_LIBRARY         the build's libpleat.so (default build/lib/libpleat.so)
 #   PLEAT_TEST_PYTHON     the interpreter whose torch it is for (default build/venv/bin/python, else python3)
@@ -34,9 +35,11 @@ on_the_simulation() {
     --launcher "$root/tests/simulated_cuda/simulate.py"
 }
 
-# shellcheck disable=SC2086
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON ${PLEAT_CMAKE_ARGS:-}
-cmake --build "$build" --target pleat_gpu_check compress_golden --parallel "$(nproc)"
+if [ "${PLEAT_GPU_BUILT:-0}" != 1 ]; then
+  # shellcheck disable=SC2086
+  cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON ${PLEAT_CMAKE_ARGS:-}
+  cmake --build "$build" --target pleat_gpu_check compress_golden --parallel "$(nproc)"
+fi
 status=0
 "$build/bin/pleat_gpu_check" >"$json" || status=$?
 cat "$json"
@@ -45,8 +48,9 @@ if [ $status = 77 ]; then
 fi
 [ $status = 0 ] || exit $status
 "$build/bin/compress_golden" --check "$root/tests/compress/golden.txt" --isa=cuda
+folder=$(dirname "$json")
+"$python" "$root/tools/bench/gpu_gradients.py" --json "$folder/gpu_gradients.json"
 if [ -e "$library" ]; then
-  folder=$(dirname "$json")
   "$python" "$root/tools/bench/gpu_training.py" --lib "$library" --json "$folder/gpu_training.json" \
     --page "$folder/gpu_training.md"
 else

@@ -53,7 +53,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.place, Place::kInPlace);
   EXPECT_EQ(second.options.min_bytes, 3u << 20);
   EXPECT_EQ(second.options.seed, ~std::uint64_t{0});
-  EXPECT_EQ(second.options.reuse_gradients, 0);
+  EXPECT_FALSE(second.options.reuse_gradients);
   EXPECT_EQ(second.options.huge_pages, HugePages::kNever);
   EXPECT_EQ(second.options.verbose, 1);
   EXPECT_EQ(second.options.rule, Rule::kOperands);
@@ -197,7 +197,7 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       "verbose:2",
       "verbose:-1",
       "verbose:1.0",
-      "reuse_gradients:3",
+      "reuse_gradients:2",
       "reuse_gradients:off",
       "copy_raw:2",
       "copy_raw:true",
@@ -208,7 +208,7 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       {"place", "arena or inplace"},
       {"min_bytes", "bytes, or a number with K, M, G, KiB, MiB, GiB"},
       {"seed", "0..18446744073709551615"},
-      {"reuse_gradients", "0, 1 or 2"},
+      {"reuse_gradients", "0 or 1"},
       {"verbose", "0..1"},
       {"copy_raw", "0 or 1"},
   };

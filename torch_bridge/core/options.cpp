@@ -205,17 +205,13 @@ constexpr std::array kEntries{
            "seed of the dither; the same seed gives the same bytes in every run"},
           [](std::string_view text, Options& options) { return parse_number(text, options.seed); },
           [](const Options& options) { return number_text(options.seed); }},
-    Entry{{"reuse_gradients", "1", "0 | 1 | 2",
+    Entry{{"reuse_gradients", "1", "0 | 1",
            "1: the gradient of an activation is written over the one it is made of where nobody "
-           "else refers to that; the same values, less memory; on CUDA only at 2, until every "
-           "kernel's values have been compared there"},
+           "else refers to that; the same values, less memory"},
           [](std::string_view text, Options& options) {
-            int reuse = 0;
-            if (!parse_number(text, reuse) || reuse < 0 || reuse > 2) return false;
-            options.reuse_gradients = reuse;
-            return true;
+            return parse_switch(text, options.reuse_gradients);
           },
-          [](const Options& options) { return number_text(options.reuse_gradients); }},
+          [](const Options& options) { return number_text(options.reuse_gradients ? 1 : 0); }},
     Entry{{"recompute", "1", "0 | 1",
            "1: the result of GELU or SiLU is not stored, but recomputed from its compressed "
            "argument"},

@@ -47,10 +47,9 @@ struct Options {
   double bits = 4.0;  // 1..8, with kLossy
   When when = When::kRelease;
   Place place = Place::kArena;
-  std::size_t min_bytes = 64u << 10;  // threshold of pool and eligibility; 0: everything
-  std::uint64_t seed = 0;             // run seed of the dither
-  // Write gradients of activations over those they come from: 1: on the host, 2: on CUDA too.
-  int reuse_gradients = 1;
+  std::size_t min_bytes = 64u << 10;        // threshold of pool and eligibility; 0: everything
+  std::uint64_t seed = 0;                   // run seed of the dither
+  bool reuse_gradients = true;              // write gradients of activations over their source
   bool recompute = true;                    // results of activations from their compressed argument
   HugePages huge_pages = HugePages::kAuto;  // of the memory for tensors; read at the start only
   int verbose = 0;                          // 0..1

@@ -66,7 +66,7 @@ class Runtime {
   // ---- read on hot paths, written by set_options ----
   std::atomic<std::size_t> min_bytes{0};
   std::atomic<bool> copy_raw{false};
-  std::atomic<int> reuse_gradients{1};
+  std::atomic<bool> reuse_gradients{true};
   std::atomic<bool> recompute{true};
   std::atomic<Rule> rule{Rule::kProof};
 

@@ -167,10 +167,7 @@ bool may_write_over(PleatGradient formula, const void* call_site, const at::Tens
     return false;
   }
   Runtime* const runtime = Runtime::get();
-  constexpr int kOnTheHost = 1, kEverywhere = 2;
-  if (!grad.defined() ||
-      runtime->reuse_gradients.load(std::memory_order_relaxed) <
-          (grad.is_cpu() ? kOnTheHost : kEverywhere) ||
+  if (!grad.defined() || !runtime->reuse_gradients.load(std::memory_order_relaxed) ||
       !is_ours_alone(*runtime, grad) || torch::autograd::get_current_graph_task_id() < 0 ||
       at::GradMode::is_enabled() || c10::InferenceMode::is_enabled() || !runtime->tagging() ||
       operators_are_watched()) {
