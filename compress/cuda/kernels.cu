@@ -270,14 +270,14 @@ __device__ void encode_integers(const Batch& batch) {
 }
 template <class Integer>
 __device__ void decode_integers(const Batch& batch) {
-  unpack_spans<kIntegerRun>(
+  unpack_spans<kRestoredIntegers>(
       batch,
       [](const Job& job, const Header& header) {
         return integers_fit<Integer>(header, job.elements, job.width);
       },
-      [](const Job&, uint64_t) { return 0; },
-      [](const Job& job, uint64_t run, int) {
-        return decode_integer_run<Integer>(job, job.width, run);
+      [](const Job& job, uint64_t run) { return integer_codes<Integer>(job, run); },
+      [](const Job& job, uint64_t run, uint64_t packed) {
+        return decode_integer_run<Integer>(job, run, packed);
       });
 }
 

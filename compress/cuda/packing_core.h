@@ -18,6 +18,8 @@ namespace {
 
 inline constexpr unsigned kBooleanRun = 32;  // elements: 4 bytes of bits
 inline constexpr unsigned kIntegerRun = 8;   // elements: `width` bytes
+// A run of integers on the way back: pairs, so that the threads of a warp write without gaps.
+inline constexpr unsigned kRestoredIntegers = 2;
 
 // FramedLayout (framed.h) for device code; tests hold the two together.
 template <class Word, unsigned kFrame>
@@ -155,33 +157,6 @@ PLEAT_HD inline unsigned pack_integer_run(const Integer* source, uint64_t elemen
   return all >> kWidth == 0 ? 0 : bits_needed(all);
 }
 
-template <class Integer, unsigned kWidth>
-PLEAT_HD inline void unpack_integer_run(const uint8_t* codes, uint64_t elements, uint64_t run,
-                                        int64_t minimum, Integer* target) {
-  const uint8_t* const from = codes + run * kWidth;
-  const uint64_t left = elements - run * kIntegerRun;
-  constexpr unsigned kWords = kWidth < 4 ? 1 : kWidth / 4;
-  uint32_t words[kWords] = {};
-  if constexpr (kWidth == 1) {
-    words[0] = *from;
-  } else if constexpr (kWidth == 2) {
-    words[0] = *reinterpret_cast<const Stored16*>(from);
-  } else if constexpr (kWidth < 16) {
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < kWords; ++w) words[w] = reinterpret_cast<const Stored32*>(from)[w];
-  } else {
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < kWords; w += 4) load16(from + 4 * w, words + w);
-  }
-  constexpr uint32_t kMask = kWidth == 32 ? ~0u : (1u << (kWidth % 32)) - 1;
-  PLEAT_UNROLL
-  for (unsigned j = 0; j < kIntegerRun; ++j) {
-    const uint32_t code = words[j * kWidth / 32] >> (j * kWidth % 32) & kMask;
-    if (j < left)
-      target[run * kIntegerRun + j] = static_cast<Integer>(static_cast<uint64_t>(minimum) + code);
-  }
-}
-
 // Calls f.template operator()<kWidth>() for the width. False if the format has no such width.
 template <class F>
 PLEAT_HD inline bool with_width(unsigned width, F f) {
@@ -295,19 +270,43 @@ PLEAT_HD inline unsigned encode_integer_run(const cuda::Job& job, uint64_t run) 
   });
   return needed;
 }
-// False if a frame has another width.
+// The codes of a run on the way back. They are padded to whole encoded runs.
 template <class Integer>
-PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, unsigned width, uint64_t run) {
+PLEAT_HD inline uint64_t integer_codes(const cuda::Job& job, uint64_t run) {
+  const UniformFrames<Integer> layout(job.elements);
+  const uint64_t bit = run * kRestoredIntegers * job.width;
+  const uint8_t* const from =
+      static_cast<const uint8_t*>(job.source) + layout.codes_offset + bit / 8;
+  const auto* const words = reinterpret_cast<const Stored32*>(from);
+  if (job.width == 32) return words[0] | uint64_t{words[1]} << 32;
+  if (job.width == 16) return words[0];
+  if (job.width == 8) return *reinterpret_cast<const Stored16*>(from);
+  return *from >> (bit % 8);
+}
+// `packed`: integer_codes() of the run. False if its frame has another width, or one that is none.
+template <class Integer>
+PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, uint64_t run, uint64_t packed) {
   using Frames = UniformFrames<Integer>;
-  const Frames layout(job.elements);
-  const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
+  const unsigned width = job.width;
   const auto& entry = reinterpret_cast<const typename Frames::Entry*>(
-      payload + 64)[run / (kIntegerFrame / kIntegerRun)];
-  return entry.width == width && with_width(width, [&]<unsigned kWidth>() {
-           unpack_integer_run<Integer, kWidth>(payload + layout.codes_offset, job.elements, run,
-                                               static_cast<int64_t>(entry.base),
-                                               static_cast<Integer*>(job.target));
-         });
+      static_cast<const uint8_t*>(job.source) + 64)[run / (kIntegerFrame / kRestoredIntegers)];
+  if (entry.width != width || width > 32 || (width & (width - 1)) != 0) return false;
+  const uint64_t mask = (uint64_t{1} << width) - 1, base = entry.base;
+  const uint64_t first = base + (packed & mask), second = base + (packed >> width & mask);
+  Integer* const to = static_cast<Integer*>(job.target) + run * kRestoredIntegers;
+  const bool both = job.elements - run * kRestoredIntegers >= kRestoredIntegers;
+  if constexpr (sizeof(Integer) == 8) {
+    if (both && reinterpret_cast<uintptr_t>(job.target) % 16 == 0) {
+      const uint32_t words[4] = {static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32),
+                                 static_cast<uint32_t>(second),
+                                 static_cast<uint32_t>(second >> 32)};
+      store16(to, words);
+      return true;
+    }
+  }
+  to[0] = static_cast<Integer>(first);
+  if (both) to[1] = static_cast<Integer>(second);
+  return true;
 }
 
 }  // namespace

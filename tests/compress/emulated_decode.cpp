@@ -53,9 +53,11 @@ void emulate_unpack(const cuda::Job& job, unsigned type) {
       return true;
     });
   else if (intact)
-    intact = emulate_runs(job.elements, kIntegerRun, [&](auto run) {
-      return type == 4 ? decode_integer_run<std::int64_t>(job, job.width, run)
-                       : decode_integer_run<std::int32_t>(job, job.width, run);
+    intact = emulate_runs(job.elements, kRestoredIntegers, [&](auto run) {
+      return type == 4
+                 ? decode_integer_run<std::int64_t>(job, run, integer_codes<std::int64_t>(job, run))
+                 : decode_integer_run<std::int32_t>(job, run,
+                                                    integer_codes<std::int32_t>(job, run));
     });
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
