@@ -33,15 +33,6 @@ Reader present_reader(const SaveContext& context) {
   return {.formula = formula, .node = formula ? nullptr : running};
 }
 
-// Pools and paddings, of whose inputs the sizes matter too, go by strides as well.
-bool formula_reads_sizes_alone() {
-  if (at::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() < 0) return false;
-  const Node* const running = torch::autograd::get_current_node().get();
-  if (running == nullptr) return false;
-  const NodeClass& c = class_of(*running);
-  return c.of_torch && c.row.saves == Saves::kShape && c.has(kAtTarget);
-}
-
 at::Tensor hand_living(at::Tensor living, const Reader& reader, const SaveContext& context,
                        bool requires_grad) {
   if (reader.node == nullptr || context.is_output) {

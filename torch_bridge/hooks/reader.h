@@ -18,10 +18,6 @@ struct Reader {
   bool lets_go = false;
 };
 
-// True if a formula of torch's runs in this thread that reads the sizes of what it saved, and
-// neither its values nor its strides, and what it does is not recorded.
-[[nodiscard]] bool formula_reads_sizes_alone();
-
 // The reader in this thread now, of a tensor that was saved in `context`.
 [[nodiscard]] Reader present_reader(const SaveContext& context);
 

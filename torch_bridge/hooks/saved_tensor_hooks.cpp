@@ -89,11 +89,6 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
                          context_, saved_.requires_grad);
     }
     timer.stop();
-    if (reader.formula && formula_reads_sizes_alone()) {
-      if (c10::Storage storage = saved_.record->stand_in(saved_.view.dtype().itemsize())) {
-        return saved_.view.of_one_element(std::move(storage));
-      }
-    }
     const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
     if (reader.formula) {
       TorchRecord::Restored restored = saved_.record->restore(slice);

@@ -267,18 +267,6 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
   return restored;
 }
 
-c10::Storage TorchRecord::stand_in(std::size_t size) {
-  {
-    allocator::Residency::RecordGuard guard(backend_.residency(), *this);
-    const bool of_size =
-        compress::block::BlockSpec::unpack(choice.words).kept == compress::block::Kept::kNothing;
-    if (!packed() || recomputed || !of_size) return {};
-  }
-  SpareBlock spare(backend_);
-  spare.find(size, backend_.current_stream());
-  return c10::Storage(backend_.wrap(std::exchange(spare.block, nullptr), size));
-}
-
 bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {
   return restored_storage_ && !restored_storage_->expired() &&
          restored_storage_->_unsafe_get_target() == storage && restored_version_ &&

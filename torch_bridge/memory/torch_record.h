@@ -67,10 +67,6 @@ class TorchRecord final : public allocator::Record {
   // kept, so nobody asks again unless another hook has the record.
   [[nodiscard]] Restored restore_apart(bool last);
 
-  // A storage of `bytes` in place of the saved one, if no bytes of that were kept, as whoever saved
-  // it reads its size alone. Null if some were. Its bytes are any. Throws as restore() does.
-  [[nodiscard]] c10::Storage stand_in(std::size_t bytes);
-
   // True if `storage` is the one that was restored last, and nobody wrote to it since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
 

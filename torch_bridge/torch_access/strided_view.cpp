@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace pleat::bridge {
 namespace {
@@ -63,17 +62,12 @@ bool StridedView::is_whole_in_order(std::size_t storage_bytes) const noexcept {
   return offset_ == 0 && static_cast<std::size_t>(elements) * dtype_.itemsize() == storage_bytes;
 }
 
-at::Tensor StridedView::of_one_element(c10::Storage storage) const {
-  const std::vector<std::int64_t> none(sizes_.size());
-  return with_strides(std::move(storage), c10::VariableVersion(0), none, 0);
-}
-
-at::Tensor StridedView::with_strides(c10::Storage storage, const c10::VariableVersion& version,
-                                     c10::IntArrayRef strides, std::int64_t offset) const {
+at::Tensor StridedView::on(c10::Storage storage, const c10::VariableVersion& version,
+                           std::int64_t offset) const {
   const c10::InferenceMode normal(false);  // else it had no version
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
   c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(sizes_, strides, offset);
+  impl->set_sizes_and_strides(sizes_, strides_, offset);
   impl->set_version_counter(version);
   return tensor;
 }

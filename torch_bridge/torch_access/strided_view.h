@@ -44,19 +44,12 @@ class StridedView {
     return on(std::move(storage), version, 0);
   }
 
-  // A tensor of the view's sizes, all of whose elements are the first of `storage`.
-  [[nodiscard]] at::Tensor of_one_element(c10::Storage storage) const;
-
   [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return sizes_; }
   [[nodiscard]] caffe2::TypeMeta dtype() const noexcept { return dtype_; }
 
  private:
   at::Tensor on(c10::Storage storage, const c10::VariableVersion& version,
-                std::int64_t offset) const {
-    return with_strides(std::move(storage), version, strides_, offset);
-  }
-  at::Tensor with_strides(c10::Storage storage, const c10::VariableVersion& version,
-                          c10::IntArrayRef strides, std::int64_t offset) const;
+                std::int64_t offset) const;
 
   c10::DimVector sizes_, strides_;
   std::int64_t offset_ = 0;
