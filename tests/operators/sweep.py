@@ -17,6 +17,7 @@ changed.
                      this program), or hooks that damage what is saved ("damage": negative control)
 
 Without --draw it runs every sample, in the order of the tables; with it a tenth of each operator's (tests/draw.py).
+With --device cuda the same samples, made on the CPU, run there: lossless only.
 
 Torch-only on purpose: needs nothing but the C ABI of the bridge to switch tagging.
 """
@@ -49,8 +50,17 @@ from exclusions import EXCLUSIONS  # noqa: E402
 
 GROUP = 256  # elements of a quantisation group, in storage order
 
-# All is on the CPU. Of every accelerator that is not in use yet torch notes who seeds it, with a formatted stack.
-torch.manual_seed = torch.random.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
+DEVICE = torch.device("cpu")  # of the samples
+
+
+def seed_the_devices_in_use(seed):
+    if DEVICE.type == "cuda":
+        torch.cuda.manual_seed(int(seed))
+    return torch.default_generator.manual_seed(int(seed))
+
+
+# Of every accelerator that is not in use yet torch notes who seeds it, with a formatted stack.
+torch.manual_seed = torch.random.manual_seed = seed_the_devices_in_use
 
 # Saved tensors whose backward is fragile: the bits they must keep at least (None: exact).
 FRAGILE_OUTPUTS = {
@@ -113,7 +123,7 @@ class FreshInputs:
     def _copy(self, tensor):
         plain = is_plain(tensor) and not tensor.is_conj() and not tensor.is_neg()
         if not plain:
-            leaf = tensor.detach().clone()
+            leaf = tensor.detach().clone().to(DEVICE)
             if tensor.requires_grad:
                 leaf.requires_grad_()
                 self.leaves.append(leaf)
@@ -122,12 +132,12 @@ class FreshInputs:
         whole = tensor.storage_offset() == 0 and tensor.is_contiguous() and tensor.numel() == elements
         with torch.no_grad():
             if whole:
-                leaf = tensor.detach().clone()
+                leaf = tensor.detach().clone().to(DEVICE)
             else:  # keep the layout: copy the whole storage, view it the same way
                 base = torch.empty(0, dtype=tensor.dtype).set_(
                     tensor.detach().untyped_storage(), 0, (elements,), (1,)
                 )
-                leaf = base.clone()
+                leaf = base.clone().to(DEVICE)
         if tensor.requires_grad:
             leaf.requires_grad_()
             self.leaves.append(leaf)
@@ -158,7 +168,7 @@ def weighted_sum(tensors, generator):
         if tensor.layout != torch.strided:
             tensor = tensor.to_dense()
         weight = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
-        term = (tensor * weight.to(tensor.dtype)).sum()
+        term = (tensor * weight.to(tensor.dtype).to(tensor.device)).sum()
         if term.is_complex():
             term = term.real + term.imag
         term = term.double()
@@ -204,7 +214,7 @@ def run_case(case, inspect=None):
     stage = "forward"
     try:
         scalar, leaves = case.forward()
-        outcome.stages["forward"] = [] if scalar is None else [scalar.detach()]
+        outcome.stages["forward"] = [] if scalar is None else [dense(scalar)]
         if scalar is None or not leaves:
             return outcome
         if inspect:
@@ -232,7 +242,7 @@ def run_case(case, inspect=None):
 
 
 def dense(tensor):
-    tensor = tensor.detach()
+    tensor = tensor.detach().cpu()
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
@@ -527,7 +537,7 @@ def seed_of(name, index):
 
 def operator_cases(op, dtype, skipped):
     name = "op_db/" + (op.full_name if hasattr(op, "full_name") else op.name)
-    if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+    if not op.supports_autograd or dtype not in op.supported_backward_dtypes(DEVICE.type):
         skipped["operator has no gradient in this type"] += 1
         return []
     torch.manual_seed(seed_of(name, 0))
@@ -566,7 +576,7 @@ def module_cases(info, dtype, skipped):
     def case(sample):
         def call(inputs):
             made = sample.constructor_input
-            module = info.module_cls(*made.args, **made.kwargs).to(dtype=dtype)
+            module = info.module_cls(*made.args, **made.kwargs).to(device=DEVICE, dtype=dtype)
             module.train()
             args, kwargs = inputs.take()
             outputs = module(*args, **kwargs)
@@ -716,6 +726,7 @@ def main():
     parser.add_argument("--check", choices=["lossless", "lossy"], default="lossless")
     parser.add_argument("--subject", choices=["pleat", "stock", "damage"], default="pleat")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--bits", type=int, default=4, help="width the lossy bound is computed for")
     parser.add_argument("--only", default="", help="regular expression on names, e.g. 'op_db/linalg'")
     parser.add_argument("--draw", default="all", help="date whose tenth of the samples is run")
@@ -724,6 +735,10 @@ def main():
     parser.add_argument("--progress", default="", help="file that always names the sample under way")
     options = parser.parse_args()
 
+    if options.device != "cpu" and options.check != "lossless":
+        parser.error("--check lossy is the host's")
+    global DEVICE
+    DEVICE = torch.device(options.device)
     torch.set_num_threads(1)
     dtype = getattr(torch, options.dtype)
     subject = {"pleat": PleatSubject, "stock": StockSubject, "damage": DamageSubject}[options.subject]()

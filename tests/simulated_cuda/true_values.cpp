@@ -39,7 +39,11 @@ const std::set<std::string>& driver_sees() {
 // The size of their results depends on values, or their CUDA kernels look at values from the host,
 // and there those are not true: only the CPU's kernel runs.
 const std::set<std::string>& host_looks() {
-  static const std::set<std::string> names = {"nonzero",
+  static const std::set<std::string> names = {"equal",
+                                              "normal",
+                                              "linalg_matrix_exp",
+                                              "segment_reduce",
+                                              "nonzero",
                                               "masked_select",
                                               "_unique2",
                                               "unique_dim",
@@ -311,7 +315,8 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
       for (const c10::IValue& argument : arguments)
         each_tensor(argument,
                     [&](const at::Tensor& tensor) { is_argument |= tensor.is_same(result); });
-      const bool is_result = !is_argument && on_device(result);
+      // A tensor of zeros may have no memory.
+      const bool is_result = !is_argument && on_device(result) && !result._is_zerotensor();
       twin->is_result.push_back(is_result);
       if (!is_result) return;
       found.see(result);
