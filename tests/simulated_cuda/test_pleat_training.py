@@ -60,6 +60,57 @@ def test_at_four_bits_losses_stay_near_and_peaks_fall(program, lag, seed, under_
     assert outcome.calls("Pleat")["cuLaunchKernel"] > 50
 
 
+# Of stock's, by 2 % more than was found. An H200 gives the same numbers to the byte.
+PEAKS = {"gpt": 0.38, "resnet18": 0.77, "graph": 0.75, "lstm": 0.35}
+
+
+@pytest.mark.parametrize("program", PEAKS)
+def test_peaks_at_four_bits_are_as_far_below_stocks_as_they_were(program, under_pleat, simulator):
+    stock = simulator.once(PROGRAMS, program, "cuda").result
+    outcome = under_pleat(PROGRAMS, program, "cuda", conf=ASKED)
+    assert outcome.result["peak"] <= PEAKS[program] * stock["peak"]
+
+
+REPORTING = f"""
+import importlib.util, json
+spec = importlib.util.spec_from_file_location("programs", {str(PROGRAMS)!r})
+programs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(programs)
+from pleat_test_support import emit
+programs.torch.backends.cudnn.enabled = False
+programs.train(NAME, "cuda", 6, 0)
+emit()
+"""
+
+
+@pytest.mark.parametrize("program", PEAKS)
+def test_whatever_is_tagged_is_encoded_or_held_for_a_counted_reason(program, under_pleat):
+    (device,) = under_pleat(f"NAME = {program!r}" + REPORTING, conf=ASKED).stats["devices"]
+    records = device["records"]
+    assert records["alive"] == 0
+    assert records["tagged"] == records["released"] + records["dropped_unreleased"] > 0
+    # What waits when it is read is adopted.
+    waiting = records["released"] - records["encoded"] - records["held"] - records["kept"]
+    assert 0 <= waiting <= records["adopted"]
+    assert sum(reason["blocks"] for reason in device["held"].values()) == records["held"]
+    assert records["encoded"] > records["tagged"] // 4
+
+
+@pytest.mark.rotating(set="losses of eight seeds", share=4)
+@pytest.mark.parametrize("program", PEAKS)
+def test_losses_of_eight_seeds_are_as_near_to_stocks_as_the_hosts(program, under_pleat, runner):
+    """The mean difference, where device and host round in the same way."""
+    apart = {"cuda": 0.0, "cpu": 0.0}
+    for seed in range(8):
+        words = ["--seed", str(seed)]
+        stock = json.loads(runner.run(PROGRAMS, preload=False, args=(program, "cpu", *words)).stdout)["losses"]
+        on_host = json.loads(runner.run(PROGRAMS, conf="bits:4,min_bytes:0,recompute:0", args=(program, "cpu", *words)).stdout)
+        on_device = under_pleat(PROGRAMS, program, "cuda", *words, conf=ASKED).result
+        for device, result in (("cpu", on_host), ("cuda", on_device)):
+            apart[device] += sum(abs(a - b) for a, b in zip(result["losses"], stock, strict=True))
+    assert 0 < apart["cuda"] <= 1.5 * apart["cpu"]
+
+
 SYNCHRONISING = {
     "cuCtxSynchronize", "cuEventSynchronize", "cuStreamSynchronize", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
     "cuMemFreeHost", "cuModuleLoadData", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2",
