@@ -271,6 +271,11 @@ void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
 template <class Decided>
 void DeviceBlockCodec::await(StreamId stream, Decided&& decided) noexcept {
   constexpr std::chrono::microseconds kBetweenLooks{20};
+  constexpr int kLooksAwake = 50;  // some 20 us: to sleep takes four times as long as it is told
+  for (int look = 0; look < kLooksAwake; ++look) {
+    if (decided()) return;
+    std::this_thread::yield();
+  }
   const DeviceContext context(driver_, life_, device_);
   while (context && !decided() &&
          life_.note(driver_.stream_query(at_address<void>(stream.value))) ==
