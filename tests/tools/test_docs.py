@@ -43,7 +43,7 @@ def test_the_readme_fits_a_newcomers_patience():
 
 
 def test_the_figures_name_every_file_of_results_and_no_other():
-    named = set(re.findall(r"`(\w[\w.-]*\.json)`", (REPOSITORY / "docs" / "figures.md").read_text()))
+    named = set(re.findall(r"`(\w[\w.-]*\.(?:json|md))`", (REPOSITORY / "docs" / "figures.md").read_text()))
     assert named == {path.name for path in RESULTS.iterdir()}
 
 
