@@ -254,8 +254,9 @@ template <class Integer>
 PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsigned width) {
   const UniformFrames<Integer> layout(elements);
   const uint64_t codes = layout.code_bytes(elements, width);
-  return header_fits(header, elements, PayloadKind::kFramed, sizeof(Integer) == 8 ? 4 : 5,
-                     layout.codes_offset + codes, codes);
+  const bool is_width = width != 0 && width <= 32 && (width & (width - 1)) == 0;
+  return is_width && header_fits(header, elements, PayloadKind::kFramed,
+                                 sizeof(Integer) == 8 ? 4 : 5, layout.codes_offset + codes, codes);
 }
 
 // Packs or unpacks one run of a job.
@@ -283,14 +284,14 @@ PLEAT_HD inline uint64_t integer_codes(const cuda::Job& job, uint64_t run) {
   if (job.width == 8) return *reinterpret_cast<const Stored16*>(from);
   return *from >> (bit % 8);
 }
-// `packed`: integer_codes() of the run. False if its frame has another width, or one that is none.
+// `packed`: integer_codes() of the run. False if its frame has another width.
 template <class Integer>
 PLEAT_HD inline bool decode_integer_run(const cuda::Job& job, uint64_t run, uint64_t packed) {
   using Frames = UniformFrames<Integer>;
   const unsigned width = job.width;
   const auto& entry = reinterpret_cast<const typename Frames::Entry*>(
       static_cast<const uint8_t*>(job.source) + 64)[run / (kIntegerFrame / kRestoredIntegers)];
-  if (entry.width != width || width > 32 || (width & (width - 1)) != 0) return false;
+  if (entry.width != width) return false;
   const uint64_t mask = (uint64_t{1} << width) - 1, base = entry.base;
   const uint64_t first = base + (packed & mask), second = base + (packed >> width & mask);
   Integer* const to = static_cast<Integer*>(job.target) + run * kRestoredIntegers;
