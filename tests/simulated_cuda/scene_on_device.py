@@ -11,25 +11,10 @@ import pathlib
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "scenes"), str(TESTS)]
+sys.path[:0] = [str(TESTS / "scenes"), str(TESTS), str(TESTS / "simulated_cuda")]
 
 import leg  # noqa: E402
-import torch  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch.utils._device import _device_constructors  # noqa: E402
-
-CONSTRUCTORS = _device_constructors()
-
-
-class OnDevice(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if function not in CONSTRUCTORS or kwargs.get("device") is not None:
-            return function(*args, **kwargs)
-        if kwargs.get("generator") is None:
-            return function(*args, **kwargs | {"device": "cuda"})
-        leaf = kwargs.pop("requires_grad", False)  # the host's generator draws there
-        return function(*args, **kwargs).cuda().requires_grad_(leaf)
+from on_device import OnDevice  # noqa: E402
 
 
 def errors(path, conf, where):

@@ -16,7 +16,7 @@ SWEEP = pathlib.Path(__file__).resolve().parents[1] / "operators" / "sweep.py"
 ENDS = (
     "cholesky", "linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.eigvalsh", "linalg.householder_product",
     "linalg.lstsq", "linalg.lstsq.grad_oriented", "linalg.lu", "linalg.slogdet", "logdet", "mode", "ormqr", "sparse.sampled_addmm",
-    "svd",
+    "svd", "to_sparse",
 )  # fmt: skip
 LACKING = "op_db/(" + "|".join(map(re.escape, ENDS)) + ")"
 

@@ -1,0 +1,45 @@
+"""A script of the host with device "cuda": what it makes without a device is made on cuda:0, from the values that the host
+would draw.
+
+    on_device.py SCRIPT ARGS...
+"""
+
+import os
+import runpy
+import sys
+import threading
+
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
+
+CONSTRUCTORS = _device_constructors()
+
+
+class OnDevice(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if function not in CONSTRUCTORS or kwargs.get("device") is not None:
+            return function(*args, **kwargs)
+        if kwargs.get("generator") is None:
+            return function(*args, **kwargs | {"device": "cuda"})
+        leaf = kwargs.pop("requires_grad", False)  # the host's generator draws there
+        return function(*args, **kwargs).cuda().requires_grad_(leaf)
+
+
+def enter_in_threads():
+    """A mode is a thread's own."""
+    run = threading.Thread.run
+
+    def run_on_device(self):
+        with OnDevice():
+            run(self)
+
+    threading.Thread.run = run_on_device
+
+
+if __name__ == "__main__":
+    sys.argv.pop(0)
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    enter_in_threads()
+    with OnDevice():
+        runpy.run_path(sys.argv[0], run_name="__main__")
