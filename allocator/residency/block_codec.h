@@ -131,8 +131,8 @@ class BlockCodec {
   // own: residency asks under its locks.
   [[nodiscard]] virtual bool is_decided(EncodeTicket /*ticket*/) noexcept { return true; }
   // What became of an encode that was queued. The status is kQueued while that is not known; with
-  // `wait` the call blocks until it is. A ticket is good until another status was returned, or
-  // forget().
+  // `wait` the call blocks until it is, or has taken too long: what the device waits for may wait
+  // for the caller. A ticket is good until another status was returned, or forget().
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }

@@ -183,7 +183,8 @@ Record* Residency::take_waiting(Due&& due) noexcept {
   return nullptr;
 }
 
-void Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
+bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
+  bool ended = true;
   {
     RecordGuard guard(*this, record);
     if (record.state != RecordState::kWaiting) {
@@ -192,6 +193,7 @@ void Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
       Attempt attempt{.result = codec_.verdict(record.ticket, may_wait), .slot = record.payload};
       if (attempt.result.status == CodecStatus::kQueued) {
         waiting_.add(record, Hold::kVerdict);  // not yet after all
+        ended = false;
       } else {
         record.ticket = {};
         finish(guard.scope_, record, attempt);
@@ -204,6 +206,7 @@ void Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
     }
   }
   drop(&record);
+  return ended;
 }
 
 void Residency::start(Record& record) noexcept {
@@ -216,14 +219,14 @@ void Residency::start(Record& record) noexcept {
     const std::lock_guard<std::mutex> link(link_mutex_);
     ++record.references_;
   }
-  end_wait(record, Start::kProof, false);
+  (void)end_wait(record, Start::kProof, false);
   keep_within_bound();
 }
 
 void Residency::forward_end() noexcept {
   while (Record* const record =
              take_waiting([](const Record& r) { return r.hold == Hold::kForwardEnd; })) {
-    end_wait(*record, Start::kForwardEnd, false);
+    (void)end_wait(*record, Start::kForwardEnd, false);
   }
   collect_verdicts();
   keep_within_bound();
@@ -235,7 +238,7 @@ void Residency::collect_verdicts() noexcept {
   while (Record* const record = take_waiting([this](const Record& r) {
            return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);
          })) {
-    end_wait(*record, Start::kRelease, false);
+    (void)end_wait(*record, Start::kRelease, false);
   }
 }
 
@@ -246,8 +249,7 @@ bool Residency::end_oldest_wait(Due&& due) noexcept {
     return due(r) && (r.hold != Hold::kVerdict || codec_.is_decided(r.ticket) ||
                       !order_.is_captured(r.stream));
   });
-  if (oldest != nullptr) end_wait(*oldest, Start::kShortage, true);
-  return oldest != nullptr;
+  return oldest != nullptr && end_wait(*oldest, Start::kShortage, true);
 }
 
 void Residency::keep_within_bound() noexcept {

@@ -246,13 +246,14 @@ class Residency {
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record) noexcept;
   // The one place where a wait ends. `record` is off the list; our reference to it is given up.
-  void end_wait(Record& record, Start start, bool may_wait) noexcept;
+  // False if it waits on: a verdict may take too long to be waited for.
+  [[nodiscard]] bool end_wait(Record& record, Start start, bool may_wait) noexcept;
   // Takes the first waiting record with `due(record)` off the list, with a reference of ours.
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
   // Ends the wait of the first record with `due(record)` that can be waited for. False if there is
-  // none.
+  // none, or it takes too long.
   template <class Due>
   bool end_oldest_wait(Due&& due) noexcept;
   void keep_within_bound() noexcept;

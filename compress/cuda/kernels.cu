@@ -219,10 +219,10 @@ __device__ void pack_spans(const Batch& batch, Open open, Pack pack, Finish fini
 }
 // The way back.
 //   open(job, header)      false: not the payload that the job expects
-//   load(job, run)         what unpack() has to know of the payload. A thread loads for all its
-//   runs
-//                          of a tile before it unpacks the first, or each would wait for memory
+//   load(job, run)         what unpack() has to know of the payload
 //   unpack(job, run, it)   false: damaged
+// A thread loads for all its runs of a tile before it unpacks the first: each would wait for memory
+// otherwise.
 template <unsigned kRun, class Open, class Load, class Unpack>
 __device__ void unpack_spans(const Batch& batch, Open open, Load load, Unpack unpack) {
   constexpr unsigned kRuns = cuda::kElementsPerTile / kRun / kThreads;  // of a thread

@@ -9,10 +9,10 @@
 //
 // Rows: a warp takes 32 rows and a lane looks at 16 elements of each; of those that look flat the
 // warp looks at 128 more, all over the row. It reads those that look flat still as a whole, and
-// writes the marks of all 32. Columns take two launches. The first sums
-// the squared steps that each column meets, chunk of rows by chunk, beside looking at 64 of its
-// rows; its last block knows which columns look flat. The second reads these as a whole. Either way
-// the last block numbers the marked lines and copies the first ones, so the section's contents do
+// writes the marks of all 32. Columns take two launches. The first sums the squared steps that each
+// column meets, chunk of rows by chunk, beside looking at 64 of its rows; its last block knows
+// which columns look flat. The second reads these as a whole. Either way the last block numbers the
+// marked lines and copies the first ones, so the section's contents do
 // not depend on the order of blocks.
 //
 // A section: LineHead; a bit for each line of zeros, padded to 64 bytes; a bit for each line that

@@ -104,7 +104,7 @@ class InvertingCodec final : public BlockCodec {
   // What is encoded late is decided once somebody waits for it.
   bool is_decided(EncodeTicket ticket) noexcept override { return awaited.contains(ticket.value); }
   EncodeResult verdict(EncodeTicket ticket, bool wait) noexcept override {
-    if (wait) awaited.insert(ticket.value);
+    if (wait && !overdue) awaited.insert(ticket.value);
     if (!is_decided(ticket)) return {.status = CodecStatus::kQueued};
     return {.status = CodecStatus::kOk, .payload_bytes = late_bytes, .form = kForm};
   }
@@ -153,8 +153,8 @@ class InvertingCodec final : public BlockCodec {
   std::atomic<std::uint64_t> last_choice{0};
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
   std::atomic<bool> refuse_thorough{false};
-  std::atomic<bool> again{false};  // only a thorough plan has enough room
-  bool late = false;
+  std::atomic<bool> again{false};      // only a thorough plan has enough room
+  bool late = false, overdue = false;  // overdue: nobody waits long enough
   std::size_t late_bytes = 0;
   std::uint64_t last_ticket = 0;
   std::set<std::uint64_t> awaited;
@@ -870,6 +870,27 @@ TEST_F(ResidencyTest, TheOldestVerdictsAreWaitedForWhereTheirSourcesTakeTooMuch)
     for (FakeRecord* const record : records) residency->drop(record);
     expect_empty();
   }
+}
+
+TEST_F(ResidencyTest, AVerdictThatTakesTooLongIsNotWaitedForAgainAtOnce) {
+  codec.late = codec.overdue = true;
+  codec.late_bytes = kBytes;
+  build({.judged_part_of_peak = 16});
+  FakeStorage storage;
+  std::vector<FakeRecord*> records;
+  for (unsigned char i = 0; i < 5; ++i) {
+    storage.alive = true;
+    records.push_back(tag_and_release(i, storage));
+  }
+  EXPECT_FALSE(residency->make_room());
+  for (FakeRecord* const record : records) EXPECT_EQ(record->state, RecordState::kWaiting);
+  codec.overdue = false;
+  EXPECT_TRUE(residency->make_room());
+  for (FakeRecord* const record : records) {
+    EXPECT_EQ(record->state, RecordState::kPacked);
+    residency->drop(record);
+  }
+  expect_empty();
 }
 
 TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {

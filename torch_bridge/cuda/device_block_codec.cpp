@@ -261,27 +261,33 @@ std::optional<StreamId> DeviceBlockCodec::judge_all_of(allocator::TensorKey key)
 // The key learns what its payloads that are queued come to.
 void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
   if (const std::optional<StreamId> late = judge_all_of(key)) {
-    await(*late, [&] { return !judge_all_of(key).has_value(); });
+    (void)await(*late, [&] { return !judge_all_of(key).has_value(); });
     judge_all_of(key);
   }
 }
 
 // Waits until `decided()`, not for what the stream was given later: the device goes on with that.
-// Ends too once the stream has nothing left to do, or the device has failed.
+// Ends too once the stream has nothing left to do, or the device has failed. False if it ends for
+// want of patience: a function of the host's in the stream may need a lock of the caller's, such as
+// the interpreter's.
 template <class Decided>
-void DeviceBlockCodec::await(StreamId stream, Decided&& decided) noexcept {
+bool DeviceBlockCodec::await(StreamId stream, Decided&& decided) noexcept {
   constexpr std::chrono::microseconds kBetweenLooks{20};
+  constexpr std::chrono::seconds kPatience{1};
   constexpr int kLooksAwake = 50;  // some 20 us: to sleep takes four times as long as it is told
   for (int look = 0; look < kLooksAwake; ++look) {
-    if (decided()) return;
+    if (decided()) return true;
     std::this_thread::yield();
   }
+  const auto begin = std::chrono::steady_clock::now();
   const DeviceContext context(driver_, life_, device_);
   while (context && !decided() &&
          life_.note(driver_.stream_query(at_address<void>(stream.value))) ==
              allocator::cuda::kNotReady) {
+    if (std::chrono::steady_clock::now() - begin > kPatience) return false;
     std::this_thread::sleep_for(kBetweenLooks);
   }
+  return true;
 }
 
 void DeviceBlockCodec::give_slots(const ExpectedPayload& e) noexcept {
@@ -310,6 +316,7 @@ bool DeviceBlockCodec::is_decided(allocator::EncodeTicket ticket) noexcept {
 
 allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket,
                                                   bool wait) noexcept {
+  bool patient = true;
   if (wait && !is_decided(ticket)) {
     StreamId stream;
     {
@@ -317,10 +324,10 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
       if (const auto at = asked_.find(ticket.value); at != asked_.end())
         stream = at->second->stream;
     }
-    await(stream, [&] { return is_decided(ticket); });
+    patient = await(stream, [&] { return is_decided(ticket); });
   }
   if (!is_decided(ticket)) {
-    if (!wait) return {.status = CodecStatus::kQueued};
+    if (!wait || !patient) return {.status = CodecStatus::kQueued};
     forget(ticket);  // the device has failed, or is gone: no verdict will come
     return {};
   }

@@ -80,7 +80,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   std::optional<allocator::StreamId> judge_all_of(allocator::TensorKey key) noexcept;
   void settle(allocator::TensorKey key) noexcept;
   template <class Decided>
-  void await(allocator::StreamId stream, Decided&& decided) noexcept;
+  [[nodiscard]] bool await(allocator::StreamId stream, Decided&& decided) noexcept;
   void give_slots(const ExpectedPayload& expected) noexcept;
   void take_late_verdicts() noexcept;
 
