@@ -49,7 +49,11 @@ fi
 [ $status = 0 ] || exit $status
 "$build/bin/compress_golden" --check "$root/tests/compress/golden.txt" --isa=cuda
 folder=$(dirname "$json")
-"$python" "$root/tools/bench/gpu_gradients.py" --json "$folder/gpu_gradients.json"
+if "$python" -c 'import torch' 2>/dev/null; then
+  "$python" "$root/tools/bench/gpu_gradients.py" --json "$folder/gpu_gradients.json" || [ $? = 77 ]
+else
+  echo "no torch in $python: gradients in place are not compared" >&2
+fi
 if [ -e "$library" ]; then
   "$python" "$root/tools/bench/gpu_training.py" --lib "$library" --json "$folder/gpu_training.json" \
     --page "$folder/gpu_training.md"

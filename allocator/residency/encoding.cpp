@@ -243,13 +243,14 @@ void Residency::collect_verdicts() noexcept {
 }
 
 template <class Due>
-bool Residency::end_oldest_wait(Due&& due) noexcept {
+bool Residency::end_oldest_wait(bool& patient, Due&& due) noexcept {
   // A stream that is captured, or next to one that is, may not be asked how far it is.
   Record* const oldest = take_waiting([&](const Record& r) {
     return due(r) && (r.hold != Hold::kVerdict || codec_.is_decided(r.ticket) ||
-                      !order_.is_captured(r.stream));
+                      (patient && !order_.is_captured(r.stream)));
   });
-  return oldest != nullptr && end_wait(*oldest, Start::kShortage, true);
+  if (oldest != nullptr && !end_wait(*oldest, Start::kShortage, patient)) patient = false;
+  return oldest != nullptr;
 }
 
 void Residency::keep_within_bound() noexcept {
@@ -263,20 +264,25 @@ void Residency::keep_within_bound() noexcept {
   // A host that is ahead of its device would hold as many sources as it is ahead. It has the time
   // to wait: behind the oldest of them the device has others to do.
   const std::size_t most_judged = part_of_peak(judged_part_of_peak_);
+  bool patient = true;
   while (waiting_.bytes(Hold::kVerdict) > most_judged && waiting_.count(Hold::kVerdict) > kAlways) {
-    if (!end_oldest_wait([](const Record& r) { return r.hold == Hold::kVerdict; })) break;
+    if (!end_oldest_wait(patient, [](const Record& r) { return r.hold == Hold::kVerdict; })) break;
   }
   const std::size_t most = std::min(most_waiting_bytes_.load(std::memory_order_relaxed),
                                     part_of_peak(waiting_part_of_peak_));
   while (waiting_.bounded_bytes() > most && waiting_.bounded_count() > kAlways) {
-    if (!end_oldest_wait([](const Record& r) { return r.hold != Hold::kForwardEnd; })) return;
+    if (!end_oldest_wait(patient, [](const Record& r) { return r.hold != Hold::kForwardEnd; })) {
+      return;
+    }
   }
 }
 
 bool Residency::make_room() noexcept {
   bool any = false;
-  while (end_oldest_wait([](const Record&) { return true; })) any = true;
-  return any;
+  for (bool patient = true, before = true;; before = patient) {
+    if (!end_oldest_wait(patient, [](const Record&) { return true; })) return any;
+    any = any || patient == before;
+  }
 }
 
 }  // namespace pleat::allocator

@@ -252,10 +252,11 @@ class Residency {
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
-  // Ends the wait of the first record with `due(record)` that can be waited for. False if there is
-  // none, or it takes too long.
+  // Ends the wait of the first record with `due(record)` that can be waited for; only what is
+  // decided without a wait, unless `patient`. Patience ends with a verdict that takes too long.
+  // False if there is none.
   template <class Due>
-  bool end_oldest_wait(Due&& due) noexcept;
+  bool end_oldest_wait(bool& patient, Due&& due) noexcept;
   void keep_within_bound() noexcept;
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,

@@ -884,6 +884,12 @@ TEST_F(ResidencyTest, AVerdictThatTakesTooLongIsNotWaitedForAgainAtOnce) {
   }
   EXPECT_FALSE(residency->make_room());
   for (FakeRecord* const record : records) EXPECT_EQ(record->state, RecordState::kWaiting);
+  // What is decided, or needs no verdict, does not wait behind it.
+  codec.awaited.insert(3);
+  EXPECT_TRUE(residency->make_room());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(records[i]->state, i == 2 ? RecordState::kPacked : RecordState::kWaiting) << i;
+  }
   codec.overdue = false;
   EXPECT_TRUE(residency->make_room());
   for (FakeRecord* const record : records) {
