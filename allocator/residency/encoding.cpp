@@ -219,14 +219,14 @@ void Residency::start(Record& record) noexcept {
     const std::lock_guard<std::mutex> link(link_mutex_);
     ++record.references_;
   }
-  (void)end_wait(record, Start::kProof, false);
+  end_wait(record, Start::kProof, false);
   keep_within_bound();
 }
 
 void Residency::forward_end() noexcept {
   while (Record* const record =
              take_waiting([](const Record& r) { return r.hold == Hold::kForwardEnd; })) {
-    (void)end_wait(*record, Start::kForwardEnd, false);
+    end_wait(*record, Start::kForwardEnd, false);
   }
   collect_verdicts();
   keep_within_bound();
@@ -238,19 +238,24 @@ void Residency::collect_verdicts() noexcept {
   while (Record* const record = take_waiting([this](const Record& r) {
            return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);
          })) {
-    (void)end_wait(*record, Start::kRelease, false);
+    end_wait(*record, Start::kRelease, false);
   }
 }
 
 template <class Due>
-bool Residency::end_oldest_wait(bool& patient, Due&& due) noexcept {
+bool Residency::end_oldest_wait(Shortage& shortage, Due&& due) noexcept {
   // A stream that is captured, or next to one that is, may not be asked how far it is.
   Record* const oldest = take_waiting([&](const Record& r) {
     return due(r) && (r.hold != Hold::kVerdict || codec_.is_decided(r.ticket) ||
-                      (patient && !order_.is_captured(r.stream)));
+                      (shortage.patient && !order_.is_captured(r.stream)));
   });
-  if (oldest != nullptr && !end_wait(*oldest, Start::kShortage, patient)) patient = false;
-  return oldest != nullptr;
+  if (oldest == nullptr) return false;
+  if (end_wait(*oldest, Start::kShortage, shortage.patient)) {
+    shortage.any_ended = true;
+  } else {
+    shortage.patient = false;
+  }
+  return true;
 }
 
 void Residency::keep_within_bound() noexcept {
@@ -264,25 +269,24 @@ void Residency::keep_within_bound() noexcept {
   // A host that is ahead of its device would hold as many sources as it is ahead. It has the time
   // to wait: behind the oldest of them the device has others to do.
   const std::size_t most_judged = part_of_peak(judged_part_of_peak_);
-  bool patient = true;
+  Shortage shortage;
   while (waiting_.bytes(Hold::kVerdict) > most_judged && waiting_.count(Hold::kVerdict) > kAlways) {
-    if (!end_oldest_wait(patient, [](const Record& r) { return r.hold == Hold::kVerdict; })) break;
+    if (!end_oldest_wait(shortage, [](const Record& r) { return r.hold == Hold::kVerdict; })) break;
   }
   const std::size_t most = std::min(most_waiting_bytes_.load(std::memory_order_relaxed),
                                     part_of_peak(waiting_part_of_peak_));
   while (waiting_.bounded_bytes() > most && waiting_.bounded_count() > kAlways) {
-    if (!end_oldest_wait(patient, [](const Record& r) { return r.hold != Hold::kForwardEnd; })) {
+    if (!end_oldest_wait(shortage, [](const Record& r) { return r.hold != Hold::kForwardEnd; })) {
       return;
     }
   }
 }
 
 bool Residency::make_room() noexcept {
-  bool any = false;
-  for (bool patient = true, before = true;; before = patient) {
-    if (!end_oldest_wait(patient, [](const Record&) { return true; })) return any;
-    any = any || patient == before;
+  Shortage shortage;
+  while (end_oldest_wait(shortage, [](const Record&) { return true; })) {
   }
+  return shortage.any_ended;
 }
 
 }  // namespace pleat::allocator

@@ -247,16 +247,20 @@ class Residency {
   void hold(EventScope& scope, Record& record) noexcept;
   // The one place where a wait ends. `record` is off the list; our reference to it is given up.
   // False if it waits on: a verdict may take too long to be waited for.
-  [[nodiscard]] bool end_wait(Record& record, Start start, bool may_wait) noexcept;
+  bool end_wait(Record& record, Start start, bool may_wait) noexcept;
   // Takes the first waiting record with `due(record)` off the list, with a reference of ours.
   // nullptr if there is none.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
-  // Ends the wait of the first record with `due(record)` that can be waited for; only what is
-  // decided without a wait, unless `patient`. Patience ends with a verdict that takes too long.
-  // False if there is none.
+  // Waits are being ended because what waits takes too much. Once a verdict has taken too long, no
+  // other is waited for.
+  struct Shortage {
+    bool patient = true;
+    bool any_ended = false;
+  };
+  // Ends the wait of the first record with `due(record)` that can be ended. False if there is none.
   template <class Due>
-  bool end_oldest_wait(bool& patient, Due&& due) noexcept;
+  bool end_oldest_wait(Shortage& shortage, Due&& due) noexcept;
   void keep_within_bound() noexcept;
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,

@@ -89,8 +89,8 @@ pleat_plant_also(encoding.cpp
   "if (!PLANTED && record.state != RecordState::kWaiting) {
       // Somebody")
 pleat_plant("a wait for a proof never ends" encoding.cpp
-  "end_oldest_wait(patient, [](const Record&) { return true; })"
-  "end_oldest_wait(patient, [](const Record& r) { return !(PLANTED && r.hold == Hold::kProof); })")
+  "end_oldest_wait(shortage, [](const Record&) { return true; })"
+  "end_oldest_wait(shortage, [](const Record& r) { return !(PLANTED && r.hold == Hold::kProof); })")
 pleat_plant("nothing bounds what waits" encoding.cpp
   "waiting_.bounded_count() > kAlways) {"
   "waiting_.bounded_count() > kAlways && !PLANTED) {")
