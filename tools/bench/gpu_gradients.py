@@ -12,7 +12,11 @@ import collections
 import math
 import sys
 
+import torch
+
 from harness import run_main, write_json
+
+ATEN = torch.ops.aten
 
 TYPES = ("float32", "bfloat16", "float16", "float64")
 CONTENTS = ("normal", "wild", "bits")
@@ -28,23 +32,20 @@ ROWS = (
 )  # fmt: skip
 
 
-def formulas(aten):
+def formulas():
     """By name: the formula, of a gradient and a saved tensor, and the same with a target."""
 
-    def with_target(op, *args, target="grad_input", **options):
-        into = getattr(op, target)
-        return lambda g, x: op(g, x, *args, **options), lambda g, x, out: into(g, x, *args, **options, **{target: out})
+    def with_target(op, *args, **options):
+        return lambda g, x: op(g, x, *args, **options), lambda g, x, out: op.grad_input(g, x, *args, **options, grad_input=out)
 
     def scaled_elu(is_result):
         def elu(g, x):
-            return aten.elu_backward(g, 1.2, 1.0, 1.0, is_result, x)
+            return ATEN.elu_backward(g, 1.2, 1.0, 1.0, is_result, x)
 
-        return elu, lambda g, x, out: aten.elu_backward.grad_input(g, 1.2, 1.0, 1.0, is_result, x, grad_input=out)
+        return elu, lambda g, x, out: ATEN.elu_backward.grad_input(g, 1.2, 1.0, 1.0, is_result, x, grad_input=out)
 
     def with_factor(op, factor):
         return lambda g, x: op(g, factor(x)), lambda g, x, out: op.out(g, factor(x), out=out)
-
-    import torch
 
     factors = {
         "same shape": lambda x: x,
@@ -52,44 +53,40 @@ def formulas(aten):
         "of no dimension": lambda x: x.reshape(-1)[-1],
         "last dimension": lambda x: x[(0,) * (x.dim() - 1)],
     }
-    products = {f"{op}, {name}": with_factor(getattr(aten, op), factor) for op in ("mul", "div") for name, factor in factors.items()}
+    products = {f"{op}, {name}": with_factor(getattr(ATEN, op), factor) for op in ("mul", "div") for name, factor in factors.items()}
     return products | {
-        "gelu": with_target(aten.gelu_backward, approximate="none"),
-        "gelu tanh": with_target(aten.gelu_backward, approximate="tanh"),
-        "silu": with_target(aten.silu_backward),
-        "threshold": with_target(aten.threshold_backward, 0),
-        "sigmoid": with_target(aten.sigmoid_backward),
-        "tanh": with_target(aten.tanh_backward),
-        "leaky_relu": with_target(aten.leaky_relu_backward, 0.01, False),
-        "leaky_relu of result": with_target(aten.leaky_relu_backward, 0.01, True),
-        "hardtanh": with_target(aten.hardtanh_backward, -1, 1),
+        "gelu": with_target(ATEN.gelu_backward, approximate="none"),
+        "gelu tanh": with_target(ATEN.gelu_backward, approximate="tanh"),
+        "silu": with_target(ATEN.silu_backward),
+        "threshold": with_target(ATEN.threshold_backward, 0),
+        "sigmoid": with_target(ATEN.sigmoid_backward),
+        "tanh": with_target(ATEN.tanh_backward),
+        "leaky_relu": with_target(ATEN.leaky_relu_backward, 0.01, False),
+        "leaky_relu of result": with_target(ATEN.leaky_relu_backward, 0.01, True),
+        "hardtanh": with_target(ATEN.hardtanh_backward, -1, 1),
         "elu": scaled_elu(False),
         "elu of result": scaled_elu(True),
     }
 
 
-def formulas_of_rows(aten):
+def formulas_of_rows():
     def softmax(g, x):
-        return aten._softmax_backward_data(g, x, -1, g.dtype)
+        return ATEN._softmax_backward_data(g, x, -1, g.dtype)
 
     def log_softmax(g, x):
-        return aten._log_softmax_backward_data(g, x, -1, g.dtype)
+        return ATEN._log_softmax_backward_data(g, x, -1, g.dtype)
 
     return {
-        "softmax": (softmax, lambda g, x, out: aten._softmax_backward_data.out(g, x, -1, g.dtype, grad_input=out)),
-        "log_softmax": (log_softmax, lambda g, x, out: aten._log_softmax_backward_data.out(g, x, -1, g.dtype, out=out)),
+        "softmax": (softmax, lambda g, x, out: ATEN._softmax_backward_data.out(g, x, -1, g.dtype, grad_input=out)),
+        "log_softmax": (log_softmax, lambda g, x, out: ATEN._log_softmax_backward_data.out(g, x, -1, g.dtype, out=out)),
     }
 
 
 def whole_numbers(dtype):
-    import torch
-
     return {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
 
 
 def values(count, dtype, content, seed):
-    import torch
-
     rng = torch.Generator(device="cuda").manual_seed(seed)
     if content == "bits":
         high, low = (torch.randint(-(2**31), 2**31 - 1, (count,), device="cuda", generator=rng) for _ in range(2))
@@ -105,8 +102,6 @@ def values(count, dtype, content, seed):
 
 
 def place(flat, shape, layout):
-    import torch
-
     if layout == "odd":
         buffer = flat.new_empty(len(flat) + 3)
         buffer[1 : len(flat) + 1] = flat
@@ -136,16 +131,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    import torch
-
     if not torch.cuda.is_available():
         print("no GPU here: not compared", file=sys.stderr)
         return 77
-    aten = torch.ops.aten
-    work = [(name, f, s, layout) for name, f in formulas(aten).items() for s, layout in POINTWISE]
-    work += [(name, f, s, layout) for name, f in formulas_of_rows(aten).items() for s, layout in ROWS]
+    work = [(name, f, s, layout) for name, f in formulas().items() for s, layout in POINTWISE]
+    work += [(name, f, s, layout) for name, f in formulas_of_rows().items() for s, layout in ROWS]
     # A formula that is not the one that wrote: what finds no difference there finds none anywhere.
-    gelu, tanh = formulas(aten)["gelu"], formulas(aten)["gelu tanh"]
+    gelu, tanh = formulas()["gelu"], formulas()["gelu tanh"]
     control = compare((gelu[0], tanh[1]), (1 << 20,), "plain", torch.float32, "normal", 1)
     found = collections.defaultdict(lambda: {"different": 0, "elements": 0})
     for seed, (name, formula, shape, layout) in enumerate(work):
@@ -157,7 +149,7 @@ def main():
                     found[name]["elements"] += outcome[1]
     for name, sums in found.items():
         print(f"{name:24} {sums['different']:>10,} of {sums['elements']:>14,} elements differ")
-    all_names = formulas(aten).keys() | formulas_of_rows(aten).keys()
+    all_names = formulas().keys() | formulas_of_rows().keys()
     sound = control[0] > 0 and found.keys() == all_names and not any(sums["different"] for sums in found.values())
     write_json(options.json, {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "formulas": found})
     print("all the same" if sound else "NOT the same" if control[0] else "the comparison finds nothing")
