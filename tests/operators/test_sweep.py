@@ -15,7 +15,7 @@ LOSSY = "bits:4,min_bytes:0,copy_raw:1,rule:assumed"  # copy_raw: the table's ti
 SWEEP = pathlib.Path(__file__).with_name("sweep.py")
 
 
-def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", only="", draw=Draw(), timeout=2400):
+def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", device="cpu", only="", draw=Draw(), timeout=2400):
     report, progress = tmp_path / "report.json", tmp_path / "progress"
     result = runner.run(
         SWEEP,
@@ -26,6 +26,7 @@ def sweep(runner, tmp_path, *, check, conf, subject, dtype="float32", only="", d
             f"--check={check}",
             f"--subject={'stock' if STOCK_ONLY and subject == 'pleat' else subject}",
             f"--dtype={dtype}",
+            f"--device={device}",
             f"--only={only}",
             f"--draw={draw.text}",
             *([f"--until={draw.until}"] if draw.until else []),

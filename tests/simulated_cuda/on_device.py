@@ -4,11 +4,10 @@ would draw.
     on_device.py SCRIPT ARGS...
 """
 
-import os
-import runpy
 import sys
 import threading
 
+from simulate import run
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
@@ -28,18 +27,17 @@ class OnDevice(TorchFunctionMode):
 
 def enter_in_threads():
     """A mode is a thread's own."""
-    run = threading.Thread.run
+    of_thread = threading.Thread.run
 
     def run_on_device(self):
         with OnDevice():
-            run(self)
+            of_thread(self)
 
     threading.Thread.run = run_on_device
 
 
 if __name__ == "__main__":
-    sys.argv.pop(0)
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
     enter_in_threads()
     with OnDevice():
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = run(sys.argv[1], sys.argv[2:])
+    sys.exit(code)

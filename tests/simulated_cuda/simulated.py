@@ -1,10 +1,12 @@
 """Fixtures that run scripts on the simulated CUDA, in forks of one process that has imported torch on it."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import subprocess
 import textwrap
+import threading
 
 import numpy
 import pytest
@@ -52,27 +54,29 @@ class Simulator:
     def __init__(self, stand_ins, environment, python, folder, cpu_account):
         self.stand_ins, self.environment, self.python = stand_ins, environment, python
         self.folder, self.cpu_account = folder, cpu_account
-        self.servers, self.runs, self.of_stock = {}, 0, {}
+        self.servers, self.numbers, self.of_stock = {}, itertools.count(1), {}
+        self.starting = threading.Lock()
 
     def server(self, preload):
-        """preload: libraries before the stand-ins and what starts Pleat in a fork, or None."""
-        if preload not in self.servers:
-            libraries = (self.stand_ins / "preload").read_text()
-            options = {"library": f"{preload[0]}:{libraries}", "late_start": preload[1]} if preload else {}
-            environment = self.environment | ({} if preload else {"LD_PRELOAD": libraries})
-            address = str(self.folder / f"server{len(self.servers)}")
-            self.servers[preload] = ForkServer(address, self.python, environment, self.folder, **options)
-        return self.servers[preload]
+        """preload: libraries before the stand-ins and what starts Pleat in a fork, or None. Any thread, as run()."""
+        with self.starting:
+            if preload not in self.servers:
+                libraries = (self.stand_ins / "preload").read_text()
+                options = {"library": f"{preload[0]}:{libraries}", "late_start": preload[1]} if preload else {}
+                environment = self.environment | ({} if preload else {"LD_PRELOAD": libraries})
+                address = str(self.folder / f"server{len(self.servers)}")
+                self.servers[preload] = ForkServer(address, self.python, environment, self.folder, **options)
+            return self.servers[preload]
 
     def run(self, source, *args, shadow=True, preload=None, conf=None, variables=(), timeout=120, wind_down=False, **options):
         """A script, its text or its path, with options of simulate.py by name.
         variables: of the environment, besides PLEAT_CONF. wind_down: the process ends as any does (tests/forked.py)."""
-        self.runs += 1
+        number = next(self.numbers)
         script = source
         if not isinstance(source, pathlib.Path):
-            script = self.folder / f"script{self.runs}.py"
+            script = self.folder / f"script{number}.py"
             script.write_text(textwrap.dedent(source))
-        facts = self.folder / f"facts{self.runs}.json"
+        facts = self.folder / f"facts{number}.json"
         words = ["--json", facts, *(["--shadow"] if shadow else [])]
         for name, value in options.items():
             words += [f"--{name}", value]
@@ -126,12 +130,12 @@ def simulator(stand_ins, simulation_environment, test_python, tmp_path_factory, 
     one.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def simulate(simulator):
     return simulator.run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def under_pleat(simulator, preload_library):
     """Runs a script as `simulate` does, with Pleat preloaded; `conf` is its PLEAT_CONF."""
 

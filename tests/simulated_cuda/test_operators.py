@@ -1,16 +1,20 @@
 """PyTorch's operator and module tables with device "cuda", without loss: what passes with stock passes."""
 
-import json
 import pathlib
 import re
+import sys
 
 import pytest
 
 from codings import LOSSLESS
+from device_runner import DeviceRunner
 
 pytest_plugins = ("simulated",)
 
-SWEEP = pathlib.Path(__file__).resolve().parents[1] / "operators" / "sweep.py"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "operators"))
+
+from test_sweep import first_lines, sweep  # noqa: E402
+
 # The simulation ends the process: these call libraries of which it has none (solvers, sparse matrices), or look at memory in
 # kernels that are no operators.
 ENDS = (
@@ -21,33 +25,32 @@ ENDS = (
 LACKING = "op_db/(" + "|".join(map(re.escape, ENDS)) + ")"
 
 
-def sweep(run, tmp_path, subject, only, draw, **options):
-    """The report and the outcome. run: as `simulate` or `under_pleat`."""
-    report, progress = tmp_path / f"{subject}.json", tmp_path / "progress"
-    words = ["--device=cuda", f"--subject={subject}", f"--only={only}", f"--json={report}", f"--progress={progress}"]
-    if draw is not None:
-        words += [f"--draw={draw.text}", *([f"--until={draw.until}"] if draw.until else [])]
-    outcome = run(SWEEP, *words, timeout=1200, **options)
-    under_way = progress.read_text().strip() if progress.exists() else "start"
-    assert report.exists(), f"died (exit {outcome.code}) at {under_way}\n{outcome.stderr[-4000:]}"
-    return json.loads(report.read_text()), outcome
+@pytest.fixture(scope="module")
+def runner(simulate, under_pleat, tmp_path_factory):
+    return DeviceRunner(simulate, under_pleat, tmp_path_factory.mktemp("scripts"))
 
 
-def assert_as_stock(report, simulate, tmp_path):
-    """What fails in stock against stock too the simulation does not do twice in the same way."""
-    names = sorted({failure["name"] for failure in report["failures"]})
-    if not names:
-        return
-    stock, _ = sweep(simulate, tmp_path, "stock", "^(" + "|".join(map(re.escape, names)) + ")$", None)
-    excused = {failure["name"] for failure in stock["failures"]} | set(stock["dropped"])
-    assert [failure for failure in report["failures"] if failure["name"] not in excused] == []
+@pytest.fixture
+def sweep_as_stock(runner, tmp_path):
+    """The report of a sweep without a failure that stock, against stock, has not as well: the simulation does not do
+    everything twice in the same way."""
+
+    def run(**options):
+        report = sweep(runner, tmp_path, check="lossless", conf=LOSSLESS, subject="pleat", device="cuda", **options)
+        if names := sorted({failure["name"] for failure in report["failures"]}):
+            only = "^(" + "|".join(map(re.escape, names)) + ")$"
+            stock = sweep(runner, tmp_path, check="lossless", conf="", subject="stock", device="cuda", only=only)
+            excused = {failure["name"] for failure in stock["failures"]} | set(stock["dropped"])
+            assert not [failure for failure in report["failures"] if failure["name"] not in excused], first_lines(report)
+        return report
+
+    return run
 
 
 @pytest.mark.sweep
 @pytest.mark.rotating
-def test_lossless_gradients_of_every_operator_equal_stock_on_a_device(under_pleat, simulate, tmp_path, draw):
-    report, outcome = sweep(under_pleat, tmp_path, "pleat", f"^(?!{LACKING}$)", draw, conf=LOSSLESS)
-    assert_as_stock(report, simulate, tmp_path)
+def test_lossless_gradients_of_every_operator_equal_stock_on_a_device(sweep_as_stock, draw):
+    report = sweep_as_stock(only=f"^(?!{LACKING}$)", draw=draw)
     totals = report["totals"]
     if "samples" not in totals:
         pytest.skip("no sample was reached")
@@ -55,13 +58,9 @@ def test_lossless_gradients_of_every_operator_equal_stock_on_a_device(under_plea
     records = report["stats"]["devices"][0]["records"]
     for name in ("tagged", "released", "encoded", "restored"):
         assert records[name] > 0, records
-    assert outcome.reports == []
 
 
 @pytest.mark.smoke
-def test_a_few_operators_equal_stock_on_a_device(under_pleat, simulate, tmp_path):
+def test_a_few_operators_equal_stock_on_a_device(sweep_as_stock):
     only = r"/(mul|matmul|softmax|log_softmax|nn\.functional\.(conv2d|rrelu|batch_norm|dropout)|nn\.Linear)$"
-    report, outcome = sweep(under_pleat, tmp_path, "pleat", only, None, conf=LOSSLESS)
-    assert_as_stock(report, simulate, tmp_path)
-    assert report["totals"]["samples compared"] > 60
-    assert outcome.reports == []
+    assert sweep_as_stock(only=only)["totals"]["samples compared"] > 60
