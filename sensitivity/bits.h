@@ -1,15 +1,18 @@
-// The width used where no profile exists: one uniform width for everything lossy.
+// The widths of the codec, and the one that is used where no profile exists: one uniform width for
+// everything lossy.
 #pragma once
 
-#include <initializer_list>
+#include <array>
 
 namespace pleat::sensitivity {
 
-// The largest codec width (1, 2, 3, 4, 8 bits) that is <= `bits` (1..8, fractions allowed). Group
-// metadata is extra.
+// Ascending. What a file or a caller may name besides them: 0, exact.
+inline constexpr std::array<unsigned, 5> kWidths{1, 2, 3, 4, 8};
+
+// The largest codec width that is <= `bits` (1..8, fractions allowed). Group metadata is extra.
 [[nodiscard]] constexpr unsigned uniform_width(double bits) noexcept {
-  unsigned width = 1;
-  for (const unsigned candidate : {2u, 3u, 4u, 8u}) {
+  unsigned width = kWidths.front();
+  for (const unsigned candidate : kWidths) {
     if (static_cast<double>(candidate) <= bits) {
       width = candidate;
     }

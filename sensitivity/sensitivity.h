@@ -2,5 +2,8 @@
 // numbers; knows nothing of torch, allocators or codecs.
 #pragma once
 
+#include "sensitivity/assign.h"
 #include "sensitivity/bits.h"
 #include "sensitivity/key.h"
+#include "sensitivity/probe.h"
+#include "sensitivity/profile.h"

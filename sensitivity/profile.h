@@ -1,0 +1,111 @@
+// A profile: what is known of the saved tensors of a program, from one run to the next. Each row is
+// one *unit*, all saved tensors of one key; noise enters a unit as one. A row says who makes and
+// who reads it, what each width costs in bytes and in error, and what its noise does to the
+// gradient. Kept in a file of JSON that a person can read.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pleat::sensitivity {
+
+// What it costs to keep a unit at a width.
+struct WidthCost {
+  std::uint8_t width = 0;   // bits of the codec; 0: exact
+  std::uint64_t bytes = 0;  // of the payloads in a step, headers and metadata among them
+  double error = 0;         // squared error, as a multiple of that at 4 bits; 0 at width 0
+};
+
+// One estimate of what a unit's noise does.
+struct Measurement {
+  std::uint64_t step = 0;
+  // Expected squared error of the gradient of all parameters if this unit alone is kept at 4 bits,
+  // as a multiple of the gradient's squared norm.
+  double noise = 0;
+};
+
+struct Unit {
+  std::uint64_t key = 0;
+  std::string producer;  // the autograd node whose result it is
+  std::string reader;    // the node that reads it in backward; several: separated by ", "
+  std::string type;      // of its elements, as torch names it: "float32"
+  std::vector<std::int64_t> shape;
+  std::uint32_t tensors = 1;        // of the key in one step
+  std::uint64_t bytes = 0;          // of these, uncompressed
+  std::uint64_t payload_bytes = 0;  // as they were kept when the row was written
+  std::uint8_t width = 0;           // as it was then; 0: exact
+  // Why the width is no choice of ours: "mask", "no_proof", "alive", ... Empty: noise is allowed.
+  std::string fixed;
+  std::uint8_t floor = 1;                 // the least width allowed
+  std::string floor_reason;               // empty for 1
+  std::vector<WidthCost> costs;           // ascending by width, but width 0 last; empty if `fixed`
+  std::vector<Measurement> measurements;  // oldest first
+  std::vector<std::uint64_t> results;     // keys of what is recomputed from it: they have its width
+  bool distrusted = false;  // a check found more noise than was predicted: it gets the default
+
+  // The geometric mean of its measurements (zeros count as the least positive number); NaN: none.
+  [[nodiscard]] double noise() const noexcept;
+  // The cost at the least width >= `width` that is a candidate; the exact one if there is none.
+  // `width` 0: the exact one. `costs` must not be empty.
+  [[nodiscard]] const WidthCost& cost_at(unsigned width) const noexcept;
+};
+
+struct Profile {
+  std::string torch;  // the version that ran; empty: unknown
+  std::uint64_t steps = 0;
+  double bits = 4;           // that were asked for
+  std::uint64_t passes = 0;  // extra backward passes spent so far
+  double seconds = 0;        // that these took
+  std::vector<Unit> units;   // in the order in which backward reads them
+};
+
+// ---- files ----
+
+enum class ReadStatus : std::uint8_t {
+  kOk,
+  kMissing,     // there is no such file: a run may make one
+  kForeign,     // it is not a profile: never overwritten
+  kDamaged,     // a profile, but broken or of another version: never overwritten either
+  kUnreadable,  // the system refuses: `message` says why
+};
+struct ReadResult {
+  ReadStatus status = ReadStatus::kOk;
+  Profile profile;      // of kOk
+  std::string message;  // else: one line without the file's name
+};
+
+// The text of a profile: JSON with a line for each unit, ending in a line end. Cuts names of more
+// than 4096 bytes and replaces what is no UTF-8 in them; leaves out measurements that are NaN.
+[[nodiscard]] std::string to_json(const Profile& profile);
+// From any bytes, of whatever origin and size. Throws nothing but std::bad_alloc.
+[[nodiscard]] ReadResult from_json(std::string_view text);
+
+// Reads a regular file of at most 256 MiB, through links. Directories, devices, and links to them
+// are kForeign, and so is what is larger.
+[[nodiscard]] ReadResult read_profile(const std::string& path);
+// Writes beside the file and renames, so that readers see the old or the new; mode 0600. Replaces
+// nothing but a profile that can be read, and no link. Writes nothing that could not be read again,
+// such as widths that no codec has. Returns an empty text, or one line that says what went wrong,
+// without the file's name.
+[[nodiscard]] std::string write_profile(const Profile& profile, const std::string& path);
+
+// %r: rank, %p: process id, %%: a percent sign. Other letters after a percent sign stay as they
+// are.
+[[nodiscard]] std::string expand_path(std::string_view pattern, std::uint64_t rank,
+                                      std::uint64_t process);
+
+// Takes over what `older` knows and `newer` does not: units of other keys, measurements. A unit of
+// both has the row of `newer`, and the measurements of both in the order of their steps, each step
+// once, the last 16 of them.
+void merge_into(Profile& newer, const Profile& older);
+
+// Spearman's rank correlation of the noise that two steps measured, over units that both measured;
+// NaN for fewer than 3.
+[[nodiscard]] double rank_correlation(const Profile& profile, std::uint64_t step_a,
+                                      std::uint64_t step_b);
+
+}  // namespace pleat::sensitivity
