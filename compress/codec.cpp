@@ -195,6 +195,19 @@ struct Target {
   std::size_t bytes;
 };
 
+// Applies a function to the decoded elements of a block, which lie in the job's target.
+void apply_to_block(const GroupedSections& sections, const DecodeGroups& job, std::uint8_t type,
+                    Function function) noexcept {
+  ApplyFunction apply = application(function);
+  apply.metadata =
+      sections.transformed || sections.near_zero.counts != nullptr ? nullptr : job.metadata;
+  apply.bits = job.bits;
+  apply.groups = job.groups;
+  apply.tail_elements = job.tail_elements;
+  apply.data = job.target;
+  kernels().apply[type](apply);
+}
+
 Status decode_grouped(const Header& header, const std::uint8_t* payload, Target target,
                       Function function, const Executor& executor) noexcept {
   const std::optional<GroupedSections> sections = read_sections(header, payload);
@@ -223,13 +236,7 @@ Status decode_grouped(const Header& header, const std::uint8_t* payload, Target 
         return;
       }
       if (function != Function::kNone) {  // while the elements are in a cache
-        ApplyFunction apply = application(function);
-        apply.metadata = sections->transformed || has_near ? nullptr : job.metadata;
-        apply.bits = job.bits;
-        apply.groups = job.groups;
-        apply.tail_elements = job.tail_elements;
-        apply.data = job.target;
-        kernels().apply[header.type](apply);
+        apply_to_block(*sections, job, header.type, function);
       }
     }
   });
@@ -392,6 +399,38 @@ Status decode_function(const void* payload, std::size_t payload_bytes, void* tar
   const Status status = decode(payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) apply_function(target, header.elements, type, function, executor);
   return status;
+}
+Status apply_decoded_function(const void* payload, std::size_t payload_bytes, void* target,
+                              std::size_t target_bytes, Function function,
+                              const Executor& executor) noexcept {
+  Header header;
+  if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
+    return status;
+  const auto type = static_cast<ElementType>(header.type);
+  if (!is_floating(type) || header.elements * element_size(type) != target_bytes)
+    return Status::kCorrupt;
+  if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped) {
+    apply_function(target, header.elements, type, function, executor);
+    return Status::kOk;
+  }
+  const std::optional<GroupedSections> sections =
+      read_sections(header, static_cast<const std::uint8_t*>(payload));
+  if (!sections) return Status::kCorrupt;
+  std::atomic<bool> intact{true};
+  run_parts(executor, sections->layout.blocks, kGrainBlocks,
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                DecodeGroups job;
+                if (!sections->block_job(block, &job)) {
+                  intact.store(false, std::memory_order_relaxed);
+                  return;
+                }
+                job.target = static_cast<std::uint8_t*>(target) +
+                             job.first_group * sections->layout.source_bytes_per_group;
+                apply_to_block(*sections, job, header.type, function);
+              }
+            });
+  return intact.load() ? Status::kOk : Status::kCorrupt;
 }
 
 bool may_be_result(const void* payload, std::size_t payload_bytes, Function function,

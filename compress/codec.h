@@ -79,6 +79,11 @@ namespace pleat::compress {
 [[nodiscard]] Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
                                      std::size_t target_bytes, Function function,
                                      const Executor& executor) noexcept;
+// Does to decoded values, changed or not since, what decode_function() does to them: `target` holds
+// what decode() gave of the payload. The same errors.
+[[nodiscard]] Status apply_decoded_function(const void* payload, std::size_t payload_bytes,
+                                            void* target, std::size_t target_bytes,
+                                            Function function, const Executor& executor) noexcept;
 // True if `results` appear to be the function of what a lossy payload was made of, and recomputing
 // them is about as accurate as storing them. `results` has as many elements as the payload.
 //   In sixteen groups, drawn from all over the span, every element must be the function of a value

@@ -384,25 +384,51 @@ Status decode_block(const BlockForm& form, const void* payload, std::size_t payl
   return done ? Status::kOk : Status::kCorrupt;
 }
 
+namespace {
+
+// With exact lines, sides or repeated elements, values are final only after the whole block is
+// decoded. Else the function is applied group by group.
+bool applies_by_group(const BlockForm& form, const SpanPart& part) noexcept {
+  return is_single(form, part.to_bytes) && form.patch_bytes == 0 && form.side_part == 0 &&
+         has_form(form, part, part.to_bytes / element_size(form.type));
+}
+
+bool may_apply(const BlockForm& form, Recomputed how) noexcept {
+  return how.type == form.type && is_floating(form.type) && how.function != Function::kNone &&
+         form.only_sides == 0;
+}
+
+}  // namespace
+
+Status apply_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                            void* target, std::size_t target_bytes, Recomputed how,
+                            const Executor& executor) noexcept {
+  if (!may_apply(form, how)) {
+    return Status::kCorrupt;
+  }
+  if (applies_by_group(form, {static_cast<const std::byte*>(payload), payload_bytes,
+                              static_cast<std::byte*>(target), target_bytes, form.nonce})) {
+    return apply_decoded_function(payload, payload_bytes, target, target_bytes, how.function,
+                                  executor);
+  }
+  apply_function(target, target_bytes / element_size(form.type), form.type, how.function, executor);
+  return Status::kOk;
+}
+
 Status decode_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
                              void* target, std::size_t target_bytes, Recomputed how,
                              const Executor& executor) noexcept {
-  if (how.type != form.type || !is_floating(form.type) || how.function == Function::kNone ||
-      form.only_sides != 0) {
+  if (!may_apply(form, how)) {
     return Status::kCorrupt;
   }
-  const std::size_t elements = target_bytes / element_size(form.type);
-  const SpanPart part{static_cast<const std::byte*>(payload), payload_bytes,
-                      static_cast<std::byte*>(target), target_bytes, form.nonce};
-  if (is_single(form, target_bytes) && form.patch_bytes == 0 && form.side_part == 0 &&
-      has_form(form, part, elements)) {
+  if (applies_by_group(form, {static_cast<const std::byte*>(payload), payload_bytes,
+                              static_cast<std::byte*>(target), target_bytes, form.nonce})) {
     return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
   }
-  // With exact lines, sides or repeated elements, values are final only after the whole block is
-  // decoded.
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) {
-    apply_function(target, elements, form.type, how.function, executor);
+    apply_function(target, target_bytes / element_size(form.type), form.type, how.function,
+                   executor);
   }
   return status;
 }

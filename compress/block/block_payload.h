@@ -92,6 +92,13 @@ struct BlockEncodeResult {
                                            std::size_t target_bytes, Recomputed how,
                                            const Executor& executor) noexcept;
 
+// Does to values that decode_block() gave, changed or not since, what decode_block_function() does
+// to them. The same errors.
+[[nodiscard]] Status apply_block_function(const BlockForm& form, const void* payload,
+                                          std::size_t payload_bytes, void* target,
+                                          std::size_t target_bytes, Recomputed how,
+                                          const Executor& executor) noexcept;
+
 // True if `result` appears to be `how.function` of the payload's original, and recomputing it is
 // about as accurate as storing it: compress::may_be_result(). False for payloads of several spans.
 [[nodiscard]] bool may_be_result(const BlockForm& form, const void* payload,

@@ -97,7 +97,13 @@ BlockSpec as_kept(const BlockSpec& spec) noexcept {
   if (spec.kept == Kept::kSides) {
     return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
   }
-  return spec.bits == 0 ? lossless(spec.type) : spec;
+  if (spec.bits == 0) {
+    return lossless(spec.type);
+  }
+  BlockSpec kept = spec;
+  kept.bits = spec.width();
+  kept.floor = 0;
+  return kept;
 }
 
 // Bytes for the sides that may stand beside the values of a span.

@@ -44,7 +44,8 @@ using compress::Sides;
 // How the values of a block are stored.
 struct BlockSpec {
   ElementType type = ElementType::kBytes;
-  std::uint8_t bits = 0;  // 0: lossless
+  std::uint8_t bits = 0;   // 0: lossless
+  std::uint8_t floor = 0;  // the least width that the values bear, however few bits are asked for
   Kept kept = Kept::kValues;
   Steps steps = Steps::kAny;
   // The values are logarithms of probabilities p that a loss reads through p - 1: values above -1
@@ -56,6 +57,10 @@ struct BlockSpec {
   // With kValues: each value comes back on its side, at any width.
   Sides sides{};
 
+  [[nodiscard]] constexpr std::uint8_t width() const noexcept {
+    return bits == 0 ? std::uint8_t{0} : std::max(bits, floor);
+  }
+
   // Of a span's values, or of their sides if only these are kept.
   [[nodiscard]] constexpr CodecSpec codec() const noexcept {
     return {.bits = bits,
@@ -66,17 +71,17 @@ struct BlockSpec {
   }
 
   // Word 0, bits 0 to 7: width; 8 to 15: type; 16, 17: look; 18, 19: transform; 20, 21: steps;
-  // 22, 23: kept; 24: near_zero; 25 to 27: kind of sides; 28: nan_inside; 29 to 31: 0; 32 to 63:
-  // elements of a row. Word 1: the bits of low and, above them, of high.
+  // 22, 23: kept; 24: near_zero; 25 to 27: kind of sides; 28: nan_inside; 29 to 31: floor, 7 for
+  // 8; 32 to 63: elements of a row. Word 1: the bits of low and, above them, of high.
   using Words = std::array<std::uint64_t, 2>;
   [[nodiscard]] constexpr Words pack() const noexcept {
     const auto at = [](auto value, unsigned bit) {
       return static_cast<std::uint64_t>(value) << bit;
     };
     return {
-        at(lines.length, 32) | at(sides.nan_inside, 28) | at(sides.kind, 25) | at(near_zero, 24) |
-            at(kept, 22) | at(steps, 20) | at(transform, 18) | at(lines.look, 16) | at(type, 8) |
-            bits,
+        at(lines.length, 32) | at(std::min<std::uint8_t>(floor, 7), 29) | at(sides.nan_inside, 28) |
+            at(sides.kind, 25) | at(near_zero, 24) | at(kept, 22) | at(steps, 20) |
+            at(transform, 18) | at(lines.look, 16) | at(type, 8) | bits,
         at(std::bit_cast<std::uint32_t>(sides.high), 32) | std::bit_cast<std::uint32_t>(sides.low)};
   }
   [[nodiscard]] static constexpr BlockSpec unpack(const Words& words) noexcept {
@@ -84,6 +89,7 @@ struct BlockSpec {
     const auto low_word = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
     return {.type = static_cast<ElementType>(w >> 8 & 0xff),
             .bits = static_cast<std::uint8_t>(w & 0xff),
+            .floor = static_cast<std::uint8_t>((w >> 29 & 7) == 7 ? 8 : w >> 29 & 7),
             .kept = static_cast<Kept>(w >> 22 & 3),
             .steps = static_cast<Steps>(w >> 20 & 3),
             .near_zero = (w >> 24 & 1) != 0,
@@ -99,9 +105,9 @@ struct BlockSpec {
 [[nodiscard]] constexpr BlockSpec lossless(ElementType type) noexcept { return {.type = type}; }
 
 // The spec of a block that is saved twice: the more careful of the two. What only one of them keeps
-// is kept: values before sides before nothing. More bits, the narrower steps, the shorter rows, a
-// transform only where both ask for it, the sides of either; lossless where the two disagree on the
-// type or on the sides.
+// is kept: values before sides before nothing. More bits, the higher floor, the narrower steps, the
+// shorter rows, a transform only where both ask for it, the sides of either; lossless where the two
+// disagree on the type or on the sides.
 [[nodiscard]] constexpr BlockSpec merge(const BlockSpec& a, const BlockSpec& b) noexcept {
   if (a.type != b.type) {
     return lossless(ElementType::kBytes);
@@ -125,6 +131,7 @@ struct BlockSpec {
   }
   return {.type = a.type,
           .bits = std::max(a.bits, b.bits),
+          .floor = std::max(a.floor, b.floor),
           .kept = a.kept,
           .steps = std::max(a.steps, b.steps),
           .near_zero = a.near_zero || b.near_zero,

@@ -1,0 +1,332 @@
+#include "compress/block/disturb.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "compress/block/block_plan.h"
+#include "compress/block/distances.h"
+#include "compress/block/float_types.h"
+#include "compress/block/line_patch.h"
+#include "compress/float_environment.h"
+#include "compress/format.h"
+#include "compress/kernels.h"
+#include "compress/near_zero.h"
+#include "compress/payload_writer.h"
+#include "compress/side_values.h"
+#include "compress/sides.h"
+
+namespace pleat::compress::block {
+namespace {
+
+constexpr std::size_t kBatch = 16;  // groups
+constexpr std::size_t kGrain = 8;   // batches
+
+constexpr std::uint32_t kSpreadCall = 64;  // of Philox; the codec makes less than 18 calls a group
+
+// ---- groups ----
+
+template <class T>
+class Disturber {
+ public:
+  using Word = typename T::Word;
+
+  Disturber(const BlockSpec& spec, const Disturbance& how) noexcept
+      : type_(spec.type),
+        near_zero_(spec.near_zero),
+        amplitude_(how.amplitude),
+        minus_one_(T::from_float(-1.0f)),
+        request_({nullptr, 0, spec.type}, spec.codec(), 0) {
+    const Sides sides = spec.sides.any() ? sides_beside_values(spec.sides, type_) : Sides{};
+    has_sides_ = sides.any();
+    if (has_sides_) {
+      moves_ = side_moves<T>(side_values<T>(sides).words, sides.kind == Sides::Kind::kThree);
+    }
+  }
+
+  // Disturbs up to kBatch groups that begin at `words`.
+  void disturb(Word* words, std::size_t elements, std::size_t first_group,
+               std::uint64_t nonce) const noexcept;
+
+ private:
+  struct Batch {
+    std::size_t groups = 0;  // the last may be short
+    Metadata<T> metadata[kBatch];
+    bool quantised[kBatch] = {};
+    alignas(64) std::uint8_t codes[kBatch * kGroupElements];
+    alignas(64) Word before[kBatch * kGroupElements];  // what is encoded
+    alignas(64) Word after[kBatch * kGroupElements];   // and what is restored
+  };
+
+  void encode(std::size_t elements, std::size_t first_group, std::uint64_t nonce,
+              Batch* batch) const noexcept;
+  void decode(std::size_t elements, std::size_t first_group, std::uint64_t nonce,
+              Batch* batch) const noexcept;
+  // Undoes plain rounding at random. True if the group was changed.
+  bool spread(const Dequantiser& group, std::size_t elements, std::size_t number,
+              std::uint64_t nonce, Word* words) const noexcept;
+  void move(Word* words, const Word* before, const Word* after,
+            std::size_t elements) const noexcept;
+  [[nodiscard]] bool is_exempt(Word word) const noexcept {
+    const float value = T::to_float(word);
+    return value == 0.0f || !is_finite_value(value) || (near_zero_ && word < minus_one_);
+  }
+
+  ElementType type_;
+  bool near_zero_;
+  float amplitude_;
+  Word minus_one_;
+  Request request_;
+  bool has_sides_ = false;
+  SideMoves moves_{};
+};
+
+template <class T>
+void Disturber<T>::encode(std::size_t elements, std::size_t first_group, std::uint64_t nonce,
+                          Batch* batch) const noexcept {
+  BlockResult result{};
+  std::uint16_t near_counts[kBatch];
+  EncodeGroups job{};
+  job.source = batch->before;
+  job.first_group = first_group;
+  job.groups = elements / kGroupElements;
+  job.tail_elements = elements % kGroupElements;
+  job.bits = request_.bits;
+  job.nonce = nonce;
+  job.metadata = batch->metadata;
+  job.codes = batch->codes;
+  job.result = &result;
+  job.widest_step = request_.widest_step_bits();
+  if (near_zero_) {
+    encode_beside_zero(type_, job, near_counts);
+  } else {
+    kernels().encode[T::kType](job);
+  }
+  for (std::size_t g = 0; g < batch->groups; ++g) {
+    const GroupKind kind = kind_of<T>(batch->metadata[g]);
+    batch->quantised[g] = kind == GroupKind::kRegular || kind == GroupKind::kWide;
+  }
+}
+
+template <class T>
+void Disturber<T>::decode(std::size_t elements, std::size_t first_group, std::uint64_t nonce,
+                          Batch* batch) const noexcept {
+  for (std::size_t g = 0; g < batch->groups; ++g) {
+    if (!batch->quantised[g]) {  // nothing of it is read
+      batch->metadata[g] = {0, 0};
+    }
+  }
+  DecodeGroups job{};
+  job.metadata = batch->metadata;
+  job.codes = batch->codes;
+  job.codes_end = batch->codes + sizeof batch->codes;
+  job.first_group = first_group;
+  job.groups = elements / kGroupElements;
+  job.tail_elements = elements % kGroupElements;
+  job.bits = request_.bits;
+  job.nonce = nonce;
+  job.target = batch->after;
+  if (!kernels().decode[T::kType](job)) {
+    std::fill(std::begin(batch->quantised), std::end(batch->quantised), false);
+  }
+}
+
+template <class T>
+bool Disturber<T>::spread(const Dequantiser& group, std::size_t elements, std::size_t number,
+                          std::uint64_t nonce, Word* words) const noexcept {
+  const float step = magnitude(group.step), half = step / 2;
+  std::array<float, kGroupElements> all, counting;
+  std::array<std::uint8_t, kGroupElements> exempt;
+  std::size_t count = 0, lowest_at = elements;  // the first element at the anchor stays there
+  for (std::size_t e = elements; e-- > 0;) {
+    exempt[e] = is_exempt(words[e]) ? 1 : 0;
+    all[e] = std::fabs(T::to_float(words[e]) - group.anchor);
+    lowest_at = exempt[e] == 0 && all[e] == 0 ? e : lowest_at;
+  }
+  for (std::size_t e = 0; e < elements; ++e) {
+    counting[count] = all[e];
+    count += exempt[e] == 0 ? 1 : 0;
+  }
+  const Distances distances(counting.data(), count, step);
+  if (!distances.were_rounded()) {
+    return false;
+  }
+  const float far = distances.farthest(), lowest = distances.lowest_spread();
+  const float sign = group.step < 0 ? -1.0f : 1.0f;
+  std::array<std::uint8_t, kGroupElements> random;
+  for (std::uint32_t call = 0; call < kGroupElements / 16; ++call) {
+    const PhiloxWords words_of_call = noise_words(nonce, number, kSpreadCall + call);
+    std::memcpy(random.data() + 16 * call, words_of_call.word, sizeof words_of_call.word);
+  }
+  for (std::size_t e = 0; e < elements; ++e) {
+    const float at = (static_cast<float>(random[e]) + 0.5f) / 256;
+    const float distance = all[e];
+    const float room = std::min(std::min(half, distance), far - distance);
+    const float up = e == lowest_at ? 0.0f : at * lowest;
+    const float moved = distance == 0 ? up : distance + (2 * at - 1) * room;
+    all[e] = group.anchor + sign * moved;
+  }
+  for (std::size_t e = 0; e < elements; ++e) {
+    words[e] = exempt[e] != 0 ? words[e] : T::from_float(all[e]);
+  }
+  return true;
+}
+
+template <class T>
+void Disturber<T>::move(Word* words, const Word* before, const Word* after,
+                        std::size_t elements) const noexcept {
+  constexpr auto kLowestExponent = static_cast<Word>(T::kInfinity & (~T::kInfinity + 1u));
+  const float tiny = T::to_float(kLowestExponent);  // the smallest normal number
+  std::array<float, kGroupElements> from, to;
+  unsigned above = 0, below = 0;
+  for (std::size_t e = 0; e < elements; ++e) {
+    from[e] = T::to_float(words[e]);
+    above |= from[e] > 0.0f ? 1 : 0;
+    below |= from[e] < 0.0f ? 1 : 0;
+  }
+  // Halves: the difference of two large values may overflow.
+  const bool positive = above != 0 && below == 0, one_signed = above == 0 || below == 0;
+  const float least = one_signed ? (positive ? tiny : -T::kLargest) : -T::kLargest;
+  const float most = one_signed ? (positive ? T::kLargest : -tiny) : T::kLargest;
+  const float smallest = one_signed ? tiny : 0.0f;  // that is moved
+  for (std::size_t e = 0; e < elements; ++e) {
+    const float half_noise = T::to_float(after[e]) * 0.5f - T::to_float(before[e]) * 0.5f;
+    float moved = from[e] * 0.5f + amplitude_ * half_noise;
+    moved = moved > T::kLargest * 0.5f    ? T::kLargest
+            : moved < -T::kLargest * 0.5f ? -T::kLargest
+                                          : moved * 2.0f;
+    moved = moved < least ? least : moved;
+    moved = moved > most ? most : moved;
+    const float size = magnitude(from[e]);
+    const bool moves = size > 0.0f && size >= smallest && size <= T::kLargest;
+    to[e] = moves ? moved : from[e];
+  }
+  for (std::size_t e = 0; e < elements; ++e) {
+    if (to[e] == from[e] || (near_zero_ && words[e] < minus_one_)) {
+      continue;
+    }
+    const Word word = T::from_float(to[e]);
+    words[e] = has_sides_ ? moved_to_side<T>(moves_, side_of(moves_.test, from[e]), word) : word;
+  }
+}
+
+template <class T>
+void Disturber<T>::disturb(Word* words, std::size_t elements, std::size_t first_group,
+                           std::uint64_t nonce) const noexcept {
+  Batch batch;
+  batch.groups = ceil_divide(elements, kGroupElements);
+  std::memcpy(batch.before, words, elements * sizeof(Word));
+  encode(elements, first_group, nonce, &batch);
+  const auto elements_of = [&](std::size_t g) {
+    return std::min(kGroupElements, elements - g * kGroupElements);
+  };
+  bool changed = false;
+  for (std::size_t g = 0; g < batch.groups; ++g) {
+    if (!batch.quantised[g]) {
+      continue;
+    }
+    const Metadata<T>& metadata = batch.metadata[g];
+    const Dequantiser group = kind_of<T>(metadata) == GroupKind::kWide
+                                  ? read_wide_group<T>(metadata, request_.bits)
+                                  : read_group<T>(metadata, request_.bits);
+    if (!group.dither) {
+      Word* const at = batch.before + g * kGroupElements;
+      changed = spread(group, elements_of(g), first_group + g, nonce, at) || changed;
+    }
+  }
+  if (changed) {
+    encode(elements, first_group, nonce, &batch);
+  }
+  decode(elements, first_group, nonce, &batch);
+  for (std::size_t g = 0; g < batch.groups; ++g) {
+    if (batch.quantised[g]) {
+      const std::size_t at = g * kGroupElements;
+      move(words + at, batch.before + at, batch.after + at, elements_of(g));
+    }
+  }
+}
+
+// ---- blocks ----
+
+bool is_sound(const void* block, const BlockSource& where, ElementType type) noexcept {
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < where.range_count; ++i) {
+    const ByteRange& range = where.ranges[i];
+    if (range.begin < from || range.end < range.begin || range.end > where.bytes ||
+        (range.end - range.begin) % element_size(type) != 0) {
+      return false;
+    }
+    from = range.end;
+  }
+  return block == where.data;
+}
+
+// Disturbs every span.
+void disturb_spans(void* block, const BlockSource& where, const BlockSpec& spec,
+                   const Disturbance& how, const Executor& executor) noexcept {
+  constexpr std::size_t kElements = kBatch * kGroupElements;
+  for (std::size_t i = 0; i < where.range_count; ++i) {
+    const Span span = where.span(i, spec.type);
+    const Request request(span, spec.codec(), 0);
+    if (span.elements == 0 || !request.grouped_pays(request.layout())) {
+      continue;
+    }
+    with_type(spec.type, [&]<class T>() {
+      const FloatEnvironment environment;
+      const Disturber<T> disturber(spec, how);
+      auto* const words = reinterpret_cast<typename T::Word*>(static_cast<std::byte*>(block) +
+                                                              where.ranges[i].begin);
+      run_parts(executor, ceil_divide(span.elements, kElements), kGrain,
+                [&](std::size_t begin, std::size_t end) {
+                  for (std::size_t batch = begin; batch < end; ++batch) {
+                    const std::size_t first = batch * kElements;
+                    disturber.disturb(words + first, std::min(kElements, span.elements - first),
+                                      batch * kBatch, how.nonce + i);
+                  }
+                });
+    });
+  }
+}
+
+}  // namespace
+
+bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
+                   const Disturbance& how, const Executor& executor) noexcept {
+  if (!is_floating(spec.type) || spec.kept != Kept::kValues || how.bits == 0 ||
+      how.amplitude == 0 || (spec.sides.any() && !sides_hold(spec.sides, spec.type))) {
+    return true;
+  }
+  if (spec.transform != Transform::kNone || !is_sound(block, where, spec.type)) {
+    return false;
+  }
+  BlockSpec at_width = spec;
+  at_width.bits = how.bits;
+  at_width.floor = 0;
+  if (spec.lines.look == Look::kNone || where.range_count != 1) {
+    disturb_spans(block, where, at_width, how, executor);
+    return true;
+  }
+  const BlockPlan plan = plan_block(where, at_width, false, Effort::kThorough, executor);
+  if (plan.spec.bits == 0) {  // all of it is kept exact
+    return true;
+  }
+  const Span span = where.span(0, spec.type);
+  std::vector<std::byte> patch;
+  try {
+    patch.resize(plan.patch_bytes);
+  } catch (...) {
+    return false;
+  }
+  if (!patch.empty()) {
+    write_patch(plan.lines, spec.lines, span.data, span.elements, span.type, patch.data());
+  }
+  disturb_spans(block, where, at_width, how, executor);
+  if (!patch.empty()) {
+    apply_patch(patch.data(), static_cast<std::byte*>(block) + where.ranges[0].begin, span.bytes());
+  }
+  return true;
+}
+
+}  // namespace pleat::compress::block
