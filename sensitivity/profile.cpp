@@ -119,6 +119,12 @@ void merge_into(Profile& newer, const Profile& older) {
   }
 }
 
+bool any_measured(const Profile& profile) noexcept {
+  return std::ranges::any_of(profile.units, [](const Unit& unit) {
+    return !unit.costs.empty() && !std::isnan(unit.noise());
+  });
+}
+
 double rank_correlation(const Profile& profile, std::uint64_t step_a, std::uint64_t step_b) {
   std::vector<double> a;
   std::vector<double> b;

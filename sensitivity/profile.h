@@ -60,7 +60,11 @@ struct Profile {
   double bits = 4;           // that were asked for
   std::uint64_t passes = 0;  // extra backward passes spent so far
   double seconds = 0;        // that these took
-  std::vector<Unit> units;   // in the order in which backward reads them
+  // At the peak of a step: bytes of all but the payloads, and what part of a step's payloads was
+  // there. 0: not known.
+  std::uint64_t beside = 0;
+  double at_peak = 0;
+  std::vector<Unit> units;  // in the order in which backward reads them
 };
 
 // ---- files ----
@@ -102,6 +106,9 @@ struct ReadResult {
 // both has the row of `newer`, and the measurements of both in the order of their steps, each step
 // once, the last 16 of them.
 void merge_into(Profile& newer, const Profile& older);
+
+// Some unit's noise is known.
+[[nodiscard]] bool any_measured(const Profile& profile) noexcept;
 
 // Spearman's rank correlation of the noise that two steps measured, over units that both measured;
 // NaN for fewer than 3.

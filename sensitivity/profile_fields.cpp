@@ -64,6 +64,8 @@ constexpr Field<Profile> kProfileFields[] = {
     {"bits", kNone, [](const Scalar& v, Profile& p) { return read_number(v, p.bits); }},
     {"passes", kNone, [](const Scalar& v, Profile& p) { return read_step(v, p.passes); }},
     {"seconds", kNone, [](const Scalar& v, Profile& p) { return read_number(v, p.seconds); }},
+    {"beside", kNone, [](const Scalar& v, Profile& p) { return read_bytes(v, p.beside); }},
+    {"at_peak", kNone, [](const Scalar& v, Profile& p) { return read_number(v, p.at_peak); }},
     {"units", List::kUnits},
 };
 

@@ -111,6 +111,10 @@ std::string to_json(const Profile& profile) {
   field(out, "bits", profile.bits);
   field(out, "passes", profile.passes);
   field(out, "seconds", profile.seconds);
+  if (profile.at_peak > 0) {
+    field(out, "beside", profile.beside);
+    field(out, "at_peak", profile.at_peak);
+  }
   out += ", \"units\": [";
   for (std::size_t i = 0; i < profile.units.size(); ++i) {
     out += i == 0 ? "\n" : ",\n";

@@ -1,9 +1,11 @@
-// The `pleat` command: starts programs under libpleat.so, says whether that would work, and how far
-// it changes gradients.
+// The `pleat` command: starts programs under libpleat.so, says whether that would work, how far it
+// changes gradients, and what a profile knows.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +17,7 @@
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
+#include "profile.h"
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
@@ -56,6 +59,25 @@ Examples:
 constexpr const char* kDoctorExamples = R"text(Examples:
   pleat doctor
   pleat doctor --python ./venv/bin/python --json)text";
+constexpr const char* kProfileExamples =
+    R"text(A profile is the file that a run under Pleat keeps of its saved tensors: what each of them costs at
+each width, and how far its noise changes the gradient. A row is one unit, all tensors of one place.
+
+  sensitivity  error of the gradient, squared, over the gradient's squared norm, with 4 bits for this
+               unit alone
+  share        of the noise of all units, with the widths that are assigned
+  uniform      one width for all units instead
+  new          not measured yet: it gets the uniform width
+  distrusted   a check found more noise than was predicted: it gets the uniform width
+
+Exit code of check: 0, good; 1, of use, with warnings; 2, of no use. Of diff: 1, different models.
+Of all: 2, a file is no profile, or an output cannot be written.
+
+Examples:
+  pleat profile show model.profile --sort share --bits 3
+  pleat profile curve model.profile --html model.html
+  pleat profile diff before.profile after.profile
+  pleat profile check model.profile && echo good)text";
 
 template <typename... Arguments>
 int complain(int exit_code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -156,6 +178,80 @@ int print_env(const Settings& settings) {
   return 0;
 }
 
+// --- profile ----------------------------------------------------------------------------------
+
+struct ProfileCommands {
+  CLI::App* all = nullptr;
+  CLI::App* show = nullptr;
+  CLI::App* curve = nullptr;
+  CLI::App* diff = nullptr;
+  CLI::App* check = nullptr;
+  ProfileRequest request;
+};
+
+void add_profile_file(CLI::App& command, const char* name, std::string& file) {
+  command.add_option(name, file, "a profile")->required()->type_name("");
+}
+
+void add_profile_sort(CLI::App& command, std::string& sort) {
+  const std::string known = fmt::format("{}", fmt::join(kProfileSorts, ", "));
+  command.add_option("--sort", sort, "order of the rows: " + known + " [backward]")
+      ->check([known](const std::string& key) {
+        const bool is_known =
+            std::find(kProfileSorts.begin(), kProfileSorts.end(), key) != kProfileSorts.end();
+        return is_known ? std::string()
+                        : fmt::format("'{}': allowed are {}", bridge::printable(key), known);
+      })
+      ->type_name("KEY");
+}
+
+void add_profile_bits(CLI::App& command, std::optional<double>& bits) {
+  const auto take = [&bits](const std::string& text) {
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || !(number >= 1 && number <= 8))
+      throw CLI::ValidationError("--bits",
+                                 fmt::format("'{}': allowed are 1..8", bridge::printable(text)));
+    bits = number;
+  };
+  command.add_option_function<std::string>("--bits", take, "to assign [those of the profile]")
+      ->type_name("1..8");
+}
+
+void add_profile_commands(CLI::App& app, ProfileCommands& commands) {
+  ProfileRequest& request = commands.request;
+  commands.all = app.add_subcommand("profile", "Say what a profile knows, and what it is worth");
+  commands.all->footer(kProfileExamples);
+  commands.show = commands.all->add_subcommand("show", "Print the units and their widths");
+  commands.curve =
+      commands.all->add_subcommand("curve", "Print noise over bits: which are enough?");
+  commands.diff = commands.all->add_subcommand("diff", "Print what two profiles differ in");
+  commands.check = commands.all->add_subcommand("check", "Say whether a profile is a good one");
+  for (CLI::App* command : {commands.show, commands.curve, commands.diff, commands.check}) {
+    add_profile_file(*command, command == commands.diff ? "A" : "FILE", request.file);
+    command->add_flag("--json", request.as_json, "machine-readable");
+    command->footer(kProfileExamples);
+  }
+  add_profile_file(*commands.diff, "B", request.other);
+  add_profile_sort(*commands.diff, request.sort);
+  add_profile_sort(*commands.show, request.sort);
+  add_profile_bits(*commands.show, request.bits);
+  for (CLI::App* command : {commands.show, commands.curve})
+    command->add_option("--html", request.html, "write a page with pictures to this file, too")
+        ->type_name("OUT");
+}
+
+int profile(const ProfileCommands& commands) {
+  const ProfileRequest& request = commands.request;
+  if (commands.show->parsed()) return show_profile(request);
+  if (commands.curve->parsed()) return show_profile_curve(request);
+  if (commands.diff->parsed()) return diff_profiles(request);
+  if (commands.check->parsed()) return check_profile(request);
+  std::fputs(commands.all->help("pleat").c_str(), stdout);
+  return 0;
+}
+
 // --- command line -----------------------------------------------------------------------------
 
 // The index of CMD in `pleat run [options] [--] CMD ...`, or of check; `argc` if there is none. All
@@ -222,6 +318,9 @@ int main(int argc, char** argv) {
   add_option_flags(doctor_command, settings);
   doctor_command.footer(kDoctorExamples);
 
+  ProfileCommands profile_commands;
+  add_profile_commands(app, profile_commands);
+
   const auto is = [&](const char* name) { return argc > 1 && std::strcmp(argv[1], name) == 0; };
   const int own_words = is("run")     ? command_start(run_command, argc, argv)
                         : is("check") ? command_start(check_command, argc, argv)
@@ -234,6 +333,7 @@ int main(int argc, char** argv) {
   }
   if (env_command.parsed()) return print_env(settings);
   if (doctor_command.parsed()) return doctor(python, settings, as_json);
+  if (profile_commands.all->parsed()) return profile(profile_commands);
 
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;

@@ -1,0 +1,40 @@
+// `pleat profile`: what a profile knows of a program's saved tensors, and what it is worth. Reads
+// files; starts nothing.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pleat::cli {
+
+// Orders of rows: as backward reads them; by name; else what is largest comes first, and what has
+// no such number last.
+inline constexpr std::array<std::string_view, 7> kProfileSorts{
+    "backward", "bytes", "payload", "sensitivity", "share", "bits", "producer"};
+
+struct ProfileRequest {
+  std::string file;
+  std::string other;  // of `diff`
+  bool as_json = false;
+  std::string sort = "backward";  // one of the above
+  std::optional<double> bits;     // 1..8; none: those of the profile
+  std::string html;               // empty: none
+};
+
+// Each prints to stdout and returns the exit code. A file that is no profile, or an output that
+// cannot be written, is one line on stderr.
+inline constexpr int kProfileTrouble = 2;
+[[nodiscard]] int show_profile(const ProfileRequest& request);
+[[nodiscard]] int show_profile_curve(const ProfileRequest& request);
+
+// Exit code 1: the profiles are of different models.
+inline constexpr int kDifferentModels = 1;
+[[nodiscard]] int diff_profiles(const ProfileRequest& request);
+
+// Exit codes: 0, good; 1, of use, with warnings; 2, of no use, or no profile.
+inline constexpr int kProfileWarning = 1;
+[[nodiscard]] int check_profile(const ProfileRequest& request);
+
+}  // namespace pleat::cli
