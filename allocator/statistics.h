@@ -42,6 +42,7 @@ class Statistics {
   void add(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     if (bytes >= 0) {
+      note_window(kind, c.current.load(std::memory_order_relaxed) + bytes);
       c.allocated.fetch_add(bytes, std::memory_order_relaxed);
       const std::int64_t now = c.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
       std::int64_t peak = c.peak.load(std::memory_order_relaxed);
@@ -64,7 +65,24 @@ class Statistics {
       if (now > c.peak.load(std::memory_order_relaxed)) {
         c.peak.store(now, std::memory_order_relaxed);
       }
+      note_window(kind, now);
     }
+  }
+
+  // Since restart_window(): the most that was requested at once, what payloads took of it then, and
+  // the most that was reserved.
+  struct Window {
+    std::int64_t requested = 0, payload = 0, reserved = 0;
+  };
+  [[nodiscard]] Window window() const noexcept {
+    return {window_requested_.load(std::memory_order_relaxed),
+            window_payload_.load(std::memory_order_relaxed),
+            window_reserved_.load(std::memory_order_relaxed)};
+  }
+  void restart_window() noexcept {
+    window_requested_.store(current(StatKind::kRequested), std::memory_order_relaxed);
+    window_payload_.store(current(StatKind::kPayload), std::memory_order_relaxed);
+    window_reserved_.store(current(StatKind::kReserved), std::memory_order_relaxed);
   }
   // From any thread. The four values may be of slightly different moments.
   [[nodiscard]] StatValues read(StatKind kind) const noexcept {
@@ -87,7 +105,20 @@ class Statistics {
   struct Counter {
     std::atomic<std::int64_t> current{0}, peak{0}, allocated{0};
   };
+  void note_window(StatKind kind, std::int64_t now) noexcept {
+    if (kind == StatKind::kRequested) {
+      if (now > window_requested_.load(std::memory_order_relaxed)) {
+        window_requested_.store(now, std::memory_order_relaxed);
+        window_payload_.store(current(StatKind::kPayload), std::memory_order_relaxed);
+      }
+    } else if (kind == StatKind::kReserved &&
+               now > window_reserved_.load(std::memory_order_relaxed)) {
+      window_reserved_.store(now, std::memory_order_relaxed);
+    }
+  }
+
   std::array<Counter, kStatKinds> counters_{};
+  std::atomic<std::int64_t> window_requested_{0}, window_payload_{0}, window_reserved_{0};
 };
 
 }  // namespace pleat::allocator

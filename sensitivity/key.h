@@ -1,6 +1,7 @@
-// The identity of a saved tensor across steps. The key is made at the first save, from the tensor's
-// producer, its shape, the producer's inputs, and its ordinal among tensors of the same kind in
-// this graph.
+// The identity of a saved tensor across steps. The key is made at the first save, from how the
+// tensor was worked out, all the way from the leaves, and from its kind. Two tensors of one key
+// have been worked out in the same way from the same weights, of other data. They are one unit:
+// what is known of one is known of both.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,7 @@ namespace pleat::sensitivity {
 }
 
 struct KeyParts {
-  std::uint64_t producer = 0;   // hash of the producer node's class name; 0 for a leaf
-  std::uint64_t ancestors = 0;  // hash over the producer's inputs' class names
+  std::uint64_t producer = 0;  // structure of the producer node; 0 where there is none
   std::uint32_t output_number = 0;
   std::uint32_t element_type = 0;
   std::uint32_t rank = 0;
@@ -34,20 +34,25 @@ struct KeyParts {
   bool is_output = false;  // saved by its own producer
 };
 
-// The key without its ordinal: equal for every repetition of a layer.
-[[nodiscard]] constexpr std::uint64_t family_key(const KeyParts& p) noexcept {
+[[nodiscard]] constexpr std::uint64_t tensor_key(const KeyParts& p) noexcept {
   std::uint64_t h = mix(p.producer);
-  h = mix(h ^ p.ancestors);
   h = mix(h ^ (static_cast<std::uint64_t>(p.output_number) << 40 |
                static_cast<std::uint64_t>(p.element_type) << 16 |
                static_cast<std::uint64_t>(p.rank) << 1 | (p.is_output ? 1u : 0u)));
   return mix(h ^ static_cast<std::uint64_t>(p.last_dimension));
 }
 
-// The key proper: the ordinal-th tensor of its family in one graph.
-[[nodiscard]] constexpr std::uint64_t tensor_key(std::uint64_t family,
-                                                 std::uint32_t ordinal) noexcept {
-  return mix(family ^ (static_cast<std::uint64_t>(ordinal) + 1));
+// A structure grows from input to input: that of a node begins with its class, and each input adds
+// which of its outputs is read, and the structure of what makes it.
+[[nodiscard]] constexpr std::uint64_t structure_with(std::uint64_t structure,
+                                                     std::uint64_t of_input,
+                                                     std::uint32_t output) noexcept {
+  return mix(mix(structure ^ (static_cast<std::uint64_t>(output) + 1)) ^ of_input);
+}
+// Of a leaf of such a kind (type and shape), the number-th weight of that kind.
+[[nodiscard]] constexpr std::uint64_t leaf_structure(std::uint64_t kind,
+                                                     std::uint64_t number) noexcept {
+  return mix(mix(kind) ^ number);
 }
 
 // The nonce of a payload: no other payload of the run has it, and a repeated run gives the same

@@ -124,6 +124,8 @@ int pleat_is_enabled(void) PLEAT_NOEXCEPT;
 /* JSON object of all counters into `buffer` (NUL-terminated if buffer_bytes > 0); returns the bytes
  * needed without the NUL, so a second call with a larger buffer gets all of it. */
 size_t pleat_stats_json(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
+/* The profile, as its file has it. */
+size_t pleat_profile_json(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
 /* The report of `verbose:1` as text, same convention. */
 size_t pleat_report_text(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
 /* Restarts every peak from the present. */

@@ -34,6 +34,11 @@ struct CodecWords {
   [[nodiscard]] bool operator==(const CodecWords&) const = default;
 };
 
+// Noise that a restore adds, for whoever asks what it would do: the adapter's own encoding.
+struct DisturbanceWords {
+  std::array<std::uint64_t, 4> words{};
+};
+
 // A payload that is complete in the order of its stream.
 struct PayloadView {
   const void* data = nullptr;
@@ -156,6 +161,24 @@ class BlockCodec {
     static_cast<void>(payload), static_cast<void>(target), static_cast<void>(target_bytes),
         static_cast<void>(stream), static_cast<void>(function);
     return CodecStatus::kFailed;
+  }
+
+  // Adds noise to a block that was restored from a payload, or from raw bytes (a view without data
+  // then, but with ranges). After that, unless `function` is 0, does what decode_function() does to
+  // values that it has decoded. Queued on `stream`. kFailed: it cannot.
+  //   scratch  disturb_scratch() bytes, 64-byte aligned, the codec's for what it queues in the call
+  [[nodiscard]] virtual CodecStatus disturb(const PayloadView& restored_from, void* block,
+                                            std::size_t bytes, const DisturbanceWords& how,
+                                            StreamId stream, std::uint64_t function,
+                                            void* scratch) noexcept {
+    static_cast<void>(restored_from), static_cast<void>(block), static_cast<void>(bytes),
+        static_cast<void>(how), static_cast<void>(stream), static_cast<void>(function),
+        static_cast<void>(scratch);
+    return CodecStatus::kFailed;
+  }
+  [[nodiscard]] virtual std::size_t disturb_scratch(std::size_t /*bytes*/,
+                                                    const DisturbanceWords& /*how*/) noexcept {
+    return 0;
   }
 };
 

@@ -118,6 +118,11 @@ class Record {
   // are kept. Called under `mutex`; takes no lock.
   [[nodiscard]] virtual bool reads_original() const noexcept { return false; }
 
+  // The noise that a restore by this thread's pass adds to the bytes; null: none, as always but in
+  // a pass that finds out what noise does. Raw bytes are copied then: they are never written to. Of
+  // a recomputed record, its argument's. Called under `mutex`; takes no lock.
+  [[nodiscard]] virtual const DisturbanceWords* disturbance() const noexcept { return nullptr; }
+
   // `mutex` guards everything below it. It is not held while the codec runs: in kEncoding the
   // fields belong to the thread that encodes, and RecordGuard waits for it. Taken through
   // Residency::RecordGuard.

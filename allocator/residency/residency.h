@@ -172,6 +172,15 @@ class Residency {
   [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
                                    RestoreStatus* status, Block** spare = nullptr) noexcept;
 
+  // What stands for the bytes of a released record at the moment: raw bytes, or a payload, which is
+  // its argument's if it is recomputed. Complete in the order of the record's stream; good while
+  // the guard is there. Neither: the block is gone.
+  struct Stored {
+    const void* raw = nullptr;
+    PayloadView payload{};
+  };
+  [[nodiscard]] Stored stored_locked(RecordGuard& guard, Record& record) noexcept;
+
   // How many hooks have the record, the caller's among them.
   [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
   // True while other hooks than the caller's exist.
@@ -224,6 +233,10 @@ class Residency {
                     RestoreStatus* status) noexcept;
   Block* copy_raw_locked(Record& record, Block* raw, StreamId stream, Block** spare,
                          RestoreStatus* status) noexcept;
+  static PayloadView payload_of(Record& record) noexcept;
+  CodecStatus disturb(const PayloadView& from, Block* block, std::size_t bytes,
+                      const DisturbanceWords& how, StreamId stream,
+                      std::uint64_t function) noexcept;
   bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
   void note_reader(Record& holder, StreamId stream) noexcept;
 

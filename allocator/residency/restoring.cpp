@@ -171,6 +171,19 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
       return nullptr;
     }
     target = copy_raw_locked(record, raw, stream, spare, status);
+    if (const DisturbanceWords* const noise = record.disturbance();
+        noise != nullptr && target != nullptr) {
+      const StreamId on = order_.stand_in(stream);
+      const CodecStatus disturbed =
+          disturb({.ranges = record.ranges.data(), .range_count = record.ranges.size()}, target,
+                  record.bytes, *noise, on, 0);
+      order_.follow(stream, on);
+      if (disturbed != CodecStatus::kOk) {
+        memory_.free(target);
+        *status = RestoreStatus::kDamaged;
+        return nullptr;
+      }
+    }
   } else if ((target = take_block(record, stream, spare, status)) != nullptr &&
              !restore_into_locked(record, target, stream)) {
     memory_.free(target);
@@ -178,6 +191,23 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
     return nullptr;
   }
   return target;
+}
+
+Residency::Stored Residency::stored_locked(RecordGuard& guard, Record& record) noexcept {
+  await_verdict_locked(guard, record);
+  if (!record.packed()) {
+    const Block* const raw = record.block != nullptr ? record.block : record.restored;
+    return {.raw = raw != nullptr ? raw->begin : nullptr};
+  }
+  return {.payload = payload_of(record)};
+}
+
+PayloadView Residency::payload_of(Record& record) noexcept {
+  // An argument of others has its payload for good: nothing of it changes any more.
+  Record& holder = record.recomputed ? *record.argument : record;
+  const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
+                                                   : static_cast<void*>(holder.payload.data);
+  return {data, holder.payload_bytes, holder.form, holder.ranges.data(), holder.ranges.size()};
 }
 
 // `holder`, whose payload it is, must not be dropped before `stream` has read it. Called once the
@@ -196,20 +226,35 @@ void Residency::note_reader(Record& holder, StreamId stream) noexcept {
   }
 }
 
+CodecStatus Residency::disturb(const PayloadView& from, Block* block, std::size_t bytes,
+                               const DisturbanceWords& how, StreamId stream,
+                               std::uint64_t function) noexcept {
+  PayloadSlot scratch;
+  if (const std::size_t needed = codec_.disturb_scratch(bytes, how);
+      needed != 0 && !(scratch = arena_.allocate(needed, stream))) {
+    return CodecStatus::kFailed;
+  }
+  const CodecStatus status =
+      codec_.disturb(from, block->begin, bytes, how, stream, function, scratch.data);
+  if (scratch) arena_.free(scratch);
+  return status;
+}
+
 bool Residency::decode_locked(Record& record, Block* target, StreamId stream) noexcept {
   const std::uint64_t start = now_ns();
-  // An argument of others has its payload for good: nothing of it changes any more.
   Record& holder = record.recomputed ? *record.argument : record;
-  const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
-                                                   : static_cast<void*>(holder.payload.data);
-  const PayloadView payload{data, holder.payload_bytes, holder.form, holder.ranges.data(),
-                            holder.ranges.size()};
+  const PayloadView payload = payload_of(record);
   const StreamId on = order_.stand_in(stream);
   order_.follow(on, holder.stream);
-  const CodecStatus decoded =
-      record.recomputed
+  const DisturbanceWords* const noise = holder.disturbance();
+  CodecStatus decoded =
+      record.recomputed && noise == nullptr
           ? codec_.decode_function(payload, target->begin, record.bytes, on, record.function)
           : codec_.decode(payload, target->begin, record.bytes, on);
+  if (noise != nullptr && decoded == CodecStatus::kOk) {
+    decoded =
+        disturb(payload, target, record.bytes, *noise, on, record.recomputed ? record.function : 0);
+  }
   note_reader(holder, on);
   order_.follow(stream, on);
   if (order_.is_captured(stream)) [[unlikely]] {

@@ -18,6 +18,15 @@
 #include "compress/side_values.h"
 #include "compress/sides.h"
 
+// Loops that the compiler makes vectors of, for the CPU that runs them. Not under sanitizers, which
+// are not ready yet when such functions are resolved.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PLEAT_CLONES [[gnu::target_clones("avx2", "default")]]
+#else
+#define PLEAT_CLONES
+#endif
+
 namespace pleat::compress::block {
 namespace {
 
@@ -134,8 +143,9 @@ void Disturber<T>::decode(std::size_t elements, std::size_t first_group, std::ui
 }
 
 template <class T>
-bool Disturber<T>::spread(const Dequantiser& group, std::size_t elements, std::size_t number,
-                          std::uint64_t nonce, Word* words) const noexcept {
+PLEAT_CLONES bool Disturber<T>::spread(const Dequantiser& group, std::size_t elements,
+                                       std::size_t number, std::uint64_t nonce,
+                                       Word* words) const noexcept {
   const float step = magnitude(group.step), half = step / 2;
   std::array<float, kGroupElements> all, counting;
   std::array<std::uint8_t, kGroupElements> exempt;
@@ -175,8 +185,8 @@ bool Disturber<T>::spread(const Dequantiser& group, std::size_t elements, std::s
 }
 
 template <class T>
-void Disturber<T>::move(Word* words, const Word* before, const Word* after,
-                        std::size_t elements) const noexcept {
+PLEAT_CLONES void Disturber<T>::move(Word* words, const Word* before, const Word* after,
+                                     std::size_t elements) const noexcept {
   constexpr auto kLowestExponent = static_cast<Word>(T::kInfinity & (~T::kInfinity + 1u));
   const float tiny = T::to_float(kLowestExponent);  // the smallest normal number
   std::array<float, kGroupElements> from, to;

@@ -1,8 +1,10 @@
-// The kernels of what stands beside codes: lines_core.h, near_zero_core.h.
+// The kernels of what stands beside codes (lines_core.h, near_zero_core.h), and of what is made of
+// spans for other ends than to keep them (measure_core.h, mix_core.h).
 #pragma once
 
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
+#include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/cuda/threads.cuh"
 
@@ -99,6 +101,33 @@ __device__ void measure(const LineBatch& batch) {
         }
         block.once([&] { write_statistics(job, parts[0]); });
         block.publish(job.verdict, Outcome::kDone);
+      });
+}
+
+template <class T>
+__device__ void spread(const LineBatch& batch) {
+  by_tiles(
+      batch,
+      [](const LineJob& job, unsigned tile) {
+        ThreadTile<T> lanes;
+        spread_group<T>(lanes, job, GroupOfTile(job.elements, tile, threadIdx.x / kTileLanes));
+      },
+      [](ThreadBlock& block, const LineJob& job, const Counters&) {
+        block.publish(job.verdict, has_codes(job) ? Outcome::kDone : Outcome::kKeepRaw);
+      });
+}
+template <class T>
+__device__ void mix(const LineBatch& batch) {
+  by_tiles(
+      batch,
+      [](const LineJob& job, unsigned tile) {
+        if (!has_codes(job)) return;
+        ThreadTile<T> lanes;
+        mix_group<T>(lanes, job, MixRules<T>(job),
+                     GroupOfTile(job.elements, tile, threadIdx.x / kTileLanes));
+      },
+      [](ThreadBlock& block, const LineJob& job, const Counters&) {
+        block.publish(job.verdict, has_codes(job) ? Outcome::kDone : Outcome::kKeepRaw);
       });
 }
 

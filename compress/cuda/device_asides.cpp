@@ -2,6 +2,7 @@
 
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
+#include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 
 namespace pleat::compress::cuda {
@@ -17,6 +18,8 @@ constexpr Names kRestoreLines = {"pleat_restore_lines_float32", "pleat_restore_l
                                  "pleat_restore_lines_float16"};
 constexpr Names kMeasure = {"pleat_measure_float32", "pleat_measure_bfloat16",
                             "pleat_measure_float16"};
+constexpr Names kSpread = {"pleat_spread_float32", "pleat_spread_bfloat16", "pleat_spread_float16"};
+constexpr Names kMix = {"pleat_mix_float32", "pleat_mix_bfloat16", "pleat_mix_float16"};
 constexpr Names kKeepNearZero = {"pleat_keep_near_zero_float32", "pleat_keep_near_zero_bfloat16",
                                  "pleat_keep_near_zero_float16"};
 constexpr Names kRestoreNearZero = {"pleat_restore_near_zero_float32",
@@ -65,6 +68,23 @@ LineJob job_of(const MeasureTask& task) noexcept {
   job.elements = task.elements;
   job.length = 1;
   set_codes(job, task);
+  return job;
+}
+
+LineJob job_of(const MixTask& task) noexcept {
+  LineJob job{};
+  job.target = task.target;
+  job.codes = task.codes;
+  job.section = task.values;
+  job.bounds[0] = task.beside.low;
+  job.bounds[1] = task.beside.high;
+  job.verdict = task.verdict;
+  job.counters = task.counters;
+  job.elements = task.elements;
+  job.amplitude = task.amplitude;
+  job.widest_step = task.widest_step;
+  job.look = mix_look(task.beside, task.near_zero);
+  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
   return job;
 }
 
@@ -221,6 +241,30 @@ LaunchStatus measure_on_device(KernelLauncher& launcher, std::span<const Measure
       launcher, kMeasure, tasks, stream,
       [](const MeasureTask& task) { return tiles_of(task.elements); },
       [](const MeasureTask& task) { return job_of(task); }, queued);
+}
+
+std::size_t mix_values_bytes(std::size_t elements, ElementType type) noexcept {
+  return 2 * coded_bytes(elements, static_cast<unsigned>(element_size(type)));
+}
+
+namespace {
+
+LaunchStatus run_mix(KernelLauncher& launcher, Names names, std::span<const MixTask> tasks,
+                     StreamHandle stream, std::size_t* queued) noexcept {
+  return launch_all<LineBatch, kMostLineJobs>(
+      launcher, names, tasks, stream, [](const MixTask& task) { return tiles_of(task.elements); },
+      [](const MixTask& task) { return job_of(task); }, queued);
+}
+
+}  // namespace
+
+LaunchStatus spread_on_device(KernelLauncher& launcher, std::span<const MixTask> tasks,
+                              StreamHandle stream, std::size_t* queued) noexcept {
+  return run_mix(launcher, kSpread, tasks, stream, queued);
+}
+LaunchStatus mix_on_device(KernelLauncher& launcher, std::span<const MixTask> tasks,
+                           StreamHandle stream, std::size_t* queued) noexcept {
+  return run_mix(launcher, kMix, tasks, stream, queued);
 }
 
 }  // namespace pleat::compress::cuda

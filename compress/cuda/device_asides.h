@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "compress/cuda/device_codec.h"
@@ -121,5 +122,36 @@ struct MeasureTask {
 [[nodiscard]] LaunchStatus measure_on_device(KernelLauncher& launcher,
                                              std::span<const MeasureTask> tasks,
                                              StreamHandle stream, std::size_t* queued) noexcept;
+
+// One span whose elements get noise that the codec could have made: compress/block/disturb.h. For
+// that it is encoded, spread, encoded again, from `coded` to `codes`, decoded, from there to
+// `decoded`, and mixed. What a payload would keep exact stays as it is, and so does all of a span
+// whose encode was refused. No group is transformed.
+struct MixTask {
+  void* target = nullptr;    // the elements
+  void* codes = nullptr;     // their payload, 64-byte aligned
+  void* values = nullptr;    // mix_values_bytes(), 64-byte aligned: `coded`, and from the middle on
+                             // `decoded`
+  std::size_t elements = 0;  // at least one
+  ElementType type = ElementType::kFloat32;  // of floats
+  std::uint8_t bits = 0;                     // as the DeviceTasks that make `codes` have them
+  float amplitude = 0;                       // -1 to 1
+  // Groups whose step is wider stay as they are.
+  float widest_step = std::numeric_limits<float>::infinity();
+  bool near_zero = false;  // elements near zero stay as they are
+  Sides beside{};          // which elements stay on, as sides_beside_values() gives them
+  // kDone; kKeepRaw if the encode was refused.
+  Verdict* verdict = nullptr;
+  Counters* counters = nullptr;  // as DeviceTask has them
+};
+[[nodiscard]] std::size_t mix_values_bytes(std::size_t elements, ElementType type) noexcept;
+// After the first encode. Elements of groups that are restored without dither are spread around the
+// few values that they have where they were restored before. One launch.
+[[nodiscard]] LaunchStatus spread_on_device(KernelLauncher& launcher,
+                                            std::span<const MixTask> tasks, StreamHandle stream,
+                                            std::size_t* queued) noexcept;
+// After the decode. One launch.
+[[nodiscard]] LaunchStatus mix_on_device(KernelLauncher& launcher, std::span<const MixTask> tasks,
+                                         StreamHandle stream, std::size_t* queued) noexcept;
 
 }  // namespace pleat::compress::cuda

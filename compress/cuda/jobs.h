@@ -98,22 +98,32 @@ struct DeviceStatistics {
 };
 static_assert(sizeof(DeviceStatistics) == 56);
 
-// Lines of a span, kept or restored (lines_core.h); or a span that is measured (measure_core.h).
+// Lines of a span, kept or restored (lines_core.h); a span that is measured (measure_core.h), or
+// mixed (mix_core.h).
 struct LineJob {
   union {
-    const void* source;  // keep
-    void* target;        // restore
+    const void* source;  // keep; measured
+    void* target;        // restore; mixed
   };
-  const void* codes;  // keep: the span's payload
-  void* section;      // measured: the statistics
-  void* scratch;      // keep, columns; measured
+  const void* codes;  // keep; measured, mixed: the span's payload
+  void* section;      // measured: the statistics; mixed: the elements in between
+  union {
+    void* scratch;    // keep, columns; measured
+    float bounds[2];  // mixed: of the sides beside the values
+  };
   Verdict* verdict;
   Counters* counters;
   uint64_t elements;
   uint32_t first_tile;  // of the launch
-  uint32_t length;      // elements of a row
-  uint32_t most;        // lines that the section has room for
-  uint8_t look;         // a Look
+  union {
+    uint32_t length;  // elements of a row
+    float amplitude;  // mixed
+  };
+  union {
+    uint32_t most;      // lines that the section has room for
+    float widest_step;  // mixed: of a group that is not left as it is
+  };
+  uint8_t look;  // a Look; mixed: see mix_look()
   uint8_t bits;
   uint8_t transformed;
   uint8_t scaled;  // groups may be scaled ones

@@ -418,24 +418,28 @@ PLEAT_SIDE_KERNELS(Float16, float16)
 #define PLEAT_LINE_KERNEL(name)                                                 \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
       name(const __grid_constant__ pleat::compress::cuda::LineBatch batch)
-#define PLEAT_ASIDE_KERNELS(type, name)                               \
-  PLEAT_LINE_KERNEL(pleat_look_at_columns_##name) {                   \
-    pleat::compress::look_at_columns<pleat::compress::type>(batch);   \
-  }                                                                   \
-  PLEAT_LINE_KERNEL(pleat_keep_lines_##name) {                        \
-    pleat::compress::keep_lines<pleat::compress::type>(batch);        \
-  }                                                                   \
-  PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                     \
-    pleat::compress::restore_lines<pleat::compress::type>(batch);     \
-  }                                                                   \
-  PLEAT_LINE_KERNEL(pleat_measure_##name) {                           \
-    pleat::compress::measure<pleat::compress::type>(batch);           \
-  }                                                                   \
-  PLEAT_KERNEL(pleat_keep_near_zero_##name) {                         \
-    pleat::compress::keep_near_zero<pleat::compress::type>(batch);    \
-  }                                                                   \
-  PLEAT_KERNEL(pleat_restore_near_zero_##name) {                      \
-    pleat::compress::restore_near_zero<pleat::compress::type>(batch); \
+#define PLEAT_ASIDE_KERNELS(type, name)                                                       \
+  PLEAT_LINE_KERNEL(pleat_look_at_columns_##name) {                                           \
+    pleat::compress::look_at_columns<pleat::compress::type>(batch);                           \
+  }                                                                                           \
+  PLEAT_LINE_KERNEL(pleat_keep_lines_##name) {                                                \
+    pleat::compress::keep_lines<pleat::compress::type>(batch);                                \
+  }                                                                                           \
+  PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                                             \
+    pleat::compress::restore_lines<pleat::compress::type>(batch);                             \
+  }                                                                                           \
+  PLEAT_LINE_KERNEL(pleat_measure_##name) {                                                   \
+    pleat::compress::measure<pleat::compress::type>(batch);                                   \
+  }                                                                                           \
+  PLEAT_LINE_KERNEL(pleat_spread_##name) {                                                    \
+    pleat::compress::spread<pleat::compress::type>(batch);                                    \
+  }                                                                                           \
+  PLEAT_LINE_KERNEL(pleat_mix_##name) { pleat::compress::mix<pleat::compress::type>(batch); } \
+  PLEAT_KERNEL(pleat_keep_near_zero_##name) {                                                 \
+    pleat::compress::keep_near_zero<pleat::compress::type>(batch);                            \
+  }                                                                                           \
+  PLEAT_KERNEL(pleat_restore_near_zero_##name) {                                              \
+    pleat::compress::restore_near_zero<pleat::compress::type>(batch);                         \
   }
 PLEAT_ASIDE_KERNELS(Float32, float32)
 PLEAT_ASIDE_KERNELS(BFloat16, bfloat16)

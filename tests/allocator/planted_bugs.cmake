@@ -38,9 +38,9 @@ pleat_plant("raw bytes are copied before they are written" restoring.cpp
   "if (!PLANTED) order_.follow(on, raw == record.block ? record.stream : raw->stream);")
 pleat_plant("a payload is read before it is written" restoring.cpp
   "order_.follow(on, holder.stream);
-  const CodecStatus decoded"
+  const DisturbanceWords* const noise"
   "if (!PLANTED) order_.follow(on, holder.stream);
-  const CodecStatus decoded")
+  const DisturbanceWords* const noise")
 pleat_plant("a payload is given back under a decode" residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
   "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")

@@ -46,12 +46,14 @@ class FakeRecord final : public Record {
   std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
   bool awaits_proof() const noexcept override { return awaits; }
   bool reads_original() const noexcept override { return original_is_read; }
+  const DisturbanceWords* disturbance() const noexcept override { return noise; }
   Decision decide(Start start) noexcept override {
     started_by = start;
     return {mind_changed ? CodecWords{{7}} : choice, follows};
   }
   bool awaits = false;
   bool original_is_read = false;
+  const DisturbanceWords* noise = nullptr;
   bool mind_changed = false;
   Start started_by{};
   bool follows = true;
@@ -142,6 +144,24 @@ class InvertingCodec final : public BlockCodec {
     }
     return status;
   }
+  // Each byte and the first word more.
+  CodecStatus disturb(const PayloadView& from, void* block, std::size_t bytes,
+                      const DisturbanceWords& how, StreamId, std::uint64_t function,
+                      void* scratch) noexcept override {
+    if (from.range_count != 1 || function != 0 || (scratch == nullptr) != (scratch_bytes == 0)) {
+      return CodecStatus::kFailed;
+    }
+    if (scratch != nullptr) std::memset(scratch, 0xEE, scratch_bytes);
+    noisy_payloads += from.data != nullptr ? 1 : 0;
+    auto* const out = static_cast<unsigned char*>(block);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      out[i] = static_cast<unsigned char>(out[i] + how.words[0]);
+    }
+    return CodecStatus::kOk;
+  }
+  std::size_t disturb_scratch(std::size_t, const DisturbanceWords&) noexcept override {
+    return scratch_bytes;
+  }
   static bool is_result(const EncodeRequest& r) noexcept {
     const auto argument =
         static_cast<unsigned char>(~*static_cast<const unsigned char*>(r.argument.data));
@@ -156,6 +176,8 @@ class InvertingCodec final : public BlockCodec {
   std::atomic<bool> again{false};      // only a thorough plan has enough room
   bool late = false, overdue = false;  // overdue: nobody waits long enough
   std::size_t late_bytes = 0;
+  std::size_t scratch_bytes = 0;
+  int noisy_payloads = 0;
   std::uint64_t last_ticket = 0;
   std::set<std::uint64_t> awaited;
   std::chrono::microseconds delay{0};
@@ -305,6 +327,64 @@ TEST_F(ResidencyTest, AnOriginalThatIsKeptIsReadInPlaceOfThePayloadWhereTheRecor
     EXPECT_EQ(record->state, RecordState::kPacked);
   }
   EXPECT_EQ(statistics.current(StatKind::kSavedRaw), 0);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, NoiseIsAddedToWhatAPayloadGivesBackWithScratchMemoryForTheCall) {
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  const DisturbanceWords noise{{5}};
+  record->noise = &noise;
+  for (const std::size_t scratch : {std::size_t{0}, std::size_t{100}, std::size_t{1} << 20}) {
+    codec.scratch_bytes = scratch;
+    Block* const block = restore(*record);
+    EXPECT_TRUE(holds(block, 12));
+    residency->release(block);
+    EXPECT_EQ(statistics.current(StatKind::kRequested), static_cast<std::int64_t>(kBytes))
+        << "the payload alone";
+  }
+  EXPECT_EQ(codec.noisy_payloads, 3);
+  codec.scratch_bytes = std::size_t{1} << 45;
+  {
+    Residency::RecordGuard guard(*residency, *record);
+    Residency::RestoreStatus status{};
+    EXPECT_EQ(residency->restore_locked(guard, *record, {}, &status), nullptr);
+    EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
+  }
+  record->noise = nullptr;
+  Block* const block = restore(*record);
+  EXPECT_TRUE(holds(block, 7)) << "the payload is as it was";
+  residency->release(block);
+  residency->drop(record);
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytesAndNotToThem) {
+  codec.refuse = true;
+  FakeStorage storage;
+  FakeRecord* const record = tag_and_release(7, storage);
+  ASSERT_EQ(record->state, RecordState::kHeld);
+  const DisturbanceWords noise{{5}};
+  record->noise = &noise;
+  const auto copy = [&] {
+    Residency::RecordGuard guard(*residency, *record);
+    Residency::RestoreStatus status{};
+    Block* const block = residency->copy_locked(guard, *record, {}, &status);
+    EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
+    return block;
+  };
+  codec.scratch_bytes = 5000;
+  Block* const block = copy();
+  EXPECT_TRUE(holds(block, 12));
+  residency->release(block);
+  codec.scratch_bytes = std::size_t{1} << 45;
+  EXPECT_EQ(copy(), nullptr);
+  record->noise = nullptr;
+  Block* const raw = restore(*record);
+  EXPECT_TRUE(holds(raw, 7));
+  EXPECT_EQ(codec.noisy_payloads, 0);
+  residency->release(raw);
   residency->drop(record);
   expect_empty();
 }

@@ -5,6 +5,7 @@
 
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
+#include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "tests/compress/emulated_device.h"
 
@@ -88,6 +89,37 @@ void emulate_measure(ElementType type, const cuda::LineJob& job, const Pick& pic
       for (unsigned thread = 0; thread < half; ++thread) parts[thread].add(parts[thread + half]);
     write_statistics(job, parts[0]);
     job.verdict->outcome = cuda::Outcome::kDone;
+  });
+}
+
+namespace {
+
+// Places beyond the last group come first, and store nothing.
+template <class T, class Group>
+void each_group(const cuda::LineJob& job, const Pick& pick, Group group) {
+  in_any_order(cuda::tiles_of(job.elements), pick, [&](std::uint32_t tile) {
+    for (unsigned n = cuda::kGroupsPerTile; n-- > 0;) {
+      EmulatedTile<T> lanes;
+      group(lanes, GroupOfTile(job.elements, tile, n));
+    }
+  });
+  job.verdict->outcome = has_codes(job) ? cuda::Outcome::kDone : cuda::Outcome::kKeepRaw;
+}
+
+}  // namespace
+
+void emulate_spread(ElementType type, const cuda::LineJob& job, const Pick& pick) {
+  with_float_type(type, [&]<class T>() {
+    each_group<T>(job, pick,
+                  [&](auto& lanes, const GroupOfTile& at) { spread_group<T>(lanes, job, at); });
+  });
+}
+
+void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick) {
+  with_float_type(type, [&]<class T>() {
+    each_group<T>(job, pick, [&](auto& lanes, const GroupOfTile& at) {
+      if (has_codes(job)) mix_group<T>(lanes, job, MixRules<T>(job), at);
+    });
   });
 }
 

@@ -86,6 +86,8 @@ std::optional<NamedKernel> kernel_named(std::string name) {
                                        {"pleat_keep_lines_", Verb::kKeepLines},
                                        {"pleat_restore_lines_", Verb::kRestoreLines},
                                        {"pleat_measure_", Verb::kMeasure},
+                                       {"pleat_spread_", Verb::kSpread},
+                                       {"pleat_mix_", Verb::kMix},
                                        {"pleat_keep_near_zero_", Verb::kKeepNearZero},
                                        {"pleat_restore_near_zero_", Verb::kRestoreNearZero}});
   if (!verb) return std::nullopt;
@@ -129,6 +131,10 @@ void emulate_launch(const NamedKernel& kernel, const LineBatch& batch) {
       emulate_keep_lines(kernel.type, job, in_turn());
     else if (kernel.verb == Verb::kMeasure)
       emulate_measure(kernel.type, job, in_turn());
+    else if (kernel.verb == Verb::kSpread)
+      emulate_spread(kernel.type, job, in_turn());
+    else if (kernel.verb == Verb::kMix)
+      emulate_mix(kernel.type, job, in_turn());
     else
       emulate_restore_lines(kernel.type, job, in_turn());
   }

@@ -20,6 +20,8 @@ enum class Verb {
   kKeepLines,
   kRestoreLines,
   kMeasure,
+  kSpread,
+  kMix,
   kKeepNearZero,
   kRestoreNearZero,
 };
@@ -34,8 +36,9 @@ struct NamedKernel {
   // Its parameter is a LineBatch, not a Batch.
   bool is_of_lines() const {
     return verb == Verb::kLookAtColumns || verb == Verb::kKeepLines ||
-           verb == Verb::kRestoreLines || verb == Verb::kMeasure;
+           verb == Verb::kRestoreLines || verb == Verb::kMeasure || is_of_mix();
   }
+  bool is_of_mix() const { return verb == Verb::kSpread || verb == Verb::kMix; }
 };
 
 // Nothing if there is no such kernel.

@@ -18,6 +18,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/gpu_asides.h"
 #include "tests/gpu/gpu_content.h"
+#include "tests/gpu/gpu_noise.h"
 #include "tests/gpu/gpu_speed.h"
 
 namespace {
@@ -381,11 +382,13 @@ int main() {
   const unsigned wrong = check_bytes(gpu.launcher, gpu.stream, &checked) +
                          check_in_place(gpu.launcher, gpu.stream, &checked) +
                          check_frames(gpu.launcher, gpu.stream, &checked) +
-                         check_asides(gpu.launcher, gpu.stream, &checked);
+                         check_asides(gpu.launcher, gpu.stream, &checked) +
+                         check_noise(gpu.launcher, gpu.stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",
       name, version, multiprocessors, checked, wrong);
+  std::fprintf(stderr, "noise: %.0f ns a MiB of float32\n", time_noise(gpu.launcher, gpu.stream));
   time_kernels(gpu.launcher, gpu.stream);
   time_frames(gpu.launcher, gpu.stream);
   return wrong == 0 ? 0 : 1;

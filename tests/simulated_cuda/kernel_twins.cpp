@@ -8,6 +8,7 @@
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
+#include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/format.h"
 #include "compress/types.h"
@@ -35,7 +36,7 @@ std::size_t bytes_of_payload(const Twin& twin, const Job& job) {
   return job.capacity;
 }
 
-// A launch for lines, as Launch below.
+// A launch with jobs of lines and the like, as Launch below.
 struct LineLaunch {
   Twin twin;
   LineBatch batch;  // the device's
@@ -50,7 +51,7 @@ struct LineLaunch {
       job.codes = alias(job.codes);
       // Statistics may lie in the host's memory, as verdicts do.
       job.section = twin.verb == Verb::kMeasure ? &statistics[j] : alias(job.section);
-      job.scratch = alias(job.scratch);
+      if (!twin.is_of_mix()) job.scratch = alias(job.scratch);
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
       verdict[j] = {};
       job.verdict = &verdict[j];
@@ -67,8 +68,21 @@ struct LineLaunch {
   }
 };
 
+void add_accesses_of_mix(const Twin& twin, const LineJob& job, std::vector<Access>* accesses) {
+  const compress::GroupedLayout layout(twin.type, job.bits, job.elements, job.transformed != 0);
+  const std::size_t item = compress::element_size(twin.type), plain = job.elements * item;
+  const std::size_t coded = compress::coded_bytes(job.elements, static_cast<unsigned>(item));
+  const bool mixes = twin.verb == Verb::kMix;
+  accesses->push_back({job.codes, layout.codes_offset, false});
+  accesses->push_back({job.section, mixes ? coded + plain : plain, !mixes});
+  accesses->push_back({job.target, plain, mixes});
+  accesses->push_back({job.verdict, sizeof(Verdict), true});
+  accesses->push_back({job.counters, sizeof(compress::cuda::Counters), true});
+}
+
 void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* accesses) {
   namespace cuda = compress::cuda;
+  if (twin.is_of_mix()) return add_accesses_of_mix(twin, job, accesses);
   const compress::LineShape shape(job.elements, job.length, job.most,
                                   static_cast<compress::Look>(job.look),
                                   static_cast<unsigned>(compress::element_size(twin.type)));

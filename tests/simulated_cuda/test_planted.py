@@ -66,7 +66,7 @@ bug(LOSSLESS, """
         y = w.exp()
         node = y.grad_fn
         del y
-        others += [filled(i) for i in range(30)]
+        others += [filled(float(i)) for i in range(30)]
         grads.append(node._saved_result.detach() * 2)
         del node
     emit(grads=host(*grads), others=host(*others))
@@ -79,7 +79,7 @@ bug(LOSSLESS, """
         y = w.exp()
         node = y.grad_fn
         del y
-        others = [filled(i) for i in range(3)]
+        others = [filled(float(i)) for i in range(3)]
         grads.append(node._saved_result.detach() * 2)
         del node
     emit(grads=host(*grads), others=host(*others))

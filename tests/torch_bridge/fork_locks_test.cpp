@@ -30,7 +30,7 @@ TEST(ForkLocks, AreTakenInTheirOrderWhicheverRegistersFirst) {
   std::vector<std::string> log;
   ForkLocks locks;
   Told keys{"keys", &log}, options{"options", &log}, heap{"heap", &log}, other{"other heap", &log};
-  ForkLock a(ForkPlace::kKeys, keys, locks), b(ForkPlace::kOptions, options, locks);
+  ForkLock a(ForkPlace::kKeptStorages, keys, locks), b(ForkPlace::kOptions, options, locks);
   ForkLock c(ForkPlace::kHeap, heap, locks), d(ForkPlace::kHeap, other, locks);
   locks.lock_all();
   EXPECT_EQ(
@@ -47,7 +47,7 @@ TEST(ForkLocks, KnowNothingOfALockThatIsGone) {
   Told first{"first", &log}, middle{"middle", &log}, last{"last", &log};
   auto a = std::make_unique<ForkLock>(ForkPlace::kOptions, first, locks);
   auto b = std::make_unique<ForkLock>(ForkPlace::kHeap, middle, locks);
-  auto c = std::make_unique<ForkLock>(ForkPlace::kKeys, last, locks);
+  auto c = std::make_unique<ForkLock>(ForkPlace::kKeptStorages, last, locks);
   for (auto* gone : {&b, &a, &c}) {
     gone->reset();
     log.clear();

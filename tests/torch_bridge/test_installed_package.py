@@ -90,6 +90,21 @@ def test_a_program_that_switches_pleat_on_by_hand_trains_in_less_memory(example,
     assert f"{STEPS} backward passes" in done.stderr  # the start of backward is seen here too
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_sensitivity_is_measured_and_nothing_else_changes(example, prefix, environment, by_hand):
+    """In a program without Python, with the preload library and without: extra passes run its own function, too."""
+    conf, steps = "bits:lossless,min_bytes:0,sensitivity:on,verbose:1", 11
+    stock = outcome(run([example / "train_plain", steps], env=environment))
+    if by_hand:
+        done = run([example / "train_with_pleat", steps, conf], env=environment)
+    else:
+        preload = {"LD_PRELOAD": str(prefix / "lib" / "libpleat.so"), "PLEAT_CONF": conf}
+        done = run([example / "train_plain", steps], env=environment | preload)
+    loss, _, _, calls = outcome(done)
+    assert loss == stock[0] and calls == stock[3] * (steps + 16) // steps
+    assert "1 bursts, 16 extra passes" in done.stderr
+
+
 def test_pleat_off_by_hand_is_stock(example, environment, stock):
     done = run([example / "train_with_pleat", STEPS, "bits:off"], env=environment)
     assert outcome(done)[0] == stock[0]

@@ -61,26 +61,48 @@ def fnv(text):
     return h
 
 
-def key_of(producer, inputs, width, *, is_output, ordinal=0):
-    """The key of a float32 matrix, from its grad_fn's name, the names of that node's inputs (None: no gradient goes
-    there), its width, and whether that very node saves it."""
-    ancestors = 0
-    for name in inputs:
-        ancestors = mix(ancestors ^ (fnv(name) if name else 0))
-    float32, rank, output_number = 6, 2, 0
-    family = mix(mix(fnv(producer)) ^ ancestors)
-    family = mix(family ^ (output_number << 40 | float32 << 16 | rank << 1 | is_output))
-    family = mix(family ^ width)
-    return mix(family ^ (ordinal + 1))
+FLOAT32 = 6  # at::kFloat
+
+
+def weight(*sizes, number=1):
+    """The structure of the number-th weight of such a shape."""
+    kind = mix(FLOAT32 << 8 | len(sizes))
+    for size in sizes:
+        kind = mix(kind ^ size)
+    return mix(mix(kind) ^ number)
+
+
+def node(name, *inputs):
+    """The structure of a node of that class, from those of its inputs (None: no gradient goes there)."""
+    structure = mix(fnv(name))
+    for of_input in inputs:
+        structure = mix(mix(structure ^ 1) ^ (1 if of_input is None else of_input))
+    return structure
+
+
+def linear(x, inputs, outputs, number=1):
+    return node("AddmmBackward0", weight(outputs, number=number), x,
+                node("TBackward0", weight(outputs, inputs)))
+
+
+def key_of(producer, width, *, is_output):
+    """The key of a float32 matrix of that width; whether its own node saves it."""
+    rank, output_number = 2, 0
+    key = mix(producer)
+    key = mix(key ^ (output_number << 40 | FLOAT32 << 16 | rank << 1 | is_output))
+    return mix(key ^ width)
 
 
 def expected_keys():
-    addmm = ["AddmmBackward0"]
+    first = linear(None, 64, 96)
+    tanh = node("TanhBackward0", linear(node("GeluBackward0", first), 96, 72))
+    second = node("TanhBackward0", linear(tanh, 72, 72, number=2))  # the second bias of 72
+    sigmoid = node("SigmoidBackward0", linear(second, 72, 80))
     return {
-        "gelu": key_of("AddmmBackward0", ["AccumulateGrad", None, "TBackward0"], WIDTHS["gelu"], is_output=False),
-        "tanh": key_of("TanhBackward0", addmm, WIDTHS["tanh"], is_output=True),
-        "second tanh": key_of("TanhBackward0", addmm, WIDTHS["tanh"], is_output=True, ordinal=1),
-        "sigmoid": key_of("SigmoidBackward0", addmm, WIDTHS["sigmoid"], is_output=True),
+        "gelu": key_of(first, WIDTHS["gelu"], is_output=False),
+        "tanh": key_of(tanh, WIDTHS["tanh"], is_output=True),
+        "second tanh": key_of(second, WIDTHS["tanh"], is_output=True),
+        "sigmoid": key_of(sigmoid, WIDTHS["sigmoid"], is_output=True),
     }
 
 

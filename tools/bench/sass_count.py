@@ -65,6 +65,7 @@ NOT_COVERED = {
     "encode_sides_*, decode_sides_*, move_to_sides_*": "comparisons: no dither that would mark the way",
     "look_at_columns_*, keep_lines_*, restore_lines_*": "looks at a few elements of a line, and at all of one that looks flat",
     "measure_*": "sums over groups that an encode has coded",
+    "spread_*, mix_*": "noise, which is added in one of many steps",
     "keep_near_zero_*, restore_near_zero_*": "comparisons: no dither that would mark the way",
     "encode_bool, decode_bool, encode_int*, decode_int*": "integers: no dither that would mark the way",
 }

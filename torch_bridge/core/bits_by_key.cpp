@@ -7,6 +7,9 @@
 namespace pleat::bridge {
 
 void BitsByKey::set_table(std::span<const Entry> entries) {
+  if (entries.empty() && table_.load(std::memory_order_relaxed) == nullptr) {
+    return;
+  }
   Table sorted(entries.begin(), entries.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Entry& a, const Entry& b) { return a.key < b.key; });

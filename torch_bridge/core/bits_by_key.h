@@ -19,7 +19,7 @@ class BitsByKey {
     std::uint8_t width;  // of the codec: 1, 2, 3, 4, 8; 0: lossless
   };
 
-  // ---- one thread at a time; readers meanwhile get the old or the new ----
+  // ---- one thread at a time each; readers meanwhile get the old or the new ----
   // 0: all is lossless, what the table says included.
   void set_uniform(std::uint8_t width) noexcept {
     uniform_.store(width, std::memory_order_relaxed);

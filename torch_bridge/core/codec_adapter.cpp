@@ -1,5 +1,6 @@
 #include "torch_bridge/core/codec_adapter.h"
 
+#include <bit>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -115,6 +116,45 @@ CodecStatus CodecAdapter::decode_function(const PayloadView& payload, void* targ
                                           std::uint64_t function) noexcept {
   return status_of(decode_block_function(form_of(payload), payload.data, payload.bytes, target,
                                          target_bytes, Recomputed::unpack(function), executor_));
+}
+
+allocator::DisturbanceWords pack_disturbance(const CodecChoice& choice,
+                                             const Disturbance& how) noexcept {
+  const CodecChoice::Words words = choice.pack();
+  return {{words[0], words[1], how.nonce,
+           std::uint64_t{how.bits} << 32 | std::bit_cast<std::uint32_t>(how.amplitude)}};
+}
+
+UnpackedDisturbance unpack_disturbance(const allocator::DisturbanceWords& packed) noexcept {
+  const auto& [first, second, nonce, rest] = packed.words;
+  return {.choice = CodecChoice::unpack({first, second}),
+          .how = {.bits = static_cast<std::uint8_t>(rest >> 32),
+                  .amplitude = std::bit_cast<float>(static_cast<std::uint32_t>(rest)),
+                  .nonce = nonce}};
+}
+
+allocator::CodecStatus CodecAdapter::disturb(const PayloadView& restored_from, void* block,
+                                             std::size_t bytes,
+                                             const allocator::DisturbanceWords& how,
+                                             allocator::StreamId, std::uint64_t function,
+                                             void* /*scratch*/) noexcept {
+  const UnpackedDisturbance noise = unpack_disturbance(how);
+  try {
+    std::vector<compress::block::ByteRange> ranges;
+    for (std::size_t i = 0; i < restored_from.range_count; ++i) {
+      ranges.push_back({restored_from.ranges[i].begin, restored_from.ranges[i].end});
+    }
+    const BlockSource source{block, bytes, ranges.data(), ranges.size()};
+    if (!disturb_block(block, source, noise.choice, noise.how, executor_)) {
+      return CodecStatus::kFailed;
+    }
+  } catch (...) {
+    return CodecStatus::kFailed;
+  }
+  return function == 0 ? CodecStatus::kOk
+                       : status_of(apply_block_function(form_of(restored_from), restored_from.data,
+                                                        restored_from.bytes, block, bytes,
+                                                        Recomputed::unpack(function), executor_));
 }
 
 allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const BlockPlan& plan,

@@ -8,6 +8,7 @@
 
 #include "allocator/residency/block_codec.h"
 #include "compress/block/block_payload.h"
+#include "compress/block/disturb.h"
 #include "torch_bridge/core/codec_totals.h"
 
 namespace pleat::bridge {
@@ -15,6 +16,16 @@ namespace pleat::bridge {
 // What a record carries as its opaque `choice` and `function`.
 using CodecChoice = compress::block::BlockSpec;
 using Recomputed = compress::block::Recomputed;
+
+// What a record carries as its opaque disturbance: `how` to a block that was asked for as `choice`.
+[[nodiscard]] allocator::DisturbanceWords pack_disturbance(
+    const CodecChoice& choice, const compress::block::Disturbance& how) noexcept;
+struct UnpackedDisturbance {
+  CodecChoice choice;
+  compress::block::Disturbance how;
+};
+[[nodiscard]] UnpackedDisturbance unpack_disturbance(
+    const allocator::DisturbanceWords& packed) noexcept;
 
 class CodecAdapter final : public allocator::BlockCodec {
  public:
@@ -34,6 +45,12 @@ class CodecAdapter final : public allocator::BlockCodec {
   allocator::CodecStatus decode_function(const allocator::PayloadView& payload, void* target,
                                          std::size_t target_bytes, allocator::StreamId stream,
                                          std::uint64_t function) noexcept override;
+  allocator::CodecStatus disturb(const allocator::PayloadView& restored_from, void* block,
+                                 std::size_t bytes, const allocator::DisturbanceWords& how,
+                                 allocator::StreamId stream, std::uint64_t function,
+                                 void* scratch) noexcept override;
+
+  [[nodiscard]] const compress::Executor& executor() const noexcept { return executor_; }
 
   void set_copy_raw(bool copy_raw) noexcept { copy_raw_ = copy_raw; }
   [[nodiscard]] const CodecTotals& totals() const noexcept { return totals_; }

@@ -26,6 +26,8 @@ const char* exactness_name(Exactness why) noexcept {
       return "in_backward";
     case Exactness::kRule:
       return "rule";
+    case Exactness::kAssigned:
+      return "assigned";
     case Exactness::kCount:
       break;
   }

@@ -20,6 +20,7 @@ enum class Exactness : std::uint8_t {
   kDerivative,      // results of derivatives are made of it
   kInBackward,      // saved while a backward pass runs
   kRule,            // the option `rule` allows no noise there
+  kAssigned,        // it may bear noise, but its key is to be exact
   kCount,
 };
 [[nodiscard]] const char* exactness_name(Exactness why) noexcept;

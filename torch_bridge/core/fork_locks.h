@@ -18,11 +18,11 @@ enum class ForkPlace : std::uint8_t {
   kProofs,        // what is known of the graphs that are being recorded
   kOptions,       // held while the heaps are told of new options
   kHeap,          // the idle trimmer ends; the gate; link lock, records that wait, arena, pool
-  kKeys,          // ordinals
   kKeptStorages,  // restored storages that are kept
   kHandedOut,     // what functions of users have, in threads of devices
   kPolicy,        // what is known of autograd's nodes, and of the code that saves
   kProofBook,     // functions and poles that the report names
+  kSensitivity,   // the profile
   kCheck,         // what a check has found
 };
 

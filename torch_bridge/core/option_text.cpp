@@ -127,12 +127,10 @@ std::string spelled(std::string_view value) {
   return quoted += '"';
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMostCharacters = 64;
-  std::size_t length = std::min(text.size(), kMostCharacters);
+std::string printable(std::string_view text, std::size_t most) {
+  std::size_t length = std::min(text.size(), most);
   // No character of several bytes is cut in two.
-  while (length < text.size() && length > kMostCharacters - 3 && continues_utf8(text[length]))
-    --length;
+  while (length < text.size() && length + 3 > most && continues_utf8(text[length])) --length;
   std::string shown(text.substr(0, length));
   std::replace_if(
       shown.begin(), shown.end(),

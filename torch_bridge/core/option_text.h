@@ -46,8 +46,8 @@ struct OptionItem {
 // Reads back as the very same bytes, whatever they are.
 [[nodiscard]] std::string spelled(std::string_view value);
 
-// For a line that a person reads: control characters as '?', cut to 64 characters.
-[[nodiscard]] std::string printable(std::string_view text);
+// For a line that a person reads: control characters as '?', cut to `most` characters.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t most = 64);
 
 // `text` as a JSON string, quotes included. A byte that is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);

@@ -166,6 +166,9 @@ std::string trust_text(const Options& options) {
   return text.empty() ? std::string(kNobody) : text;
 }
 
+constexpr Names<Sensitivity, 3> kSensitivityNames{
+    {{"off", Sensitivity::kOff}, {"on", Sensitivity::kOn}, {"exact", Sensitivity::kExact}}};
+
 // --- the table -------------------------------------------------------------------------------
 
 struct Entry {
@@ -273,6 +276,70 @@ constexpr std::array kEntries{
           [](const Options& options) {
             return options.check_file.empty() ? "none" : options.check_file;
           }},
+    Entry{{"sensitivity", "off", "off | on | exact",
+           "on: extra backward passes, at first in step 10, find out how much the noise of each "
+           "saved tensor disturbs the gradient, and each gets its own bits, `bits` on average; "
+           "exact: one pass for each tensor"},
+          [](std::string_view text, Options& options) {
+            return parse_name(kSensitivityNames, text, options.sensitivity);
+          },
+          [](const Options& options) { return name_text(kSensitivityNames, options.sensitivity); }},
+    Entry{
+        {"profile", "none", "none, or a path",
+         "the file that keeps what is known of each saved tensor; where it exists, bits are chosen "
+         "by it from the first step on. %r: rank, %p: process"},
+        [](std::string_view text, Options& options) {
+          if (text.empty()) return false;
+          options.profile = text == "none" ? "" : text;
+          return true;
+        },
+        [](const Options& options) { return options.profile.empty() ? "none" : options.profile; }},
+    Entry{{"refresh", "auto", "auto | 0..1000000000",
+           "steps between two measurements of sensitivity; 0: only one; auto: 1000, then twice as "
+           "many each time"},
+          [](std::string_view text, Options& options) {
+            std::uint64_t steps = 0;
+            if (trimmed(text) == "auto") {
+              options.refresh.reset();
+              return true;
+            }
+            if (!parse_number(text, steps) || steps > 1'000'000'000) return false;
+            options.refresh = steps;
+            return true;
+          },
+          [](const Options& options) {
+            return options.refresh ? number_text(*options.refresh) : std::string("auto");
+          }},
+    Entry{{"budget", "none", "none, or bytes as for min_bytes",
+           "the least noise that fits: bits are chosen so that Pleat's memory takes no more at the "
+           "peak of a step. Until sensitivity is known, from a profile or a measurement, bits are "
+           "`bits`"},
+          [](std::string_view text, Options& options) {
+            std::size_t bytes = 0;
+            if (trimmed(text) == "none") {
+              options.budget = 0;
+              return true;
+            }
+            if (!parse_bytes(text, bytes) || bytes == 0) return false;
+            options.budget = bytes;
+            return true;
+          },
+          [](const Options& options) {
+            return options.budget == 0 ? std::string("none") : bytes_text(options.budget);
+          }},
+    Entry{
+        {"verify", "0", "0 | 1",
+         "1: behind each measurement, one extra pass for each tensor holds what was predicted "
+         "against what its noise does, and a table of it goes to stderr"},
+        [](std::string_view text, Options& options) { return parse_switch(text, options.verify); },
+        [](const Options& options) { return number_text(options.verify ? 1 : 0); }},
+    Entry{{"probe_custom", "0", "0 | 1",
+           "1: functions in Python run in the extra passes, too; they must do nothing but to work "
+           "out gradients"},
+          [](std::string_view text, Options& options) {
+            return parse_switch(text, options.probe_custom);
+          },
+          [](const Options& options) { return number_text(options.probe_custom ? 1 : 0); }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

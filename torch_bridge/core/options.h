@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,13 @@ enum class Rule : std::uint8_t {
   kNoLatePoles,  // kProof, but a proof holds, whatever is recorded later
 };
 
+// How the bits of each saved tensor are found.
+enum class Sensitivity : std::uint8_t {
+  kOff,    // one width for all, or what a profile says
+  kOn,     // from a few extra backward passes, now and then
+  kExact,  // from one extra pass for each tensor
+};
+
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).
 struct TrustedName {
   std::string name;     // of its class, or of its nodes
@@ -58,7 +66,14 @@ struct Options {
   bool cuda = true;        // CUDA tensors too
   unsigned check = 0;      // backward passes to look at; `pleat check`
   std::string check_file;  // what was found is added to it
-  bool copy_raw = false;   // debug: raw blocks go through a payload instead of being held
+  Sensitivity sensitivity = Sensitivity::kOff;
+  std::string profile;  // file that says what is known of each saved tensor
+  std::optional<std::uint64_t>
+      refresh;                // steps between bursts; 0: one burst; nothing: 990, 2000, ..
+  std::size_t budget = 0;     // bytes at the peak of a step, instead of bits; 0: none
+  bool verify = false;        // after a measurement: of each tensor alone, what it predicts
+  bool probe_custom = false;  // functions in Python may run in extra passes
+  bool copy_raw = false;      // debug: raw blocks go through a payload instead of being held
 };
 
 struct OptionRow {

@@ -22,6 +22,11 @@ ReleaseDecision decide_at_release(const ReleasedStorage& released,
   if (released.exactness != Exactness::kMayBearNoise) {
     decision.choice = compress::block::lossless(released.choice.type);
   }
+  decision.choice.bits = decision.choice.width();
+  if (decision.choice.steps == Steps::kCurved && decision.choice.bits >= 8) {
+    // Only groups with an outlier have steps as wide as that then.
+    decision.choice.steps = Steps::kExponent;
+  }
   decision.may_be_recomputed = argument != nullptr && !released.written && released.whole &&
                                argument->whole && as_good(decision.choice, argument->choice);
   return decision;

@@ -1,6 +1,7 @@
 // Counters as text. Torch-free.
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -94,7 +95,8 @@ void add_compression(Text& text, Runtime& runtime) {
            option_value(options, "bits").c_str(), option_value(options, "when").c_str(),
            option_value(options, "place").c_str(), option_value(options, "min_bytes").c_str(),
            option_value(options, "seed").c_str());
-  if (options.mode == Mode::kLossy && width != options.bits) {
+  if (options.mode == Mode::kLossy && width != options.bits &&
+      runtime.sensitivity.summary().measured == 0) {
     text.add("                without a profile bits:%s means a uniform width of %u bits\n",
              option_value(options, "bits").c_str(), width);
   }
@@ -223,6 +225,35 @@ void add_late_poles(Text& text, Runtime& runtime) {
   text.add("\n");
 }
 
+void add_sensitivity(Text& text, Runtime& runtime) {
+  const SensitivityBook::Summary s = runtime.sensitivity.summary();
+  if (s.measured == 0) {
+    for (const std::string& why : s.refusals) {
+      text.add("  sensitivity   not measured: %s\n", printable(why).c_str());
+    }
+    return;
+  }
+  text.add(
+      "  sensitivity   %.2f bits on average for %zu of %zu tensors (%s, uniform %s); noise %.3g %% "
+      "of the gradient (uniform %.3g %%)\n",
+      s.bits, s.measured, s.units, megabytes(static_cast<double>(s.bytes)).c_str(),
+      megabytes(static_cast<double>(s.uniform_bytes)).c_str(), 100 * std::sqrt(s.noise),
+      100 * std::sqrt(s.uniform_noise));
+  if (s.passes != 0) {
+    text.add("                %" PRIu64 " bursts, %" PRIu64 " extra passes, %.2f s", s.bursts,
+             s.passes, s.seconds);
+    if (s.checked > 0) {
+      text.add("; checked: %.3g %% of the gradient, predicted %.3g %%", 100 * std::sqrt(s.checked),
+               100 * std::sqrt(s.predicted));
+    }
+    text.add("\n");
+  }
+  if (s.distrusted != 0) {
+    text.add("                %zu tensors have the default, as they were noisier than predicted\n",
+             s.distrusted);
+  }
+}
+
 // What became of a device's blocks; the sums over all devices stand in no line.
 void add_device(Text& text, const DeviceFacts& device) {
   const allocator::ResidencyCounters& r = device.heap.residency().counters();
@@ -263,6 +294,7 @@ std::string report_text(Runtime& runtime) {
   add_memory(text, runtime);
   add_compression(text, runtime);
   add_costs(text, runtime);
+  add_sensitivity(text, runtime);
   add_exact(text, runtime);
   add_functions(text, runtime);
   add_late_poles(text, runtime);

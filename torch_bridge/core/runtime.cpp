@@ -84,6 +84,7 @@ void Runtime::set_options(const Options& options) {
   proofs.trust_names(options.trust);
   codec.set_copy_raw(options.copy_raw);
   check.ask(options.check, options.check_file);
+  sensitivity.ask(options, rank_);
   const allocator::ResidencyOptions of_heaps = options_of_heaps(
       options, backward_passes.load(std::memory_order_relaxed) != 0, check.watching());
   heaps.for_each([&](allocator::Heap& heap) { heap.residency().set_options(of_heaps); });
@@ -119,11 +120,10 @@ std::uint64_t Runtime::next_nonce() noexcept {
                                     saves_.fetch_add(1, std::memory_order_relaxed));
 }
 
-void Runtime::begin_backward(std::span<const std::uint64_t> recorders) noexcept {
+void Runtime::begin_backward() noexcept {
   if (backward_passes.fetch_add(1, std::memory_order_relaxed) == 0) {
     set_options(options());  // a peak is known now
   }
-  keys.start_anew(recorders);
   heaps.for_each([](allocator::Heap& heap) {
     if (heap.residency().any_waiting()) {
       note_thread_computes();

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 
 #include "allocator/allocator.h"
@@ -16,10 +15,10 @@
 #include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
-#include "torch_bridge/core/key_book.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/core/reason.h"
+#include "torch_bridge/core/sensitivity_book.h"
 
 namespace pleat::bridge {
 
@@ -79,12 +78,11 @@ class Runtime {
   ProofBook proofs;
   [[nodiscard]] std::uint64_t next_nonce() noexcept;
 
-  KeyBook keys;
-  BitsByKey bits;  // written under the options' lock
+  BitsByKey bits;                     // widths: written by the options and by what follows
+  SensitivityBook sensitivity{bits};  // that
 
-  // An outermost backward pass of any thread begins, over what the threads of these numbers have
-  // recorded.
-  void begin_backward(std::span<const std::uint64_t> recorders) noexcept;
+  // An outermost backward pass of any thread begins.
+  void begin_backward() noexcept;
   std::atomic<std::uint64_t> backward_passes{0};
   std::atomic<std::uint64_t> live_at_unpack{0}, unpacks{0}, packs{0}, reused{0}, swapped{0};
   std::atomic<std::uint64_t> gradients_reused{0}, gradient_bytes_reused{0};
@@ -94,7 +92,6 @@ class Runtime {
  private:
   static std::atomic<Runtime*> instance_;
   ForkLock heap_fork_lock_{ForkPlace::kHeap, host};
-  ForkLock keys_fork_lock_{ForkPlace::kKeys, keys};
   mutable std::mutex options_mutex_;
   ForkLock options_fork_lock_{ForkPlace::kOptions, options_mutex_};
   Options options_;

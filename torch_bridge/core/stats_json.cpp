@@ -167,6 +167,30 @@ void devices_json(Json& json, const DeviceTable& devices) {
   json.close_list();
 }
 
+void sensitivity_json(Json& json, const SensitivityBook::Summary& s) {
+  json.open("sensitivity")
+      .text("file", s.file)
+      .field("units", static_cast<std::int64_t>(s.units))
+      .field("measured", static_cast<std::int64_t>(s.measured))
+      .field("distrusted", static_cast<std::int64_t>(s.distrusted))
+      .number("bits", s.bits)
+      .number("noise", s.noise)
+      .number("uniform_noise", s.uniform_noise)
+      .field("bytes", static_cast<std::int64_t>(s.bytes))
+      .field("uniform_bytes", static_cast<std::int64_t>(s.uniform_bytes))
+      .field("bursts", static_cast<std::int64_t>(s.bursts))
+      .field("passes", static_cast<std::int64_t>(s.passes))
+      .number("seconds", s.seconds)
+      .number("predicted", s.predicted)
+      .number("checked", s.checked)
+      .number("unsteady", s.unsteady)
+      .open_list("refusals");
+  for (const std::string& why : s.refusals) {
+    json.text(nullptr, why);
+  }
+  json.close_list().close();
+}
+
 }  // namespace
 
 std::string stats_json(Runtime& runtime) {
@@ -195,6 +219,7 @@ std::string stats_json(Runtime& runtime) {
   json.field("hook_ns_sampled", runtime.hook_ns_sampled)
       .field("hook_samples", runtime.hook_samples)
       .close();
+  sensitivity_json(json, runtime.sensitivity.summary());
   devices_json(json, runtime.devices);
   json.close();
   return json.take();

@@ -377,60 +377,6 @@ void DeviceBlockCodec::count(const ExpectedPayload& e, std::size_t payload_bytes
   counts_.totals.add(e.spec, e.elements, payload_bytes, seen);
 }
 
-// ---- decode -------------------------------------------------------------------------------------
-
-CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
-                                     std::size_t target_bytes, StreamId stream) noexcept {
-  const DeviceForm form = DeviceForm::unpack(payload.form);
-  const DeviceContext context(driver_, life_, device_);
-  if (!context) return CodecStatus::kFailed;
-  std::size_t covered = 0;
-  if (form.kind != DeviceKind::kNothing) {
-    for (std::size_t i = 0; i < payload.range_count; ++i) {
-      covered += payload.ranges[i].end - payload.ranges[i].begin;
-    }
-  }
-  if (covered != target_bytes &&
-      life_.note(driver_.set_bytes(reinterpret_cast<std::uint64_t>(target), 0, target_bytes,
-                                   at_address<void>(stream.value))) != allocator::cuda::kSuccess) {
-    return CodecStatus::kFailed;
-  }
-  if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
-  int captured = 0;
-  const bool known = life_.note(driver_.stream_capturing(at_address<void>(stream.value),
-                                                         &captured)) == allocator::cuda::kSuccess;
-  std::uint64_t workspace =
-      known && captured != 0 ? words_.workspace_of_a_graph() : words_.workspace(stream);
-  // A block that was coded must come back on any stream. Those that have no workspace take turns,
-  // and each waits for its own to end.
-  std::unique_lock<std::mutex> turn;
-  if (workspace == 0) [[unlikely]] {
-    if (!known) return CodecStatus::kFailed;
-    turn = std::unique_lock<std::mutex>(last_workspace_mutex_);
-    workspace = words_.last_workspace();
-    if (workspace == 0) return CodecStatus::kFailed;
-  }
-  DeviceTasks tasks;
-  try {
-    tasks.reserve(form, payload.range_count);
-  } catch (...) {
-    return CodecStatus::kFailed;
-  }
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < payload.range_count; ++i) {
-    const allocator::ByteRange& range = payload.ranges[i];
-    const SpanPlace place = place_span(form, range.end - range.begin, end);
-    end = place.end();
-    tasks.add(DeviceTasks::Way::kDecode, form, place, advance(target, range.begin),
-              advance(payload.data, 0), Workspace(workspace));
-    tasks.codes.back().capacity = std::min(place.codes_room, payload.bytes - place.codes);
-  }
-  const bool done = tasks.launch_decode(launcher_, stream);
-  if (!done) life_.note(launcher_.driver_error());
-  if (turn.owns_lock()) life_.note(driver_.stream_synchronize(at_address<void>(stream.value)));
-  return done ? CodecStatus::kOk : CodecStatus::kFailed;
-}
-
 void DeviceBlockCodec::lock_for_fork() noexcept {
   last_workspace_mutex_.lock();
   mutex_.lock();

@@ -14,8 +14,8 @@
 // Torch-free.
 //
 // Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
-// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() on a
-// stream that is one of more than 511.
+// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() and
+// disturb() on a stream that is one of more than 511.
 #pragma once
 
 #include <atomic>
@@ -37,6 +37,7 @@
 #include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/cuda/device_codec.h"
 #include "torch_bridge/cuda/device_form.h"
+#include "torch_bridge/cuda/device_tasks.h"
 #include "torch_bridge/cuda/expected_payload.h"
 #include "torch_bridge/cuda/key_lessons.h"
 
@@ -65,7 +66,16 @@ class DeviceBlockCodec final : public DeviceCodec {
   allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
                                 std::size_t target_bytes,
                                 allocator::StreamId stream) noexcept override;
+  // By the kernels that code, so the noise is what they could have made: device_restoring.cpp.
+  allocator::CodecStatus disturb(const allocator::PayloadView& restored_from, void* block,
+                                 std::size_t bytes, const allocator::DisturbanceWords& how,
+                                 allocator::StreamId stream, std::uint64_t function,
+                                 void* scratch) noexcept override;
+  std::size_t disturb_scratch(std::size_t bytes,
+                              const allocator::DisturbanceWords& how) noexcept override;
 
+  [[nodiscard]] std::vector<CodedSpan> coded_spans(
+      const allocator::PayloadView& payload) const override;
   [[nodiscard]] const DeviceCounts& counts() const noexcept override { return counts_; }
 
   void lock_for_fork() noexcept override;
@@ -73,7 +83,13 @@ class DeviceBlockCodec final : public DeviceCodec {
 
  private:
   struct Details;
+  struct RestoringTurn;
 
+  [[nodiscard]] RestoringTurn take_turn(allocator::StreamId stream) noexcept;
+  [[nodiscard]] allocator::CodecStatus end_turn(const RestoringTurn& turn,
+                                                allocator::StreamId stream, bool launched) noexcept;
+  [[nodiscard]] static bool restoring_tasks(const allocator::PayloadView& payload, void* target,
+                                            const RestoringTurn& turn, DeviceTasks& tasks) noexcept;
   void count_hold(DeviceHold why, std::size_t bytes) noexcept;
   void count(const ExpectedPayload& expected, std::size_t payload_bytes) noexcept;
   bool judge(ExpectedPayload& expected) noexcept;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "allocator/ids.h"
 #include "allocator/residency/block_codec.h"
+#include "torch_bridge/core/coded_span.h"
 #include "torch_bridge/core/device_facts.h"
 
 namespace pleat::bridge::cuda {
@@ -19,6 +21,11 @@ class DeviceCodec : public allocator::BlockCodec {
   // a time, until it was another answer than kNotYet.
   enum class Opened : std::uint8_t { kYes, kNotYet, kNever };
   [[nodiscard]] virtual Opened open(allocator::StreamId stream, std::string& why) noexcept = 0;
+
+  // The spans of a payload of lossy floats that this codec has made; none of another. Throws
+  // std::bad_alloc.
+  [[nodiscard]] virtual std::vector<CodedSpan> coded_spans(
+      const allocator::PayloadView& payload) const = 0;
 
   // What has become of blocks so far.
   [[nodiscard]] virtual const DeviceCounts& counts() const noexcept = 0;

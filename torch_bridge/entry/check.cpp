@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/entry/gradient_sketches.h"
 #include "torch_bridge/torch_access/python_objects.h"
 #include "torch_bridge/torch_access/python_source.h"
 
@@ -21,19 +22,6 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::edge_list;
 using torch::autograd::variable_list;
-
-// The square of the norm of a - b (of a, where b is undefined), in double precision.
-double squares(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined()) {
-    return b.defined() ? squares(b, a) : 0;
-  }
-  const auto wide = [](const at::Tensor& t) {
-    const at::Tensor dense = t.is_sparse() ? t.to_dense() : t;
-    return dense.to(dense.is_complex() ? at::kComplexDouble : at::kDouble);
-  };
-  const at::Tensor difference = b.defined() ? wide(a) - wide(b) : wide(a);
-  return difference.abs().square().sum().item<double>();
-}
 
 std::string shape_of(const at::Tensor& leaf) {
   std::string text = "[";
@@ -79,11 +67,11 @@ void look_at(Runtime& runtime, const GraphSurvey& graph, const ExtraPasses& pass
   const auto compare = [&](PassValues values, double GradientErrors::*error) {
     const variable_list others = passes.gradients(graph.leaves, values);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i].errors.*error = squares(others[i], exact[i]);
+      parameters[i].errors.*error = energy_of_difference(others[i], exact[i]);
     }
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i].errors.gradient = squares(exact[i], {});
+    parameters[i].errors.gradient = energy_of_difference(exact[i], {});
   }
   compare(PassValues::kOriginal, &GradientErrors::repeated);
   compare(PassValues::kUndoubted, &GradientErrors::undoubted);
@@ -139,16 +127,16 @@ CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run
       runtime->check.add_refusal("an unknown failure");
     }
   }
-  // A pass within an extra pass reads what that reads.
-  outer_ = pass_values();
-  set_pass_values(in_extra_pass() ? outer_ : PassValues::kOriginal);
+  if (!in_extra_pass()) {  // a pass within one reads what that reads
+    facts_.emplace(PassFacts{.values = PassValues::kOriginal});
+  }
 }
 
 CheckedPass::~CheckedPass() {
   if (runtime_ == nullptr) {
     return;
   }
-  set_pass_values(outer_);
+  facts_.reset();
   if (!runtime_->check.watching()) {
     runtime_->set_options(runtime_->options());  // originals are not kept any more
   }

@@ -2,6 +2,8 @@
 // compressed, and extra passes before it find out how far noise would have changed its gradients.
 #pragma once
 
+#include <optional>
+
 #include "torch_bridge/entry/extra_passes.h"
 #include "torch_bridge/policy/leaves.h"
 
@@ -22,7 +24,7 @@ class CheckedPass {
 
  private:
   Runtime* runtime_ = nullptr;  // null: nothing is checked
-  PassValues outer_ = PassValues::kPayload;
+  std::optional<PassFactsScope> facts_;
 };
 
 }  // namespace pleat::bridge

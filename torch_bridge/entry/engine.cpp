@@ -9,6 +9,7 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/in_place_gradient.h"
 #include "torch_bridge/entry/passes.h"
+#include "torch_bridge/entry/probe.h"
 #include "torch_bridge/hooks/saved_tensor_hooks.h"
 #include "torch_bridge/policy/call_sites.h"
 
@@ -61,8 +62,14 @@ class WrappingEngine final : public Engine {
                         bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     // C++ programs come this way with no preload library; Python never.
-    const BackwardScope scope(roots,
-                              {accumulate_grad && outputs.empty(), create_graph, keep_graph});
+    const PassKind kind{accumulate_grad && outputs.empty(), create_graph, keep_graph};
+    const Runtime* const runtime = Runtime::get();
+    const bool sees_none_else = runtime != nullptr && !runtime->interposed;
+    const std::uint64_t graph = sees_none_else ? graph_of_interest(roots) : 0;
+    const BackwardScope scope(roots, kind);
+    const ProbedPass probe(graph, roots, kind, [&](const edge_list& leaves) {
+      return inner().execute(roots, inputs, true, false, false, leaves);
+    });
     return inner().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(

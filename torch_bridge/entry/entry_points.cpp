@@ -8,6 +8,7 @@
 #include "torch_bridge/entry/extra_passes.h"
 #include "torch_bridge/entry/in_place_gradient.h"
 #include "torch_bridge/entry/passes.h"
+#include "torch_bridge/entry/probe.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/saved_tensor_hooks.h"
 #include "torch_bridge/policy/call_sites.h"
@@ -44,10 +45,13 @@ variable_list ours_engine_execute(Engine* self, const edge_list& roots, const va
     refuse_in_extra_pass("a backward pass within the pass accumulates gradients");
   }
   const PassKind kind{accumulate_grad && outputs.empty(), create_graph, keep_graph};
+  const std::uint64_t graph = graph_of_interest(roots);
   const BackwardScope scope(roots, kind);
-  const CheckedPass check(roots, kind, [&](const edge_list& leaves) {
+  const ExtraPasses::Run run = [&](const edge_list& leaves) {
     return real.engine_execute(self, roots, inputs, true, false, false, leaves);
-  });
+  };
+  const CheckedPass check(roots, kind, run);
+  const ProbedPass probe(graph, roots, kind, run);
   return real.engine_execute(self, roots, inputs, keep_graph, create_graph, accumulate_grad,
                              outputs);
 }
@@ -87,6 +91,9 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
 void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge edge) {
   if (!learning_call_sites()) {  // it comes between the nodes of the script, and is none of them
     note_gradient_edge(edge.function.get());
+    if (PassWatch* const watch = pass_facts().watch; watch != nullptr) [[unlikely]] {
+      watch->note_recorded();
+    }
     if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr) {
       note_node(*runtime, *edge.function);
       runtime->residency.advance();

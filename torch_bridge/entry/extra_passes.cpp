@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -38,6 +39,13 @@ bool is_obstacle(const Node& node) {
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
+// What runs in a pass that returns gradients: of accumulators, only what is asked of their tensors.
+bool has_hook(Node& node) {
+  return !node.tensor_pre_hooks().empty() ||
+         (!class_of(node).accumulate_grad &&
+          (!node.pre_hooks().empty() || !node.post_hooks().empty()));
+}
+
 at::Tensor random_state() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> guard(generator.mutex());
@@ -47,26 +55,23 @@ at::Tensor random_state() {
 // A pass of ours: other values, and nothing of it stays.
 class PassScope {
  public:
-  explicit PassScope(PassValues values) noexcept
-      : outer_values_(set_pass_values(values)),
-        outer_creates_(set_backward_creates_graph(false)),
-        outer_extra_(set_in_extra_pass(true)) {
+  PassScope(PassValues values, PassWatch* watch)
+      : facts_({.values = values, .extra = ++passes, .watch = watch}),
+        outer_creates_(set_backward_creates_graph(false)) {
     enter_pass();
   }
   ~PassScope() {
     backward_exit();
     drop_kept_storages();  // though it is not the outermost pass
-    set_in_extra_pass(outer_extra_);
     set_backward_creates_graph(outer_creates_);
-    set_pass_values(outer_values_);
   }
   PassScope(const PassScope&) = delete;
   PassScope& operator=(const PassScope&) = delete;
 
  private:
-  const PassValues outer_values_;
+  static inline std::atomic<std::uint64_t> passes{0};
+  const PassFactsScope facts_;
   const bool outer_creates_;
-  const bool outer_extra_;
 };
 
 }  // namespace
@@ -95,6 +100,13 @@ GraphSurvey survey(const edge_list& roots) {
     if (found.obstacle.empty() && is_obstacle(node)) {
       found.obstacle = node.name();
     }
+    if (found.hooked.empty() && has_hook(node)) {
+      found.hooked = node.name();
+    }
+    if (found.custom.empty() && class_of(node).python &&
+        node.name().find("CompiledFunction") == std::string::npos) {
+      found.custom = node.name();
+    }
     for (const torch::autograd::Edge& edge : node.next_edges()) {
       meet(edge);
     }
@@ -122,8 +134,9 @@ ExtraPasses::~ExtraPasses() {
   }
 }
 
-variable_list ExtraPasses::gradients(const edge_list& leaves, PassValues values) const {
-  const PassScope scope(values);
+variable_list ExtraPasses::gradients(const edge_list& leaves, PassValues values,
+                                     PassWatch* watch) const {
+  const PassScope scope(values, watch);
   return run_(leaves);
 }
 

@@ -22,6 +22,9 @@ struct GraphSurvey {
   torch::autograd::edge_list leaves;  // accumulators, in the order in which the walk meets them
   std::vector<torch::autograd::Node*> retaining;  // nodes whose results have retain_grad()
   std::string obstacle;                           // why no extra pass may run; empty: none
+  // The first node with a hook that would run, and the first function in Python that is not one of
+  // torch.compile; empty: none.
+  std::string hooked, custom;
 };
 // Any thread, while the graph lives. Linear in its edges.
 [[nodiscard]] GraphSurvey survey(const torch::autograd::edge_list& roots);
@@ -40,10 +43,12 @@ class ExtraPasses {
   ExtraPasses(const ExtraPasses&) = delete;
   ExtraPasses& operator=(const ExtraPasses&) = delete;
 
-  // The gradients of `leaves` (undefined: none arrives), of a pass that reads `values`. Throws what
-  // the pass throws. Nothing that was restored for it outlives it.
+  // The gradients of `leaves` (undefined: none arrives), of a pass that reads `values`, and tells
+  // `watch` what it reads. Throws what the pass throws. Nothing that was restored for it outlives
+  // it.
   [[nodiscard]] torch::autograd::variable_list gradients(const torch::autograd::edge_list& leaves,
-                                                         PassValues values) const;
+                                                         PassValues values,
+                                                         PassWatch* watch = nullptr) const;
 
  private:
   using RetainsGrad = std::remove_reference_t<

@@ -15,15 +15,16 @@ void begin_pass(const torch::autograd::edge_list& roots, PassKind kind) noexcept
     return;
   }
   try {
-    const ThreadNumbers recorders = recorders_of(roots);
-    end_proofs(roots, recorders, kind);
-    runtime->begin_backward(recorders);
+    end_proofs(roots, recorders_of(roots), kind);
   } catch (...) {  // no memory for a list of threads
-    runtime->begin_backward({});
   }
+  runtime->begin_backward();
 }
 
 void backward_enter() noexcept {
+  if (Runtime* const runtime = Runtime::get()) {
+    runtime->sensitivity.note_unseen_pass();
+  }
   // How the pass was asked for is not told: what depends on a leaf that is no weight stays exact.
   begin_pass({}, {.accumulates = false});
 }

@@ -80,15 +80,18 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     }
     if (VariablePtr original = lock_original()) {
       count_living(*original);
+      tell_of_read(/*living=*/true);
       // Autograd makes a detached copy of whatever we return, so the variable itself will do.
       return hand_living(at::Tensor(std::move(original)), reader, context_, saved_.requires_grad);
     }
     if (StoragePtr live = saved_.record->weak.lock()) {
       runtime_.live_at_unpack.fetch_add(1, std::memory_order_relaxed);
+      tell_of_read(/*living=*/true);
       return hand_living(saved_.view.on(c10::Storage(std::move(live)), saved_.version), reader,
                          context_, saved_.requires_grad);
     }
     timer.stop();
+    tell_of_read(/*living=*/false);
     const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
     if (reader.formula) {
       TorchRecord::Restored restored = saved_.record->restore(slice);
@@ -133,7 +136,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
       return {};
     }
     at::Tensor present;
+    bool living = false;
     if (VariablePtr original = lock_original()) {
+      living = true;
       present = at::Tensor(std::move(original));
       // One detached in place since has no grad_fn any more, for which stock raises an internal
       // error.
@@ -156,6 +161,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
       }
     }
     if (present.defined()) {
+      tell_of_read(living);
       const SampledTimer timer(runtime_);
       runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
       check_version();
@@ -199,6 +205,17 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   VariablePtr lock_original() const {
     VariablePtr original = context_.is_output ? VariablePtr() : saved_.original.weak.lock();
     return original && original->has_storage() ? std::move(original) : VariablePtr();
+  }
+
+  void tell_of_read(bool living) noexcept {
+    if (PassWatch* const watch = pass_facts().watch; watch != nullptr) [[unlikely]] {
+      watch->note_read({.record = *saved_.record,
+                        .reader = torch::autograd::get_current_node().get(),
+                        .producer = saved_.producer,
+                        .sizes = saved_.view.sizes(),
+                        .dtype = saved_.view.dtype(),
+                        .living = living});
+    }
   }
 
   // If the variable's .data was swapped since it was saved, backward sees the new data, as in

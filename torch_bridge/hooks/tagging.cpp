@@ -7,7 +7,6 @@
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/python_source.h"
-#include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/version_error.h"
 
 namespace pleat::bridge {
@@ -74,6 +73,16 @@ std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
   }
 }
 
+// The width of its key, where noise is allowed at all. What is to be exact may be noisy in a pass
+// that finds out what noise does, and is decided on as 8 bits would be.
+std::uint8_t width_of(Runtime& runtime, TorchRecord& record) noexcept {
+  const std::uint8_t width = runtime.bits.width_of(record.key);
+  if (width == 0) {
+    record.assign_exact();
+  }
+  return width == 0 ? std::uint8_t{8} : width;
+}
+
 // Under the link lock.
 void note_claim(Claim* claim, TorchRecord& record, const Decision& decision) noexcept {
   if (claim != nullptr) {
@@ -113,7 +122,6 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
     saved.original.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(save.tensor.getIntrusivePtr());
   }
   const std::uint32_t place = runtime.check.watching() ? place_of(runtime, d) : 0;
-  bool made = false;
   bool of_original = false;  // the record is of this very storage, not of one that was restored
   std::unique_ptr<Claim> claim = make_claim(saved, save, link, hooks);
   allocator::Residency& residency = d.backend->residency();
@@ -128,7 +136,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
           TorchRecord* const record = make_record(saved, save, storage).release();
           record->note_saved_after(gradient_edges());
           record->note_place(place);
-          made = of_original = true;
+          of_original = true;
           note_claim(claim.get(), *record, d);
           return record;
         }
@@ -158,14 +166,9 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
     return false;
   }
   saved.record = static_cast<TorchRecord*>(linked);
-  if (made) {
-    if (KeyBook::Recording* const recording = this_recording(runtime.keys)) {
-      recording->take(d.family);
-    }
-  }
   if (of_original && claim != nullptr) {
     saved.claim = claim.release();
-    saved.claim->lossy = {.type = d.type, .bits = runtime.bits.width_of(saved.record->key)};
+    saved.claim->lossy = {.type = d.type, .bits = width_of(runtime, *saved.record)};
     if (save.context.known) {
       add_claim(runtime, *saved.claim, saved_by_function(save.context.call_site));
     } else {

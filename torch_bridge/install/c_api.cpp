@@ -81,6 +81,18 @@ PLEAT_EXPORT size_t pleat_stats_json(char* buffer, size_t buffer_bytes) noexcept
   }
 }
 
+PLEAT_EXPORT size_t pleat_profile_json(char* buffer, size_t buffer_bytes) noexcept {
+  try {
+    Runtime* const runtime = Runtime::get();
+    return pleat::bridge::copy_out(runtime != nullptr
+                                       ? pleat::sensitivity::to_json(runtime->sensitivity.profile())
+                                       : std::string("{}"),
+                                   buffer, buffer_bytes);
+  } catch (...) {
+    return 0;
+  }
+}
+
 PLEAT_EXPORT size_t pleat_report_text(char* buffer, size_t buffer_bytes) noexcept {
   try {
     Runtime* const runtime = Runtime::get();

@@ -92,6 +92,7 @@ void print_report_at_exit() {
   if (Runtime* const runtime = Runtime::get()) {
     if (!runtime->retired()) {
       runtime->check.finish();
+      runtime->sensitivity.write();
       if (runtime->options().verbose >= 1) {
         std::fputs(report_text(*runtime).c_str(), stderr);
       }
@@ -141,6 +142,7 @@ class Installation {
     functions_.engine_stub = wrap_engine(host.engine_stub);
     const bool sees_saves = install_entry_points(host, functions_);
     runtime->interposed = host.interposed != 0 && sees_saves;
+    runtime->sensitivity.set_torch(TORCH_VERSION);
     set_host_backend(*new HostBackend(*runtime));  // leaked, as the runtime is
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "allocator/cuda/driver.h"
 #include "allocator/cuda/memory_in_front.h"
@@ -96,6 +97,10 @@ class CudaBackend final : public DeviceBackend {
     parts_->memory.copy(copy.mutable_data(), static_cast<const char*>(storage.data()) + range.begin,
                         bytes, stream);
     return copy;
+  }
+
+  std::vector<CodedSpan> coded_spans(const allocator::PayloadView& payload) const override {
+    return parts_->codec->coded_spans(payload);
   }
 
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {

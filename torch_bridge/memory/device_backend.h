@@ -15,12 +15,14 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "allocator/blocks/block.h"
 #include "allocator/heap.h"
 #include "allocator/ids.h"
 #include "allocator/residency/byte_ranges.h"
 #include "allocator/residency/residency.h"
+#include "torch_bridge/core/coded_span.h"
 
 namespace pleat::bridge {
 
@@ -71,6 +73,13 @@ class DeviceBackend {
   // die at once. Throws the device's error of memory that is not to be had.
   [[nodiscard]] virtual c10::Storage copy(const c10::Storage& storage, allocator::ByteRange range,
                                           allocator::StreamId stream) const = 0;
+
+  // Where the codes of lossy floats stand in a payload on this device; none where the host reads
+  // payloads as they are. Throws std::bad_alloc.
+  [[nodiscard]] virtual std::vector<CodedSpan> coded_spans(
+      const allocator::PayloadView& /*payload*/) const {
+    return {};
+  }
 
   // Raises the error that the device's own allocator would raise for `bytes`. `purpose` says behind
   // its text what the bytes were for.

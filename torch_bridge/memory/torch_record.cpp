@@ -150,6 +150,11 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   } else if (undecided_.load() != 0) {
     own.exactness = start == allocator::Start::kShortage ? Exactness::kNoRoom : Exactness::kNoProof;
   }
+  own.choice.bits = own.choice.width();
+  if (own.exactness == Exactness::kMayBearNoise && assigned_exact_) {
+    own.exactness = Exactness::kAssigned;
+  }
+  decided_ = {own.exactness, own.choice};
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
     runtime->exactness.add(own.exactness, bytes);
     runtime->check.add_exactness(own.exactness, place_, bytes);
@@ -188,6 +193,9 @@ struct TorchRecord::SpareBlock {
 };
 
 TorchRecord::Restored TorchRecord::restore(bool slice) {
+  if (disturbance() != nullptr && !packed()) {
+    return restore_apart(/*last=*/false);  // raw bytes are the record's own
+  }
   allocator::Residency& residency = backend_.residency();
   const allocator::StreamId stream = backend_.current_stream();
   Restored restored;
@@ -288,7 +296,8 @@ bool TorchRecord::restored_may_live() const {
   }
   check_not_lost();
   return restored_version_->current_version() == 0 && !restored_storage_->expired() &&
-         (original == nullptr || restored_values_ == pass_values());
+         restored_for_.extra == pass_facts().extra &&
+         (original == nullptr || restored_for_.values == pass_values());
 }
 
 // Null if a spare block is needed.
@@ -301,7 +310,7 @@ c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guar
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);
-  restored_values_ = pass_values();
+  restored_for_ = pass_facts();
   return c10::Storage(std::move(impl));
 }
 

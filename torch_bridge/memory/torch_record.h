@@ -106,7 +106,28 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] bool awaits_proof() const noexcept override {
     return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
   }
+  // Its key is to be exact, whatever noise it might bear. Before the storage is released.
+  void assign_exact() noexcept { assigned_exact_ = true; }
   Decision decide(allocator::Start start) noexcept override;
+
+  // ---- what noise does to the gradient: entry/probe.h ----
+  // What was decided when the storage was released; nothing before that.
+  struct Decided {
+    Exactness exactness;
+    CodecChoice choice;  // the payload's, or what it would be but for kAssigned
+
+    // Noise may be added to it: its values are kept, and may bear that.
+    [[nodiscard]] bool may_be_noisy() const noexcept {
+      return (exactness == Exactness::kMayBearNoise || exactness == Exactness::kAssigned) &&
+             choice.kept == compress::block::Kept::kValues && choice.bits != 0;
+    }
+  };
+  [[nodiscard]] const std::optional<Decided>& decided() const noexcept { return decided_; }
+  // From now on extra passes read it with this noise; null: without. While no pass runs.
+  void set_disturbance(const allocator::DisturbanceWords* how) noexcept { disturbance_ = how; }
+  [[nodiscard]] const allocator::DisturbanceWords* disturbance() const noexcept override {
+    return disturbance_ != nullptr && in_extra_pass() ? disturbance_ : nullptr;
+  }
   [[nodiscard]] bool reads_original() const noexcept override;
 
   // Who has saved it first, as Runtime::check numbers places; 0: not noted. Under the link lock,
@@ -134,6 +155,9 @@ class TorchRecord final : public allocator::Record {
   std::atomic<bool> doubted_{false};
   std::atomic<ProofBook::Function*> function_{nullptr};
   std::atomic<bool> several_of_one_node_{false};
+  bool assigned_exact_ = false;
+  std::optional<Decided> decided_;
+  const allocator::DisturbanceWords* disturbance_ = nullptr;
   std::uint32_t place_ = 0;
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
@@ -141,7 +165,7 @@ class TorchRecord final : public allocator::Record {
   // consumer's write shows in the counter. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
-  PassValues restored_values_ = PassValues::kPayload;  // for which it was restored
+  PassFacts restored_for_;  // of the pass for which it was restored
   std::uint32_t decodes_ = 0;
 };
 

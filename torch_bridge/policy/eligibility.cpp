@@ -10,7 +10,6 @@
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
-#include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -131,10 +130,9 @@ void name(const at::Tensor& tensor, const SaveContext& context, Decision& d) noe
   d.output_number = key.output_number = static_cast<std::uint32_t>(tensor.output_nr());
   key.is_output = context.is_output;
   if (d.producer != nullptr) {
-    key.producer = class_of(*d.producer).hash;
-    key.ancestors = ancestors_hash(*d.producer);
+    key.producer = structure_of(*d.producer);
   }
-  d.family = sensitivity::family_key(key);
+  d.key.value = sensitivity::tensor_key(key);
 }
 
 }  // namespace
@@ -152,13 +150,10 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   }
   d.type = element_type(tensor.scalar_type());
   name(tensor, context, d);
-  KeyBook::Recording* const recording = this_recording(runtime.keys);
-  d.key.value =
-      sensitivity::tensor_key(d.family, recording != nullptr ? recording->next(d.family) : 0);
   // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
   // held as it is, and another view of the same storage learns that its bytes must stay exact.
   if (compress::is_floating(d.type) && tensor.unsafeGetTensorImpl()->requires_grad() &&
-      d.producer != nullptr && runtime.bits.uniform() != 0) {
+      d.producer != nullptr && (runtime.bits.uniform() != 0 || runtime.sensitivity.measures())) {
     d.reason = Reason::kEligibleLossy;
     const bool assumed = runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
     d.exactness = assumed                           ? Exactness::kMayBearNoise

@@ -23,7 +23,6 @@ struct SaveContext {
 
 struct Decision {
   Reason reason = Reason::kDisabled;
-  std::uint64_t family = 0;    // key without ordinal; 0 until eligible
   allocator::TensorKey key{};  // of the record that it gets if its storage has none
   compress::ElementType type{};
   // Of a floating tensor that asks for a gradient, where the mode allows noise: why it must be
@@ -45,8 +44,8 @@ struct Decision {
 // plus lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Decides about a tensor that is being saved. Never throws. Counts nothing, teaches nothing, and
-// does not take the ordinal of the key. Locks only where a look-up misses its cache.
+// Decides about a tensor that is being saved. Never throws, counts nothing, teaches nothing. Takes
+// the ledger's lock.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

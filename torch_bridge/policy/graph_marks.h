@@ -33,6 +33,7 @@ class GraphMarks {
     // Which of its results contractions without a weight have read, and the last of these did.
     std::uint8_t read = 0, read_by_last = 0;
     Weight weight = Weight::kUnknown;
+    std::uint64_t structure = 0;  // Ledger::structure_of(); 0: not worked out
     const torch::autograd::Node* last_reader = nullptr;  // compare only
   };
 

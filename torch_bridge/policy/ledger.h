@@ -20,6 +20,7 @@
 #include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/graph_marks.h"
+#include "torch_bridge/policy/leaf_numbers.h"
 #include "torch_bridge/policy/leaves.h"
 #include "torch_bridge/policy/treatment.h"
 
@@ -76,6 +77,10 @@ class Ledger final : public Surroundings {
   // noise beside it enters the gradient that the factor's own formula divides by small differences.
   void note_factors(const torch::autograd::Node& node, const NodeFacts& facts);
 
+  // A hash of how the node's result is worked out, all the way from the leaves: of the classes of
+  // nodes and of the leaves. The same in every step and process.
+  [[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node);
+
   // Backward begins over what these threads have recorded.
   void end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
            PassKind kind) noexcept;
@@ -118,6 +123,7 @@ class Ledger final : public Surroundings {
 
   GraphMarks marks_;
   Leaves leaves_;
+  LeafNumbers leaf_numbers_;
   bool any_derivative_ = false;  // some mark says so
   bool any_of_factor_ = false;   // the same
   std::vector<Step> walk_;

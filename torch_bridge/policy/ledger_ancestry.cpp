@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sensitivity/key.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/ledger.h"
 #include "torch_bridge/policy/recognised.h"
@@ -263,6 +264,43 @@ bool Ledger::work_out_weight(const Node& node, int depth) {
   }
   return c.row.path != Path::kContracts || rank_of(node, 0) <= 1 ||
          (!leads_to_leaf(largest->function.get()) && sizes_of(node, 0) == sizes_of(*largest));
+}
+
+std::uint64_t Ledger::structure_of(const Node& node) {
+  // Of an input, or 0 if it is not worked out yet.
+  const auto known = [&](const Edge& edge) -> std::uint64_t {
+    if (!edge.is_valid()) {
+      return 1;
+    }
+    if (class_of(*edge.function).accumulate_grad) {
+      const at::Tensor& leaf = static_cast<const AccumulateGrad&>(*edge.function).variable;
+      return leaf_numbers_.structure_of(leaf, is_weight_leaf(*leaf.unsafeGetTensorImpl()));
+    }
+    return marks_.of(*edge.function).structure;
+  };
+  std::vector<const Node*> walk{&node};
+  while (!walk.empty()) {
+    const Node& next = *walk.back();
+    if (marks_.of(next).structure != 0) {
+      walk.pop_back();
+      continue;
+    }
+    std::uint64_t structure = sensitivity::mix(class_of(next).hash);
+    const std::size_t waits_from = walk.size();
+    for (const Edge& edge : next.next_edges()) {
+      const std::uint64_t of_input = known(edge);
+      if (of_input == 0) {
+        walk.push_back(edge.function.get());
+      } else {
+        structure = sensitivity::structure_with(structure, of_input, edge.input_nr);
+      }
+    }
+    if (walk.size() == waits_from) {
+      walk.pop_back();
+      marks_.of(next).structure = structure != 0 ? structure : 1;
+    }
+  }
+  return marks_.of(node).structure;
 }
 
 }  // namespace pleat::bridge

@@ -354,6 +354,16 @@ void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::ui
   ledger.start_all(lock);
 }
 
+std::uint64_t structure_of(const Node& node) noexcept {
+  Ledger& ledger = Ledger::get();
+  try {
+    const std::lock_guard guard(ledger.mutex);
+    return ledger.structure_of(node);
+  } catch (...) {
+    return class_of(node).hash;
+  }
+}
+
 bool differentiates_weights() noexcept {
   Ledger& ledger = Ledger::get();
   const std::lock_guard guard(ledger.mutex);

@@ -47,6 +47,9 @@ void note_node(Runtime& runtime, const torch::autograd::Node& node) noexcept;
 void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
                 PassKind kind) noexcept;
 
+// Ledger::structure_of(); that of the node's class where there is no memory for it.
+[[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node) noexcept;
+
 // Some pass has differentiated what backward works out of weights alone: from then on nothing is
 // lossy.
 [[nodiscard]] bool differentiates_weights() noexcept;

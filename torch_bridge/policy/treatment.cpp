@@ -183,13 +183,12 @@ std::size_t rank_of(const Node& node, std::uint32_t output_number) {
 
 CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
   if (noise >= Noise::kEight) {
-    choice.bits = std::max<std::uint8_t>(choice.bits, 8);
+    choice.floor = 8;
   }
   if (noise == Noise::kExponent) {
     choice.steps = Steps::kExponent;
   } else if (noise == Noise::kCurved) {
-    // At 8 bits only groups with an outlier have steps as wide as that.
-    choice.steps = std::max(choice.steps, choice.bits >= 8 ? Steps::kExponent : Steps::kCurved);
+    choice.steps = std::max(choice.steps, Steps::kCurved);
   }
   return choice;
 }

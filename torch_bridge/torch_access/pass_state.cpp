@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <atomic>
+#include <memory>
 #include <utility>
 
 namespace pleat::bridge {
@@ -14,11 +15,19 @@ namespace {
 struct ThreadsPass {
   int depth = 0;
   bool creates_graph = false;
-  bool extra = false;
   const torch::autograd::Node* unpacking = nullptr;
-  PassValues values = PassValues::kPayload;
+  PassFacts facts;
 };
 thread_local ThreadsPass pass;
+constexpr PassFacts kNothing{};
+
+// Autograd hands what stands here on to the threads of devices that run a pass. This kind of it is
+// nobody's but tests' of torch.
+const c10::DebugInfoKind kKind = c10::DebugInfoKind::TEST_INFO_2;
+struct FactsForDevices final : c10::DebugInfoBase {
+  explicit FactsForDevices(const PassFacts& of_pass) : facts(of_pass) {}
+  const PassFacts facts;
+};
 std::atomic<int> threads_in_backward{0};
 
 }  // namespace
@@ -64,15 +73,21 @@ bool set_backward_creates_graph(bool creates_graph) noexcept {
   return std::exchange(pass.creates_graph, creates_graph);
 }
 
-PassValues pass_values() noexcept { return pass.values; }
-
-PassValues set_pass_values(PassValues values) noexcept {
-  return std::exchange(pass.values, values);
+const PassFacts& pass_facts() noexcept {
+  if (!in_device_thread()) [[likely]] {
+    return pass.facts;
+  }
+  const auto* const of_pass =
+      dynamic_cast<const FactsForDevices*>(c10::ThreadLocalDebugInfo::get(kKind));
+  return of_pass != nullptr ? of_pass->facts : kNothing;
 }
 
-bool in_extra_pass() noexcept { return pass.extra; }
+PassFactsScope::PassFactsScope(const PassFacts& facts)
+    : outer_(pass.facts), for_devices_(kKind, std::make_shared<FactsForDevices>(facts)) {
+  pass.facts = facts;
+}
 
-bool set_in_extra_pass(bool extra) noexcept { return std::exchange(pass.extra, extra); }
+PassFactsScope::~PassFactsScope() { pass.facts = outer_; }
 
 const torch::autograd::Node* unpacking_node() noexcept { return pass.unpacking; }
 

@@ -5,6 +5,8 @@
 // must hold in another thread too asks autograd for the graph task.
 #pragma once
 
+#include <c10/util/ThreadLocalDebugInfo.h>
+
 #include <cstdint>
 
 #include "torch_bridge/torch_access/torch_version.h"
@@ -37,21 +39,64 @@ void forget_other_threads_passes() noexcept;
 // Returns what was set before.
 bool set_backward_creates_graph(bool creates_graph) noexcept;
 
-// Which values a pass of this thread reads of what is compressed. Others than the payload's are
-// there only where Runtime::check keeps them.
+// Which values a pass reads of what is compressed. Others than the payload's are there only where
+// Runtime::check keeps them.
 enum class PassValues : std::uint8_t {
   kPayload,    // as it always is
   kOriginal,   // what was saved
   kUndoubted,  // the payload's where nobody doubts that noise is harmless, else what was saved
 };
-[[nodiscard]] PassValues pass_values() noexcept;
-// Returns what was set before.
-PassValues set_pass_values(PassValues values) noexcept;
 
-// True while this thread is in a pass of ours (entry/extra_passes.h), of which nothing may stay.
-[[nodiscard]] bool in_extra_pass() noexcept;
-// Returns what was set before.
-bool set_in_extra_pass(bool extra) noexcept;
+class TorchRecord;
+
+// A saved tensor that a pass reads.
+struct ReadTensor {
+  TorchRecord& record;                              // of its storage
+  const torch::autograd::Node* reader = nullptr;    // null: not known
+  const torch::autograd::Node* producer = nullptr;  // null: it has none, or that is not known
+  c10::IntArrayRef sizes;
+  caffe2::TypeMeta dtype;
+  bool living = false;  // it was never compressed
+};
+
+// Is told of what a pass reads.
+class PassWatch {
+ public:
+  // Before the reader is given the tensor. Of a pass over devices, their threads call it side by
+  // side.
+  virtual void note_read(const ReadTensor& tensor) noexcept = 0;
+  // Something is recorded while the pass runs.
+  virtual void note_recorded() noexcept = 0;
+
+ protected:
+  ~PassWatch() = default;
+};
+
+// What is particular about a pass; of most passes nothing.
+struct PassFacts {
+  PassValues values = PassValues::kPayload;
+  // It is one of ours (entry/extra_passes.h), of which nothing may stay. Each such pass has a
+  // number of its own.
+  std::uint64_t extra = 0;
+  PassWatch* watch = nullptr;
+};
+// Of the pass whose nodes this thread runs, be it of a device's threads.
+[[nodiscard]] const PassFacts& pass_facts() noexcept;
+[[nodiscard]] inline PassValues pass_values() noexcept { return pass_facts().values; }
+[[nodiscard]] inline bool in_extra_pass() noexcept { return pass_facts().extra != 0; }
+
+// Passes that this thread begins have these facts. Throws std::bad_alloc.
+class PassFactsScope {
+ public:
+  explicit PassFactsScope(const PassFacts& facts);
+  ~PassFactsScope();
+  PassFactsScope(const PassFactsScope&) = delete;
+  PassFactsScope& operator=(const PassFactsScope&) = delete;
+
+ private:
+  const PassFacts outer_;
+  const c10::DebugInfoGuard for_devices_;
+};
 
 // The node that this thread is unpacking for, where autograd says so: outputs, functions of users.
 [[nodiscard]] const torch::autograd::Node* unpacking_node() noexcept;

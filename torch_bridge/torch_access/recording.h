@@ -1,19 +1,14 @@
-// Which thread has recorded a graph, and the ordinals that the thread counts for its keys. Autograd
-// writes into each node the number of the thread that made it.
+// Which threads have recorded a graph: autograd writes into each node the number of the thread that
+// made it.
 #pragma once
 
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
 
-#include "torch_bridge/core/key_book.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
-
-// The counts of this thread, made when they are first asked for. Null if there is no memory for
-// them.
-[[nodiscard]] KeyBook::Recording* this_recording(KeyBook& book) noexcept;
 
 // The threads that recorded the nodes of `roots`; without roots, this thread.
 using ThreadNumbers = c10::SmallVector<std::uint64_t, 4>;

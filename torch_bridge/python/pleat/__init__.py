@@ -22,7 +22,7 @@ import re
 import sys
 from typing import Any, Iterator
 
-__all__ = ["enable", "disable", "is_enabled", "stats", "report", "reset_peaks", "exempt", "linear", "PleatError"]
+__all__ = ["enable", "disable", "is_enabled", "stats", "profile", "report", "reset_peaks", "exempt", "linear", "PleatError"]
 __version__ = "0.1.0"
 
 _bridge: ctypes.CDLL | None = None
@@ -83,6 +83,8 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     library.pleat_stats_json.restype = ctypes.c_size_t
     library.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_profile_json.restype = ctypes.c_size_t
+    library.pleat_profile_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.pleat_report_text.restype = ctypes.c_size_t
     library.pleat_report_text.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.pleat_trust_class.argtypes = [ctypes.c_void_p, ctypes.c_int]
@@ -179,6 +181,17 @@ def stats() -> dict[str, Any]:
     if _bridge is None and _mapped_bridge() is None:
         return {}
     return json.loads(_text(_load().pleat_stats_json))
+
+
+def profile() -> dict[str, Any]:
+    """What is known of each saved tensor: who makes and reads it, its bits, what its noise does to the gradient.
+
+    As the file that the option ``profile`` names has it. Has no units where neither that option nor ``sensitivity`` is
+    set, and before the first of them is known. Empty where Pleat is not installed.
+    """
+    if _bridge is None and _mapped_bridge() is None:
+        return {}
+    return json.loads(_text(_load().pleat_profile_json))
 
 
 def report() -> str:

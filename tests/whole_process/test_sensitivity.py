@@ -1,0 +1,421 @@
+"""`sensitivity:on` in scripts of all kinds: extra backward passes that nobody sees, and bits that follow from them."""
+
+import json
+import math
+import os
+
+import numpy
+import pytest
+
+from conftest import STOCK_ONLY, assert_identical
+
+pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own passes")
+
+PROGRAM = """
+    import contextlib, os, sys, torch, pleat_test_support as t
+    kind, steps = sys.argv[1], int(sys.argv[2])
+    torch.manual_seed(0)
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+        @staticmethod
+        def backward(ctx, grad):
+            if kind == "returns_saved":
+                return ctx.saved_tensors[0]
+            return grad * 2
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(96, 160)
+            self.middle = torch.nn.Linear(160, 160)
+            self.outer = torch.nn.Linear(160, 96, bias=kind != "tied")
+            if kind == "tied":
+                self.outer.weight = torch.nn.Parameter(self.inner.weight.detach().t().clone())
+                self.again = self.middle
+        def forward(self, x):
+            h = torch.nn.functional.gelu(self.inner(x))
+            h = torch.relu(self.middle(h))
+            if kind == "tied":
+                h = torch.relu(self.again(h))
+            if kind in ("custom", "returns_saved"):
+                h = Twice.apply(h)
+            if kind == "dropout":
+                h = torch.nn.functional.dropout(h, 0.3)
+            return self.outer(torch.tanh(h))
+    net, other = Net(), Net()
+    if kind == "frozen":
+        net.inner.requires_grad_(False)
+    optimiser = torch.optim.SGD([*net.parameters(), *other.parameters()], 1e-2)
+    data = torch.Generator().manual_seed(1)
+    losses, draws, grads = [], [], []
+    def loss_of(model, batch=128):
+        x = torch.randn(batch, 96, generator=data)
+        y = x.roll(1, 1)
+        context = torch.autocast("cpu", torch.bfloat16) if kind == "autocast" else contextlib.nullcontext()
+        with context:
+            z = model(x)
+        if kind == "half":
+            z, y = z[: batch // 2], y[: batch // 2]
+        loss = (z.float() - y).square().mean()
+        if kind == "not_finite":
+            loss = loss * (float("inf") if step == 9 else 1.0)
+        return loss
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=4) if kind == "scaler" else None
+    for step in range(steps):
+        optimiser.zero_grad()
+        if kind == "accumulate":
+            for _ in range(4):
+                (loss_of(net, 32) / 4).backward()
+            loss = torch.zeros(())
+        elif kind == "twice":
+            loss = loss_of(net)
+            loss.backward(retain_graph=True)
+            loss.backward()
+        elif kind == "two_models":
+            loss = loss_of(net if step % 2 else other)
+            loss.backward()
+        elif kind == "evaluates":
+            with torch.no_grad():
+                net.eval()(torch.ones(4, 96))
+            kept = net.eval()(torch.ones(128, 96))  # nobody runs its backward
+            net.train()
+            loss = loss_of(net)
+            loss.backward()
+        elif kind == "raises":
+            try:
+                loss_of(net)
+                h = net.inner(torch.ones(128, 96))
+                torch.nn.functional.gelu(h) @ torch.ones(3, 3)
+            except RuntimeError:
+                pass
+            loss = loss_of(net)
+            loss.backward()
+        elif kind == "checkpoint":
+            x = torch.randn(128, 96, generator=data)
+            h = torch.utils.checkpoint.checkpoint(net.inner, x, use_reentrant=False)
+            loss = net.outer(torch.relu(net.middle(h))).square().mean()
+            loss.backward()
+        elif kind == "hook":
+            loss = loss_of(net)
+            z = loss * 1.0
+            z.register_hook(lambda g: g * 1)
+            z.backward()
+        elif kind == "retains":
+            loss = loss_of(net)
+            z = loss * 1.0
+            z.retain_grad()
+            z.backward()
+        elif kind == "graph_of_gradients":
+            loss = loss_of(net)
+            torch.autograd.backward(loss, create_graph=True)
+        elif scaler:
+            loss = loss_of(net)
+            scaler.scale(loss).backward()
+        else:
+            loss = loss_of(net)
+            loss.backward()
+        if kind == "disables" and step == 9 and t.bridge().loaded:
+            t.bridge().disable()
+        if kind == "forks" and step == 9:
+            if (child := os.fork()) == 0:
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        grads = [None if p.grad is None else p.grad.clone() for p in net.parameters()]
+        if scaler:
+            scaler.step(optimiser)
+            scaler.update()
+        elif kind != "not_finite" or step != 9:
+            optimiser.step()
+        losses.append(loss.item())
+        draws.append(torch.rand(1).item())
+    t.emit(losses=losses, draws=draws, grads=[g for g in grads if g is not None],
+           weights=[p.detach() for p in net.parameters()])
+"""
+
+LOSSLESS = "bits:lossless,min_bytes:0,sensitivity:on,refresh:10"
+
+
+@pytest.fixture
+def trained(run_pair):
+    def run(kind, conf=LOSSLESS, steps=32):
+        pair = run_pair(PROGRAM, conf=conf, args=(kind, str(steps)))
+        return pair.stock.check(), pair.pleat.check()
+
+    return run
+
+
+# Kind, extra passes at least, and what the refusal says.
+MEASURED = ["plain", "tied", "frozen", "half", "accumulate", "evaluates", "raises", "autocast", "dropout", "two_models",
+            "disables", "forks", "scaler", "not_finite"]  # fmt: skip
+REFUSED = {
+    "custom": "probe_custom:1",
+    "checkpoint": "checkpoint",
+    "hook": "hook",
+    "retains": "retain_grad",
+}
+
+
+@pytest.mark.parametrize("kind", MEASURED)
+def test_extra_passes_change_nothing_that_the_script_sees(trained, kind):
+    """Two bursts in 32 steps, without loss: losses, weights, gradients and random numbers are stock's bit for bit."""
+    stock, pleat = trained(kind)
+    assert_identical(pleat.json, stock.json)
+    found = pleat.stats["sensitivity"]
+    assert found["refusals"] == (["gradients are not finite"] if kind == "not_finite" else [])
+    bursts = 1 if kind in ("disables", "forks") else 2
+    assert found["bursts"] >= bursts and found["measured"] >= (1 if kind == "frozen" else 3)
+    assert found["passes"] == 16 * found["bursts"]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_graph_that_cannot_be_run_again_is_left_alone(trained, kind):
+    stock, pleat = trained(kind, steps=14)
+    assert_identical(pleat.json, stock.json)
+    found = pleat.stats["sensitivity"]
+    assert found["bursts"] == 0 and len(found["refusals"]) == 1 and REFUSED[kind] in found["refusals"][0]
+    assert pleat.stderr.count("sensitivity is not measured") == 1
+
+
+def test_functions_in_python_run_in_extra_passes_where_the_user_allows_it(trained):
+    for kind in ("custom", "returns_saved"):
+        stock, pleat = trained(kind, conf=LOSSLESS + ",probe_custom:1", steps=14)
+        assert_identical(pleat.json, stock.json)
+        assert pleat.stats["sensitivity"]["refusals"] == [] and pleat.stats["sensitivity"]["bursts"] == 1
+
+
+def test_each_of_two_backward_passes_over_one_graph_may_have_its_turn(trained):
+    stock, pleat = trained("twice")
+    assert_identical(pleat.json, stock.json)
+    assert pleat.stats["sensitivity"]["bursts"] >= 2
+
+
+def test_a_pass_that_makes_a_graph_is_no_step(trained):
+    stock, pleat = trained("graph_of_gradients", steps=14)
+    assert_identical(pleat.json, stock.json)
+    assert pleat.stats["sensitivity"]["bursts"] == 0
+
+
+# ---- the profile --------------------------------------------------------------------------------
+
+
+def units(profile):
+    return {unit["key"]: unit for unit in profile["units"]}
+
+
+@pytest.fixture
+def profiled(run_script, tmp_path):
+    """Runs the program with a profile; returns the profile, and the run's result."""
+
+    def run(kind="plain", conf="bits:4,sensitivity:on", steps=14, file=None):
+        file = file or tmp_path / f"{kind}.pleat"
+        result = run_script(PROGRAM, conf=f"{conf},min_bytes:0,profile:{file}", args=(kind, str(steps))).check()
+        return json.loads(file.read_text()), result
+
+    return run
+
+
+WITH_THE_SAME_LAYERS = ["evaluates", "raises", "dropout", "half", "accumulate", "forks"]
+
+
+def test_a_key_is_the_same_in_every_process_whatever_else_the_script_does(profiled):
+    plain, _ = profiled()
+    again, _ = profiled()
+    assert units(plain).keys() == units(again).keys()
+    of_layers = {key for key, unit in units(plain).items() if unit.get("producer") in ("AddmmBackward0", "ReluBackward0")}
+    assert len(of_layers) == 2
+    for kind in WITH_THE_SAME_LAYERS:
+        assert of_layers <= units(profiled(kind)[0]).keys(), kind
+
+
+def test_two_models_have_keys_of_their_own(profiled):
+    plain, _ = profiled()
+    both, _ = profiled("two_models", steps=24)
+    lossy = [u for u in both["units"] if u.get("costs")]
+    assert units(plain).keys() < units(both).keys() and len(lossy) == 2 * len([u for u in plain["units"] if u.get("costs")])
+    assert all(len(u["measurements"]) == 1 for u in lossy)
+
+
+def test_who_is_who_without_any_extra_pass(profiled):
+    profile, result = profiled(conf="bits:4", steps=4)
+    assert result.stats["sensitivity"]["passes"] == 0
+    rows = {unit["producer"]: unit for unit in profile["units"] if "producer" in unit}
+    gelu = rows["AddmmBackward0"]  # the argument, from whose payload the result comes back too
+    assert "GeluBackward0" in gelu["reader"] and len(gelu["results"]) == 1 and gelu["shape"] == [128, 160]
+    assert gelu["width"] == 4 and gelu["bytes"] == 2 * 128 * 160 * 4 and not gelu.get("measurements")
+    costs = {width: (size, error) for width, size, error in rows["TanhBackward0"]["costs"]}
+    assert costs[4][1] == 1 and costs[8][1] < costs[4][1] < costs[2][1] and costs[0] == (128 * 160 * 4, 0)
+    assert os.stat(profile_path(result)).st_mode & 0o777 == 0o600
+
+
+def profile_path(result):
+    return next(item.partition(":")[2] for item in result.conf.split(",") if item.startswith("profile:"))
+
+
+def test_a_profile_is_used_from_the_first_step_on(profiled, tmp_path):
+    file = tmp_path / "kept.pleat"
+    first, _ = profiled(conf="bits:3,sensitivity:on", file=file)
+    _, used = profiled(conf="bits:3", steps=1, file=file)
+    widths = {u["key"]: u["width"] for u in first["units"] if u.get("costs")}
+    assert len(set(widths.values())) > 1  # else nothing would show
+    found = used.stats["sensitivity"]
+    assert found["measured"] == len(widths) and found["bytes"] <= found["uniform_bytes"]
+    assert found["noise"] <= found["uniform_noise"]
+
+
+def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
+    file = tmp_path / "kept.pleat"
+    profiled(conf="bits:4,sensitivity:on,refresh:5", steps=22, file=file)
+    profile, _ = profiled(conf="bits:4,sensitivity:on,refresh:5", steps=12, file=file)
+    for unit in profile["units"]:
+        if unit.get("costs"):
+            steps = [step for step, _ in unit["measurements"]]
+            assert steps == sorted(set(steps)) and len(steps) >= 3
+            assert all(noise >= 0 and math.isfinite(noise) for _, noise in unit["measurements"])
+
+
+BAD_FILES = {
+    "directory": lambda path: path.mkdir(),
+    "empty": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: (path.touch(), os.truncate(path, 1 << 30)),
+    "foreign": lambda path: path.write_text('{"a": [1, 2, 3]}\n'),
+    "version": lambda path: path.write_text('{"pleat_profile": 99, "units": []}\n'),
+    "truncated": lambda path: path.write_text('{"pleat_profile": 1, "steps": 3, "units": [\n{"key": "0x1'),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "unwritable": lambda path: path.symlink_to("/proc/no/such/place"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_file_that_is_no_profile_is_one_line_and_stays_as_it_is(run_script, tmp_path, kind):
+    path = tmp_path / "a file"
+    BAD_FILES[kind](path)
+    before = path.lstat()
+    conf = f"bits:4,min_bytes:0,sensitivity:on,profile:{path}"
+    result = run_script(PROGRAM, conf=conf, args=("plain", "12")).check()
+    lines = [line for line in result.stderr.splitlines() if line.startswith("pleat:")]
+    assert len(lines) == 1 and "a file" in lines[0], result.stderr
+    after = path.lstat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert result.stats["sensitivity"]["bursts"] == 1  # what is measured is used all the same
+
+
+def test_a_profile_of_another_model_changes_nothing(profiled, run_script, tmp_path):
+    file = tmp_path / "other.pleat"
+    profiled("tied", file=file)
+    text = file.read_text()
+    result = run_script(
+        PROGRAM, conf=f"bits:4,min_bytes:0,profile:{file}", args=("two_models", "1")
+    ).check()
+    assert result.returncode == 0 and len(file.read_text()) >= len(text)
+
+
+# ---- several processes, compiled parts ----------------------------------------------------------
+
+RANKS = """
+    import torch, torch.distributed as dist, pleat_test_support as t
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(96, 160), torch.nn.GELU(), torch.nn.Linear(160, 160), torch.nn.Tanh(), torch.nn.Linear(160, 96))
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    optimiser = torch.optim.SGD(model.parameters(), 1e-2)
+    data = torch.Generator().manual_seed(rank)
+    with torch.distributed.algorithms.join.Join([model]):
+        for step in range(13 + 3 * rank):  # the first rank has no batches left
+            optimiser.zero_grad()
+            x = torch.randn(128, 96, generator=data)
+            (model(x) - x.roll(1, 1)).square().mean().backward()
+            optimiser.step()
+    t.emit(rank=rank, final=[p.detach() for p in net.parameters()])
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(set="long processes")
+def test_each_rank_measures_for_itself(run_pair, tmp_path):
+    """No collective of ours: ranks with unequal numbers of batches end as in stock, and each has a file."""
+    from test_distributed import TORCHRUN, by_rank
+
+    pair = run_pair(RANKS, conf=f"{LOSSLESS},profile:{tmp_path}/rank-%r.pleat", launcher=TORCHRUN, timeout=240)
+    stock, pleat = by_rank(pair.stock), by_rank(pair.pleat)
+    for rank, (mine, theirs) in enumerate(zip(pleat, stock)):
+        assert_identical(mine["final"], theirs["final"])
+        found = mine["pleat_stats"]["sensitivity"]
+        assert found["bursts"] == 1 and found["refusals"] == [], found
+        assert len(units(json.loads((tmp_path / f"rank-{rank}.pleat").read_text()))) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(set="long processes")
+def test_a_compiled_part_is_run_in_extra_passes_too(run_pair):
+    from test_compile import COMPILED
+
+    script = COMPILED.format(backend="aot_eager").replace("range(5)", "range(13)")
+    pair = run_pair(script, conf=LOSSLESS, timeout=400)
+    assert_identical(pair.pleat.check().json, pair.stock.check().json)
+    found = pair.pleat.stats["sensitivity"]
+    assert found["bursts"] + len(found["refusals"]) == 1
+
+
+# ---- a budget -----------------------------------------------------------------------------------
+
+DEEP = """
+    import sys, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    layers = []
+    for _ in range(12):
+        layers += [torch.nn.Linear(256, 256), torch.nn.Tanh()]
+    net = torch.nn.Sequential(*layers)
+    optimiser = torch.optim.SGD(net.parameters(), 1e-2)
+    data = torch.Generator().manual_seed(1)
+    peaks = []
+    for step in range(int(sys.argv[1])):
+        t.bridge().library.pleat_reset_peaks()
+        x = torch.randn(3072, 256, generator=data)
+        optimiser.zero_grad()
+        (net(x) - x).square().mean().backward()
+        optimiser.step()
+        del x
+        peaks.append(max(t.stats()["bytes"][kind]["peak"] for kind in ("requested", "reserved")))
+    t.emit(peaks=peaks)
+"""
+MIB = 1 << 20
+
+
+def test_bits_follow_from_a_budget(run_script, tmp_path):
+    def peaks(conf, steps):
+        result = run_script(DEEP, conf=f"min_bytes:0,{conf}", args=(str(steps),)).check()
+        return result.json["peaks"], result
+
+    high, low = (max(peaks(f"bits:{bits}", 6)[0][2:]) for bits in (8, 2))
+    assert high - low > 4 * MIB
+    for part in (0.3, 0.8):
+        budget = int(low + part * (high - low)) // MIB * MIB
+        file = tmp_path / f"{part}.pleat"
+        found, result = peaks(f"sensitivity:on,refresh:0,profile:{file},budget:{budget}", 22)
+        assert all(0.92 * budget <= peak <= budget for peak in found[18:]), (budget, found)
+        assert result.stderr.count("pleat: budget") == 2  # nothing is known yet; what is chosen
+        # With the profile it holds from the first step on.
+        found, result = peaks(f"profile:{file},budget:{budget}", 10)
+        assert all(peak <= budget for peak in found), (budget, found)
+        assert all(peak >= 0.92 * budget for peak in found[7:]), (budget, found)
+        assert result.stats["sensitivity"]["bits"] < 8
+
+
+def test_a_budget_that_nothing_fits_is_one_line_and_the_smallest_widths(run_script):
+    conf = "min_bytes:0,sensitivity:on,refresh:0,budget:1MiB"
+    result = run_script(DEEP, conf=conf, args=("16",)).check()
+    lines = [line for line in result.stderr.splitlines() if "budget" in line]
+    assert len(lines) == 2 and "with the smallest widths it is" in lines[1]
+    assert result.stats["sensitivity"]["bits"] == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "lots", "1.5GiB"])
+def test_a_budget_that_is_no_size_is_one_line(run_script, budget):
+    result = run_script(DEEP, conf=f"budget:{budget}", args=("1",)).check()
+    assert result.stderr.count("\n") == 1 and f"budget:{budget}" in result.stderr

@@ -1,0 +1,369 @@
+#include "torch_bridge/core/sensitivity_book.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::bridge {
+namespace {
+
+using sensitivity::Profile;
+using sensitivity::ReadStatus;
+using sensitivity::Unit;
+
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kFirstBurst = 10;     // pass of a graph
+constexpr std::uint64_t kSecondBurst = 1000;  // then 3000, 7000, 15000, ...
+constexpr std::uint64_t kRowsAt = 3;          // by then proofs and leaves are learned
+constexpr std::size_t kMostGraphs = 4096;
+constexpr unsigned kMostAttempts = 5;
+// Extra passes may be so many, and so large a part of the passes of the script: graphs that change
+// from step to step would be measured without end.
+constexpr std::uint64_t kFreePasses = 64;
+constexpr double kPartOfPasses = 0.012;
+constexpr std::size_t kLongest = 4096;  // line of ours
+
+}  // namespace
+
+void SensitivityBook::ask(const Options& options, std::uint64_t rank) {
+  const std::lock_guard guard(mutex_);
+  const bool mode_changed =
+      options.sensitivity != options_.sensitivity || options.refresh != options_.refresh;
+  if (options.budget != options_.budget) {
+    budget_bytes_.reset();
+    said_of_budget_ = Said::kNothing;
+  }
+  options_ = options;
+  profile_.bits = options.bits;
+  if (options.profile != named_) {
+    named_ = options.profile;
+    file_ = named_.empty()
+                ? std::string()
+                : sensitivity::expand_path(named_, rank, static_cast<std::uint64_t>(::getpid()));
+    if (!file_.empty()) {
+      profile_ = {};  // what is known from now on is what this file knows
+      profile_.bits = options.bits;
+      read_file();
+    }
+  }
+  if (mode_changed) {
+    for (auto& [structure, graph] : graphs_) {
+      graph.next = graph.interval = 0;
+      graph.attempts = 0;
+    }
+  }
+  const bool compresses = options.mode != Mode::kOff;
+  const bool measures = compresses && options.sensitivity != Sensitivity::kOff;
+  measures_.store(measures, std::memory_order_relaxed);
+  const bool has_budget = options.mode == Mode::kLossy && options.budget != 0;
+  has_budget_.store(has_budget, std::memory_order_relaxed);
+  watching_.store(measures || has_budget || (compresses && !file_.empty()),
+                  std::memory_order_relaxed);
+  assign();
+}
+
+void SensitivityBook::complain(const std::string& why) {
+  std::fprintf(stderr, "pleat: profile %s: %s\n", printable(file_, kLongest).c_str(), why.c_str());
+}
+
+void SensitivityBook::read_file() {
+  sensitivity::ReadResult read = sensitivity::read_profile(file_);
+  if (read.status == ReadStatus::kOk) {
+    profile_ = std::move(read.profile);
+    profile_.bits = options_.bits;
+    changed_ = false;
+    return;
+  }
+  if (read.status != ReadStatus::kMissing) {
+    complain(read.message + "; the file is left as it is, and bits are the default");
+    file_.clear();
+  }
+}
+
+// ---- turns --------------------------------------------------------------------------------------
+
+void SensitivityBook::plan_next(Graph& graph) noexcept {
+  if (graph.next == 0) {
+    graph.next = kFirstBurst;
+    graph.interval = options_.refresh.value_or(kSecondBurst - kFirstBurst);
+    return;
+  }
+  if (graph.interval == 0) {
+    graph.next = kNever;
+    return;
+  }
+  graph.next += graph.interval;
+  if (!options_.refresh) {
+    graph.interval = graph.next == kSecondBurst ? 2 * kSecondBurst : 2 * graph.interval;
+  }
+}
+
+SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
+  ++graph.passes;
+  if (options_.sensitivity == Sensitivity::kOff) {
+    return graph.passes >= kRowsAt && !graph.has_rows ? Turn::kRows : Turn::kNone;
+  }
+  if (graph.next == 0) {
+    plan_next(graph);
+  }
+  if (graph.to_check) {
+    return Turn::kCheck;
+  }
+  if (graph.passes < graph.next) {
+    return Turn::kNone;
+  }
+  const auto steps = static_cast<double>(steps_.load(std::memory_order_relaxed));
+  const bool exact = options_.sensitivity == Sensitivity::kExact;
+  return exact || static_cast<double>(counted_passes_) <
+                      static_cast<double>(kFreePasses) + kPartOfPasses * steps
+             ? Turn::kMeasure
+             : Turn::kNone;
+}
+
+SensitivityBook::Turn SensitivityBook::take_turn(std::uint64_t structure) noexcept {
+  steps_.fetch_add(1, std::memory_order_relaxed);
+  if (busy_.exchange(true, std::memory_order_acquire)) {
+    return Turn::kNone;
+  }
+  Turn turn = Turn::kNone;
+  try {
+    const std::lock_guard guard(mutex_);
+    if (graphs_.size() < kMostGraphs || graphs_.contains(structure)) {
+      turn = turn_of(graphs_[structure]);
+    }
+  } catch (...) {  // no memory for another graph
+  }
+  if (turn == Turn::kNone) {
+    end_turn();
+  }
+  return turn;
+}
+
+void SensitivityBook::refuse(std::uint64_t structure, const std::string& why, bool again) {
+  const std::lock_guard guard(mutex_);
+  Graph& graph = graphs_[structure];
+  graph.to_check = false;
+  graph.has_rows = !again;
+  if (!again || ++graph.attempts == kMostAttempts) {
+    graph.attempts = 0;
+    plan_next(graph);
+    if (!again) {
+      graph.next = kNever;
+    }
+  }
+  add_refusal(why);
+}
+
+void SensitivityBook::note_unseen_pass() noexcept {
+  if (!measures() || unseen_.exchange(true, std::memory_order_relaxed)) [[likely]] {
+    return;
+  }
+  try {
+    const std::lock_guard guard(mutex_);
+    add_refusal("Pleat was switched on by hand; start the program with `pleat run`");
+  } catch (...) {  // no memory for a line
+  }
+}
+
+void SensitivityBook::add_refusal(const std::string& why) {
+  constexpr std::size_t kMost = 16;
+  if (refusals_.size() < kMost &&
+      std::find(refusals_.begin(), refusals_.end(), why) == refusals_.end()) {
+    refusals_.push_back(why);
+    std::fprintf(stderr, "pleat: sensitivity is not measured: %s\n",
+                 printable(why, kLongest).c_str());
+  }
+}
+
+// ---- what was found -----------------------------------------------------------------------------
+
+// Rows of one pass replace those of the same keys, whose measurements they take over.
+void SensitivityBook::enter(std::vector<Unit> rows) {
+  Profile found;
+  found.bits = options_.bits;
+  found.units = std::move(rows);
+  for (Unit& unit : found.units) {
+    const auto known = std::find_if(profile_.units.begin(), profile_.units.end(),
+                                    [&](const Unit& u) { return u.key == unit.key; });
+    // What is measured anew is believed again.
+    unit.distrusted =
+        unit.measurements.empty() && known != profile_.units.end() && known->distrusted;
+  }
+  sensitivity::merge_into(found, profile_);
+  found.torch = torch_;
+  found.beside = profile_.beside;
+  found.at_peak = profile_.at_peak;
+  found.steps = steps_.load(std::memory_order_relaxed);
+  found.passes = extra_passes_;
+  found.seconds = seconds_;
+  profile_ = std::move(found);
+  changed_ = true;
+}
+
+void SensitivityBook::add_rows(std::vector<Unit> rows) {
+  const std::lock_guard guard(mutex_);
+  enter(std::move(rows));
+  for (auto& [structure, graph] : graphs_) {
+    graph.has_rows = graph.has_rows || graph.passes >= kRowsAt;
+  }
+  assign();
+}
+
+void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
+  const std::lock_guard guard(mutex_);
+  ++bursts_;
+  extra_passes_ += burst.passes;
+  counted_passes_ += options_.sensitivity == Sensitivity::kExact ? 0 : burst.passes;
+  seconds_ += burst.seconds;
+  unsteady_ = burst.unsteady;
+  enter(std::move(burst.rows));
+  Graph& graph = graphs_[structure];
+  graph.attempts = 0;
+  graph.of_leaf = std::move(burst.of_leaf);
+  graph.to_check = options_.mode == Mode::kLossy;
+  plan_next(graph);
+  assign();
+  write_locked();
+}
+
+std::vector<std::vector<SensitivityBook::Share>> SensitivityBook::shares_of(
+    std::uint64_t structure) const {
+  const std::lock_guard guard(mutex_);
+  const auto found = graphs_.find(structure);
+  return found != graphs_.end() ? found->second.of_leaf : std::vector<std::vector<Share>>();
+}
+
+void SensitivityBook::add_check(const Check& check) {
+  const std::lock_guard guard(mutex_);
+  extra_passes_ += check.passes;
+  counted_passes_ += options_.verify ? 2 : check.passes;
+  seconds_ += check.seconds;
+  predicted_ = check.predicted;
+  checked_ = check.measured;
+  for (auto& [structure, graph] : graphs_) {
+    graph.to_check = false;
+  }
+  if (check.distrusted.empty()) {
+    return;
+  }
+  std::string names;
+  for (Unit& unit : profile_.units) {
+    if (std::find(check.distrusted.begin(), check.distrusted.end(), unit.key) !=
+        check.distrusted.end()) {
+      unit.distrusted = true;
+      names += (names.empty() ? "" : ", ") + unit.producer + " to " + unit.reader;
+    }
+  }
+  std::fprintf(
+      stderr,
+      "pleat: noise is larger than was predicted; these tensors get the default again: %s\n",
+      printable(names, kLongest).c_str());
+  changed_ = true;
+  assign();
+  write_locked();
+}
+
+// Puts the widths in force.
+void SensitivityBook::assign() {
+  const bool asked_for = options_.sensitivity != Sensitivity::kOff || !file_.empty();
+  if (options_.mode != Mode::kLossy || profile_.units.empty() || !asked_for) {
+    bits_.set_table({});
+    assignment_ = {};
+    return;
+  }
+  const bool by_budget =
+      options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile_);
+  assignment_ = by_budget
+                    ? sensitivity::assign_bytes(profile_, options_.bits, bytes_within_budget())
+                    : sensitivity::assign(profile_, options_.bits);
+  widths_are_new_ = true;
+  std::unordered_map<std::uint64_t, const Unit*> by_key;
+  for (const Unit& unit : profile_.units) {
+    by_key.emplace(unit.key, &unit);
+  }
+  std::vector<BitsByKey::Entry> table;
+  for (const sensitivity::Assignment::Choice& choice : assignment_.choices) {
+    table.push_back({{choice.key}, choice.width});
+    if (const auto unit = by_key.find(choice.key); unit != by_key.end()) {
+      for (const std::uint64_t result : unit->second->results) {
+        table.push_back({{result}, choice.width});
+      }
+    }
+  }
+  bits_.set_table(table);
+}
+
+// ---- the file, reports --------------------------------------------------------------------------
+
+void SensitivityBook::write() noexcept {
+  const std::lock_guard guard(mutex_);
+  write_locked();
+}
+
+void SensitivityBook::write_locked() noexcept {
+  if (file_.empty() || !changed_ || profile_.units.empty()) {
+    return;
+  }
+  try {
+    for (Unit& unit : profile_.units) {
+      unit.width = unit.fixed.empty() ? bits_.width_of({unit.key}) : unit.width;
+    }
+    const std::string problem = sensitivity::write_profile(profile_, file_);
+    changed_ = false;
+    if (!problem.empty()) {
+      complain(problem);
+      file_.clear();
+    }
+  } catch (...) {  // no memory
+  }
+}
+
+SensitivityBook::Summary SensitivityBook::summary() const {
+  const std::lock_guard guard(mutex_);
+  Summary s;
+  s.any = !profile_.units.empty();
+  s.file = file_;
+  Profile measured;
+  measured.bits = options_.bits;
+  for (const Unit& unit : profile_.units) {
+    s.units += unit.costs.empty() ? 0 : 1;
+    s.distrusted += unit.distrusted ? 1 : 0;
+    if (!unit.costs.empty() && !std::isnan(unit.noise()) && !unit.distrusted) {
+      measured.units.push_back(unit);
+    }
+  }
+  s.measured = measured.units.size();
+  const bool by_budget = options_.budget != 0 && profile_.at_peak > 0;
+  const sensitivity::Assignment of_measured =
+      by_budget ? sensitivity::assign_bytes(measured, options_.bits, assignment_.bytes)
+                : sensitivity::assign(measured, options_.bits);
+  s.noise = of_measured.noise;
+  s.bytes = of_measured.bytes;
+  s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, of_measured.bytes);
+  const sensitivity::UniformCost uniform = sensitivity::uniform_cost(measured, options_.bits);
+  s.uniform_noise = uniform.noise;
+  s.uniform_bytes = uniform.bytes;
+  s.bursts = bursts_;
+  s.passes = extra_passes_;
+  s.seconds = seconds_;
+  s.predicted = predicted_;
+  s.checked = checked_;
+  s.unsteady = unsteady_;
+  s.refusals = refusals_;
+  return s;
+}
+
+Profile SensitivityBook::profile() const {
+  const std::lock_guard guard(mutex_);
+  return profile_;
+}
+
+}  // namespace pleat::bridge

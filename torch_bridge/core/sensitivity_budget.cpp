@@ -1,0 +1,108 @@
+// The part of SensitivityBook that keeps the peak of a step within a budget.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "torch_bridge/core/sensitivity_book.h"
+
+namespace pleat::bridge {
+
+using sensitivity::Unit;
+
+namespace {
+
+// Of what is predicted a little may go wrong: steps of widths, rounding, chunks; more where another
+// process has seen the peak. What is within the budget by less than the tolerance is left as it is.
+constexpr double kMargin = 0.04, kMarginOfFile = 0.06, kTolerance = 0.08;
+
+}  // namespace
+
+// What of the payloads is no choice of ours.
+double SensitivityBook::fixed_payloads() const noexcept {
+  double bytes = 0;
+  for (const Unit& unit : profile_.units) {
+    bytes +=
+        unit.fixed.empty() || unit.fixed == "alive" ? 0.0 : static_cast<double>(unit.payload_bytes);
+  }
+  return bytes;
+}
+
+// Payload bytes of the units whose widths are chosen.
+std::uint64_t SensitivityBook::bytes_within_budget() const noexcept {
+  if (budget_bytes_) {
+    return *budget_bytes_;
+  }
+  const double left = static_cast<double>(options_.budget) * (1 - kMarginOfFile) -
+                      static_cast<double>(profile_.beside);
+  return static_cast<std::uint64_t>(std::max(left / profile_.at_peak - fixed_payloads(), 0.0));
+}
+
+bool SensitivityBook::note_peak(const Peak& peak) {
+  const std::lock_guard guard(mutex_);
+  if (options_.budget == 0 || options_.mode != Mode::kLossy) {
+    return false;
+  }
+  if (!sensitivity::any_measured(profile_)) {
+    if (said_of_budget_ == Said::kNothing) {
+      said_of_budget_ = Said::kUnknown;
+      std::fprintf(stderr, "pleat: budget %s: bits are %s until sensitivity is known%s\n",
+                   option_value(options_, "budget").c_str(), option_value(options_, "bits").c_str(),
+                   options_.sensitivity == Sensitivity::kOff ? "; sensitivity:on measures it" : "");
+    }
+    return false;
+  }
+  if (std::exchange(widths_are_new_, false)) {
+    return true;  // what was highest in the last step may have been of other widths
+  }
+  const double payloads = static_cast<double>(assignment_.bytes) + fixed_payloads();
+  if (payloads <= 0 || peak.payload == 0) {
+    return false;
+  }
+  const auto budget = static_cast<double>(options_.budget);
+  const auto all = static_cast<double>(std::max(peak.requested, peak.reserved));
+  // Where few payloads are there at the peak, fewer of them move the peak to where there are more.
+  constexpr double kLeast = 0.3;
+  profile_.at_peak = std::clamp(static_cast<double>(peak.payload) / payloads, kLeast, 1.5);
+  profile_.beside = static_cast<std::uint64_t>(std::max(all - profile_.at_peak * payloads, 0.0));
+  changed_ = true;
+  if (all <= budget && all >= (1 - kTolerance) * budget && budget_bytes_) {
+    return false;
+  }
+  // Up in steps that are too small rather than too large: more payloads may move the peak to where
+  // all of them are.
+  const double room = budget * (1 - kMargin) - all;
+  const double change = room / (room > 0 ? std::max(profile_.at_peak, 1.0) : profile_.at_peak);
+  const std::uint64_t before = assignment_.bytes;
+  budget_bytes_ = static_cast<std::uint64_t>(std::max(static_cast<double>(before) + change, 0.0));
+  assign();
+  widths_are_new_ = assignment_.bytes != before;
+  say_budget(all, peak.beside);
+  return widths_are_new_;
+}
+
+// One line for each thing that there is to say.
+void SensitivityBook::say_budget(double peak, std::uint64_t process_beside) {
+  constexpr double kMega = 1e6;
+  const Said what = assignment_.fits ? Said::kFits : Said::kMissing;
+  if (std::exchange(said_of_budget_, what) == what) {
+    return;
+  }
+  const double payloads =
+      profile_.at_peak * (static_cast<double>(assignment_.bytes) + fixed_payloads());
+  const double will_be = payloads + static_cast<double>(profile_.beside);
+  std::fprintf(stderr, "pleat: budget %s: the peak was %.0f MB; ",
+               option_value(options_, "budget").c_str(), peak / kMega);
+  if (what == Said::kFits) {
+    std::fprintf(stderr,
+                 "payloads may take %.0f MB beside %.0f MB, noise is %.3g %% of the gradient",
+                 payloads / kMega, static_cast<double>(profile_.beside) / kMega,
+                 100 * std::sqrt(assignment_.noise));
+  } else {
+    std::fprintf(stderr, "with the smallest widths it is %.0f MB", will_be / kMega);
+  }
+  std::fprintf(stderr, " (the process takes %.0f MB more)\n",
+               static_cast<double>(process_beside) / kMega);
+}
+
+}  // namespace pleat::bridge

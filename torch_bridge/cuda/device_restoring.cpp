@@ -1,0 +1,170 @@
+// How the blocks of a CUDA device come back: decoded, with noise for whoever asks what that would
+// do, or as codes that the host reads.
+#include <algorithm>
+#include <mutex>
+
+#include "torch_bridge/cuda/device_block_codec.h"
+#include "torch_bridge/cuda/device_noise.h"
+#include "torch_bridge/cuda/device_tasks.h"
+
+namespace pleat::bridge::cuda {
+namespace {
+
+using allocator::CodecStatus;
+using allocator::DisturbanceWords;
+using allocator::PayloadView;
+using allocator::StreamId;
+using allocator::cuda::DeviceContext;
+
+template <class T>
+T* at_address(std::uint64_t address) noexcept {
+  return reinterpret_cast<T*>(address);
+}
+std::byte* advance(const void* from, std::size_t bytes) noexcept {
+  return const_cast<std::byte*>(static_cast<const std::byte*>(from)) + bytes;
+}
+
+}  // namespace
+
+// ---- turns --------------------------------------------------------------------------------------
+
+// A block that was coded must come back on any stream. Those that have no workspace take turns, and
+// each waits for its own to end.
+struct DeviceBlockCodec::RestoringTurn {
+  std::uint64_t workspace = 0;  // 0: there is none
+  std::unique_lock<std::mutex> last;
+};
+
+DeviceBlockCodec::RestoringTurn DeviceBlockCodec::take_turn(StreamId stream) noexcept {
+  RestoringTurn turn;
+  int captured = 0;
+  const bool known = life_.note(driver_.stream_capturing(at_address<void>(stream.value),
+                                                         &captured)) == allocator::cuda::kSuccess;
+  turn.workspace =
+      known && captured != 0 ? words_.workspace_of_a_graph() : words_.workspace(stream);
+  if (turn.workspace == 0 && known) [[unlikely]] {
+    turn.last = std::unique_lock<std::mutex>(last_workspace_mutex_);
+    turn.workspace = words_.last_workspace();
+  }
+  return turn;
+}
+
+CodecStatus DeviceBlockCodec::end_turn(const RestoringTurn& turn, StreamId stream,
+                                       bool launched) noexcept {
+  if (!launched) life_.note(launcher_.driver_error());
+  if (turn.last.owns_lock()) {
+    life_.note(driver_.stream_synchronize(at_address<void>(stream.value)));
+  }
+  return launched ? CodecStatus::kOk : CodecStatus::kFailed;
+}
+
+// ---- decode -------------------------------------------------------------------------------------
+
+CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
+                                     std::size_t target_bytes, StreamId stream) noexcept {
+  const DeviceForm form = DeviceForm::unpack(payload.form);
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return CodecStatus::kFailed;
+  std::size_t covered = 0;
+  if (form.kind != DeviceKind::kNothing) {
+    for (std::size_t i = 0; i < payload.range_count; ++i) {
+      covered += payload.ranges[i].end - payload.ranges[i].begin;
+    }
+  }
+  if (covered != target_bytes &&
+      life_.note(driver_.set_bytes(reinterpret_cast<std::uint64_t>(target), 0, target_bytes,
+                                   at_address<void>(stream.value))) != allocator::cuda::kSuccess) {
+    return CodecStatus::kFailed;
+  }
+  if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
+  const RestoringTurn turn = take_turn(stream);
+  DeviceTasks tasks;
+  if (turn.workspace == 0 || !restoring_tasks(payload, target, turn, tasks)) {
+    return CodecStatus::kFailed;
+  }
+  return end_turn(turn, stream, tasks.launch_decode(launcher_, stream));
+}
+
+// False: there is no memory for them.
+bool DeviceBlockCodec::restoring_tasks(const PayloadView& payload, void* target,
+                                       const RestoringTurn& turn, DeviceTasks& tasks) noexcept {
+  const DeviceForm form = DeviceForm::unpack(payload.form);
+  try {
+    tasks.reserve(form, payload.range_count);
+  } catch (...) {
+    return false;
+  }
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < payload.range_count; ++i) {
+    const allocator::ByteRange& range = payload.ranges[i];
+    const SpanPlace place = place_span(form, range.end - range.begin, end);
+    end = place.end();
+    tasks.add(DeviceTasks::Way::kDecode, form, place, advance(target, range.begin),
+              advance(payload.data, 0), Workspace(turn.workspace));
+    tasks.codes.back().capacity = std::min(place.codes_room, payload.bytes - place.codes);
+  }
+  return true;
+}
+
+std::vector<CodedSpan> DeviceBlockCodec::coded_spans(const PayloadView& payload) const {
+  const DeviceForm form = DeviceForm::unpack(payload.form);
+  std::vector<CodedSpan> spans;
+  if (form.kind != DeviceKind::kFloats || form.bits == 0) return spans;
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < payload.range_count; ++i) {
+    CodedSpan span;
+    span.span_bytes = payload.ranges[i].end - payload.ranges[i].begin;
+    const SpanPlace place = place_span(form, span.span_bytes, end);
+    end = place.end();
+    span.offset = place.codes;
+    span.bytes = std::min(place.codes_room, payload.bytes - place.codes);
+    span.form = {.shape = compress::block::BlockShape::kSingle,
+                 .type = form.type,
+                 .bits = form.bits,
+                 .transform = form.transform,
+                 .spans = 1,
+                 .elements = place.elements};
+    span.beside_bytes = place.codes - place.sides;
+    spans.push_back(span);
+  }
+  return spans;
+}
+
+// ---- disturb ------------------------------------------------------------------------------------
+
+std::size_t DeviceBlockCodec::disturb_scratch(std::size_t bytes,
+                                              const DisturbanceWords& how) noexcept {
+  const DeviceNoise noise(how);
+  return noise.any() ? noise.scratch(bytes) : 0;
+}
+
+CodecStatus DeviceBlockCodec::disturb(const PayloadView& restored_from, void* block,
+                                      std::size_t /*bytes*/, const DisturbanceWords& how,
+                                      StreamId stream, std::uint64_t function,
+                                      void* scratch) noexcept {
+  if (function != 0) return CodecStatus::kFailed;  // nothing is recomputed on a device
+  const DeviceNoise noise(how);
+  if (!noise.any()) return CodecStatus::kOk;
+  if (!noise.is_possible() || scratch == nullptr) return CodecStatus::kFailed;
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return CodecStatus::kFailed;
+  const RestoringTurn turn = take_turn(stream);
+  DeviceTasks tasks;
+  const bool has_payload = restored_from.data != nullptr;
+  if (turn.workspace == 0 || (has_payload && !restoring_tasks(restored_from, block, turn, tasks))) {
+    return CodecStatus::kFailed;
+  }
+  bool launched = true;
+  for (std::size_t i = 0; launched && i < restored_from.range_count; ++i) {
+    const allocator::ByteRange& range = restored_from.ranges[i];
+    if (!noise.reaches(range.begin, range.end)) continue;
+    launched =
+        noise.queue(launcher_, stream, advance(block, range.begin), range.end - range.begin, i,
+                    restored_from.range_count == 1, advance(scratch, 0), Workspace(turn.workspace));
+  }
+  // What stands beside the codes comes back once more, over the noise.
+  tasks.codes.clear();
+  return end_turn(turn, stream, launched && tasks.launch_decode(launcher_, stream));
+}
+
+}  // namespace pleat::bridge::cuda

@@ -1,0 +1,298 @@
+#include "torch_bridge/entry/probe.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sensitivity/sensitivity.h"
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/entry/influence.h"
+#include "torch_bridge/entry/probe_check.h"
+#include "torch_bridge/entry/probe_passes.h"
+#include "torch_bridge/entry/step_peak.h"
+#include "torch_bridge/policy/functions.h"
+#include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/torch_access/python_source.h"
+
+namespace pleat::bridge {
+namespace {
+
+using sensitivity::Sketch;
+using sensitivity::Stage;
+using sensitivity::StageErrors;
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+using Share = SensitivityBook::Share;
+
+constexpr std::size_t kFirstPasses = 8, kSecondPasses = 7;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// ---- turns --------------------------------------------------------------------------------------
+
+std::vector<sensitivity::Unit> rows_of(std::vector<ReadUnit>& units) {
+  std::vector<sensitivity::Unit> rows;
+  rows.reserve(units.size());
+  for (ReadUnit& unit : units) {
+    rows.push_back(std::move(unit.row));
+  }
+  return rows;
+}
+
+void run_stage(ProbePasses& clean, const Stage& stage, const std::vector<std::uint8_t>& bits,
+               std::uint64_t seed, StageErrors& into) {
+  const std::size_t units = clean.noisy.size();
+  into.stage = &stage;
+  into.errors.resize(clean.leaves().size());
+  for (std::size_t pass = 0; pass < stage.passes(); ++pass) {
+    std::vector<double> amplitudes(units);
+    for (std::size_t u = 0; u < units; ++u) {
+      amplitudes[u] = stage.amplitudes[u] * stage.signs[pass * units + u];
+    }
+    std::vector<Sketch> errors = clean.errors(bits, amplitudes, seed);
+    for (std::size_t p = 0; p < errors.size(); ++p) {
+      into.errors[p].push_back(errors[p]);
+    }
+  }
+}
+
+}  // namespace
+
+// A burst: its passes, then the pass of the script, then what follows from both.
+class Measurement {
+ public:
+  Measurement(Runtime& runtime, std::uint64_t graph, const edge_list& roots,
+              const ExtraPasses::Run& run)
+      : start_(std::chrono::steady_clock::now()),
+        runtime_(runtime),
+        graph_(graph),
+        one_by_one_(runtime.options().sensitivity == Sensitivity::kExact),
+        clean_(runtime, roots, run, one_by_one_) {
+    if (!clean_.noisy.empty() && clean_.energy > 0) {
+      const Influence influence(roots, clean_.noisy);
+      for (const torch::autograd::Edge& leaf : clean_.leaves()) {
+        readers_.push_back(influence.units_before(leaf.function.get()));
+      }
+      run_stages(sensitivity::mix(runtime.sensitivity.step() ^ graph));
+    }
+    clean_.end();
+    seconds_ = seconds_since(start_);
+    arriving_.emplace(clean_.leaves());
+  }
+
+  // After the pass of the script. Where that differs from the clean one, two equal passes differ:
+  // so much of what was measured is no noise of ours.
+  void finish(bool pass_ended_well) {
+    std::vector<double> floor;
+    if (pass_ended_well) {
+      floor = arriving_->differences(clean_.sketches);
+    }
+    arriving_.reset();
+    SensitivityBook::Burst burst;
+    const auto start = std::chrono::steady_clock::now();
+    if (!stages_.empty()) {
+      enter(one_by_one_ ? read_off(floor)
+                        : sensitivity::estimate(stages_, readers_, clean_.noisy.size(), floor),
+            burst);
+    }
+    for (const double energy : floor) {
+      burst.unsteady += energy / clean_.energy;
+    }
+    burst.rows = rows_of(clean_.units);
+    burst.passes = clean_.count();
+    burst.seconds = seconds_ + seconds_since(start);
+    runtime_.sensitivity.add_burst(graph_, std::move(burst));
+  }
+
+ private:
+  void run_stages(std::uint64_t seed) {
+    const std::size_t units = clean_.noisy.size();
+    std::vector<std::uint8_t> bits(units);
+    for (std::size_t u = 0; u < units; ++u) {
+      bits[u] = clean_.noisy[u]->probe_bits;
+    }
+    designs_.reserve(2);  // stages point to them
+    designs_.push_back(one_by_one_ ? sensitivity::one_by_one(units)
+                                   : sensitivity::first_stage(units, kFirstPasses, seed));
+    run_stage(clean_, designs_[0], bits, seed, stages_.emplace_back());
+    if (one_by_one_) {
+      return;
+    }
+    const sensitivity::Estimate first = sensitivity::estimate(stages_, readers_, units);
+    designs_.push_back(sensitivity::second_stage(first.energies, kSecondPasses, seed + 1));
+    run_stage(clean_, designs_[1], bits, seed, stages_.emplace_back());
+  }
+
+  // Where each pass disturbed one unit, its error is the estimate.
+  [[nodiscard]] sensitivity::Estimate read_off(const std::vector<double>& floor) const {
+    const std::size_t units = clean_.noisy.size();
+    sensitivity::Estimate found;
+    found.energies.resize(units);
+    for (std::size_t p = 0; p < clean_.leaves().size(); ++p) {
+      auto& shares = found.of_parameter.emplace_back();
+      for (const std::uint32_t u : readers_[p]) {
+        const double least = p < floor.size() ? floor[p] : 0;
+        const double energy = std::max(energy_of(stages_[0].errors[p][u]) - least, 0.0);
+        shares.push_back({u, energy});
+        found.energies[u] += energy;
+      }
+    }
+    return found;
+  }
+
+  void enter(const sensitivity::Estimate& found, SensitivityBook::Burst& burst) {
+    const std::uint64_t step = runtime_.sensitivity.step();
+    // At 4 bits: what was added was the noise of other widths where 4 are not allowed.
+    const auto at_4 = [&](std::uint32_t u, double energy) {
+      const double error = clean_.noisy[u]->probe_error;
+      return error > 0 ? energy / error / clean_.energy : 0.0;
+    };
+    const std::vector<double> energies =
+        one_by_one_ ? found.energies : sensitivity::cautious_energies(found);
+    for (std::uint32_t u = 0; u < clean_.noisy.size(); ++u) {
+      clean_.noisy[u]->row.measurements.push_back({step, at_4(u, energies[u])});
+    }
+    for (const auto& shares : found.of_parameter) {
+      std::vector<Share>& of_leaf = burst.of_leaf.emplace_back();
+      for (const auto& share : shares) {
+        of_leaf.push_back({clean_.noisy[share.unit]->row.key, at_4(share.unit, share.energy)});
+      }
+    }
+  }
+
+  const std::chrono::steady_clock::time_point start_;
+  Runtime& runtime_;
+  const std::uint64_t graph_;
+  const bool one_by_one_;
+  ProbePasses clean_;
+  std::vector<std::vector<std::uint32_t>> readers_;
+  std::vector<Stage> designs_;
+  std::vector<StageErrors> stages_;
+  double seconds_ = 0;
+  std::optional<ArrivingGradients> arriving_;
+};
+
+namespace {
+
+// Runs `body`. False if it comes to nothing; the book knows why then.
+template <class Body>
+bool attempt(SensitivityBook& book, std::uint64_t graph, Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const Refusal& refusal) {
+    book.refuse(graph, refusal.why, refusal.again);
+  } catch (const std::exception& error) {
+    if (is_interruption(error)) {
+      throw;
+    }
+    const std::string text = error.what();
+    const std::string line = text.substr(0, text.find('\n'));
+    book.refuse(graph, line.empty() ? "an exception without a message" : line, true);
+  } catch (...) {
+    book.refuse(graph, "an unknown failure", true);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::uint64_t graph_of_interest(const edge_list& roots) noexcept {
+  const Runtime* const runtime = Runtime::get();
+  if (runtime == nullptr || !runtime->sensitivity.watching()) [[likely]] {
+    return 0;
+  }
+  std::uint64_t graph = 1;
+  for (const torch::autograd::Edge& root : roots) {
+    if (root.is_valid()) {
+      graph = sensitivity::structure_with(graph, structure_of(*root.function), root.input_nr);
+    }
+  }
+  return graph;
+}
+
+ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kind,
+                       const ExtraPasses::Run& run) {
+  Runtime* const runtime = Runtime::get();
+  if (graph == 0 || runtime == nullptr) [[likely]] {
+    return;
+  }
+  if (in_extra_pass() || torch::autograd::get_current_graph_task_id() >= 0 || runtime->retired() ||
+      !runtime->enabled() || runtime->check.watching() || !kind.accumulates || kind.creates_graph) {
+    return;
+  }
+  using Turn = SensitivityBook::Turn;
+  SensitivityBook& book = runtime->sensitivity;
+  if (book.has_budget()) {
+    note_step_peak(*runtime);
+  }
+  const Turn turn = book.take_turn(graph);
+  if (turn == Turn::kNone) {
+    return;
+  }
+  struct EndOfTurn {  // unless the turn lasts as long as the pass
+    SensitivityBook& book;
+    const bool& lasts;
+    ~EndOfTurn() {
+      if (!lasts) {
+        book.end_turn();
+      }
+    }
+  } const end{book, has_turn_};
+  const at::AutoGradMode no_grad(false);
+  graph_ = graph;
+  exceptions_ = std::uncaught_exceptions();
+  switch (turn) {
+    case Turn::kNone:
+      break;
+    case Turn::kRows:
+      has_turn_ = attempt(book, graph, [&] {
+        log_ = std::make_unique<ReadLog>();
+        facts_.emplace(PassFacts{.watch = log_.get()});
+      });
+      break;
+    case Turn::kMeasure:
+      has_turn_ = attempt(book, graph, [&] {
+        measurement_ = std::make_unique<Measurement>(*runtime, graph, roots, run);
+      });
+      break;
+    case Turn::kCheck:
+      attempt(book, graph, [&] { check_assignment(*runtime, graph, roots, run); });
+      break;
+  }
+}
+
+ProbedPass::~ProbedPass() {
+  if (!has_turn_) {
+    return;
+  }
+  facts_.reset();
+  SensitivityBook& book = Runtime::get()->sensitivity;
+  try {
+    const bool well = std::uncaught_exceptions() == exceptions_;
+    if (measurement_ != nullptr) {
+      measurement_->finish(well);
+    } else {
+      std::vector<ReadUnit> units = log_->take();
+      book.add_rows(rows_of(units));
+    }
+  } catch (...) {  // no memory: the turn comes to nothing
+  }
+  measurement_.reset();
+  book.end_turn();
+}
+
+}  // namespace pleat::bridge

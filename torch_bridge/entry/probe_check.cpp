@@ -1,0 +1,151 @@
+#include "torch_bridge/entry/probe_check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sensitivity/sensitivity.h"
+#include "torch_bridge/core/option_text.h"
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/entry/probe_passes.h"
+
+namespace pleat::bridge {
+
+using sensitivity::Sketch;
+using torch::autograd::edge_list;
+using Share = SensitivityBook::Share;
+
+namespace {
+
+struct LedgerRow {
+  std::string name;
+  unsigned bits;
+  double predicted, measured;
+};
+
+// One unit at a time with the noise of its width, beside what was predicted of it.
+std::vector<LedgerRow> ledger(ProbePasses& clean, const std::vector<std::uint8_t>& bits,
+                              const std::unordered_map<std::uint64_t, double>& predicted,
+                              std::uint64_t seed) {
+  std::vector<LedgerRow> rows;
+  for (std::size_t u = 0; u < clean.noisy.size(); ++u) {
+    if (bits[u] == 0) {
+      continue;
+    }
+    std::vector<double> amplitudes(clean.noisy.size());
+    amplitudes[u] = 1;
+    const sensitivity::Unit& row = clean.noisy[u]->row;
+    const auto found = predicted.find(row.key);
+    double measured = 0;
+    for (const Sketch& error : clean.errors(bits, amplitudes, seed)) {
+      measured += energy_of(error) / clean.energy;
+    }
+    rows.push_back({row.producer + " to " + row.reader, bits[u],
+                    found != predicted.end() ? found->second : 0, measured});
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const LedgerRow& a, const LedgerRow& b) { return a.measured > b.measured; });
+  return rows;
+}
+
+void print(const std::vector<LedgerRow>& rows, const SensitivityBook::Check& all) {
+  std::fprintf(stderr,
+               "pleat: verify: noise of each saved tensor alone, in %% of the gradient's norm\n"
+               "  bits  predicted  measured\n");
+  constexpr std::size_t kMost = 100;
+  for (std::size_t i = 0; i < std::min(kMost, rows.size()); ++i) {
+    std::fprintf(stderr, "  %4u  %9.3g  %8.3g  %s\n", rows[i].bits,
+                 100 * std::sqrt(rows[i].predicted), 100 * std::sqrt(rows[i].measured),
+                 printable(rows[i].name, 100).c_str());
+  }
+  if (rows.size() > kMost) {
+    std::fprintf(stderr, "  and %zu with less\n", rows.size() - kMost);
+  }
+  std::fprintf(stderr, "   all  %9.3g  %8.3g  at once\n", 100 * std::sqrt(all.predicted),
+               100 * std::sqrt(all.measured));
+}
+
+}  // namespace
+
+void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& roots,
+                      const ExtraPasses::Run& run) {
+  const auto start = std::chrono::steady_clock::now();
+  SensitivityBook& book = runtime.sensitivity;
+  const std::vector<std::vector<Share>> shares = book.shares_of(graph);
+  ProbePasses clean(runtime, roots, run, /*exactly=*/false);
+  SensitivityBook::Check found;
+  std::vector<std::uint8_t> bits;
+  std::unordered_map<std::uint64_t, double> error_of;  // as a multiple of that at 4 bits
+  if (shares.size() == clean.leaves().size() && clean.energy > 0) {
+    std::vector<double> amplitudes;
+    for (const ReadUnit* const unit : clean.noisy) {
+      bits.push_back(book.width_of(unit->row.key));
+      amplitudes.push_back(1);
+      error_of[unit->row.key] = unit->row.cost_at(bits.back()).error;
+    }
+    std::vector<double> predicted(shares.size()), measured(shares.size());
+    for (std::size_t p = 0; p < shares.size(); ++p) {
+      for (const Share& share : shares[p]) {
+        if (const auto error = error_of.find(share.key); error != error_of.end()) {
+          predicted[p] += share.noise * error->second;
+        }
+      }
+      found.predicted += predicted[p];
+    }
+    // One draw of noise may be far from the mean: what looks bad is drawn again, twice.
+    const auto draw = [&](std::uint64_t seed, double weight) {
+      const std::vector<Sketch> errors = clean.errors(bits, amplitudes, sensitivity::mix(seed));
+      found.measured = 0;
+      for (std::size_t p = 0; p < shares.size(); ++p) {
+        measured[p] += weight * (energy_of(errors[p]) / clean.energy - measured[p]);
+        found.measured += measured[p];
+      }
+    };
+    // Small ones say nothing: what they are predicted is what the estimate has left over.
+    constexpr double kTwice = 2, kOfAll = 0.05, kAltogether = 1.5;
+    const auto is_bad = [&](std::size_t p) {
+      return measured[p] - kTwice * predicted[p] > kOfAll * found.predicted;
+    };
+    const auto any_bad = [&] {
+      bool any = false;
+      for (std::size_t p = 0; p < shares.size(); ++p) {
+        any = any || is_bad(p);
+      }
+      return any && found.measured > kAltogether * found.predicted;
+    };
+    draw(graph, 1);
+    for (const unsigned others : {1u, 2u}) {
+      if (any_bad()) {
+        draw(graph + others, 1.0 / (1 + others));
+      }
+    }
+    // Whatever has fewer bits than the default because it seemed to matter little.
+    const unsigned uniform = runtime.bits.uniform();
+    for (std::size_t p = 0; any_bad() && p < shares.size(); ++p) {
+      for (const Share& share : shares[p]) {
+        if (is_bad(p) && book.width_of(share.key) < uniform && book.width_of(share.key) != 0) {
+          found.distrusted.push_back(share.key);
+        }
+      }
+    }
+  }
+  if (runtime.options().verify && bits.size() == clean.noisy.size()) {
+    std::unordered_map<std::uint64_t, double> of_unit;
+    for (const std::vector<Share>& of_leaf : shares) {
+      for (const Share& share : of_leaf) {
+        of_unit[share.key] += share.noise * error_of[share.key];
+      }
+    }
+    print(ledger(clean, bits, of_unit, sensitivity::mix(graph)), found);
+  }
+  found.passes = clean.count();
+  found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  book.add_check(found);
+}
+
+}  // namespace pleat::bridge

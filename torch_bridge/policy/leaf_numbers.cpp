@@ -1,0 +1,48 @@
+#include "torch_bridge/policy/leaf_numbers.h"
+
+#include <algorithm>
+
+#include "sensitivity/key.h"
+
+namespace pleat::bridge {
+namespace {
+
+std::uint64_t kind_of(const at::Tensor& leaf, bool with_sizes) {
+  std::uint64_t kind = sensitivity::mix(static_cast<std::uint64_t>(leaf.scalar_type()) << 8 |
+                                        static_cast<std::uint64_t>(leaf.dim()));
+  if (with_sizes) {
+    for (const c10::SymInt& size : leaf.sym_sizes()) {
+      kind = sensitivity::mix(kind ^ static_cast<std::uint64_t>(size.maybe_as_int().value_or(-1)));
+    }
+  }
+  return kind;
+}
+
+}  // namespace
+
+std::uint64_t LeafNumbers::structure_of(const at::Tensor& leaf, bool is_weight) {
+  if (!is_weight) {
+    return sensitivity::leaf_structure(kind_of(leaf, false), 0);
+  }
+  const c10::TensorImpl* const impl = leaf.unsafeGetTensorImpl();
+  if (const auto found = known_.find(impl);
+      found != known_.end() && !found->second.leaf.expired()) {
+    return found->second.structure;
+  }
+  const std::uint64_t kind = kind_of(leaf, true);
+  std::vector<WeakLeaf>& all = of_kind_[kind];
+  const auto place = std::find_if(all.begin(), all.end(),
+                                  [](const WeakLeaf& present) { return present.expired(); });
+  const std::uint64_t number = static_cast<std::uint64_t>(place - all.begin());
+  WeakLeaf weak(leaf.getIntrusivePtr());
+  if (place != all.end()) {
+    *place = weak;
+  } else {
+    all.push_back(weak);
+  }
+  const std::uint64_t structure = sensitivity::leaf_structure(kind, number + 1);
+  known_.insert_or_assign(impl, Known{structure, std::move(weak)});
+  return structure;
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,33 @@
+// Numbers for the weights of a process, which stand for them in keys: the n-th weight of its type
+// and shape that a graph has read. A program that runs again gives the same weights the same
+// numbers. Guarded by the ledger's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "torch_bridge/torch_access/torch_version.h"
+
+namespace pleat::bridge {
+
+class LeafNumbers {
+ public:
+  // The structure of a leaf (sensitivity/key.h). A leaf that is no weight has that of its kind: the
+  // script makes another one in each step. Throws std::bad_alloc.
+  [[nodiscard]] std::uint64_t structure_of(const at::Tensor& leaf, bool is_weight);
+
+ private:
+  using WeakLeaf = c10::weak_intrusive_ptr<c10::TensorImpl>;
+  struct Known {
+    std::uint64_t structure;
+    WeakLeaf leaf;
+  };
+  std::unordered_map<const c10::TensorImpl*, Known> known_;
+  // Of each kind, by number. The number of a weight that has died is the next one's.
+  std::unordered_map<std::uint64_t, std::vector<WeakLeaf>> of_kind_;
+};
+
+}  // namespace pleat::bridge
