@@ -77,7 +77,8 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   const auto start = std::chrono::steady_clock::now();
   SensitivityBook& book = runtime.sensitivity;
   const std::vector<std::vector<Share>> shares = book.shares_of(graph);
-  ProbePasses clean(runtime, roots, run, /*exactly=*/false);
+  const sensitivity::Profile profile = book.profile();
+  ProbePasses clean(runtime, roots, run, /*exactly=*/false, ReadLog::Costs::kNo);
   SensitivityBook::Check found;
   std::vector<std::uint8_t> bits;
   std::unordered_map<std::uint64_t, double> error_of;  // as a multiple of that at 4 bits
@@ -86,7 +87,14 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     for (const ReadUnit* const unit : clean.noisy) {
       bits.push_back(book.width_of(unit->row.key));
       amplitudes.push_back(1);
-      error_of[unit->row.key] = unit->row.cost_at(bits.back()).error;
+      const auto known =
+          std::find_if(profile.units.begin(), profile.units.end(),
+                       [&](const auto& u) { return u.key == unit->row.key && !u.costs.empty(); });
+      if (known != profile.units.end()) {
+        error_of[unit->row.key] = known->cost_at(bits.back()).error;
+      } else {
+        amplitudes.back() = 0;  // it was not measured: nothing is predicted of it
+      }
     }
     std::vector<double> predicted(shares.size()), measured(shares.size());
     for (std::size_t p = 0; p < shares.size(); ++p) {

@@ -55,11 +55,11 @@ class PassNoise {
 }  // namespace
 
 ProbePasses::ProbePasses(const Runtime& runtime, const edge_list& roots,
-                         const ExtraPasses::Run& run, bool exactly)
+                         const ExtraPasses::Run& run, bool exactly, ReadLog::Costs costs)
     : graph_(survey(roots)) {
   refuse_obstacles(runtime);
   passes_.emplace(run, graph_);
-  ReadLog log;
+  ReadLog log(costs);
   variable_list of_leaves = gradients(&log);
   if (exactly) {
     kept_ = of_leaves;

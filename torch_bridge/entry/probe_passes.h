@@ -24,9 +24,11 @@ struct Refusal {
 class ProbePasses {
  public:
   // Runs the clean pass. `exactly`: errors have their exact energies, for which the clean gradients
-  // are kept. Throws Refusal, what a pass throws, and std::bad_alloc.
+  // are kept. Without costs the rows have none. Throws Refusal, what a pass throws, and
+  // std::bad_alloc.
   ProbePasses(const Runtime& runtime, const torch::autograd::edge_list& roots,
-              const ExtraPasses::Run& run, bool exactly);
+              const ExtraPasses::Run& run, bool exactly,
+              ReadLog::Costs costs = ReadLog::Costs::kYes);
 
   // Runs a pass with noise on the units of `noisy`: each with that of so many bits (0: none), times
   // its amplitude. The same seed gives the same noise. Returns, for each leaf, the sketch of the

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "compress/block/payload_sample.h"
 #include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/sides.h"
@@ -20,6 +21,8 @@ using compress::block::BlockForm;
 using compress::block::BlockSource;
 using compress::block::ByteRange;
 using compress::block::Kept;
+using compress::block::PayloadSample;
+using compress::block::sample_payload;
 using compress::block::WidthCost;
 using compress::block::WidthCosts;
 using torch::autograd::Node;
@@ -70,11 +73,14 @@ void add(WidthCosts& into, const WidthCosts& from, bool first) {
   }
 }
 
-// Bytes of the record's device, which its current stream may read, on the host. Waits for them.
-at::Tensor on_host(const TorchRecord::Restored& restored, const void* data, std::size_t bytes) {
+// Bytes of the record's device, which its current stream may read.
+at::Tensor on_device(const TorchRecord::Restored& restored, const void* data, std::size_t bytes) {
   return at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes)},
-                       at::TensorOptions().dtype(at::kByte).device(restored.storage.device()))
-      .cpu();
+                       at::TensorOptions().dtype(at::kByte).device(restored.storage.device()));
+}
+// The same on the host. Waits for them.
+at::Tensor on_host(const TorchRecord::Restored& restored, const void* data, std::size_t bytes) {
+  return on_device(restored, data, bytes).cpu();
 }
 
 // By the values that a restore gives.
@@ -91,6 +97,30 @@ std::optional<WidthCosts> costs_of_values(TorchRecord& record, const CodecChoice
       executor);
 }
 
+// Of a large span: by a few of its groups.
+std::optional<WidthCosts> costs_of_sample(const TorchRecord::Restored& restored,
+                                          const CodedSpan& span, const std::byte* data,
+                                          const PayloadSample& sample, const CodecChoice& choice) {
+  std::vector<at::Tensor> parts;
+  for (const ByteRange& part : sample.parts) {
+    parts.push_back(on_device(restored, data + part.begin, part.end - part.begin));
+  }
+  const at::Tensor payload = at::cat(parts).cpu();
+  sample.finish(payload.data_ptr());
+  BlockForm form = span.form;
+  const auto all = static_cast<double>(form.elements);
+  form.elements = sample.elements;
+  std::optional<WidthCosts> costs =
+      width_costs(form, payload.const_data_ptr(), sample.bytes,
+                  sample.elements * compress::element_size(form.type), choice);
+  if (costs) {
+    for (WidthCost& cost : *costs) {
+      cost.squared_error *= all / static_cast<double>(sample.elements);
+    }
+  }
+  return costs;
+}
+
 // By a device's codes: what they give back would not tell how far it is from what was saved.
 std::optional<WidthCosts> costs_of_codes(TorchRecord& record, const CodecChoice& choice,
                                          const allocator::PayloadView& payload,
@@ -99,10 +129,13 @@ std::optional<WidthCosts> costs_of_codes(TorchRecord& record, const CodecChoice&
   const TorchRecord::Restored restored = record.restore(/*slice=*/false);
   WidthCosts sum{};
   for (const CodedSpan& span : spans) {
-    const at::Tensor codes =
-        on_host(restored, static_cast<const std::byte*>(payload.data) + span.offset, span.bytes);
+    const auto* const data = static_cast<const std::byte*>(payload.data) + span.offset;
+    const std::optional<PayloadSample> sample =
+        sample_payload(span.form.type, span.form.bits, span.form.elements);
     const std::optional<WidthCosts> costs =
-        width_costs(span.form, codes.const_data_ptr(), span.bytes, span.span_bytes, choice);
+        sample ? costs_of_sample(restored, span, data, *sample, choice)
+               : width_costs(span.form, on_host(restored, data, span.bytes).const_data_ptr(),
+                             span.bytes, span.span_bytes, choice);
     if (!costs) {
       return std::nullopt;
     }
@@ -226,12 +259,12 @@ ReadLog::Seen& ReadLog::unit_of(std::uint64_t key) {
 
 // What is looked up without a lock of ours: to restore a record may take the interpreter's, whose
 // owner may be reading too.
-ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) noexcept {
+ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) const noexcept {
   Found found;
   found.payload_bytes = holder.bytes;
   try {
     found.fixed = fixed_reason(holder, living);
-    if (found.fixed.empty()) {
+    if (found.fixed.empty() && costs_ == Costs::kYes) {
       found.costs = costs_of(holder, holder.decided()->choice, &found.payload_bytes);
     } else if (!living) {
       allocator::Residency& residency = holder.backend().residency();
@@ -336,6 +369,8 @@ std::vector<ReadUnit> ReadLog::take() {
       unit.probe_bits = probe->bits;
       unit.probe_error = at_4 > 0 ? probe->squared_error / at_4 : 0;
       unit.noisy = at_4 > 0;
+    } else if (row.fixed.empty() && costs_ == Costs::kNo) {
+      unit.noisy = true;
     } else if (row.fixed.empty()) {
       row.fixed = "no_width";
     }

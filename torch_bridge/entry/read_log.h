@@ -31,6 +31,11 @@ struct ReadUnit {
 
 class ReadLog final : public PassWatch {
  public:
+  // Whether the costs of widths are looked up. Without them no unit counts as noisy but by what is
+  // allowed.
+  enum class Costs : bool { kNo, kYes };
+  explicit ReadLog(Costs costs = Costs::kYes) noexcept : costs_(costs) {}
+
   void note_read(const ReadTensor& tensor) noexcept override;
   void note_recorded() noexcept override { recorded_ = true; }
 
@@ -50,12 +55,13 @@ class ReadLog final : public PassWatch {
     std::optional<compress::block::WidthCosts> costs;
     std::size_t payload_bytes = 0;
   };
-  static Found look_up(TorchRecord& holder, bool living) noexcept;
+  Found look_up(TorchRecord& holder, bool living) const noexcept;
   [[nodiscard]] bool note_reader(const ReadTensor& tensor, TorchRecord& holder);
   // Under the mutex.
   Seen& unit_of(std::uint64_t key);
   void add_record(Seen& seen, TorchRecord& holder, const Found& found);
 
+  const Costs costs_;
   std::mutex mutex_;
   std::vector<Seen> units_;
   std::unordered_map<std::uint64_t, std::size_t> by_key_;

@@ -1,0 +1,30 @@
+// A payload of a few groups of another, from all over it, so that a large payload on a device need
+// not be read as a whole. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "compress/block/block_source.h"
+#include "compress/types.h"
+
+namespace pleat::compress::block {
+
+struct PayloadSample {
+  std::vector<ByteRange> parts;  // of the payload: side by side they are the sample
+  std::size_t elements = 0;      // of the sample
+  std::size_t bytes = 0;
+  std::size_t code_bytes = 0;  // of these
+
+  // Makes the header that of the sample. `sample`: the parts, `bytes` bytes.
+  void finish(void* sample) const noexcept;
+};
+
+// Which parts of a grouped payload make a sample of a million elements: one that encode() has made
+// of so many floats with these bits (at least 3, so that no group is escaped), neither transformed
+// nor compacted. Nothing if it is hardly smaller. Throws std::bad_alloc.
+[[nodiscard]] std::optional<PayloadSample> sample_payload(ElementType type, unsigned bits,
+                                                          std::size_t elements);
+
+}  // namespace pleat::compress::block
