@@ -419,3 +419,16 @@ def test_a_budget_that_nothing_fits_is_one_line_and_the_smallest_widths(run_scri
 def test_a_budget_that_is_no_size_is_one_line(run_script, budget):
     result = run_script(DEEP, conf=f"budget:{budget}", args=("1",)).check()
     assert result.stderr.count("\n") == 1 and f"budget:{budget}" in result.stderr
+
+
+def test_what_a_payload_gives_back_is_disturbed_as_what_was_saved(profiled, tmp_path):
+    """Values that were rounded to a few levels too: a codec of the same width would give them back as they are."""
+    of_values, _ = profiled("tied", conf="bits:lossless,sensitivity:exact", steps=10, file=tmp_path / "a")
+    of_payloads, _ = profiled("tied", conf="bits:4,sensitivity:exact", steps=10, file=tmp_path / "b")
+    known = units(of_values)
+    ratios = {
+        unit["producer"]: unit["measurements"][0][1] / known[unit["key"]]["measurements"][0][1]
+        for unit in of_payloads["units"]
+        if unit.get("measurements") and known.get(unit["key"], {}).get("measurements") and not unit.get("results")
+    }
+    assert "ReluBackward0" in ratios and all(1 / 2 < ratio < 2 for ratio in ratios.values()), ratios

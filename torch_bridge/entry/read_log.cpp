@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "compress/block/exact_lines.h"
 #include "compress/block/payload_sample.h"
 #include "compress/codec.h"
 #include "compress/format.h"
@@ -186,6 +187,16 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
                                                   : costs_of_codes(record, choice, payload, spans);
   if (costs) {
     set_device_bytes(record, choice, spans, *costs);
+    // At fewer bits more lines are flat, for which a device may have no room: nothing smaller than
+    // what the payload has shown to fit, or 4 bits.
+    const std::size_t elements = record.bytes / compress::element_size(choice.type);
+    if (choice.lines.look > compress::block::Look::kZeroRows &&
+        compress::block::may_be_flat(elements, choice.type, choice.lines)) {
+      const unsigned fits = spans.empty() ? 4 : std::min<unsigned>(4, spans.front().form.bits);
+      for (WidthCost& cost : *costs) {
+        cost.possible = cost.possible && cost.bits >= fits;
+      }
+    }
   }
   return costs;
 }

@@ -65,7 +65,8 @@ def bar_of(measure: str, bits: str, model: str, everything: bool, quick: bool) -
     if measure == "predicted_over_measured":
         return Bar(1.5, 0.6, hard=quick) if bits == "2" or quick else Bar(1.25, 0.8)
     fixed = {
-        "bytes_adaptive_over_uniform": Bar(1, hard=True),
+        # Payloads differ a little from step to step: exact lines, masks.
+        "bytes_adaptive_over_uniform": Bar(1.005, hard=True),
         "extra_backward_passes": Bar(16, hard=True),
         "check_measured_over_predicted": Bar(2, hard=True),
         "bias_over_variance": Bar(0.03),
