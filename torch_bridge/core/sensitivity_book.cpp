@@ -215,6 +215,7 @@ void SensitivityBook::add_rows(std::vector<Unit> rows) {
     graph.has_rows = graph.has_rows || graph.passes >= kRowsAt;
   }
   assign();
+  write_locked();
 }
 
 void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {

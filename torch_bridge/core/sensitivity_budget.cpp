@@ -78,6 +78,7 @@ bool SensitivityBook::note_peak(const Peak& peak) {
   assign();
   widths_are_new_ = assignment_.bytes != before;
   say_budget(all, peak.beside);
+  write_locked();  // not all jobs end as they should
   return widths_are_new_;
 }
 
