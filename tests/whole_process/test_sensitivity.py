@@ -44,7 +44,7 @@ PROGRAM = """
             if kind == "dropout":
                 h = torch.nn.functional.dropout(h, 0.3)
             return self.outer(torch.tanh(h))
-    net, other = Net(), Net()
+    net, other, norm = Net(), Net(), torch.nn.BatchNorm1d(160)
     if kind == "frozen":
         net.inner.requires_grad_(False)
     optimiser = torch.optim.SGD([*net.parameters(), *other.parameters()], 1e-2)
@@ -94,7 +94,16 @@ PROGRAM = """
             loss.backward()
         elif kind == "checkpoint":
             x = torch.randn(128, 96, generator=data)
-            h = torch.utils.checkpoint.checkpoint(net.inner, x, use_reentrant=False)
+            h = torch.utils.checkpoint.checkpoint(lambda x: norm(net.inner(x)), x, use_reentrant=False)
+            loss = net.outer(torch.relu(net.middle(h))).square().mean()
+            loss.backward()
+        elif kind == "own_hooks":  # each saved tensor is given once
+            stored = {}
+            def pack(tensor):
+                stored[len(stored)] = tensor
+                return len(stored) - 1
+            with torch.autograd.graph.saved_tensors_hooks(pack, stored.pop):
+                h = net.inner(torch.randn(128, 96, generator=data))
             loss = net.outer(torch.relu(net.middle(h))).square().mean()
             loss.backward()
         elif kind == "hook":
@@ -131,7 +140,7 @@ PROGRAM = """
         losses.append(loss.item())
         draws.append(torch.rand(1).item())
     t.emit(losses=losses, draws=draws, grads=[g for g in grads if g is not None],
-           weights=[p.detach() for p in net.parameters()])
+           weights=[p.detach() for p in net.parameters()], buffers=list(norm.buffers()))
 """
 
 LOSSLESS = "bits:lossless,min_bytes:0,sensitivity:on,refresh:10"
@@ -152,6 +161,7 @@ MEASURED = ["plain", "tied", "frozen", "half", "accumulate", "evaluates", "raise
 REFUSED = {
     "custom": "probe_custom:1",
     "checkpoint": "checkpoint",
+    "own_hooks": "own hooks on saved tensors",
     "hook": "hook",
     "retains": "retain_grad",
 }

@@ -22,6 +22,12 @@ void BitsByKey::set_table(std::span<const Entry> entries) {
       table.push_back(entry);
     }
   }
+  const Table* const present = table_.load(std::memory_order_relaxed);
+  if (present != nullptr && std::ranges::equal(*present, table, [](const Entry& a, const Entry& b) {
+        return a.key == b.key && a.width == b.width;
+      })) {
+    return;  // as most often when nothing is new
+  }
   tables_.push_back(std::make_unique<const Table>(std::move(table)));
   table_.store(tables_.back().get(), std::memory_order_release);
 }

@@ -78,6 +78,8 @@ void SensitivityBook::read_file() {
   sensitivity::ReadResult read = sensitivity::read_profile(file_);
   if (read.status == ReadStatus::kOk) {
     profile_ = std::move(read.profile);
+    // Measurements of this run come after those of earlier ones.
+    steps_.store(std::max(steps_.load(), profile_.steps));
     profile_.bits = options_.bits;
     changed_ = false;
     return;
@@ -109,7 +111,12 @@ void SensitivityBook::plan_next(Graph& graph) noexcept {
 SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
   ++graph.passes;
   if (options_.sensitivity == Sensitivity::kOff) {
-    return graph.passes >= kRowsAt && !graph.has_rows ? Turn::kRows : Turn::kNone;
+    // Graphs that change from step to step would have rows without end.
+    constexpr unsigned kMostTurns = 64;
+    const bool rows = graph.passes >= kRowsAt && !graph.has_rows && rows_turns_ < kMostTurns;
+    rows_turns_ += rows ? 1 : 0;
+    graph.has_rows = graph.has_rows || rows;
+    return rows ? Turn::kRows : Turn::kNone;
   }
   if (graph.next == 0) {
     plan_next(graph);
@@ -187,6 +194,10 @@ void SensitivityBook::add_refusal(const std::string& why) {
 
 // Rows of one pass replace those of the same keys, whose measurements they take over.
 void SensitivityBook::enter(std::vector<Unit> rows) {
+  constexpr std::size_t kMostUnits = 65536;
+  if (profile_.units.size() > kMostUnits) {
+    return;
+  }
   Profile found;
   found.bits = options_.bits;
   found.units = std::move(rows);
@@ -211,9 +222,6 @@ void SensitivityBook::enter(std::vector<Unit> rows) {
 void SensitivityBook::add_rows(std::vector<Unit> rows) {
   const std::lock_guard guard(mutex_);
   enter(std::move(rows));
-  for (auto& [structure, graph] : graphs_) {
-    graph.has_rows = graph.has_rows || graph.passes >= kRowsAt;
-  }
   assign();
   write_locked();
 }
@@ -242,16 +250,16 @@ std::vector<std::vector<SensitivityBook::Share>> SensitivityBook::shares_of(
   return found != graphs_.end() ? found->second.of_leaf : std::vector<std::vector<Share>>();
 }
 
-void SensitivityBook::add_check(const Check& check) {
+void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   const std::lock_guard guard(mutex_);
   extra_passes_ += check.passes;
   counted_passes_ += options_.verify ? 2 : check.passes;
   seconds_ += check.seconds;
   predicted_ = check.predicted;
   checked_ = check.measured;
-  for (auto& [structure, graph] : graphs_) {
-    graph.to_check = false;
-  }
+  Graph& graph = graphs_[structure];
+  graph.to_check = false;
+  graph.of_leaf = {};
   if (check.distrusted.empty()) {
     return;
   }

@@ -80,7 +80,7 @@ class SensitivityBook {
     std::uint64_t passes = 0;
     double seconds = 0;
   };
-  void add_check(const Check& check);
+  void add_check(std::uint64_t graph, const Check& check);
 
   // ---- a budget ----
   [[nodiscard]] bool has_budget() const noexcept {
@@ -98,6 +98,17 @@ class SensitivityBook {
   // A turn has come to nothing. One line on stderr for each reason, the first time. It comes again
   // in the next pass if `again`, but not for ever.
   void refuse(std::uint64_t graph, const std::string& why, bool again);
+  // A tensor is saved through hooks of the script's own, as a checkpoint has them: what they do
+  // when they are asked for it is not to be done twice. Any thread.
+  void note_foreign_hooks() noexcept {
+    foreign_hooks_at_.store(step() + 1, std::memory_order_relaxed);
+  }
+  // It happened not long ago: which graph it was in is not known.
+  [[nodiscard]] bool any_foreign_hooks() const noexcept {
+    constexpr std::uint64_t kLong = 8;
+    const std::uint64_t at = foreign_hooks_at_.load(std::memory_order_relaxed);
+    return at != 0 && step() <= at + kLong;
+  }
   // A pass begins that nobody can run beforehand: Pleat was switched on by hand. One line, once.
   void note_unseen_pass() noexcept;
 
@@ -156,7 +167,7 @@ class SensitivityBook {
   std::atomic<bool> has_budget_{false};
   std::atomic<bool> watching_{false}, measures_{false}, busy_{false};
   std::atomic<bool> unseen_{false};
-  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<std::uint64_t> steps_{0}, foreign_hooks_at_{0};
   mutable std::mutex mutex_;
   ForkLock fork_lock_{ForkPlace::kSensitivity, mutex_};
   Options options_;
@@ -172,6 +183,7 @@ class SensitivityBook {
   Said said_of_budget_ = Said::kNothing;
   std::optional<std::uint64_t> budget_bytes_;  // as the last peaks have it
   // Passes of which users have asked for one for each tensor do not count for the limit.
+  unsigned rows_turns_ = 0;
   std::uint64_t bursts_ = 0, extra_passes_ = 0, counted_passes_ = 0;
   double seconds_ = 0;
   double predicted_ = 0, checked_ = 0, unsteady_ = 0;

@@ -74,7 +74,13 @@ bool SensitivityBook::note_peak(const Peak& peak) {
   const double room = budget * (1 - kMargin) - all;
   const double change = room / (room > 0 ? std::max(profile_.at_peak, 1.0) : profile_.at_peak);
   const std::uint64_t before = assignment_.bytes;
-  budget_bytes_ = static_cast<std::uint64_t>(std::max(static_cast<double>(before) + change, 0.0));
+  const auto allowed =
+      static_cast<std::uint64_t>(std::max(static_cast<double>(before) + change, 0.0));
+  if (said_of_budget_ != Said::kNothing && said_of_budget_ != Said::kUnknown &&
+      sensitivity::assign_bytes(profile_, options_.bits, allowed).bytes == before) {
+    return false;  // the smallest widths, or the largest: there is nothing to change
+  }
+  budget_bytes_ = allowed;
   assign();
   widths_are_new_ = assignment_.bytes != before;
   say_budget(all, peak.beside);

@@ -95,10 +95,13 @@ class WrappingEngine final : public Engine {
     if (learning_call_sites()) {
       return nullptr;
     }
+    Runtime* const runtime = Runtime::get();
     if (auto hooks = inner().get_default_saved_variable_hooks()) {
+      if (runtime != nullptr) {
+        runtime->sensitivity.note_foreign_hooks();
+      }
       return hooks;  // Python's own hooks win
     }
-    Runtime* const runtime = Runtime::get();
     if (runtime == nullptr) {
       return nullptr;
     }

@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "torch_bridge/torch_access/pass_state.h"
+
 namespace pleat::bridge {
 
 using sensitivity::Sketch;
@@ -91,12 +93,15 @@ GradientSketches::GradientSketches(variable_list gradients) : of_leaf(gradients.
 struct ArrivingGradients::Hook final : torch::autograd::FunctionPreHook {
   Hook(ArrivingGradients& owner, std::size_t leaf) : owner_(owner), leaf_(leaf) {}
   variable_list operator()(const variable_list& gradients) override {
-    if (gradients.size() == 1) {
-      Sketch of_gradient{};
-      sketch(gradients[0], leaf_, of_gradient);
-      const std::lock_guard guard(owner_.mutex_);
-      owner_.sketches_[leaf_] = of_gradient;
-      owner_.arrived_[leaf_] = true;
+    if (gradients.size() == 1 && pass_facts().arriving == &owner_) {  // not of another thread's
+      try {
+        Sketch of_gradient{};
+        sketch(gradients[0], leaf_, of_gradient);
+        const std::lock_guard guard(owner_.mutex_);
+        owner_.sketches_[leaf_] = of_gradient;
+        owner_.arrived_[leaf_] = true;
+      } catch (...) {  // no memory: it is as if nothing had arrived
+      }
     }
     return gradients;
   }

@@ -93,6 +93,8 @@ class Measurement {
     arriving_.emplace(clean_.leaves());
   }
 
+  [[nodiscard]] const void* arriving() const noexcept { return &*arriving_; }
+
   // After the pass of the script. Where that differs from the clean one, two equal passes differ:
   // so much of what was measured is no noise of ours.
   void finish(bool pass_ended_well) {
@@ -267,6 +269,7 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
     case Turn::kMeasure:
       has_turn_ = attempt(book, graph, [&] {
         measurement_ = std::make_unique<Measurement>(*runtime, graph, roots, run);
+        facts_.emplace(PassFacts{.arriving = measurement_->arriving()});
       });
       break;
     case Turn::kCheck:

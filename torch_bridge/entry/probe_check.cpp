@@ -153,7 +153,7 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   }
   found.passes = clean.count();
   found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  book.add_check(found);
+  book.add_check(graph, found);
 }
 
 }  // namespace pleat::bridge

@@ -88,6 +88,9 @@ void ProbePasses::refuse_obstacles(const Runtime& runtime) const {
   if (!graph_.retaining.empty()) {
     throw Refusal{"retain_grad"};
   }
+  if (runtime.sensitivity.any_foreign_hooks()) {
+    throw Refusal{"the script's own hooks on saved tensors, as a checkpoint has them", true};
+  }
   if (!graph_.hooked.empty()) {
     throw Refusal{"a hook on a gradient at " + graph_.hooked};
   }

@@ -79,6 +79,7 @@ struct PassFacts {
   // number of its own.
   std::uint64_t extra = 0;
   PassWatch* watch = nullptr;
+  const void* arriving = nullptr;  // who sketches what arrives at leaves; compare only
 };
 // Of the pass whose nodes this thread runs, be it of a device's threads.
 [[nodiscard]] const PassFacts& pass_facts() noexcept;
