@@ -383,15 +383,30 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target,
   return Status::kCorrupt;
 }
 
+namespace {
+
+// The header of a payload whose floats fill the target.
+Status read_header_of_floats(const void* payload, std::size_t payload_bytes,
+                             std::size_t target_bytes, Header* header) noexcept {
+  if (const Status status = read_header(payload, payload_bytes, header); status != Status::kOk)
+    return status;
+  const auto type = static_cast<ElementType>(header->type);
+  return is_floating(type) && header->elements * element_size(type) == target_bytes
+             ? Status::kOk
+             : Status::kCorrupt;
+}
+
+}  // namespace
+
 Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
                        std::size_t target_bytes, Function function,
                        const Executor& executor) noexcept {
   Header header;
-  if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
+  if (const Status status = read_header_of_floats(payload, payload_bytes, target_bytes, &header);
+      status != Status::kOk)
     return status;
   const auto type = static_cast<ElementType>(header.type);
-  if (!is_floating(type) || header.elements * element_size(type) != target_bytes ||
-      target == nullptr || static_cast<PayloadKind>(header.kind) == PayloadKind::kSides)
+  if (target == nullptr || static_cast<PayloadKind>(header.kind) == PayloadKind::kSides)
     return Status::kCorrupt;
   if (static_cast<PayloadKind>(header.kind) == PayloadKind::kGrouped)
     return decode_grouped(header, static_cast<const std::uint8_t*>(payload), {target, target_bytes},
@@ -400,15 +415,15 @@ Status decode_function(const void* payload, std::size_t payload_bytes, void* tar
   if (status == Status::kOk) apply_function(target, header.elements, type, function, executor);
   return status;
 }
+
 Status apply_decoded_function(const void* payload, std::size_t payload_bytes, void* target,
                               std::size_t target_bytes, Function function,
                               const Executor& executor) noexcept {
   Header header;
-  if (const Status status = read_header(payload, payload_bytes, &header); status != Status::kOk)
+  if (const Status status = read_header_of_floats(payload, payload_bytes, target_bytes, &header);
+      status != Status::kOk)
     return status;
   const auto type = static_cast<ElementType>(header.type);
-  if (!is_floating(type) || header.elements * element_size(type) != target_bytes)
-    return Status::kCorrupt;
   if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped) {
     apply_function(target, header.elements, type, function, executor);
     return Status::kOk;

@@ -6,6 +6,7 @@
 
 #include "compress/codec.h"
 #include "compress/float_environment.h"
+#include "compress/float_types.h"
 #include "compress/grouped_sections.h"
 #include "compress/side_payload.h"
 #include "compress/side_values.h"
@@ -27,18 +28,6 @@ void by_blocks(const Executor& executor, std::size_t elements, ElementType type,
                 body(first, elements - first < kBlockElements ? elements - first : kBlockElements);
               }
             });
-}
-
-template <class Body>
-auto with_type(ElementType type, Body body) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return body.template operator()<Float32>();
-    case ElementType::kBFloat16:
-      return body.template operator()<BFloat16>();
-    default:
-      return body.template operator()<Float16>();
-  }
 }
 
 SideValues values_of(const Sides& sides, ElementType type) noexcept {

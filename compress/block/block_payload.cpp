@@ -388,9 +388,12 @@ namespace {
 
 // With exact lines, sides or repeated elements, values are final only after the whole block is
 // decoded. Else the function is applied group by group.
-bool applies_by_group(const BlockForm& form, const SpanPart& part) noexcept {
-  return is_single(form, part.to_bytes) && form.patch_bytes == 0 && form.side_part == 0 &&
-         has_form(form, part, part.to_bytes / element_size(form.type));
+bool applies_by_group(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                      std::size_t target_bytes) noexcept {
+  const SpanPart whole{static_cast<const std::byte*>(payload), payload_bytes, nullptr, target_bytes,
+                       form.nonce};
+  return is_single(form, target_bytes) && form.patch_bytes == 0 && form.side_part == 0 &&
+         has_form(form, whole, target_bytes / element_size(form.type));
 }
 
 bool may_apply(const BlockForm& form, Recomputed how) noexcept {
@@ -406,8 +409,7 @@ Status apply_block_function(const BlockForm& form, const void* payload, std::siz
   if (!may_apply(form, how)) {
     return Status::kCorrupt;
   }
-  if (applies_by_group(form, {static_cast<const std::byte*>(payload), payload_bytes,
-                              static_cast<std::byte*>(target), target_bytes, form.nonce})) {
+  if (applies_by_group(form, payload, payload_bytes, target_bytes)) {
     return apply_decoded_function(payload, payload_bytes, target, target_bytes, how.function,
                                   executor);
   }
@@ -421,8 +423,7 @@ Status decode_block_function(const BlockForm& form, const void* payload, std::si
   if (!may_apply(form, how)) {
     return Status::kCorrupt;
   }
-  if (applies_by_group(form, {static_cast<const std::byte*>(payload), payload_bytes,
-                              static_cast<std::byte*>(target), target_bytes, form.nonce})) {
+  if (applies_by_group(form, payload, payload_bytes, target_bytes)) {
     return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
   }
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);

@@ -15,20 +15,6 @@
 namespace pleat::compress::block {
 namespace {
 
-// True if the ranges are in order, hold whole elements of the type, and fit a table.
-bool is_sound(const BlockSource& source, ElementType type) noexcept {
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < source.range_count; ++i) {
-    const ByteRange& range = source.ranges[i];
-    if (range.begin < from || range.end < range.begin || range.end > source.bytes ||
-        (range.end - range.begin) % element_size(type) != 0) {
-      return false;
-    }
-    from = range.end;
-  }
-  return source.range_count <= kMostSpans;
-}
-
 // True if each of eight samples spread over the span holds at most two bit patterns: the exact
 // one-bit form is then worth trying. A wrong guess costs time or memory, never exactness.
 template <class Word>
@@ -82,8 +68,7 @@ std::size_t exact_room(const Span& span) noexcept {
   return 0;
 }
 
-constexpr std::uint32_t kOftenFlat = 32;   // elements of a row
-constexpr unsigned kMostEscape64ths = 16;  // of the groups, where steps are judged
+constexpr std::uint32_t kOftenFlat = 32;  // elements of a row
 
 // What of `spec` a payload can hold.
 BlockSpec as_kept(const BlockSpec& spec) noexcept {
@@ -263,7 +248,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     return plan;
   }
   plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
-  if (!is_sound(source, spec.type)) {
+  if (!source.is_sound(spec.type) || source.range_count > kMostSpans) {
     return plan;
   }
   try {

@@ -14,6 +14,9 @@ namespace pleat::compress::block {
 // look reads all values for what the spec asks, twice or more, and is right.
 enum class Effort : std::uint8_t { kQuick, kThorough };
 
+// The groups that a thorough look lets be kept exact because of too wide a step, of each 64.
+inline constexpr unsigned kMostEscape64ths = 16;
+
 struct BlockPlan {
   BlockSpec spec;                 // as kept: with as many bits as the values need
   std::uint8_t escape_64ths = 1;  // CodecSpec

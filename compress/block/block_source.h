@@ -21,6 +21,19 @@ struct BlockSource {
   [[nodiscard]] bool is_one_span() const noexcept {
     return range_count == 1 && ranges[0].begin == 0 && ranges[0].end == bytes;
   }
+  // True if the ranges are in order and hold whole elements of the type.
+  [[nodiscard]] bool is_sound(ElementType type) const noexcept {
+    std::size_t from = 0;
+    for (std::size_t i = 0; i < range_count; ++i) {
+      const ByteRange& range = ranges[i];
+      if (range.begin < from || range.end < range.begin || range.end > bytes ||
+          (range.end - range.begin) % element_size(type) != 0) {
+        return false;
+      }
+      from = range.end;
+    }
+    return true;
+  }
   [[nodiscard]] Span span(std::size_t i, ElementType type) const noexcept {
     return {static_cast<const std::byte*>(data) + ranges[i].begin,
             (ranges[i].end - ranges[i].begin) / element_size(type), type};

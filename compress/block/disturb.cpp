@@ -8,9 +8,9 @@
 
 #include "compress/block/block_plan.h"
 #include "compress/block/distances.h"
-#include "compress/block/float_types.h"
 #include "compress/block/line_patch.h"
 #include "compress/float_environment.h"
+#include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
 #include "compress/near_zero.h"
@@ -260,19 +260,6 @@ void Disturber<T>::disturb(Word* words, std::size_t elements, std::size_t first_
 
 // ---- blocks ----
 
-bool is_sound(const void* block, const BlockSource& where, ElementType type) noexcept {
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < where.range_count; ++i) {
-    const ByteRange& range = where.ranges[i];
-    if (range.begin < from || range.end < range.begin || range.end > where.bytes ||
-        (range.end - range.begin) % element_size(type) != 0) {
-      return false;
-    }
-    from = range.end;
-  }
-  return block == where.data;
-}
-
 // Disturbs every span.
 void disturb_spans(void* block, const BlockSource& where, const BlockSpec& spec,
                    const Disturbance& how, const Executor& executor) noexcept {
@@ -308,7 +295,7 @@ bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
       how.amplitude == 0 || (spec.sides.any() && !sides_hold(spec.sides, spec.type))) {
     return true;
   }
-  if (spec.transform != Transform::kNone || !is_sound(block, where, spec.type)) {
+  if (spec.transform != Transform::kNone || block != where.data || !where.is_sound(spec.type)) {
     return false;
   }
   BlockSpec at_width = spec;

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <limits>
 
-#include "compress/block/float_types.h"
 #include "compress/block/group_tally.h"
 #include "compress/block/span_costs.h"
 #include "compress/float_environment.h"
+#include "compress/float_types.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 

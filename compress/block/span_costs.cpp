@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "compress/block/float_types.h"
 #include "compress/block/group_tally.h"
 #include "compress/float_environment.h"
+#include "compress/float_types.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 

@@ -240,7 +240,6 @@ bool tally_part(const BlockForm& form, const BlockSpec& asked, const Patch& patc
 // what they take. As block_plan.cpp has it.
 unsigned allowed_escapes(const std::vector<Part>& parts, std::size_t w, ElementType type,
                          std::size_t* bytes) noexcept {
-  constexpr std::size_t kMost64ths = 16;
   std::size_t allowed = 1;
   for (const Part& part : parts) {
     const std::size_t escapes = part.tallies[w].counted_escapes;
@@ -250,7 +249,7 @@ unsigned allowed_escapes(const std::vector<Part>& parts, std::size_t w, ElementT
           std::max(allowed, ceil_divide(escapes * 64, ceil_divide(part.elements, kGroupElements)));
     }
   }
-  return allowed > kMost64ths ? 0 : static_cast<unsigned>(allowed);
+  return allowed > kMostEscape64ths ? 0 : static_cast<unsigned>(allowed);
 }
 
 // The same if a thorough plan keeps the width: it may take a wider one.

@@ -574,7 +574,7 @@ class LaneThread {
 
 TEST(CudaFrames, LanesMeetWhereOneNeedsWhatAnotherWrote) {
   for (const ElementType type : kFloatTypes) {
-    with_float_type(type, [&]<class T>() {
+    with_type(type, [&]<class T>() {
       using Word = typename T::Word;
       for (const unsigned elements : {256u, 203u}) {
         for (const bool relu : {false, true}) {
@@ -609,7 +609,7 @@ TEST(CudaFrames, LayoutIsTheFormats) {
     for (const std::size_t elements :
          {std::size_t{1}, std::size_t{255}, std::size_t{257}, std::size_t{1} << 33}) {
       const FramedLayout format(type, elements);
-      with_float_type(type, [&]<class T>() {
+      with_type(type, [&]<class T>() {
         const FloatFrames<T> table(elements);
         EXPECT_EQ(table.frames, format.frames);
         EXPECT_EQ(table.entries_end, 64 + format.frames * format.entry_bytes);

@@ -33,7 +33,7 @@ cuda::Verdict outcome(bool good) {
 }  // namespace
 
 void emulate_look_at_columns(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     in_any_order(LineShape::of<T>(job).tiles_to_look(), pick, [&](std::uint32_t tile) {
       for (unsigned thread = cuda::kThreads; thread-- > 0;)
         look_at_columns<T>(job, tile, thread, cuda::kThreads);
@@ -44,7 +44,7 @@ void emulate_look_at_columns(ElementType type, const cuda::LineJob& job, const P
 }
 
 void emulate_keep_lines(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     const LineShape shape = LineShape::of<T>(job);
     unsigned found = 0;
     in_any_order(shape.tiles_to_keep(), pick, [&](std::uint32_t tile) {
@@ -62,7 +62,7 @@ void emulate_keep_lines(ElementType type, const cuda::LineJob& job, const Pick& 
 }
 
 void emulate_restore_lines(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     bool good = true;
     in_any_order(LineShape::of<T>(job).tiles_to_restore(), pick, [&](std::uint32_t tile) {
       for (unsigned thread = cuda::kThreads; thread-- > 0;)
@@ -73,7 +73,7 @@ void emulate_restore_lines(ElementType type, const cuda::LineJob& job, const Pic
 }
 
 void emulate_measure(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     const std::uint64_t tiles = cuda::tiles_of(job.elements);
     in_any_order(tiles, pick, [&](std::uint32_t tile) {
       EmulatedWarp warp;
@@ -109,14 +109,14 @@ void each_group(const cuda::LineJob& job, const Pick& pick, Group group) {
 }  // namespace
 
 void emulate_spread(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     each_group<T>(job, pick,
                   [&](auto& lanes, const GroupOfTile& at) { spread_group<T>(lanes, job, at); });
   });
 }
 
 void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     each_group<T>(job, pick, [&](auto& lanes, const GroupOfTile& at) {
       if (has_codes(job)) mix_group<T>(lanes, job, MixRules<T>(job), at);
     });
@@ -124,7 +124,7 @@ void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick) {
 }
 
 void emulate_keep_near_zero(ElementType type, const cuda::Job& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     cuda::Counters counted{};
     in_any_order(cuda::tiles_of(job.elements), pick, [&](std::uint32_t tile) {
       constexpr std::uint64_t kRunsPerTile = cuda::kElementsPerTile / kNearZeroRun;
@@ -140,7 +140,7 @@ void emulate_keep_near_zero(ElementType type, const cuda::Job& job, const Pick& 
 }
 
 void emulate_restore_near_zero(ElementType type, const cuda::Job& job, const Pick& pick) {
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     bool good = near_zero_fits<T>(job);
     in_any_order(cuda::tiles_of(job.elements), pick, [&](std::uint32_t tile) {
       for (unsigned n = cuda::kElementsPerTile; good && n-- > 0;)

@@ -66,7 +66,7 @@ void emulate_decode_sides(ElementType type, const cuda::Job& job) {
   Header header;
   memcpy(&header, job.source, sizeof header);
   const SideWords words = SideWords::of(header);
-  const bool intact = with_float_type(type, [&]<class T>() {
+  const bool intact = with_type(type, [&]<class T>() {
     return sides_fit<T>(header, job.elements, job.width, job.capacity) &&
            emulate_runs(job.elements, kRestoredSides<T>, [&](auto run) {
              return unpack_side_run<T>(words, job.width == 2, side_codes<T>(job, run), job.elements,
@@ -79,7 +79,7 @@ void emulate_decode_sides(ElementType type, const cuda::Job& job) {
 void emulate_move_to_sides(ElementType type, const cuda::Job& job) {
   Header header;
   memcpy(&header, job.source, sizeof header);
-  const bool intact = with_float_type(type, [&]<class T>() {
+  const bool intact = with_type(type, [&]<class T>() {
     const SideMoves moves = side_moves<T>(SideWords::of(header), job.width == 2);
     return sides_fit_beside<T>(header, job.elements, job.width, job.capacity) &&
            emulate_runs(job.elements, kRestoredSides<T>, [&](auto run) {

@@ -11,6 +11,7 @@
 #include "compress/cuda/span_core.h"
 #include "compress/cuda/transform_core.h"
 #include "compress/cuda/watch_core.h"
+#include "compress/float_types.h"
 
 namespace pleat::compress::test {
 
@@ -179,19 +180,6 @@ bool emulate_runs(std::uint64_t elements, unsigned length, Run run) {
   return good;
 }
 
-// A kernel by its type of floats.
-template <class Body>
-auto with_float_type(ElementType type, Body body) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return body.template operator()<Float32>();
-    case ElementType::kBFloat16:
-      return body.template operator()<BFloat16>();
-    default:
-      return body.template operator()<Float16>();
-  }
-}
-
 // A kernel of grouped floats by its type, width and transform.
 template <class Body>
 void with_form(ElementType type, unsigned bits, Transform transform, Body body) {
@@ -203,7 +191,7 @@ void with_form(ElementType type, unsigned bits, Transform transform, Body body) 
       if (transform != Transform::kNone) return body.template operator()<Form<T, kBits, true>>();
     return body.template operator()<Form<T, kBits>>();
   };
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     switch (bits) {
       case 0:
         return f.template operator()<T, 0>();

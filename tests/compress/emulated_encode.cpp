@@ -112,7 +112,7 @@ void emulate_encode(const Kernel& kernel, const cuda::Job& job) {
 }
 
 void emulate_survey(ElementType type, const cuda::Job& job) {
-  with_float_type(type, [&]<class T>() { survey<T>(job); });
+  with_type(type, [&]<class T>() { survey<T>(job); });
 }
 
 bool emulate_in_place(const Kernel& kernel, const cuda::Job& job, unsigned blocks,
@@ -144,7 +144,7 @@ void emulate_pack(const cuda::Job& job, unsigned type) {
 
 void emulate_encode_sides(ElementType type, const cuda::Job& job) {
   EmulatedBlock block;
-  with_float_type(type, [&]<class T>() {
+  with_type(type, [&]<class T>() {
     const SideTest test = side_values<T>(sides_of_job(job)).test;
     emulate_runs(job.elements, kSideRun, [&](auto run) {
       pack_side_run<T>(test, static_cast<const typename T::Word*>(job.source), job.elements, run,

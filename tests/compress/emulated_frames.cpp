@@ -203,7 +203,7 @@ struct EmulatedFrameDecoder {
 
 bool emulate_frame_launch(ElementType type, bool encode, const cuda::Batch& batch, unsigned blocks,
                           const std::function<unsigned(unsigned)>& pick, FrameTurns* turns) {
-  return with_float_type(type, [&]<class T>() {
+  return with_type(type, [&]<class T>() {
     return encode ? emulate_frames<T>(batch, blocks, EmulatedFrameEncoder<T>{}, pick, turns)
                   : emulate_frames<T>(batch, blocks, EmulatedFrameDecoder<T>{}, pick, turns);
   });

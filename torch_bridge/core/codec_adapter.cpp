@@ -24,10 +24,7 @@ struct Details final : allocator::EncodePlan::Details {
       if (request.range_count == 1) {
         one_ = {request.ranges[0].begin, request.ranges[0].end};
       } else {
-        many_.reserve(request.range_count);
-        for (std::size_t i = 0; i < request.range_count; ++i) {
-          many_.push_back({request.ranges[i].begin, request.ranges[i].end});
-        }
+        many_ = block_ranges(request.ranges, request.range_count);
         source.ranges = many_.data();
       }
       plan = plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw,
@@ -118,6 +115,16 @@ CodecStatus CodecAdapter::decode_function(const PayloadView& payload, void* targ
                                          target_bytes, Recomputed::unpack(function), executor_));
 }
 
+std::vector<compress::block::ByteRange> block_ranges(const allocator::ByteRange* ranges,
+                                                     std::size_t count) {
+  std::vector<compress::block::ByteRange> found;
+  found.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    found.push_back({ranges[i].begin, ranges[i].end});
+  }
+  return found;
+}
+
 allocator::DisturbanceWords pack_disturbance(const CodecChoice& choice,
                                              const Disturbance& how) noexcept {
   const CodecChoice::Words words = choice.pack();
@@ -140,10 +147,8 @@ allocator::CodecStatus CodecAdapter::disturb(const PayloadView& restored_from, v
                                              void* /*scratch*/) noexcept {
   const UnpackedDisturbance noise = unpack_disturbance(how);
   try {
-    std::vector<compress::block::ByteRange> ranges;
-    for (std::size_t i = 0; i < restored_from.range_count; ++i) {
-      ranges.push_back({restored_from.ranges[i].begin, restored_from.ranges[i].end});
-    }
+    const std::vector<compress::block::ByteRange> ranges =
+        block_ranges(restored_from.ranges, restored_from.range_count);
     const BlockSource source{block, bytes, ranges.data(), ranges.size()};
     if (!disturb_block(block, source, noise.choice, noise.how, executor_)) {
       return CodecStatus::kFailed;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "allocator/residency/block_codec.h"
 #include "compress/block/block_payload.h"
@@ -16,6 +17,10 @@ namespace pleat::bridge {
 // What a record carries as its opaque `choice` and `function`.
 using CodecChoice = compress::block::BlockSpec;
 using Recomputed = compress::block::Recomputed;
+
+// The ranges of a record as compress/block/ has them. Throws std::bad_alloc.
+[[nodiscard]] std::vector<compress::block::ByteRange> block_ranges(
+    const allocator::ByteRange* ranges, std::size_t count);
 
 // What a record carries as its opaque disturbance: `how` to a block that was asked for as `choice`.
 [[nodiscard]] allocator::DisturbanceWords pack_disturbance(

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "torch_bridge/core/option_text.h"
@@ -159,12 +160,12 @@ void SensitivityBook::refuse(std::uint64_t structure, const std::string& why, bo
   Graph& graph = graphs_[structure];
   graph.to_check = false;
   graph.has_rows = !again;
-  if (!again || ++graph.attempts == kMostAttempts) {
+  if (!again) {
+    graph.attempts = 0;
+    graph.next = kNever;
+  } else if (++graph.attempts == kMostAttempts) {
     graph.attempts = 0;
     plan_next(graph);
-    if (!again) {
-      graph.next = kNever;
-    }
   }
   add_refusal(why);
 }
@@ -198,15 +199,18 @@ void SensitivityBook::enter(std::vector<Unit> rows) {
   if (profile_.units.size() > kMostUnits) {
     return;
   }
+  std::unordered_set<std::uint64_t> distrusted;
+  for (const Unit& unit : profile_.units) {
+    if (unit.distrusted) {
+      distrusted.insert(unit.key);
+    }
+  }
   Profile found;
   found.bits = options_.bits;
   found.units = std::move(rows);
   for (Unit& unit : found.units) {
-    const auto known = std::find_if(profile_.units.begin(), profile_.units.end(),
-                                    [&](const Unit& u) { return u.key == unit.key; });
     // What is measured anew is believed again.
-    unit.distrusted =
-        unit.measurements.empty() && known != profile_.units.end() && known->distrusted;
+    unit.distrusted = unit.measurements.empty() && distrusted.contains(unit.key);
   }
   sensitivity::merge_into(found, profile_);
   found.torch = torch_;

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <cmath>
-#include <exception>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -116,15 +115,8 @@ CheckedPass::CheckedPass(const edge_list& roots, PassKind kind, ExtraPasses::Run
       !runtime->retired()) {  // an outermost one
     try {
       check(*runtime, roots, kind, std::move(run));
-    } catch (const std::exception& error) {
-      if (is_interruption(error)) {
-        throw;
-      }
-      const std::string text = error.what();
-      const std::string line = text.substr(0, text.find('\n'));
-      runtime->check.add_refusal(line.empty() ? "an exception without a message" : line);
     } catch (...) {
-      runtime->check.add_refusal("an unknown failure");
+      runtime->check.add_refusal(line_of_exception());
     }
   }
   if (!in_extra_pass()) {  // a pass within one reads what that reads

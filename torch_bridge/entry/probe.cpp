@@ -1,14 +1,11 @@
 #include "torch_bridge/entry/probe.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
-#include <string>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,8 +16,6 @@
 #include "torch_bridge/entry/probe_check.h"
 #include "torch_bridge/entry/probe_passes.h"
 #include "torch_bridge/entry/step_peak.h"
-#include "torch_bridge/policy/functions.h"
-#include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/python_source.h"
 
@@ -31,8 +26,6 @@ using sensitivity::Sketch;
 using sensitivity::Stage;
 using sensitivity::StageErrors;
 using torch::autograd::edge_list;
-using torch::autograd::Node;
-using torch::autograd::variable_list;
 using Share = SensitivityBook::Share;
 
 constexpr std::size_t kFirstPasses = 8, kSecondPasses = 7;
@@ -197,15 +190,8 @@ bool attempt(SensitivityBook& book, std::uint64_t graph, Body&& body) {
     return true;
   } catch (const Refusal& refusal) {
     book.refuse(graph, refusal.why, refusal.again);
-  } catch (const std::exception& error) {
-    if (is_interruption(error)) {
-      throw;
-    }
-    const std::string text = error.what();
-    const std::string line = text.substr(0, text.find('\n'));
-    book.refuse(graph, line.empty() ? "an exception without a message" : line, true);
   } catch (...) {
-    book.refuse(graph, "an unknown failure", true);
+    book.refuse(graph, line_of_exception(), true);
   }
   return false;
 }
@@ -255,7 +241,6 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
     }
   } const end{book, has_turn_};
   const at::AutoGradMode no_grad(false);
-  graph_ = graph;
   exceptions_ = std::uncaught_exceptions();
   switch (turn) {
     case Turn::kNone:

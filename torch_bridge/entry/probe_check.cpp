@@ -78,6 +78,12 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   SensitivityBook& book = runtime.sensitivity;
   const std::vector<std::vector<Share>> shares = book.shares_of(graph);
   const sensitivity::Profile profile = book.profile();
+  std::unordered_map<std::uint64_t, const sensitivity::Unit*> with_costs;
+  for (const sensitivity::Unit& unit : profile.units) {
+    if (!unit.costs.empty()) {
+      with_costs.emplace(unit.key, &unit);
+    }
+  }
   ProbePasses clean(runtime, roots, run, /*exactly=*/false, ReadLog::Costs::kNo);
   SensitivityBook::Check found;
   std::vector<std::uint8_t> bits;
@@ -87,11 +93,9 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     for (const ReadUnit* const unit : clean.noisy) {
       bits.push_back(book.width_of(unit->row.key));
       amplitudes.push_back(1);
-      const auto known =
-          std::find_if(profile.units.begin(), profile.units.end(),
-                       [&](const auto& u) { return u.key == unit->row.key && !u.costs.empty(); });
-      if (known != profile.units.end()) {
-        error_of[unit->row.key] = known->cost_at(bits.back()).error;
+      const auto known = with_costs.find(unit->row.key);
+      if (known != with_costs.end()) {
+        error_of[unit->row.key] = known->second->cost_at(bits.back()).error;
       } else {
         amplitudes.back() = 0;  // it was not measured: nothing is predicted of it
       }

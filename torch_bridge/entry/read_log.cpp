@@ -89,10 +89,7 @@ std::optional<WidthCosts> costs_of_values(TorchRecord& record, const CodecChoice
                                           const compress::Executor& executor) {
   const TorchRecord::Restored restored = record.restore(/*slice=*/false);
   const at::Tensor values = on_host(restored, restored.storage.data(), record.bytes);
-  std::vector<ByteRange> ranges;
-  for (std::size_t i = 0; i < record.ranges.size(); ++i) {
-    ranges.push_back({record.ranges.data()[i].begin, record.ranges.data()[i].end});
-  }
+  const std::vector<ByteRange> ranges = block_ranges(record.ranges.data(), record.ranges.size());
   return width_costs(
       BlockSource{values.const_data_ptr(), record.bytes, ranges.data(), ranges.size()}, choice,
       executor);
@@ -201,6 +198,10 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
   return costs;
 }
 
+std::size_t bytes_of(const allocator::Residency::Stored& stored, const TorchRecord& record) {
+  return stored.payload.data != nullptr ? stored.payload.bytes : record.bytes;
+}
+
 // Also gives the bytes that stand for the record now. The record is not dropped meanwhile.
 std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choice,
                                    std::size_t* payload_bytes) {
@@ -212,7 +213,7 @@ std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choic
     allocator::Residency::RecordGuard guard(residency, record);
     const allocator::Residency::Stored stored = residency.stored_locked(guard, record);
     payload = stored.payload;
-    *payload_bytes = payload.data != nullptr ? payload.bytes : record.bytes;
+    *payload_bytes = bytes_of(stored, record);
     if (payload.data != nullptr && is_on_host(record)) {
       const BlockForm form = BlockForm::unpack(payload.form.words);
       if (form.bits != 0 && form.only_sides == 0) {
@@ -280,8 +281,7 @@ ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) const noexcept
     } else if (!living) {
       allocator::Residency& residency = holder.backend().residency();
       allocator::Residency::RecordGuard guard(residency, holder);
-      const allocator::Residency::Stored stored = residency.stored_locked(guard, holder);
-      found.payload_bytes = stored.payload.data != nullptr ? stored.payload.bytes : holder.bytes;
+      found.payload_bytes = bytes_of(residency.stored_locked(guard, holder), holder);
     }
   } catch (...) {  // no memory: its costs are not known
   }
@@ -330,7 +330,7 @@ bool ReadLog::note_reader(const ReadTensor& tensor, TorchRecord& holder) {
   TorchRecord& record = tensor.record;
   Seen& seen = unit_of(holder.key.value);
   sensitivity::Unit& row = seen.unit.row;
-  const bool is_new = of_record_.emplace(&record, 0).second;
+  const bool is_new = records_.insert(&record).second;
   if (&holder != &record && is_new) {
     row.results.push_back(record.key.value);
   }

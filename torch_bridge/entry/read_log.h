@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "compress/block/width_costs.h"
@@ -65,7 +66,7 @@ class ReadLog final : public PassWatch {
   std::mutex mutex_;
   std::vector<Seen> units_;
   std::unordered_map<std::uint64_t, std::size_t> by_key_;
-  std::unordered_map<const TorchRecord*, std::size_t> of_record_;
+  std::unordered_set<const TorchRecord*> records_;
   bool recorded_ = false;
 };
 

@@ -275,4 +275,19 @@ bool is_interruption(const std::exception& error) noexcept {
          python().PyErr_GivenExceptionMatches(type, *python().PyExc_Exception) == 0;
 }
 
+std::string line_of_exception() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    if (is_interruption(error)) {
+      throw;
+    }
+    const std::string text = error.what();
+    const std::string line = text.substr(0, text.find('\n'));
+    return line.empty() ? "an exception without a message" : line;
+  } catch (...) {
+    return "an unknown failure";
+  }
+}
+
 }  // namespace pleat::bridge

@@ -26,4 +26,8 @@ namespace pleat::bridge {
 // over what a function of the script raises must let these through.
 [[nodiscard]] bool is_interruption(const std::exception& error) noexcept;
 
+// Within a catch clause: the first line of the exception's message. Throws the exception on if it
+// is an interruption.
+[[nodiscard]] std::string line_of_exception();
+
 }  // namespace pleat::bridge

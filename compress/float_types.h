@@ -1,10 +1,10 @@
-// From an element type to the struct that has its arithmetic. Internal to compress/block/.
+// From an element type to the struct that has its arithmetic. Internal to compress/.
 #pragma once
 
 #include "compress/group_math.h"
 #include "compress/types.h"
 
-namespace pleat::compress::block {
+namespace pleat::compress {
 namespace {
 
 // body.operator()<T>(), where T has the arithmetic of a floating type.
@@ -21,4 +21,4 @@ auto with_type(ElementType type, Body body) {
 }
 
 }  // namespace
-}  // namespace pleat::compress::block
+}  // namespace pleat::compress
