@@ -40,18 +40,10 @@ struct Stage {
 
 // ---- sketches of gradients ----
 
-// A count-sketch (Charikar, Chen, Farach-Colton 2002): 256 sums of elements with random signs.
-// Inner products of sketches are those of the vectors in the mean. A vector of at most 256 elements
-// is its own sketch. Linear, and a function of the seed alone; however a vector is cut, only the
-// rounding of sums differs.
+// Few sums of a vector's elements with random signs: a count-sketch, which whoever has the vector
+// makes. Inner products of sketches are those of the vectors in the mean.
 inline constexpr std::size_t kSketch = 256;
 using Sketch = std::array<double, kSketch>;
-
-// Adds the elements [first, first + count) of a vector of `all` elements to its sketch.
-void add_to_sketch(std::span<const float> values, std::size_t first, std::size_t all,
-                   std::uint64_t seed, Sketch& sketch) noexcept;
-void add_to_sketch(std::span<const double> values, std::size_t first, std::size_t all,
-                   std::uint64_t seed, Sketch& sketch) noexcept;
 
 // ---- estimates ----
 

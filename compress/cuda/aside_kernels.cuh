@@ -1,11 +1,12 @@
 // The kernels of what stands beside codes (lines_core.h, near_zero_core.h), and of what is made of
-// spans for other ends than to keep them (measure_core.h, mix_core.h).
+// spans for other ends than to keep them (measure_core.h, mix_core.h, sketch_core.h).
 #pragma once
 
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
+#include "compress/cuda/sketch_core.h"
 #include "compress/cuda/threads.cuh"
 
 namespace pleat::compress {
@@ -162,6 +163,17 @@ __device__ void restore_near_zero(const Batch& batch) {
       [](ThreadBlock& block, const Job& job, const Counters& counted) {
         block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
       });
+}
+
+// Nobody waits for all parts: a job has no last block.
+template <class T>
+__device__ void sketch(const Batch& batch) {
+  unsigned number = 0;
+  for (unsigned part = blockIdx.x; part < batch.tiles; part += gridDim.x) {
+    number = find_job(batch, part, number);
+    const Job& job = batch.job[number];
+    sketch_bucket<T>(job, part - job.first_tile, threadIdx.x);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "compress/cuda/device_asides.h"
 
+#include "compress/cuda/launch_tasks.h"
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
@@ -8,8 +9,6 @@
 namespace pleat::compress::cuda {
 namespace {
 
-// By type of floats, as kernels.cu names them.
-using Names = const char* const[3];
 constexpr Names kLookAtColumns = {"pleat_look_at_columns_float32", "pleat_look_at_columns_bfloat16",
                                   "pleat_look_at_columns_float16"};
 constexpr Names kKeepLines = {"pleat_keep_lines_float32", "pleat_keep_lines_bfloat16",
@@ -98,51 +97,6 @@ Job job_of(const NearZeroTask& task, bool restores) noexcept {
   job.capacity = task.elements;
   job.width = task.most;
   return job;
-}
-
-// Queues the tasks from *queued on that have one type, as many as a batch holds.
-//   AnyBatch          what the kernel takes
-//   tiles_of(task)    0: the task has no part in this launch
-//   job_of(task)
-// `count` is how many tasks were looked at.
-template <class AnyBatch, std::size_t kMost, class Task, class Tiles, class MakeJob>
-LaunchStatus launch_some(KernelLauncher& launcher, Names names, std::span<const Task> tasks,
-                         StreamHandle stream, const Tiles& tiles_of, const MakeJob& job_of,
-                         std::size_t* count) noexcept {
-  AnyBatch batch{};
-  std::uint64_t tiles = 0;
-  *count = 0;
-  for (const Task& task : tasks) {
-    const std::uint64_t more = tiles_of(task);
-    if (*count == kMost || task.type != tasks[0].type ||
-        (tiles != 0 && tiles + more > UINT32_MAX / 2))
-      break;
-    ++*count;
-    if (more == 0) continue;
-    batch.job[batch.jobs] = job_of(task);
-    batch.job[batch.jobs++].first_tile = static_cast<std::uint32_t>(tiles);
-    tiles += more;
-  }
-  batch.tiles = static_cast<std::uint32_t>(tiles);
-  if (tiles == 0) return LaunchStatus::kOk;
-  return launcher.launch(device_image(), names[static_cast<unsigned>(tasks[0].type)], batch.tiles,
-                         kThreads, &batch, stream);
-}
-
-// Queues all tasks. Where a launch fails, *queued are queued.
-template <class AnyBatch, std::size_t kMost, class Task, class Tiles, class MakeJob>
-LaunchStatus launch_all(KernelLauncher& launcher, Names names, std::span<const Task> tasks,
-                        StreamHandle stream, const Tiles& tiles_of, const MakeJob& job_of,
-                        std::size_t* queued) noexcept {
-  *queued = 0;
-  while (*queued < tasks.size()) {
-    std::size_t some = 0;
-    const LaunchStatus status = launch_some<AnyBatch, kMost>(
-        launcher, names, tasks.subspan(*queued), stream, tiles_of, job_of, &some);
-    if (status != LaunchStatus::kOk) return status;
-    *queued += some;
-  }
-  return LaunchStatus::kOk;
 }
 
 }  // namespace

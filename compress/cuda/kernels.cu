@@ -328,7 +328,7 @@ __device__ void move_to_sides(const Batch& batch) {
 }  // namespace
 }  // namespace pleat::compress
 
-// Names as device_codec.cpp and device_asides.cpp expect them.
+// Names as device_codec.cpp, device_asides.cpp and device_sketch.cpp expect them.
 #define PLEAT_KERNEL(name)                                                      \
   extern "C" __global__ void __launch_bounds__(pleat::compress::cuda::kThreads) \
       name(const __grid_constant__ pleat::compress::cuda::Batch batch)
@@ -440,7 +440,8 @@ PLEAT_SIDE_KERNELS(Float16, float16)
   }                                                                                           \
   PLEAT_KERNEL(pleat_restore_near_zero_##name) {                                              \
     pleat::compress::restore_near_zero<pleat::compress::type>(batch);                         \
-  }
+  }                                                                                           \
+  PLEAT_KERNEL(pleat_sketch_##name) { pleat::compress::sketch<pleat::compress::type>(batch); }
 PLEAT_ASIDE_KERNELS(Float32, float32)
 PLEAT_ASIDE_KERNELS(BFloat16, bfloat16)
 PLEAT_ASIDE_KERNELS(Float16, float16)

@@ -7,6 +7,7 @@
 #include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
+#include "compress/cuda/sketch_core.h"
 #include "tests/compress/emulated_device.h"
 
 namespace pleat::compress::test {
@@ -147,6 +148,14 @@ void emulate_restore_near_zero(ElementType type, const cuda::Job& job, const Pic
         good &= restore_near_zero<T>(job, std::uint64_t{tile} * cuda::kElementsPerTile + n);
     });
     *job.verdict = outcome(good);
+  });
+}
+
+void emulate_sketch(ElementType type, const cuda::Job& job, const Pick& pick) {
+  with_type(type, [&]<class T>() {
+    in_any_order(parts_of_sketch(job.elements), pick, [&](std::uint32_t part) {
+      for (unsigned bucket = cuda::kThreads; bucket-- > 0;) sketch_bucket<T>(job, part, bucket);
+    });
   });
 }
 

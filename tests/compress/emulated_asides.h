@@ -19,5 +19,6 @@ void emulate_spread(ElementType type, const cuda::LineJob& job, const Pick& pick
 void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_keep_near_zero(ElementType type, const cuda::Job& job, const Pick& pick);
 void emulate_restore_near_zero(ElementType type, const cuda::Job& job, const Pick& pick);
+void emulate_sketch(ElementType type, const cuda::Job& job, const Pick& pick);
 
 }  // namespace pleat::compress::test

@@ -54,6 +54,9 @@ bool run_job(const NamedKernel& kernel, const Job& job) {
     case Verb::kRestoreNearZero:
       emulate_restore_near_zero(kernel.type, job, in_turn());
       return true;
+    case Verb::kSketch:
+      emulate_sketch(kernel.type, job, in_turn());
+      return true;
     case Verb::kSurvey:
       emulate_survey(kernel.type, job);
       return true;
@@ -89,7 +92,8 @@ std::optional<NamedKernel> kernel_named(std::string name) {
                                        {"pleat_spread_", Verb::kSpread},
                                        {"pleat_mix_", Verb::kMix},
                                        {"pleat_keep_near_zero_", Verb::kKeepNearZero},
-                                       {"pleat_restore_near_zero_", Verb::kRestoreNearZero}});
+                                       {"pleat_restore_near_zero_", Verb::kRestoreNearZero},
+                                       {"pleat_sketch_", Verb::kSketch}});
   if (!verb) return std::nullopt;
   const auto coding = take<Coding>(&name, {{"transformed_", Coding::kTransformed},
                                            {"scaled_", Coding::kScaled},

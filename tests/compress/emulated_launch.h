@@ -24,6 +24,7 @@ enum class Verb {
   kMix,
   kKeepNearZero,
   kRestoreNearZero,
+  kSketch,
 };
 enum class Coding { kPlain, kTransformed, kScaled, kFramed, kSides };
 

@@ -383,12 +383,14 @@ int main() {
                          check_in_place(gpu.launcher, gpu.stream, &checked) +
                          check_frames(gpu.launcher, gpu.stream, &checked) +
                          check_asides(gpu.launcher, gpu.stream, &checked) +
-                         check_noise(gpu.launcher, gpu.stream, &checked);
+                         check_noise(gpu.launcher, gpu.stream, &checked) +
+                         check_sketches(gpu.launcher, gpu.stream, &checked);
   std::printf(
       "{\"gpu\": \"%s\", \"driver\": %d, \"multiprocessors\": %d,\n \"payloads_checked\": %u, "
       "\"payloads_wrong\": %u,\n",
       name, version, multiprocessors, checked, wrong);
   std::fprintf(stderr, "noise: %.0f ns a MiB of float32\n", time_noise(gpu.launcher, gpu.stream));
+  std::fprintf(stderr, "sketch: %.0f ns a MiB of float32\n", time_sketch(gpu.launcher, gpu.stream));
   time_kernels(gpu.launcher, gpu.stream);
   time_frames(gpu.launcher, gpu.stream);
   return wrong == 0 ? 0 : 1;

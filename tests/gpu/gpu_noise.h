@@ -1,4 +1,5 @@
-// Noise on a GPU (compress/cuda/mix_core.h) against the host's, and how long it takes.
+// What measurements of sensitivity run on a GPU, against the host's, and how long it takes: noise
+// (compress/cuda/mix_core.h) and sketches (compress/cuda/sketch_core.h).
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 #include "compress/block/disturb.h"
 #include "compress/codec.h"
 #include "compress/cuda/device_asides.h"
+#include "compress/cuda/device_sketch.h"
 #include "compress/group_math.h"
 #include "compress/sides.h"
+#include "compress/sketch.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/gpu_content.h"
 
@@ -183,6 +186,86 @@ inline double time_noise(KernelLauncher& launcher, void* stream) {
     check(driver.event_elapsed(&ms, begin, end), "elapsed");
   }
   return double(ms) * 1e6 / double(kPieces * values.size() >> 20);
+}
+
+// A vector on the GPU, and what it adds up of it.
+class SketchOnGpu {
+ public:
+  SketchOnGpu(ElementType type, const std::vector<unsigned char>& values)
+      : elements_(values.size() / element_size(type)),
+        values_(values.size()),
+        parts_(sketch_parts(elements_) * kSketchPart * sizeof(double)) {
+    values_.write(values.data(), values.size());
+    task_ = {values_.as(), parts_.as<double>(), elements_, type, 9};
+  }
+  void launch(KernelLauncher& launcher, void* stream) {
+    std::size_t queued = 0;
+    check(cuda::sketch_on_device(launcher, {&task_, 1},
+                                 StreamHandle{reinterpret_cast<std::uintptr_t>(stream)}, &queued),
+          launcher);
+  }
+  // Once the stream has passed the launch. Returns the sum of squares.
+  double read(Sketch& sketch) {
+    std::vector<double> parts(sketch_parts(elements_) * kSketchPart);
+    parts_.read(parts.data(), parts.size() * sizeof(double));
+    return add_parts(parts, sketch);
+  }
+
+ private:
+  const std::size_t elements_;
+  const DeviceMemory values_, parts_;
+  cuda::SketchTask task_;
+};
+
+// Returns how many sketches are others than the host's.
+inline unsigned check_sketches(KernelLauncher& launcher, void* stream, unsigned* checked) {
+  unsigned wrong = 0;
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
+    for (const std::size_t elements : {1u, 256u, 257u, 131'073u, 3'000'001u}) {
+      const std::vector<unsigned char> values = floats(type, elements, 4, false);
+      std::vector<float> wide(elements);
+      double squares = 0;
+      for (std::size_t e = 0; e < elements; ++e) {
+        wide[e] = float_at(type, values, e);
+        squares += double(wide[e]) * wide[e];
+      }
+      Sketch expected{}, found{};
+      add_to_sketch(std::span<const float>(wide), 0, elements, 9, expected);
+      SketchOnGpu sketch(type, values);
+      sketch.launch(launcher, stream);
+      check(driver.stream_synchronize(stream), "sketch");
+      const double energy = sketch.read(found);
+      // Sums are rounded in another order.
+      const double most = 1e-12 * std::sqrt(squares * double(elements));
+      bool good = std::fabs(energy - squares) <= 1e-12 * squares;
+      for (std::size_t b = 0; b < kSketchBuckets; ++b)
+        good &= std::fabs(found[b] - expected[b]) <= most;
+      if (!good)
+        std::fprintf(stderr, "gpu_check: the sketch of %zu %s differs\n", elements,
+                     type_name(type));
+      wrong += good ? 0 : 1;
+      ++*checked;
+    }
+  return wrong;
+}
+
+// Nanoseconds for a MiB of float32.
+inline double time_sketch(KernelLauncher& launcher, void* stream) {
+  constexpr std::size_t kElements = std::size_t{1} << 26;
+  SketchOnGpu sketch(ElementType::kFloat32, std::vector<unsigned char>(4 * kElements));
+  void *begin = nullptr, *end = nullptr;
+  check(driver.event_create(&begin, 0), "event");
+  check(driver.event_create(&end, 0), "event");
+  float ms = 0;
+  for (int round = 0; round < 2; ++round) {  // the first one is to warm up
+    check(driver.event_record(begin, stream), "event");
+    sketch.launch(launcher, stream);
+    check(driver.event_record(end, stream), "event");
+    check(driver.stream_synchronize(stream), "sketch");
+    check(driver.event_elapsed(&ms, begin, end), "elapsed");
+  }
+  return double(ms) * 1e6 / double(kElements >> 18);
 }
 
 }  // namespace pleat::compress::test

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/sketch.h"
 #include "sensitivity/assign.h"
 #include "sensitivity/probe.h"
 #include "tests/sensitivity/optimality.h"
@@ -65,8 +66,8 @@ struct Network {
             sum[i] += factor * errors[p][l][i];
           }
         }
-        add_to_sketch(std::span<const double>(sum), 0, sum.size(), seed + p,
-                      sketches.emplace_back(Sketch{}));
+        compress::add_to_sketch(std::span<const double>(sum), 0, sum.size(), seed + p,
+                                sketches.emplace_back(Sketch{}));
       }
     }
     return result;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "compress/cuda/device_sketch.h"
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/lines_core.h"
 #include "compress/cuda/measure_core.h"
@@ -110,6 +111,10 @@ void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* acc
   accesses->push_back({job.counters, sizeof(cuda::Counters), true});
 }
 
+bool has_verdict(const Twin& twin) {
+  return twin.verb != Verb::kSurvey && twin.verb != Verb::kSketch;
+}
+
 // The launch as the twin sees it: addresses that the host can use, verdicts of its own.
 struct Launch {
   Twin twin;
@@ -136,7 +141,7 @@ struct Launch {
         accesses->push_back({batch.job[j].target, verdict[j].payload_bytes, true});
   }
   void publish(std::uint64_t due) {
-    if (twin.verb == Verb::kSurvey) return;
+    if (!has_verdict(twin)) return;
     for (unsigned j = 0; j < batch.jobs; ++j)
       write_bytes(batch.job[j].verdict, &verdict[j], sizeof verdict[j], due);
   }
@@ -196,12 +201,17 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
         operation.accesses.push_back(
             {job.target, job.capacity * compress::element_size(twin.type), true});
         break;
+      case Verb::kSketch:
+        operation.accesses.push_back({job.source, plain, false});
+        operation.accesses.push_back(
+            {job.target,
+             compress::sketch_parts(job.elements) * compress::kSketchPart * sizeof(double), true});
+        continue;  // it has no counters
       default:
         operation.accesses.push_back({job.source, plain, twin.verb == Verb::kEncodeInPlace});
         if (twin.verb != Verb::kSurvey) operation.accesses.push_back({job.target, 64, true});
     }
-    if (twin.verb != Verb::kSurvey)
-      operation.accesses.push_back({job.verdict, sizeof(Verdict), true});
+    if (has_verdict(twin)) operation.accesses.push_back({job.verdict, sizeof(Verdict), true});
     operation.accesses.push_back({job.counters, sizeof(compress::cuda::Counters), true});
   }
   keep_devices(&operation.accesses);

@@ -91,6 +91,8 @@ def test_extra_passes_on_a_device_change_nothing_that_the_script_sees(kind, lag,
     assert found["bursts"] >= 2 and found["refusals"] == [] and found["measured"] >= 3, mine.stderr
     launches = mine.facts["launches"]
     assert launches["pleat_mix_float32"] == launches["pleat_spread_float32"] >= 15 * 3 * found["bursts"]
+    # The clean pass, 15 with noise and the script's own: gradients are sketched where they are.
+    assert launches["pleat_sketch_float32"] == 17 * found["bursts"] * len(mine.values["grads"])
 
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (200, 3)])

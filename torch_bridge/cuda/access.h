@@ -77,7 +77,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 7;
+inline constexpr unsigned kAccessVersion = 8;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

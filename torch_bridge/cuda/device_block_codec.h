@@ -76,6 +76,8 @@ class DeviceBlockCodec final : public DeviceCodec {
 
   [[nodiscard]] std::vector<CodedSpan> coded_spans(
       const allocator::PayloadView& payload) const override;
+  [[nodiscard]] bool sketch(std::span<const compress::cuda::SketchTask> tasks,
+                            allocator::StreamId stream) noexcept override;
   [[nodiscard]] const DeviceCounts& counts() const noexcept override { return counts_; }
 
   void lock_for_fork() noexcept override;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "allocator/ids.h"
 #include "allocator/residency/block_codec.h"
+#include "compress/cuda/device_sketch.h"
 #include "torch_bridge/core/coded_span.h"
 #include "torch_bridge/core/device_facts.h"
 
@@ -26,6 +28,10 @@ class DeviceCodec : public allocator::BlockCodec {
   // std::bad_alloc.
   [[nodiscard]] virtual std::vector<CodedSpan> coded_spans(
       const allocator::PayloadView& payload) const = 0;
+
+  // Queues sketches of vectors on the device. False: it will not, or has queued only some.
+  [[nodiscard]] virtual bool sketch(std::span<const compress::cuda::SketchTask> tasks,
+                                    allocator::StreamId stream) noexcept = 0;
 
   // What has become of blocks so far.
   [[nodiscard]] virtual const DeviceCounts& counts() const noexcept = 0;

@@ -167,4 +167,16 @@ CodecStatus DeviceBlockCodec::disturb(const PayloadView& restored_from, void* bl
   return end_turn(turn, stream, launched && tasks.launch_decode(launcher_, stream));
 }
 
+// ---- sketch -------------------------------------------------------------------------------------
+
+bool DeviceBlockCodec::sketch(std::span<const compress::cuda::SketchTask> tasks,
+                              StreamId stream) noexcept {
+  if (!usable_) return false;
+  const DeviceContext context(driver_, life_, device_);
+  if (!context) return false;
+  std::size_t queued = 0;
+  return compress::cuda::sketch_on_device(launcher_, tasks, compress::StreamHandle{stream.value},
+                                          &queued) == compress::LaunchStatus::kOk;
+}
+
 }  // namespace pleat::bridge::cuda

@@ -103,6 +103,11 @@ class CudaBackend final : public DeviceBackend {
     return parts_->codec->coded_spans(payload);
   }
 
+  bool sketch(std::span<const compress::cuda::SketchTask> tasks,
+              allocator::StreamId stream) const noexcept override {
+    return parts_->codec->sketch(tasks, stream);
+  }
+
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
     access_.raise_out_of_memory(bytes, device_);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,

@@ -15,6 +15,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "allocator/blocks/block.h"
@@ -22,6 +23,7 @@
 #include "allocator/ids.h"
 #include "allocator/residency/byte_ranges.h"
 #include "allocator/residency/residency.h"
+#include "compress/cuda/device_sketch.h"
 #include "torch_bridge/core/coded_span.h"
 
 namespace pleat::bridge {
@@ -79,6 +81,13 @@ class DeviceBackend {
   [[nodiscard]] virtual std::vector<CodedSpan> coded_spans(
       const allocator::PayloadView& /*payload*/) const {
     return {};
+  }
+
+  // Queues sketches of vectors in this device's memory on `stream`. False: the device does not make
+  // any, or will not now.
+  [[nodiscard]] virtual bool sketch(std::span<const compress::cuda::SketchTask> /*tasks*/,
+                                    allocator::StreamId /*stream*/) const noexcept {
+    return false;
   }
 
   // Raises the error that the device's own allocator would raise for `bytes`. `purpose` says behind
