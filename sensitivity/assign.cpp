@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <queue>
 #include <utility>
@@ -11,14 +12,6 @@
 
 namespace pleat::sensitivity {
 namespace {
-
-[[nodiscard]] bool may_be_noisy(const Unit& unit) {
-  return unit.fixed.empty() && !unit.costs.empty();
-}
-
-[[nodiscard]] bool is_measured(const Unit& unit) {
-  return !unit.distrusted && std::isfinite(unit.noise());
-}
 
 // All measurements are zero. Its noise() is the least positive number all the same.
 [[nodiscard]] bool is_silent(const Unit& unit) {
@@ -66,14 +59,14 @@ template <typename Counts>
   Totals low;
   Totals high;
   for (const Unit& unit : profile.units) {
-    if (!may_be_noisy(unit) || !counts(unit)) {
+    if (!unit.may_be_noisy() || !counts(unit)) {
       continue;
     }
     const WidthCost& at_low = uniform_cost_of(unit, between.low);
     const WidthCost& at_high = uniform_cost_of(unit, between.high);
     low.bytes += at_low.bytes;
     high.bytes += at_high.bytes;
-    if (is_measured(unit) && !is_silent(unit)) {
+    if (unit.is_measured() && !is_silent(unit)) {
       low.noise += unit.noise() * at_low.error;
       high.noise += unit.noise() * at_high.error;
     }
@@ -250,11 +243,11 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
   std::vector<Item> items;
   const unsigned width = uniform_width(bits);
   for (const Unit& unit : profile.units) {
-    if (!may_be_noisy(unit)) {
+    if (!unit.may_be_noisy()) {
       continue;
     }
     const WidthCost& cost = uniform_cost_of(unit, width);
-    if (is_measured(unit)) {
+    if (unit.is_measured()) {
       build_hull(unit, items.emplace_back());
       items.back().unit = &unit;
       items.back().choice = result.choices.size();
@@ -263,7 +256,9 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
     }
     result.choices.push_back({unit.key, cost.width});
   }
-  result.budget = bytes ? *bytes : result.bytes + uniform_totals(profile, bits, is_measured).bytes;
+  result.budget =
+      bytes ? *bytes
+            : result.bytes + uniform_totals(profile, bits, std::mem_fn(&Unit::is_measured)).bytes;
   const std::uint64_t room = result.budget - std::min(result.budget, result.bytes);
 
   Knapsack knapsack(items, room);

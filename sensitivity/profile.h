@@ -47,6 +47,10 @@ struct Unit {
   std::vector<std::uint64_t> results;     // keys of what is recomputed from it: they have its width
   bool distrusted = false;  // a check found more noise than was predicted: it gets the default
 
+  // Its width is a choice.
+  [[nodiscard]] bool may_be_noisy() const noexcept { return fixed.empty() && !costs.empty(); }
+  // Its noise is known, and believed.
+  [[nodiscard]] bool is_measured() const noexcept { return !distrusted && std::isfinite(noise()); }
   // The geometric mean of its measurements (zeros count as the least positive number); NaN: none.
   [[nodiscard]] double noise() const noexcept;
   // The cost at the least width >= `width` that is a candidate; the exact one if there is none.

@@ -4,6 +4,7 @@
 
 #include "sensitivity/assign.h"
 #include "sensitivity/bits.h"
+#include "sensitivity/gact.h"
 #include "sensitivity/key.h"
 #include "sensitivity/probe.h"
 #include "sensitivity/profile.h"

@@ -285,6 +285,24 @@ def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
             assert all(noise >= 0 and math.isfinite(noise) for _, noise in unit["measurements"])
 
 
+@pytest.mark.parametrize("how, each", [("gact", 2), ("gact_code", 3)])
+def test_measured_as_gact_does(profiled, tmp_path, how, each):
+    """Two or three passes for each tensor, all of them noisy, find about what one with one noisy tensor finds."""
+    reference, _ = profiled(conf="bits:4,sensitivity:exact", steps=10, file=tmp_path / "exact")
+    profile, result = profiled(conf=f"bits:4,sensitivity:{how}", steps=12, file=tmp_path / how)
+    measured = {key: unit for key, unit in units(profile).items() if unit.get("measurements")}
+    found = result.stats["sensitivity"]
+    assert found["bursts"] == 1 and found["passes"] == 1 + each * len(measured), "and no check"
+    exact = {key: unit["measurements"][0][1] for key, unit in units(reference).items() if unit.get("measurements")}
+    matter = [key for key, noise in exact.items() if noise > 0.05 * max(exact.values())]
+    assert measured.keys() == exact.keys() and matter
+    # At 1 bit, where the program measures, noise is not what it is at 4 bits by the shape.
+    most = 3 if how == "gact" else 30
+    for key in matter:
+        assert 1 / most < measured[key]["measurements"][0][1] / exact[key] < most, (measured[key], exact[key])
+    assert {unit["width"] for unit in measured.values()} <= {0, 1, 2, 4, 8}
+
+
 BAD_FILES = {
     "directory": lambda path: path.mkdir(),
     "empty": lambda path: path.write_bytes(b""),

@@ -166,8 +166,11 @@ std::string trust_text(const Options& options) {
   return text.empty() ? std::string(kNobody) : text;
 }
 
-constexpr Names<Sensitivity, 3> kSensitivityNames{
-    {{"off", Sensitivity::kOff}, {"on", Sensitivity::kOn}, {"exact", Sensitivity::kExact}}};
+constexpr Names<Sensitivity, 5> kSensitivityNames{{{"off", Sensitivity::kOff},
+                                                   {"on", Sensitivity::kOn},
+                                                   {"exact", Sensitivity::kExact},
+                                                   {"gact", Sensitivity::kGact},
+                                                   {"gact_code", Sensitivity::kGactCode}}};
 
 // --- the table -------------------------------------------------------------------------------
 
@@ -276,10 +279,11 @@ constexpr std::array kEntries{
           [](const Options& options) {
             return options.check_file.empty() ? "none" : options.check_file;
           }},
-    Entry{{"sensitivity", "off", "off | on | exact",
+    Entry{{"sensitivity", "off", "off | on | exact | gact | gact_code",
            "on: extra backward passes, at first in step 10, find out how much the noise of each "
            "saved tensor disturbs the gradient, and each gets its own bits, `bits` on average; "
-           "exact: one pass for each tensor"},
+           "exact: one pass for each tensor; gact, gact_code: measured and assigned as GACT does "
+           "(its paper, its program), to compare with: two or three passes for each tensor"},
           [](std::string_view text, Options& options) {
             return parse_name(kSensitivityNames, text, options.sensitivity);
           },

@@ -42,7 +42,17 @@ enum class Sensitivity : std::uint8_t {
   kOff,    // one width for all, or what a profile says
   kOn,     // from a few extra backward passes, now and then
   kExact,  // from one extra pass for each tensor
+  // To compare with. Widths by sensitivity/gact.h; nothing is checked.
+  kGact,      // algorithm 1 of GACT: two passes for each tensor
+  kGactCode,  // what its program does: three
 };
+// One pass or more for each tensor: their number is what the user has asked for.
+[[nodiscard]] constexpr bool takes_tensors_singly(Sensitivity how) noexcept {
+  return how >= Sensitivity::kExact;
+}
+[[nodiscard]] constexpr bool is_of_gact(Sensitivity how) noexcept {
+  return how >= Sensitivity::kGact;
+}
 
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).
 struct TrustedName {

@@ -129,9 +129,9 @@ SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
     return Turn::kNone;
   }
   const auto steps = static_cast<double>(steps_.load(std::memory_order_relaxed));
-  const bool exact = options_.sensitivity == Sensitivity::kExact;
-  return exact || static_cast<double>(counted_passes_) <
-                      static_cast<double>(kFreePasses) + kPartOfPasses * steps
+  return takes_tensors_singly(options_.sensitivity) ||
+                 static_cast<double>(counted_passes_) <
+                     static_cast<double>(kFreePasses) + kPartOfPasses * steps
              ? Turn::kMeasure
              : Turn::kNone;
 }
@@ -234,14 +234,14 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   const std::lock_guard guard(mutex_);
   ++bursts_;
   extra_passes_ += burst.passes;
-  counted_passes_ += options_.sensitivity == Sensitivity::kExact ? 0 : burst.passes;
+  counted_passes_ += takes_tensors_singly(options_.sensitivity) ? 0 : burst.passes;
   seconds_ += burst.seconds;
   unsteady_ = burst.unsteady;
   enter(std::move(burst.rows));
   Graph& graph = graphs_[structure];
   graph.attempts = 0;
   graph.of_leaf = std::move(burst.of_leaf);
-  graph.to_check = options_.mode == Mode::kLossy;
+  graph.to_check = options_.mode == Mode::kLossy && !is_of_gact(options_.sensitivity);
   plan_next(graph);
   assign();
   write_locked();
@@ -294,9 +294,10 @@ void SensitivityBook::assign() {
   }
   const bool by_budget =
       options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile_);
-  assignment_ = by_budget
-                    ? sensitivity::assign_bytes(profile_, options_.bits, bytes_within_budget())
-                    : sensitivity::assign(profile_, options_.bits);
+  assignment_ =
+      by_budget ? sensitivity::assign_bytes(profile_, options_.bits, bytes_within_budget())
+      : is_of_gact(options_.sensitivity) ? sensitivity::assign_by_gact(profile_, options_.bits)
+                                         : sensitivity::assign(profile_, options_.bits);
   widths_are_new_ = true;
   std::unordered_map<std::uint64_t, const Unit*> by_key;
   for (const Unit& unit : profile_.units) {

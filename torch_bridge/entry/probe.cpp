@@ -26,12 +26,60 @@ using sensitivity::Sketch;
 using sensitivity::Stage;
 using sensitivity::StageErrors;
 using torch::autograd::edge_list;
+using torch::autograd::variable_list;
 using Share = SensitivityBook::Share;
 
 constexpr std::size_t kFirstPasses = 8, kSecondPasses = 7;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// ---- as GACT measures ---------------------------------------------------------------------------
+
+double energy_of_difference(const variable_list& a, const variable_list& b) {
+  double energy = 0;
+  for (std::size_t p = 0; p < a.size(); ++p) {
+    energy += bridge::energy_of_difference(a[p], b[p]);
+  }
+  return energy;
+}
+
+std::uint8_t fewest_bits(const sensitivity::Unit& unit) {
+  const std::uint8_t width = unit.cost_at(unit.floor).width;
+  return width != 0 ? width : unit.floor;
+}
+
+// Of each unit the energy of its noise at 4 bits, as GACT works it out (Liu et al. 2022, algorithm
+// 1): all units are noisy, and the gradient is taken twice, with another noise of this one. By its
+// program both are at 1 bit, or the fewest bits that the unit may have, and a third gradient, at 8
+// bits, shows where the two erred alike.
+std::vector<double> energies_by_gact(ProbePasses& clean, std::vector<std::uint8_t> bits,
+                                     bool by_its_program, std::uint64_t seed) {
+  constexpr double kMost = 1e10;  // as in the program
+  const std::vector<double> amplitudes(bits.size(), 1.0);
+  std::vector<double> energies;
+  for (std::size_t u = 0; u < bits.size(); ++u) {
+    const std::uint8_t own = bits[u];
+    const std::uint64_t drawn = sensitivity::mix(seed + u);
+    const std::uint8_t coarse = by_its_program ? fewest_bits(clean.noisy[u]->row) : own;
+    bits[u] = coarse;
+    const variable_list one = clean.noisy_gradients(bits, amplitudes, drawn);
+    const variable_list other = clean.noisy_gradients(bits, amplitudes, drawn, u);
+    double energy = energy_of_difference(one, other);
+    if (by_its_program) {
+      bits[u] = 8;
+      const variable_list finer = clean.noisy_gradients(bits, amplitudes, drawn);
+      energy = std::max(
+          {energy, 2 * energy_of_difference(one, finer), 2 * energy_of_difference(other, finer)});
+      energy = energy <= kMost ? energy : kMost;  // NaN, too
+    } else {
+      energy /= 2;
+    }
+    energies.push_back(energy * sensitivity::gact_shape(4) / sensitivity::gact_shape(coarse));
+    bits[u] = own;
+  }
+  return energies;
 }
 
 // ---- turns --------------------------------------------------------------------------------------
@@ -72,9 +120,12 @@ class Measurement {
       : start_(std::chrono::steady_clock::now()),
         runtime_(runtime),
         graph_(graph),
-        one_by_one_(runtime.options().sensitivity == Sensitivity::kExact),
+        how_(runtime.options().sensitivity),
+        one_by_one_(how_ == Sensitivity::kExact),
         clean_(runtime, roots, run, one_by_one_) {
-    if (!clean_.noisy.empty() && clean_.energy > 0) {
+    if (is_of_gact(how_) && clean_.energy > 0) {
+      enter_by_gact(sensitivity::mix(runtime.sensitivity.step() ^ graph));
+    } else if (!clean_.noisy.empty() && clean_.energy > 0) {
       const Influence influence(roots, clean_.noisy);
       for (const torch::autograd::Edge& leaf : clean_.leaves()) {
         readers_.push_back(influence.units_before(leaf.function.get()));
@@ -113,12 +164,27 @@ class Measurement {
   }
 
  private:
+  [[nodiscard]] std::vector<std::uint8_t> probe_bits() const {
+    std::vector<std::uint8_t> bits;
+    bits.reserve(clean_.noisy.size());
+    for (const ReadUnit* const unit : clean_.noisy) {
+      bits.push_back(unit->probe_bits);
+    }
+    return bits;
+  }
+
+  void enter_by_gact(std::uint64_t seed) {
+    const std::vector<double> energies =
+        energies_by_gact(clean_, probe_bits(), how_ == Sensitivity::kGactCode, seed);
+    for (std::size_t u = 0; u < energies.size(); ++u) {
+      clean_.noisy[u]->row.measurements.push_back(
+          {runtime_.sensitivity.step(), energies[u] / clean_.energy});
+    }
+  }
+
   void run_stages(std::uint64_t seed) {
     const std::size_t units = clean_.noisy.size();
-    std::vector<std::uint8_t> bits(units);
-    for (std::size_t u = 0; u < units; ++u) {
-      bits[u] = clean_.noisy[u]->probe_bits;
-    }
+    const std::vector<std::uint8_t> bits = probe_bits();
     designs_.reserve(2);  // stages point to them
     designs_.push_back(one_by_one_ ? sensitivity::one_by_one(units)
                                    : sensitivity::first_stage(units, kFirstPasses, seed));
@@ -171,6 +237,7 @@ class Measurement {
   const std::chrono::steady_clock::time_point start_;
   Runtime& runtime_;
   const std::uint64_t graph_;
+  const Sensitivity how_;
   const bool one_by_one_;
   ProbePasses clean_;
   std::vector<std::vector<std::uint32_t>> readers_;

@@ -22,18 +22,20 @@ using compress::block::Disturbance;
 // The noise of one pass: on the records while this lives.
 class PassNoise {
  public:
-  // `bits`, `amplitudes`: of each unit; 0: none. `seed`: of all its noise.
+  // `bits`, `amplitudes`: of each unit; 0: none. `seed`: of all noise but that of `redrawn`.
   PassNoise(const std::vector<ReadUnit*>& units, const std::vector<std::uint8_t>& bits,
-            const std::vector<double>& amplitudes, std::uint64_t seed) {
+            const std::vector<double>& amplitudes, std::uint64_t seed,
+            std::optional<std::size_t> redrawn) {
     for (std::size_t u = 0; u < units.size(); ++u) {
       if (amplitudes[u] == 0 || bits[u] == 0) {
         continue;
       }
+      const std::uint64_t own_seed = u == redrawn ? sensitivity::mix(seed) : seed;
       for (TorchRecord* const record : units[u]->records) {
         words_.push_back(std::make_unique<allocator::DisturbanceWords>(pack_disturbance(
             units[u]->choice, Disturbance{.bits = bits[u],
                                           .amplitude = static_cast<float>(amplitudes[u]),
-                                          .nonce = sensitivity::mix(record->nonce ^ seed)})));
+                                          .nonce = sensitivity::mix(record->nonce ^ own_seed)})));
         record->set_disturbance(words_.back().get());
         records_.push_back(record);
       }
@@ -114,10 +116,16 @@ variable_list ProbePasses::gradients(PassWatch* watch) {
   return passes_->gradients(graph_.leaves, PassValues::kPayload, watch);
 }
 
+variable_list ProbePasses::noisy_gradients(const std::vector<std::uint8_t>& bits,
+                                           const std::vector<double>& amplitudes,
+                                           std::uint64_t seed, std::optional<std::size_t> redrawn) {
+  const PassNoise noise(noisy, bits, amplitudes, seed, redrawn);
+  return gradients(nullptr);
+}
+
 std::vector<Sketch> ProbePasses::errors(const std::vector<std::uint8_t>& bits,
                                         const std::vector<double>& amplitudes, std::uint64_t seed) {
-  const PassNoise noise(noisy, bits, amplitudes, seed);
-  variable_list of_leaves = gradients(nullptr);
+  variable_list of_leaves = noisy_gradients(bits, amplitudes, seed);
   std::vector<double> energies;
   for (std::size_t p = 0; p < kept_.size(); ++p) {
     energies.push_back(energy_of_difference(of_leaves[p], kept_[p]));

@@ -36,6 +36,10 @@ class ProbePasses {
   [[nodiscard]] std::vector<sensitivity::Sketch> errors(const std::vector<std::uint8_t>& bits,
                                                         const std::vector<double>& amplitudes,
                                                         std::uint64_t seed);
+  // The gradients of such a pass. `redrawn`: the unit whose noise is another than the seed's.
+  [[nodiscard]] torch::autograd::variable_list noisy_gradients(
+      const std::vector<std::uint8_t>& bits, const std::vector<double>& amplitudes,
+      std::uint64_t seed, std::optional<std::size_t> redrawn = std::nullopt);
   // The random state is again what it was. Only units, sketches and counts are there from now on.
   void end();
 
