@@ -213,12 +213,18 @@ PLEAT_CLONES void Disturber<T>::move(Word* words, const Word* before, const Word
     const bool moves = size > 0.0f && size >= smallest && size <= T::kLargest;
     to[e] = moves ? moved : from[e];
   }
-  for (std::size_t e = 0; e < elements; ++e) {
-    if (to[e] == from[e] || (near_zero_ && words[e] < minus_one_)) {
-      continue;
+  const Word exact_below = near_zero_ ? minus_one_ : Word{0};
+  if (!has_sides_) {  // another loop, as it is ten times faster
+    for (std::size_t e = 0; e < elements; ++e) {
+      const bool stays = to[e] == from[e] || words[e] < exact_below;
+      words[e] = stays ? words[e] : T::from_float(to[e]);
     }
-    const Word word = T::from_float(to[e]);
-    words[e] = has_sides_ ? moved_to_side<T>(moves_, side_of(moves_.test, from[e]), word) : word;
+    return;
+  }
+  for (std::size_t e = 0; e < elements; ++e) {
+    if (to[e] != from[e] && words[e] >= exact_below) {
+      words[e] = moved_to_side<T>(moves_, side_of(moves_.test, from[e]), T::from_float(to[e]));
+    }
   }
 }
 
