@@ -18,7 +18,7 @@ namespace pleat::compress {
 
 // The bytes of the payload where they do not depend on the values, nothing where they do. A request
 // with such a size is never refused, if there is room. It has one with force_raw, with sides, and
-// for floats of 3, 4 or 8 bits of any transform with neither a widest step nor near_zero nor
+// for floats of 3, 4, 6 or 8 bits of any transform with neither a widest step nor near_zero nor
 // compaction.
 [[nodiscard]] std::optional<std::size_t> exact_payload_bytes(const CodecSpec& spec,
                                                              ElementType type,

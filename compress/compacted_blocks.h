@@ -18,25 +18,39 @@ constexpr size_t kSlotElements = 256;
 constexpr size_t kSlotBitmap = kSlotElements / 8;
 constexpr size_t kMostSlots = 64;  // of a block
 
-// The 256 codes of a slot. Codes of 3 bits are a plane of two bits and a plane of one, which begins
-// at `high`; other widths are one plane.
+// Where the second plane of a whole slot begins, if its codes have two.
+inline size_t second_plane(unsigned bits) { return planes_of(bits).low_bytes(kSlotElements); }
+
+// The 256 codes of a slot whose second plane begins at `high`.
+template <class Planes, unsigned kBits>
+void pack_planes(const uint8_t* codes, uint8_t* low, uint8_t* high) {
+  constexpr CodePlanes kOf = planes_of(kBits);
+  alignas(64) uint8_t part[kSlotElements];
+  for (size_t e = 0; e < kSlotElements; ++e) part[e] = codes[e] & kOf.low_mask();
+  Planes::pack(kOf.low, part, kSlotElements, low);
+  for (size_t e = 0; e < kSlotElements; ++e) part[e] = static_cast<uint8_t>(codes[e] >> kOf.low);
+  Planes::pack(kOf.high, part, kSlotElements, high);
+}
+template <class Planes, unsigned kBits>
+void unpack_planes(const uint8_t* low, const uint8_t* high, uint8_t* codes) {
+  constexpr CodePlanes kOf = planes_of(kBits);
+  alignas(64) uint8_t part[kSlotElements];
+  Planes::unpack(kOf.low, low, kSlotElements, codes);
+  Planes::unpack(kOf.high, high, kSlotElements, part);
+  for (size_t e = 0; e < kSlotElements; ++e)
+    codes[e] = static_cast<uint8_t>(codes[e] | part[e] << kOf.low);
+}
 template <class Planes>
 void pack_slot(unsigned bits, const uint8_t* codes, uint8_t* low, uint8_t* high) {
-  if (bits != 3) return Planes::pack(bits, codes, kSlotElements, low);
-  alignas(64) uint8_t part[kSlotElements];
-  for (size_t e = 0; e < kSlotElements; ++e) part[e] = codes[e] & 3;
-  Planes::pack(2, part, kSlotElements, low);
-  for (size_t e = 0; e < kSlotElements; ++e) part[e] = static_cast<uint8_t>(codes[e] >> 2);
-  Planes::pack(1, part, kSlotElements, high);
+  if (planes_of(bits).high == 0) return Planes::pack(bits, codes, kSlotElements, low);
+  return bits == 3 ? pack_planes<Planes, 3>(codes, low, high)
+                   : pack_planes<Planes, 6>(codes, low, high);
 }
 template <class Planes>
 void unpack_slot(unsigned bits, const uint8_t* low, const uint8_t* high, uint8_t* codes) {
-  if (bits != 3) return Planes::unpack(bits, low, kSlotElements, codes);
-  alignas(64) uint8_t part[kSlotElements];
-  Planes::unpack(2, low, kSlotElements, codes);
-  Planes::unpack(1, high, kSlotElements, part);
-  for (size_t e = 0; e < kSlotElements; ++e)
-    codes[e] = static_cast<uint8_t>(codes[e] | part[e] << 2);
+  if (planes_of(bits).high == 0) return Planes::unpack(bits, low, kSlotElements, codes);
+  return bits == 3 ? unpack_planes<Planes, 3>(low, high, codes)
+                   : unpack_planes<Planes, 6>(low, high, codes);
 }
 
 // Moves all 256 codes, however many count, so that no branch depends on their number.
@@ -46,10 +60,11 @@ template <class Planes>
 size_t squeeze_slot(unsigned bits, const uint8_t* slot, uint8_t* out) {
   alignas(64) uint8_t codes[kSlotElements];
   alignas(64) uint8_t kept[kSlotElements] = {};
-  unpack_slot<Planes>(bits, slot, slot + 64, codes);
+  unpack_slot<Planes>(bits, slot, slot + second_plane(bits), codes);
   const size_t count = Planes::squeeze(codes, kSlotElements, out, kept);
   const size_t eighths = (count + 7) / 8;
-  pack_slot<Planes>(bits, kept, out + kSlotBitmap, out + kSlotBitmap + 2 * eighths);
+  uint8_t* const low = out + kSlotBitmap;
+  pack_slot<Planes>(bits, kept, low, low + planes_of(bits).low * eighths);
   return kSlotBitmap + bits * eighths;
 }
 
@@ -72,21 +87,22 @@ inline size_t squeezed_slot_bytes(unsigned bits, const uint8_t* from) {
 template <class Planes>
 size_t expand_slot(unsigned bits, const uint8_t* from, size_t left, uint8_t* slot) {
   if (left < kSlotBitmap) return 0;
+  const CodePlanes planes = planes_of(bits);
   const size_t eighths = squeezed_eighths(from), bytes = kSlotBitmap + bits * eighths;
   if (left < bytes) return 0;
-  const uint8_t *low = from + kSlotBitmap, *high = low + 2 * eighths;
+  const uint8_t *low = from + kSlotBitmap, *high = low + planes.low * eighths;
   alignas(64) uint8_t padded[2 * kSlotElements];
   if (left < kSlotBitmap * (1 + bits)) {  // reading a whole slot might reach beyond
     memset(padded, 0, sizeof padded);
-    memcpy(padded, low, (bits == 3 ? 2 : bits) * eighths);
-    memcpy(padded + kSlotElements, high, bits == 3 ? eighths : 0);
+    memcpy(padded, low, planes.low * eighths);
+    memcpy(padded + kSlotElements, high, planes.high * eighths);
     low = padded, high = padded + kSlotElements;
   }
   alignas(64) uint8_t kept[kSlotElements + 8];
   alignas(64) uint8_t codes[kSlotElements];
   unpack_slot<Planes>(bits, low, high, kept);
   Planes::expand(from, kSlotElements, kept, codes);
-  pack_slot<Planes>(bits, codes, slot, slot + 64);
+  pack_slot<Planes>(bits, codes, slot, slot + second_plane(bits));
   return bytes;
 }
 

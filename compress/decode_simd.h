@@ -16,11 +16,14 @@ constexpr size_t kCodePrefetchBytes = 1024;  // how far ahead of decoding
 
 template <unsigned kBits>
 I unpack_codes(const uint8_t* slot, size_t e) {
-  if constexpr (kBits == 3)
-    return Simd::bit_or(Simd::unpack_chunk<2>(slot + e / 4),
-                        Simd::shift_left2(Simd::unpack_chunk<1>(slot + 64 + e / 8)));
-  else
-    return Simd::unpack_chunk<kBits>(slot + e * kBits / 8);
+  constexpr CodePlanes kPlanes = planes_of(kBits);
+  const I low = Simd::unpack_chunk<kPlanes.low>(slot + kPlanes.low_bytes(e));
+  if constexpr (kPlanes.high == 0) {
+    return low;
+  } else {
+    const uint8_t* const high = slot + kPlanes.low_bytes(kGroup) + e * kPlanes.high / 8;
+    return Simd::bit_or(low, Simd::shift_left<kPlanes.low>(Simd::unpack_chunk<kPlanes.high>(high)));
+  }
 }
 
 template <class T, unsigned kBits, bool kStream, bool kKeepZero>

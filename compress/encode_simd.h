@@ -37,6 +37,8 @@ auto with_width(unsigned bits, const Function& function) {
       return function.template operator()<3>();
     case 4:
       return function.template operator()<4>();
+    case 6:
+      return function.template operator()<6>();
     default:
       return function.template operator()<8>();
   }
@@ -172,6 +174,23 @@ Metadata<T> encode_two_valued(const typename T::Word* words, typename T::Word ot
 
 // ---- second pass ----
 
+// Elements `e` to `e` + Simd::kChunk of a slot.
+template <unsigned kBits>
+void pack_codes(I codes, uint8_t* slot, size_t e) {
+  constexpr CodePlanes kPlanes = planes_of(kBits);
+  uint8_t* const low = slot + kPlanes.low_bytes(e);
+  if constexpr (kPlanes.high == 0) {
+    Simd::pack_chunk<kPlanes.low>(codes, low);
+  } else {
+    uint8_t* const high = slot + kPlanes.low_bytes(kGroup) + e * kPlanes.high / 8;
+    Simd::pack_chunk<kPlanes.low>(Simd::bit_and(codes, Simd::splat8(kPlanes.low_mask())), low);
+    // The shift moves bits of a byte into its neighbour. One bit is taken from there as it is.
+    I rest = Simd::shift_right<kPlanes.low>(codes);
+    if constexpr (kPlanes.high > 1) rest = Simd::bit_and(rest, Simd::splat8(kPlanes.high_mask()));
+    Simd::pack_chunk<kPlanes.high>(rest, high);
+  }
+}
+
 template <class T, unsigned kBits, bool kKeepZero>
 size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, const uint8_t* noise,
                     uint8_t* slot) {
@@ -197,12 +216,7 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
       }
     }
     const I codes = Simd::codes(T{}, sums, Simd::load_bytes(noise + e));
-    if constexpr (kBits == 3) {
-      Simd::pack_chunk<2>(Simd::bit_and(codes, Simd::splat8(3)), slot + e / 4);
-      Simd::pack_chunk<1>(Simd::shift_right2(codes), slot + 64 + e / 8);
-    } else {
-      Simd::pack_chunk<kBits>(codes, slot + e * kBits / 8);
-    }
+    pack_codes<kBits>(codes, slot, e);
   }
   return kKeepZero ? Simd::total(zeros) : 0;
 }

@@ -81,7 +81,7 @@ inline constexpr std::size_t kBitmapBytes = kGroupElements / 8;  // slot of a tw
 
 // The width used for `bits`: the next narrower one if the format lacks it.
 [[nodiscard]] PLEAT_HD constexpr unsigned supported_bits(unsigned bits) noexcept {
-  return bits >= 8 ? 8 : bits >= 4 ? 4 : bits;
+  return bits >= 8 ? 8 : bits >= 6 ? 6 : bits >= 4 ? 4 : bits;
 }
 
 // Whether scaled groups exist at this width.

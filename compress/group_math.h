@@ -305,6 +305,24 @@ PLEAT_HD inline unsigned wide_code(float value, const WidePlan& plan, unsigned b
   const float y = fused(value * 0.5f - plan.half_anchor, plan.inverse, base);
   return ((bits_of(y) & 0xFFFFu) + noise) >> 8;
 }
+
+// The planes that codes of `bits` bits lie in: the low bits of all elements, then their high bits.
+// Planes of 8, 4, 2 or 1 bits are all there is, so 3 is 2 and 1, and 6 is 4 and 2; other widths
+// have one plane.
+struct CodePlanes {
+  unsigned low;
+  unsigned high;  // 0: there is no second plane
+
+  PLEAT_HD constexpr unsigned low_mask() const { return (1u << low) - 1; }
+  PLEAT_HD constexpr unsigned high_mask() const { return (1u << high) - 1; }
+  // Bytes of the first plane, in which the codes of every eight elements take whole bytes.
+  PLEAT_HD constexpr size_t low_bytes(size_t elements) const { return elements / 8 * low; }
+};
+PLEAT_HD inline constexpr CodePlanes planes_of(unsigned bits) {
+  const unsigned low = bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : bits;
+  return {low, bits - low};
+}
+
 // A dithered level is first base + code + (255 - noise) / 256, where base is a power of two whose
 // mantissa takes code and noise. Subtracting level_offset() then gives exactly code + 1/2 - u.
 PLEAT_HD inline constexpr float level_base(unsigned bits) { return bits == 8 ? 256.0f : 128.0f; }

@@ -66,20 +66,15 @@ struct Conversions {
   }
 };
 
-// Codes of 3 bits are a plane of two and one of one.
 void pack_codes(const uint8_t* codes, unsigned bits, uint8_t* slot) {
-  if (bits != 3) return Planes::pack(bits, codes, kGroup, slot);
-  uint8_t low[kGroup], high[kGroup];
-  for (size_t e = 0; e < kGroup; ++e) {
-    low[e] = codes[e] & 3;
-    high[e] = codes[e] >> 2;
-  }
-  Planes::pack(2, low, kGroup, slot);
-  Planes::pack(1, high, kGroup, slot + 64);
+  pack_slot<Planes>(bits, codes, slot, slot + second_plane(bits));
 }
 unsigned code_at(const uint8_t* slot, unsigned bits, size_t e) {
-  if (bits != 3) return Planes::at(slot, bits, e);
-  return Planes::at(slot, 2, e) | static_cast<unsigned>(Planes::at(slot + 64, 1, e)) << 2;
+  const CodePlanes planes = planes_of(bits);
+  const unsigned low = Planes::at(slot, planes.low, e);
+  if (planes.high == 0) return low;
+  return low | static_cast<unsigned>(Planes::at(slot + second_plane(bits), planes.high, e))
+                   << planes.low;
 }
 
 enum class Pattern : uint8_t { kConstant, kTwoValued, kOther };

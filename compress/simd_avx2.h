@@ -102,8 +102,15 @@ struct Simd {
   static I bit_or(I a, I b) { return _mm256_or_si256(a, b); }
   static I bit_and(I a, I b) { return _mm256_and_si256(a, b); }
   static I bit_xor(I a, I b) { return _mm256_xor_si256(a, b); }
-  static I shift_left2(I v) { return _mm256_slli_epi16(v, 2); }
-  static I shift_right2(I v) { return _mm256_srli_epi16(v, 2); }
+  // Of 16-bit lanes: bits move between the bytes of a lane.
+  template <unsigned kBy>
+  static I shift_left(I v) {
+    return _mm256_slli_epi16(v, kBy);
+  }
+  template <unsigned kBy>
+  static I shift_right(I v) {
+    return _mm256_srli_epi16(v, kBy);
+  }
   static bool any_set(I v) { return !_mm256_testz_si256(v, v); }
   // The lowest bit of each byte.
   using ByteMask = uint32_t;

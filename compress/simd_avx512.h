@@ -117,8 +117,15 @@ struct Simd {
   static I bit_or(I a, I b) { return _mm512_or_si512(a, b); }
   static I bit_and(I a, I b) { return _mm512_and_si512(a, b); }
   static I bit_xor(I a, I b) { return _mm512_xor_si512(a, b); }
-  static I shift_left2(I v) { return _mm512_slli_epi16(v, 2); }
-  static I shift_right2(I v) { return _mm512_srli_epi16(v, 2); }
+  // Of 16-bit lanes: bits move between the bytes of a lane.
+  template <unsigned kBy>
+  static I shift_left(I v) {
+    return _mm512_slli_epi16(v, kBy);
+  }
+  template <unsigned kBy>
+  static I shift_right(I v) {
+    return _mm512_srli_epi16(v, kBy);
+  }
   static bool any_set(I v) { return _mm512_test_epi8_mask(v, v) != 0; }
   // The lowest bit of each byte.
   using ByteMask = uint64_t;

@@ -47,7 +47,7 @@ enum class ElementType : std::uint8_t {
 inline constexpr std::size_t kGroupElements = 256;
 
 // What the caller asks of the encoder for one span.
-//   bits   1, 2, 3, 4 or 8: group-wise min-max quantisation (floating types only).
+//   bits   1, 2, 3, 4, 6 or 8: group-wise min-max quantisation (floating types only).
 //          0: lossless; the encoder takes the smallest exact form that fits the type
 //          (bool and two-valued groups -> 1 bit, integers -> the narrowest width per 1024, floats
 //          -> their differences' width per 256, with or without zeros; else raw).

@@ -7,7 +7,7 @@
 namespace pleat::sensitivity {
 
 // Ascending. What a file or a caller may name besides them: 0, exact.
-inline constexpr std::array<unsigned, 5> kWidths{1, 2, 3, 4, 8};
+inline constexpr std::array<unsigned, 6> kWidths{1, 2, 3, 4, 6, 8};
 
 // The largest codec width that is <= `bits` (1..8, fractions allowed). Group metadata is extra.
 [[nodiscard]] constexpr unsigned uniform_width(double bits) noexcept {

@@ -108,9 +108,7 @@ std::string read_key(const Scalar& value, std::uint64_t& out) {
 
 std::string read_width(const Scalar& value, std::uint8_t& out) {
   const auto* width = std::get_if<std::uint64_t>(&value);
-  constexpr unsigned kOfALaterCodec = 6;
-  if (width == nullptr || (*width != 0 && *width != kOfALaterCodec &&
-                           std::ranges::find(kWidths, *width) == kWidths.end())) {
+  if (width == nullptr || (*width != 0 && std::ranges::find(kWidths, *width) == kWidths.end())) {
     return "not a width of the codec";
   }
   out = static_cast<std::uint8_t>(*width);

@@ -14,7 +14,7 @@
 namespace pleat::compress::block {
 
 // The widths of the codec, ascending.
-inline constexpr std::array<std::uint8_t, 5> kCostWidths{1, 2, 3, 4, 8};
+inline constexpr std::array<std::uint8_t, 6> kCostWidths{1, 2, 3, 4, 6, 8};
 
 // The costs are 0 where the width is not possible.
 struct WidthCost {
@@ -46,7 +46,7 @@ using WidthCosts = std::array<WidthCost, kCostWidths.size()>;
                                                     std::size_t block_bytes,
                                                     const BlockSpec& asked);
 
-// From the values, as plan_block() and the encoder see them: each of up to five widths is planned,
+// From the values, as plan_block() and the encoder see them: each of up to six widths is planned,
 // thoroughly where a quick plan would be refused, and its groups are coded. Bytes and possible are
 // exact. Nothing if these are no floats whose values are kept, or are transformed. Throws
 // std::bad_alloc.

@@ -119,6 +119,8 @@ std::size_t scratch_bytes(unsigned bits, std::size_t elements) noexcept {
       return InPlaceLayout<Form<T, 3>>(elements).scratch_bytes();
     case 4:
       return InPlaceLayout<Form<T, 4>>(elements).scratch_bytes();
+    case 6:
+      return InPlaceLayout<Form<T, 6>>(elements).scratch_bytes();
     default:
       return InPlaceLayout<Form<T, 8>>(elements).scratch_bytes();
   }

@@ -76,7 +76,7 @@ struct DeviceTask {
 // True if the device has a kernel for this task and the form is smaller than the source.
 [[nodiscard]] bool device_can_encode(const DeviceTask& task) noexcept;
 // device_payload_bound(): the bytes that a task's target must hold, those of the payload with the
-// most escaped groups. At 3, 4 and 8 bits none is escaped: the outcome is always kDone, and both
+// most escaped groups. From 3 bits on none is escaped: the outcome is always kDone, and both
 // functions give the size of the payload. device_payload_bytes(): the bytes of the payload without
 // escapes, to which a caller may cut the target at once. For framed floats: the most that the
 // target may hold, given its capacity, and the smallest payload possible.

@@ -284,12 +284,10 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
   tile.each([&](auto& lane) {
     if (lane.index == 0) *metadata = words;
     if (elements == kGroupSize) return;
-    if constexpr (kBits == 3) {
-      clear_padding<2>(slot, elements, lane);
-      clear_padding<1>(slot + 64, elements, lane);
-    } else {
-      clear_padding<kBits>(slot, elements, lane);
-    }
+    constexpr CodePlanes kPlanes = planes_of(kBits);
+    clear_padding<kPlanes.low>(slot, elements, lane);
+    if constexpr (kPlanes.high != 0)
+      clear_padding<kPlanes.high>(slot + kPlanes.low_bytes(kGroupSize), elements, lane);
   });
   return GroupKind::kRegular;
 }

@@ -108,14 +108,6 @@ PLEAT_HD inline RunCodes bytes_of_run(const uint32_t* words, unsigned at) {
                        0x5410)};
   }
 }
-// Moves four nibbles, each the low half of a byte, to the low 16 bits; and back.
-PLEAT_HD inline uint32_t squeeze_nibbles(uint32_t bytes) {
-  return pick_bytes((bytes & 0x000F'000Fu) | (bytes >> 4 & 0x00F0'00F0u), 0, 0x4420);
-}
-PLEAT_HD inline uint32_t spread_nibbles(uint32_t nibbles) {
-  const uint32_t pairs = pick_bytes(nibbles, 0, 0x4140);
-  return (pairs | pairs << 4) & 0x0F0F'0F0Fu;
-}
 
 // A plane of p bits begins where the planes of more bits end, and holds the bits above theirs; both
 // follow from the higher bits of the width. The planes of 4, 2 and 1 bits come from one byte of the

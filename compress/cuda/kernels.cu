@@ -379,17 +379,20 @@ __device__ void move_to_sides(const Batch& batch) {
   PLEAT_IN_PLACE_KERNEL(type, name, 2)                                                         \
   PLEAT_IN_PLACE_KERNEL(type, name, 3)                                                         \
   PLEAT_IN_PLACE_KERNEL(type, name, 4)                                                         \
+  PLEAT_IN_PLACE_KERNEL(type, name, 6)                                                         \
   PLEAT_IN_PLACE_KERNEL(type, name, 8)                                                         \
   PLEAT_KERNELS(type, name, 0)                                                                 \
   PLEAT_KERNELS(type, name, 1)                                                                 \
   PLEAT_KERNELS(type, name, 2)                                                                 \
   PLEAT_KERNELS(type, name, 3)                                                                 \
   PLEAT_KERNELS(type, name, 4)                                                                 \
+  PLEAT_KERNELS(type, name, 6)                                                                 \
   PLEAT_KERNELS(type, name, 8)                                                                 \
   PLEAT_TRANSFORMED_KERNELS(type, name, 1)                                                     \
   PLEAT_TRANSFORMED_KERNELS(type, name, 2)                                                     \
   PLEAT_TRANSFORMED_KERNELS(type, name, 3)                                                     \
   PLEAT_TRANSFORMED_KERNELS(type, name, 4)                                                     \
+  PLEAT_TRANSFORMED_KERNELS(type, name, 6)                                                     \
   PLEAT_TRANSFORMED_KERNELS(type, name, 8)                                                     \
   PLEAT_SCALED_KERNELS(type, name, 1)                                                          \
   PLEAT_SCALED_KERNELS(type, name, 2)

@@ -169,59 +169,95 @@ PLEAT_HD inline uint32_t spread(uint32_t fields) {
   return pairs * (1u | 1u << 6) & 0x0303'0303u;
 }
 
-// The eight codes of a run as bytes, four to a word: elements 0..3 and 4..7; at four bits the even
-// and the odd elements.
+// Moves four nibbles, each the low half of a byte, to the low 16 bits; and back.
+PLEAT_HD inline uint32_t squeeze_nibbles(uint32_t bytes) {
+  return pick_bytes((bytes & 0x000F'000Fu) | (bytes >> 4 & 0x00F0'00F0u), 0, 0x4420);
+}
+PLEAT_HD inline uint32_t spread_nibbles(uint32_t nibbles) {
+  const uint32_t pairs = pick_bytes(nibbles, 0, 0x4140);
+  return (pairs | pairs << 4) & 0x0F0F'0F0Fu;
+}
+
+// The eight codes of a run as bytes, four to a word: elements 0..3 and 4..7; where they have a
+// plane of four bits the even and the odd elements.
 struct RunCodes {
   uint32_t first;
   uint32_t second;
 };
 template <unsigned kBits>
+inline constexpr bool kEvenApart = planes_of(kBits).low == 4;
+template <unsigned kBits>
 PLEAT_HD constexpr unsigned element_of(unsigned byte) {  // 0..3 of first, 4..7 of second
-  return kBits == 4 ? byte % 4 * 2 + byte / 4 : byte;
+  return kEvenApart<kBits> ? byte % 4 * 2 + byte / 4 : byte;
+}
+
+// A run in one plane, whose bytes begin at `at`. Codes are below 2^kWidth.
+template <unsigned kWidth, bool kEven>
+PLEAT_HD inline void store_in_plane(uint8_t* at, const RunCodes& codes) {
+  static_assert(kEven ? kWidth == 4 || kWidth == 2 : kWidth != 4, "no width needs the others");
+  if constexpr (kWidth == 8) {
+    reinterpret_cast<Stored32*>(at)[0] = codes.first;
+    reinterpret_cast<Stored32*>(at)[1] = codes.second;
+  } else if constexpr (kWidth == 4) {
+    *reinterpret_cast<Stored32*>(at) = codes.first + codes.second * 16;
+  } else if constexpr (kWidth == 2 && kEven) {
+    *reinterpret_cast<Stored16*>(at) =
+        static_cast<uint16_t>(squeeze_nibbles(codes.first + codes.second * 4));
+  } else if constexpr (kWidth == 2) {
+    *reinterpret_cast<Stored16*>(at) =
+        static_cast<uint16_t>(squeeze<2>(codes.first) | squeeze<2>(codes.second) << 8);
+  } else {
+    *at = static_cast<uint8_t>((squeeze<1>(codes.first) & 0xF) | squeeze<1>(codes.second) << 4);
+  }
+}
+template <unsigned kWidth, bool kEven>
+PLEAT_HD inline RunCodes load_from_plane(const uint8_t* at) {
+  if constexpr (kWidth == 8) {
+    const Stored32* const words = reinterpret_cast<const Stored32*>(at);
+    return {words[0], words[1]};
+  } else if constexpr (kWidth == 4) {
+    const uint32_t word = *reinterpret_cast<const Stored32*>(at);
+    return {word & 0x0F0F'0F0Fu, word >> 4 & 0x0F0F'0F0Fu};
+  } else if constexpr (kWidth == 2 && kEven) {
+    const uint32_t pairs = spread_nibbles(*reinterpret_cast<const Stored16*>(at));
+    return {pairs & 0x0303'0303u, pairs >> 2 & 0x0303'0303u};
+  } else if constexpr (kWidth == 2) {
+    const uint32_t codes = *reinterpret_cast<const Stored16*>(at);
+    return {spread<2>(codes & 0xFF), spread<2>(codes >> 8)};
+  } else {
+    const uint32_t byte = *at;
+    return {spread<1>(byte & 0xF), spread<1>(byte >> 4)};
+  }
 }
 
 template <unsigned kBits>
 PLEAT_HD inline void store_codes(uint8_t* slot, unsigned element, const RunCodes& codes) {
-  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
-  if constexpr (kBits == 4) {
-    *reinterpret_cast<Stored32*>(slot + at) = codes.first + codes.second * 16;
-  } else if constexpr (kBits == 8) {
-    reinterpret_cast<Stored32*>(slot + at)[0] = codes.first;
-    reinterpret_cast<Stored32*>(slot + at)[1] = codes.second;
-  } else if constexpr (kBits == 1) {
-    slot[at] =
-        static_cast<uint8_t>((squeeze<1>(codes.first) & 0xF) | squeeze<1>(codes.second) << 4);
+  constexpr CodePlanes kPlanes = planes_of(kBits);
+  constexpr bool kEven = kEvenApart<kBits>;
+  uint8_t* const low = slot + kPlanes.low_bytes(element);
+  if constexpr (kPlanes.high == 0) {
+    store_in_plane<kPlanes.low, kEven>(low, codes);
   } else {
-    *reinterpret_cast<Stored16*>(slot + at) = static_cast<uint16_t>(
-        squeeze<2>(codes.first & 0x0303'0303u) | squeeze<2>(codes.second & 0x0303'0303u) << 8);
-    if constexpr (kBits == 3)
-      slot[64 + element / 8] =
-          static_cast<uint8_t>((squeeze<1>(codes.first >> 2 & 0x0101'0101u) & 0xF) |
-                               squeeze<1>(codes.second >> 2 & 0x0101'0101u) << 4);
+    constexpr uint32_t kLow = kPlanes.low_mask() * 0x0101'0101u;
+    constexpr uint32_t kHigh = kPlanes.high_mask() * 0x0101'0101u;
+    store_in_plane<kPlanes.low, kEven>(low, {codes.first & kLow, codes.second & kLow});
+    store_in_plane<kPlanes.high, kEven>(
+        slot + kPlanes.low_bytes(kGroupSize) + element / 8 * kPlanes.high,
+        {codes.first >> kPlanes.low & kHigh, codes.second >> kPlanes.low & kHigh});
   }
 }
 template <unsigned kBits>
 PLEAT_HD inline RunCodes load_codes(const uint8_t* slot, unsigned element) {
-  const unsigned at = element / 8 * (kBits == 3 ? 2 : kBits);
-  if constexpr (kBits == 4) {
-    const uint32_t word = *reinterpret_cast<const Stored32*>(slot + at);
-    return {word & 0x0F0F'0F0Fu, word >> 4 & 0x0F0F'0F0Fu};
-  } else if constexpr (kBits == 8) {
-    const Stored32* const words = reinterpret_cast<const Stored32*>(slot + at);
-    return {words[0], words[1]};
-  } else if constexpr (kBits == 1) {
-    const uint32_t byte = slot[at];
-    return {spread<1>(byte & 0xF), spread<1>(byte >> 4)};
-  } else {
-    const uint32_t low = *reinterpret_cast<const Stored16*>(slot + at);
-    RunCodes codes{spread<2>(low & 0xFF), spread<2>(low >> 8)};
-    if constexpr (kBits == 3) {
-      const uint32_t top = slot[64 + element / 8];
-      codes.first |= spread<1>(top & 0xF) << 2;
-      codes.second |= spread<1>(top >> 4) << 2;
-    }
-    return codes;
+  constexpr CodePlanes kPlanes = planes_of(kBits);
+  constexpr bool kEven = kEvenApart<kBits>;
+  RunCodes codes = load_from_plane<kPlanes.low, kEven>(slot + kPlanes.low_bytes(element));
+  if constexpr (kPlanes.high != 0) {
+    const RunCodes high = load_from_plane<kPlanes.high, kEven>(
+        slot + kPlanes.low_bytes(kGroupSize) + element / 8 * kPlanes.high);
+    codes.first |= high.first << kPlanes.low;
+    codes.second |= high.second << kPlanes.low;
   }
+  return codes;
 }
 
 // Clears the lane's part of the slot.

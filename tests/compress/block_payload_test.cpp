@@ -601,7 +601,7 @@ TEST(BlockSides, ValuesKeepTheirSideAtEveryWidthAndNoErrorGrows) {
         for (std::size_t e = 0; e < elements; ++e)
           set_value(type, data.data(), e, std::max(0.0, value_at(type, data.data(), e)));
       for (const Sides& sides : {kPositive, kBetween, kThree}) {
-        for (const std::uint8_t bits : {1, 2, 3, 4, 8}) {
+        for (const std::uint8_t bits : {1, 2, 3, 4, 6, 8}) {
           for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
             const std::string what = std::string(name_of(type)) + " " + std::to_string(bits);
             BlockSpec spec{.type = type, .bits = bits, .transform = transform};

@@ -64,9 +64,14 @@ struct Payload {
   std::size_t size() const { return element_size(type); }
 };
 
-unsigned code_at(const Buffer& slot, unsigned bits, std::size_t e) {
+// Of a slot of so many eighths of its elements.
+unsigned code_at(const Buffer& slot, unsigned bits, std::size_t e, std::size_t eighths = 32) {
   if (bits == 3)
-    return (slot.at(e / 4) >> (2 * (e % 4)) & 3) | (slot.at(64 + e / 8) >> (e % 8) & 1) << 2;
+    return (slot.at(e / 4) >> (2 * (e % 4)) & 3) | (slot.at(2 * eighths + e / 8) >> (e % 8) & 1)
+                                                       << 2;
+  if (bits == 6)
+    return (slot.at(e / 2) >> (4 * (e % 2)) & 15) |
+           (slot.at(4 * eighths + e / 4) >> (2 * (e % 4)) & 3) << 4;
   return slot.at(e * bits / 8) >> (e * bits % 8) & ((1u << bits) - 1);
 }
 
@@ -81,10 +86,7 @@ std::vector<unsigned> squeezed_codes(const Buffer& rest, unsigned bits, std::siz
   for (std::size_t e = 0; e < 256; ++e) {
     if ((rest.at(e / 8) >> (e % 8) & 1) == 0) continue;
     const Buffer slot = part(rest, 32, bits * eighths);
-    codes[e] = bits == 3 ? ((slot.at(at / 4) >> (2 * (at % 4)) & 3) |
-                            (slot.at(2 * eighths + at / 8) >> (at % 8) & 1) << 2)
-                         : code_at(slot, bits, at);
-    ++at;
+    codes[e] = code_at(slot, bits, at++, eighths);
   }
   return codes;
 }

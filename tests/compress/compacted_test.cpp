@@ -6,7 +6,7 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr unsigned kSomeWidths[] = {0, 1, 2, 3, 4, 8};
+constexpr unsigned kSomeWidths[] = {0, 1, 2, 3, 4, 6, 8};
 
 enum class Group { kConstant, kTwoValued, kZeroKept, kRegular };
 
@@ -154,7 +154,7 @@ TEST(Compacted, AnyNumberOfZerosInAGroup) {
   for (const Path& path : paths()) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
-      for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
         // Half of the blocks save enough; the first group of a block has up to 254 zeros.
         for (const std::size_t least : {1, 190}) {
           const std::size_t groups = 64;
@@ -177,7 +177,7 @@ TEST(Compacted, SmallSpans) {
   for (const Path& path : paths()) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
-      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
         for (const std::size_t elements : {200, 256, 300, 512, 600}) {
           Bytes source(elements * element_size(type));
           for (std::size_t from = 0; from < elements; from += 256)
@@ -214,7 +214,7 @@ TEST(Compacted, BlocksWithEscapedGroupsAreNot) {
     const auto fixed = fixed_payload(type, 2, Transform::kNone, 256 * groups, 77, source.data());
     EXPECT_TRUE(decode_span(out.payload, source.size()) == decode_span(fixed, source.size()));
     // From 3 bits on the group is a wide one, which keeps its slot.
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const Encoded wide = encode_span(source.data(), 256 * groups, type, bits, 77);
       ASSERT_EQ(wide.status, Status::kOk);
       EXPECT_EQ(wide.statistics.wide_groups, 1u);

@@ -193,7 +193,7 @@ TEST(CudaLines, TheLinesThatTheHostKeepsComeBackExactAndNoOthers) {
       for (const std::size_t rows : {1u, 2u, 15u, 16u, 40u, 300u, 1100u})
         for (const std::uint32_t length : {2u, 15u, 16u, 17u, 31u, 96u, 255u, 257u, 300u, 512u}) {
           const Matrix matrix{type, rows, length, look};
-          const unsigned bits = std::array{1u, 2u, 3u, 4u, 8u}[any_of(5)];
+          const unsigned bits = std::array{1u, 2u, 3u, 4u, 6u, 8u}[any_of(6)];
           const auto transform = bits == 8 ? Transform::kNone : Transform(any_of(3));
           // The host takes an infinite half for a number.
           const bool nonfinite = bits >= 3 && type != ElementType::kFloat16 && any_of(2) == 0;

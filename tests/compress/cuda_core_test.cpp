@@ -14,7 +14,7 @@ TEST(CudaCore, KernelsGiveTheBytesOfTheScalarPath) {
   for (const Transform transform :
        {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
     for (const ElementType type : kFloatTypes)
-      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
         for (const std::size_t elements : kSizes)
           expect_bytes_of_scalar_path(type, bits, transform,
                                       transform == Transform::kNone ? mixed(type, elements, bits)
@@ -28,7 +28,7 @@ TEST(CudaCore, WideGroupsGiveTheBytesOfTheScalarPathAndAreNeverRefused) {
   std::mt19937_64 random(seed());
   for (const Transform transform : {Transform::kNone, Transform::kHadamard})
     for (const ElementType type : kFloatTypes)
-      for (const unsigned bits : {3u, 4u, 8u})
+      for (const unsigned bits : {3u, 4u, 6u, 8u})
         for (const std::size_t between : {0u, 2u}) {
           const Bytes source = wide_span(type, 100, 1 + random() % 255, random, between);
           const std::size_t elements = source.size() / element_size(type);
@@ -102,7 +102,7 @@ TEST(CudaCore, GroupsOfFewValuesAreToldApart) {
         set_value(type, source.data(), g * 256 + e,
                   e == odd ? values[g / 4 % 4] : values[(g % 2 + e * (g / 16 % 2)) % 4]);
     }
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
       EXPECT_TRUE(emulated_payload(type, bits, elements, source.data()).payload ==
                   reference_payload(type, bits, elements, source.data()))
           << name_of(type) << " " << bits;
@@ -149,7 +149,7 @@ TEST(CudaCore, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
   std::mt19937_64 random(seed());
   const std::size_t elements = 5000;
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
       for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
         Bytes source = transform != Transform::kNone ? ordinary(type, elements)
                                                      : mixed(type, elements, 2, false);
@@ -204,7 +204,7 @@ TEST(CudaCore, ADamagedGroupIsNotWrittenItsNeighboursAre) {
 TEST(CudaCore, AnEscapedGroupIsRefusedAtThreeBitsAndMore) {
   const std::size_t elements = 5000;
   for (const ElementType type : kFloatTypes)
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const Bytes source = ordinary(type, elements);
       auto payload = reference_payload(type, bits, elements, source.data());
       const std::size_t size = element_size(type);
@@ -340,7 +340,7 @@ TEST(CudaCore, DeviceLayoutIsTheFormats) {
   for (const std::size_t elements : {std::size_t{1}, std::size_t{256}, std::size_t{257},
                                      std::size_t{4096}, std::size_t{1} << 33}) {
     for (const ElementType type : kFloatTypes) {
-      for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
         for (const Transform transform :
              {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
           if (transform != Transform::kNone && bits == 0) continue;

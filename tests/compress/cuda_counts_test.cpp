@@ -71,7 +71,7 @@ TEST(CudaCounts, GroupsWithAWiderStepAreCountedAndTheWidestIsTold) {
 // step of a group that keeps zero, so there are none here.)
 TEST(CudaCounts, TheGroupsCountedAreThoseThatTheHostWouldEscape) {
   for (const ElementType type : kFloatTypes)
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const std::size_t elements = 30'000;
       std::mt19937_64 random(seed());
       std::normal_distribution<double> normal;

@@ -53,7 +53,7 @@ TEST(CudaCore, InPlaceGivesTheSameBytesInEveryOrderOfBlocks) {
   std::mt19937_64 random(seed());
   InPlaceTurns all;
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
       for (const std::size_t elements :
            {std::size_t{700}, std::size_t{8192}, std::size_t{70001}, std::size_t{8192} * 330 + 5}) {
         if (elements > 100000 && bits != 4 && bits != 8) continue;
@@ -98,7 +98,7 @@ TEST(CudaCore, InPlaceLeavesASourceThatIsKeptRawUntouched) {
 TEST(CudaCore, InPlaceNothingIsKeptRawAtThreeBitsAndMore) {
   std::mt19937_64 random(seed());
   for (const ElementType type : kFloatTypes)
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const Bytes source = wide_span(type, 150, 100, random);
       const InPlaceSpan span = encode_in_place(
           type, bits, source, 5, [&](unsigned n) { return static_cast<unsigned>(random() % n); });

@@ -156,7 +156,7 @@ TEST(CudaMix, TheNoiseIsTheHosts) {
   std::size_t compared = 0, spread = 0, near_the_bound = 0;
   for (const ElementType type : kFloatTypes)
     for (const NoiseCase& c : noise_cases(type))
-      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
         if (!codes_alike(c, bits)) continue;
         for (const bool once_restored : {false, true}) {
           const Bytes values = once_restored ? restored(c, bits) : copied(c.data);
@@ -217,7 +217,7 @@ TEST(CudaMix, RangesThatOverflowDoNoHarm) {
   for (const ElementType type : kFloatTypes) {
     const std::size_t elements = 1000;
     const double far = type == ElementType::kFloat16 ? 65504 : 3e38;
-    for (const std::uint8_t bits : {3, 4, 8}) {
+    for (const std::uint8_t bits : {3, 4, 6, 8}) {
       Bytes source(elements * element_size(type));
       for (std::size_t e = 0; e < elements; ++e)
         set_value(type, source.data(), e, e % 3 == 0 ? far : e % 3 == 1 ? -far : 1.0);

@@ -430,7 +430,7 @@ TEST(CudaImage, IsOneAndHasANameForEveryKernel) {
   EXPECT_EQ(magic, 0xBA55'ED50u);
   Recorder recorder;
   for (int type = 0; type < 6; ++type)
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u})
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u})
       for (const Transform transform :
            {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
         if (type >= 3 && bits != 0) continue;

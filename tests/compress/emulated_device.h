@@ -203,6 +203,8 @@ void with_form(ElementType type, unsigned bits, Transform transform, Body body) 
         return f.template operator()<T, 3>();
       case 4:
         return f.template operator()<T, 4>();
+      case 6:
+        return f.template operator()<T, 6>();
       default:
         return f.template operator()<T, 8>();
     }

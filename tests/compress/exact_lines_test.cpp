@@ -169,7 +169,7 @@ TEST(FlatRows, BesideInfinitiesAreHeldAgainstTheFiniteRange) {
 TEST(GroupRanges, OfWideGroupsGiveStepsThatPayloadsKeepTo) {
   std::mt19937_64 random(compress::test::seed());
   for (const ElementType type : compress::test::kFloatTypes) {
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const auto source = compress::test::wide_span(type, 64, 100, random, 1);
       const std::size_t elements = source.size() / compress::element_size(type);
       const auto ranges = group_ranges(source.data(), elements, type, compress::serial_executor());

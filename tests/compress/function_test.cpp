@@ -83,7 +83,7 @@ TEST(Functions, OfNoisyArgumentsStayWithinTheirSlopeTimesTheStep) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
       for (const Function function : kFunctions) {
-        for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+        for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
           SCOPED_TRACE(path.name + " " + test::name_of(type) + " " + name_of(function) + " " +
                        std::to_string(bits));
           constexpr std::size_t kElements = 64 * 256 + 77;

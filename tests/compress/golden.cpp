@@ -147,7 +147,7 @@ std::vector<Case> cases() {
   const std::size_t elements = 256 * 70 + 57;  // more than a block, and a short group
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
       CodecSpec spec;
       spec.bits = static_cast<std::uint8_t>(bits);
       const std::string what = std::to_string(bits) + "bits/";

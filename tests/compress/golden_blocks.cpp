@@ -167,6 +167,11 @@ std::vector<BlockCase> block_cases() {
     add(of + "values-and-sides-with-gaps", {.type = type, .bits = 3, .sides = kPositive},
         floats(5, type, 30000, 16),
         {{0, 5000 * size}, {5001 * size, 5002 * size}, {9000 * size, 29999 * size}});
+    add(of + "values-and-sides-at-six-bits", {.type = type, .bits = 6, .sides = kBetween},
+        floats(5, type, 30000, 19),
+        {{0, 5000 * size}, {5001 * size, 5002 * size}, {9000 * size, 29999 * size}});
+    add(of + "rows-at-six-bits", {.type = type, .bits = 6, .lines = {Look::kRows, 300}},
+        lined(type, 90, 300, false));
     add(of + "rows-and-sides",
         {.type = type, .bits = 4, .lines = {Look::kRows, 300}, .sides = kBetween},
         lined(type, 90, 300, false));

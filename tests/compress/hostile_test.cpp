@@ -16,7 +16,7 @@ std::vector<Sample> samples() {
   std::mt19937_64 random(seed());
   std::vector<Sample> all;
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
       for (const bool mask : {true, false}) {
         const std::size_t elements = 256 * 130 + 31, size = element_size(type);
         Bytes source(elements * size);
@@ -59,7 +59,7 @@ std::vector<Sample> samples() {
                 e / 256 % 5 == 4    ? std::normal_distribution<double>()(random)
                 : random() % 4 != 0 ? 0.0
                                     : 1 + double(random() % 90));
-    for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
       all.push_back({encode_span(source.data(), elements, type, bits).payload, source.size()});
       EXPECT_EQ(all.back().payload[9] & 1, 1);
     }
@@ -195,6 +195,31 @@ TEST(Hostile, RandomBytesBehindAGoodHeaderNeverReachOutside) {
         bool guarded = true;
         (void)decode_exactly(payload, sample.bytes, &guarded);
         EXPECT_TRUE(guarded);
+      }
+    }
+  }
+}
+
+TEST(Hostile, OfWidthsOnlyThoseOfTheFormatAreRead) {
+  std::vector<float> x(1000);
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::sin(double(e));
+  for (const Path& path : paths()) {
+    const UsePath use(path);
+    for (const unsigned bits : kWidths) {
+      auto payload = encode_span(x.data(), x.size(), ElementType::kFloat32, bits).payload;
+      ASSERT_EQ(payload[8], bits);
+      for (unsigned claimed = 0; claimed < 256; ++claimed) {
+        payload[8] = static_cast<unsigned char>(claimed);
+        bool guarded = true;
+        EXPECT_EQ(decode_exactly(payload, 4000, &guarded),
+                  claimed == bits ? Status::kOk : Status::kCorrupt)
+            << bits << " as " << claimed;
+        EXPECT_TRUE(guarded);
+        const bool exists = claimed == 0 || std::ranges::count(kWidths, claimed) != 0;
+        PayloadInfo info;
+        if (!exists) {
+          EXPECT_EQ(inspect(payload.data(), payload.size(), &info), Status::kCorrupt) << claimed;
+        }
       }
     }
   }

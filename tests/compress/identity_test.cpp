@@ -28,7 +28,7 @@ constexpr std::size_t kIdentitySizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65
 
 TEST(Identity, EveryInstructionSetGivesTheSameBytes) {
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
       for (const std::size_t elements : kIdentitySizes) {
         const Bytes source = mixed(type, elements, bits);
         use_kernels(&kScalarKernels);
@@ -122,7 +122,7 @@ TEST(Identity, LargeResultsAreTheSameAsSmallOnes) {
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16, ElementType::kBool}) {
     const std::size_t size = element_size(type), bytes = elements * size;
-    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
       if (type == ElementType::kBool && bits != 0) continue;
       std::vector<unsigned char> source(bytes);
       if (bits != 0) {
@@ -392,7 +392,7 @@ TEST(InPlace, GivesTheBytesOfEncode) {
         for (const Path& path : paths()) {
           if (path.name == "avx512 emulated" && large) continue;  // slow
           const UsePath use(path);
-          for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+          for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
             if (path.name == "scalar" && large && bits != 4) continue;
             if (large && !plain && bits % 4 != 0) continue;
             expect_bytes_of_encode_in_place(type, bits, source,

@@ -151,7 +151,7 @@ TEST(TwoValued, AnyTwoPatternsAreExact) {
             else
               std::memcpy(source.data() + 2 * e, &awkward16[which], 2);
           }
-          for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 8u}) {
+          for (const unsigned bits : {0u, 1u, 2u, 3u, 4u, 6u, 8u}) {
             expect_exact(source.data(), elements, type, bits);
             if (i == j || bits == 1) continue;
             const std::size_t metadata = (10 * 2 * size + 63) / 64 * 64;
@@ -195,7 +195,7 @@ TEST(TwoValued, MixedTensorsCompactAndKeepMasksExact) {
       }
       expect_exact(source.data(), elements, type, 0);
       EXPECT_LT(payload_size(source.data(), elements, type, 0), elements * size / 4);
-      for (const unsigned bits : {2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {2u, 3u, 4u, 6u, 8u}) {
         const Encoded out = encode_span(source.data(), elements, type, bits);
         ASSERT_EQ(out.status, Status::kOk);
         EXPECT_EQ(out.statistics.constant_groups + out.statistics.two_valued_groups, 951u);

@@ -645,6 +645,19 @@ TEST(Lossy, NoiseOfTwoNoncesIsUncorrelated) {
   EXPECT_LE(std::fabs(ab / std::sqrt(aa * bb)), 5 / std::sqrt(double(elements)));
 }
 
+TEST(Lossy, AWidthThatTheFormatLacksBecomesTheNextNarrowerOne) {
+  std::vector<float> x(5000);
+  for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::cos(double(e));
+  const auto of = [&](unsigned bits) {
+    return encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 99).payload;
+  };
+  EXPECT_EQ(of(5), of(4));
+  EXPECT_EQ(of(7), of(6));
+  EXPECT_EQ(of(9), of(8));
+  EXPECT_EQ(of(6)[8], 6);
+  EXPECT_EQ(of(6).size(), 64u + 192 + 20 * 192);  // header, metadata, slots of 192 bytes
+}
+
 TEST(Lossy, InspectTellsWhatThePayloadIs) {
   std::vector<float> x(5000);
   for (std::size_t e = 0; e < x.size(); ++e) x[e] = std::cos(double(e));

@@ -98,7 +98,7 @@ TEST(NearZero, AnyMixtureOfGroupsIsWhatTheDocumentSays) {
     const UsePath use(path);
     std::mt19937_64 random(seed() + 5);
     for (const ElementType type : kFloatTypes) {
-      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
         const std::size_t elements = 256 * 140 + 1 + random() % 255, size = element_size(type);
         Bytes data(elements * size);
         for (std::size_t e = 0; e < elements; ++e) {

@@ -54,7 +54,7 @@ BlockForm form_of(std::size_t elements, unsigned bits) {
 TEST(PayloadSample, CostsWhatTheWholeCostsElementByElement) {
   constexpr std::size_t kElements = 3'000'000;
   for (const bool positive : {false, true}) {
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       const Payload payload = payload_of(kElements, bits, positive);
       const auto sample = sample_payload(ElementType::kFloat32, bits, kElements);
       ASSERT_TRUE(sample);

@@ -82,6 +82,9 @@ TEST(Format, PayloadFollowsTheDocument) {
           unsigned code;
           if (bits == 3)
             code = ((slot[e / 4] >> (2 * (e % 4))) & 3) | ((slot[64 + e / 8] >> (e % 8)) & 1) << 2;
+          else if (bits == 6)
+            code = ((slot[e / 2] >> (4 * (e % 2))) & 15) |
+                   ((slot[128 + e / 4] >> (2 * (e % 4))) & 3) << 4;
           else
             code = (slot[e * bits / 8] >> (e * bits % 8)) & largest;
           const double expected = std::min(std::floor(t + u), double(largest));

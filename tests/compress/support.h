@@ -297,7 +297,7 @@ inline const char* name_of(ElementType type) {
 }
 inline constexpr ElementType kFloatTypes[] = {ElementType::kFloat32, ElementType::kBFloat16,
                                               ElementType::kFloat16};
-inline constexpr unsigned kWidths[] = {1, 2, 3, 4, 8};
+inline constexpr unsigned kWidths[] = {1, 2, 3, 4, 6, 8};
 
 // Payload bytes of integers by docs/payload_format.md: frames of 1024, each as wide as it needs.
 template <class Integer>

@@ -293,7 +293,7 @@ TEST(Scaled, GroupsThatRotationDoesNotMakeGaussianAreDithered) {
     EXPECT_EQ(std::memcmp(out.payload.data() + 64, rotated.payload.data() + 64, 8 * 3), 0);
     EXPECT_EQ(std::memcmp(out.payload.data() + 128, rotated.payload.data() + 128, slot * 3), 0);
   }
-  for (const unsigned bits : {3u, 4u, 8u}) {
+  for (const unsigned bits : {3u, 4u, 6u, 8u}) {
     const Encoded rotated = encode_span(x.data(), x.size(), ElementType::kFloat32, bits, 5,
                                         serial_executor(), false, Transform::kHadamard);
     EXPECT_TRUE(encode_scaled_span(x, bits, 5).payload == rotated.payload);

@@ -14,7 +14,7 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr unsigned kWideWidths[] = {3, 4, 8};
+constexpr unsigned kWideWidths[] = {3, 4, 6, 8};
 
 CodecSpec never_refused(unsigned bits, Transform transform = Transform::kNone) {
   CodecSpec spec;
@@ -369,7 +369,7 @@ TEST(Wide, HostileWordsAreRefusedOrDecodedWithinBounds) {
     const UsePath use(path);
     for (const ElementType type : kFloatTypes) {
       const std::size_t size = element_size(type), elements = 256 * 3 + 50;
-      for (const unsigned bits : {1u, 2u, 3u, 4u, 8u}) {
+      for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
         Bytes source(elements * size);
         for (std::size_t e = 0; e < elements; ++e)
           set_value(type, source.data(), e, double(random() % 1000) / 100 - 5);

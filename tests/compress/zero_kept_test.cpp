@@ -7,7 +7,7 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr unsigned kZeroKeptWidths[] = {2, 3, 4, 8};
+constexpr unsigned kZeroKeptWidths[] = {2, 3, 4, 6, 8};
 
 double smallest_number(ElementType type) {
   return std::ldexp(1, type == ElementType::kFloat16    ? -24

@@ -56,7 +56,7 @@ unsigned check_bytes(KernelLauncher& launcher, void* stream, unsigned* checked) 
   };
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
       for (const Transform transform :
            {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
         for (const std::size_t elements : {1000u, 8192u, 8193u, 70001u, 3000000u})
@@ -171,7 +171,7 @@ unsigned check_in_place(KernelLauncher& launcher, void* stream, unsigned* checke
   unsigned wrong = 0, refused = 0, spans = 0;
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
-    for (const unsigned bits : {1u, 2u, 3u, 4u, 8u})
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u})
       for (const std::size_t elements : {1000u, 8193u, 70001u, 3000000u, 40000000u}) {
         if (elements > 3000000 && bits != 4) continue;
         DeviceTask task;

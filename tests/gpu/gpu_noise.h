@@ -120,7 +120,7 @@ inline unsigned check_noise(KernelLauncher& launcher, void* stream, unsigned* ch
   unsigned wrong = 0;
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16})
-    for (const std::uint8_t bits : {1, 2, 3, 4, 8})
+    for (const std::uint8_t bits : {1, 2, 3, 4, 6, 8})
       for (const bool once_restored : {false, true})
         for (const std::size_t shift : {std::size_t{0}, element_size(type)}) {
           std::vector<unsigned char> values = floats(type, kElements, bits, bits >= 3);

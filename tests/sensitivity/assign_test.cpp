@@ -27,7 +27,7 @@ double error_of(unsigned width) {
 Unit float_unit(std::uint64_t key, std::uint64_t elements, double noise) {
   Unit unit;
   unit.key = key;
-  for (const unsigned width : {1u, 2u, 3u, 4u, 8u}) {
+  for (const unsigned width : {1u, 2u, 3u, 4u, 6u, 8u}) {
     unit.costs.push_back(
         {static_cast<std::uint8_t>(width), elements * width / 8 + elements / 32, error_of(width)});
   }
@@ -183,7 +183,8 @@ TEST(AssignTest, MoreBytesNeverMakeTheBoundWorse) {
 TEST(AssignTest, TheNoisyUnitGetsTheBitsOfTheQuietOne) {
   const Profile profile = profile_of({float_unit(1, 10'000, 1e-1), float_unit(2, 10'000, 1e-6)});
   const Assignment assignment = assign(profile, 4);
-  EXPECT_EQ(width_of(assignment, 1), 4u) << "8 and 1 bit would be more bytes than 4 and 4";
+  EXPECT_EQ(width_of(assignment, 1), 6u) << "8 and 1 bit would be more bytes than 4 and 4";
+  EXPECT_EQ(width_of(assignment, 2), 2u);
   const Assignment more = assign(profile, 5);
   EXPECT_EQ(width_of(more, 1), 8u);
   EXPECT_EQ(width_of(more, 2), 2u);
@@ -289,9 +290,9 @@ TEST(AssignTest, UniformCostsAreLinearBetweenWidths) {
   EXPECT_EQ(uniform_cost(profile, 2).bytes, bytes(2) + bytes(4));
   EXPECT_EQ(uniform_cost(profile, 4).bytes, 2 * bytes(4));
   EXPECT_EQ(uniform_cost(profile, 2.25).bytes, 281u + 531 + 125 / 4);
-  EXPECT_EQ(uniform_cost(profile, 5).bytes, 2 * bytes(4) + 2 * 500 / 4);
+  EXPECT_EQ(uniform_cost(profile, 5).bytes, 2 * bytes(4) + 2 * 250 / 2);
   EXPECT_NEAR(uniform_cost(profile, 2).noise, 1e-3 * 25 + 1e-2, 1e-12);
-  EXPECT_NEAR(uniform_cost(profile, 5).noise, 1.1e-2 * (0.75 + 0.25 * 225 / 65025), 1e-12);
+  EXPECT_NEAR(uniform_cost(profile, 5).noise, 1.1e-2 * (0.5 + 0.5 * 225 / 3969), 1e-12);
   EXPECT_EQ(uniform_cost(profile, 0.5).bytes, uniform_cost(profile, 1).bytes);
   EXPECT_EQ(uniform_cost(profile, 99).bytes, uniform_cost(profile, 8).bytes);
   EXPECT_EQ(uniform_cost(profile, NAN).bytes, uniform_cost(profile, 1).bytes);
@@ -323,7 +324,8 @@ TEST(AssignTest, EquivalentBitsAreTheMostForTheBytes) {
 TEST(AssignTest, WidthsAreThoseOfTheCodec) {
   EXPECT_EQ(uniform_width(0), 1u);
   EXPECT_EQ(uniform_width(2.99), 2u);
-  EXPECT_EQ(uniform_width(7.9), 4u);
+  EXPECT_EQ(uniform_width(5.9), 4u);
+  EXPECT_EQ(uniform_width(7.9), 6u);
   EXPECT_EQ(uniform_width(8), 8u);
   EXPECT_EQ(uniform_width(100), 8u);
 }

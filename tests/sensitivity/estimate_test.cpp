@@ -80,7 +80,7 @@ Profile profile_with(const std::vector<double>& energies) {
     Unit unit;
     unit.key = l + 1;
     const std::uint64_t elements = 1000 + 37 * (l % 11) * 1000;
-    for (const unsigned width : {1u, 2u, 3u, 4u, 8u}) {
+    for (const unsigned width : {1u, 2u, 3u, 4u, 6u, 8u}) {
       const double levels = std::pow(2.0, width) - 1;
       unit.costs.push_back({static_cast<std::uint8_t>(width), elements * width / 8 + elements / 32,
                             225 / (levels * levels)});

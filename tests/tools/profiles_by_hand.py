@@ -10,7 +10,7 @@ import pytest
 
 from conftest import clean_environment
 
-WIDTHS = [1, 2, 3, 4, 8]
+WIDTHS = [1, 2, 3, 4, 6, 8]
 
 
 @pytest.fixture(scope="module")

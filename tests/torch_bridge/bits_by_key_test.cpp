@@ -25,7 +25,7 @@ TEST(BitsByKey, WithoutATableEveryKeyHasTheUniformWidth) {
 }
 
 TEST(BitsByKey, ATableAnswersForItsKeysAndTheUniformWidthForAllOthers) {
-  constexpr std::uint8_t kWidths[] = {0, 1, 2, 3, 4, 8};
+  constexpr std::uint8_t kWidths[] = {0, 1, 2, 3, 4, 6, 8};
   std::mt19937_64 random(5);
   std::vector<Entry> entries;
   std::map<std::uint64_t, std::uint8_t> expected;

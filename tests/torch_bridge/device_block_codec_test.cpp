@@ -23,7 +23,7 @@ TEST_F(DeviceBlockCodecTest, LossyFloatsOf3BitsAndMoreAreDoneInTheOrderOfTheStre
   device_.holds = true;
   std::uint64_t key = 0;
   for (const ElementType type : kFloatTypes) {
-    for (const unsigned bits : {3u, 4u, 8u}) {
+    for (const unsigned bits : {3u, 4u, 6u, 8u}) {
       for (const Transform transform :
            {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
         const BlockSpec spec{
@@ -47,9 +47,9 @@ TEST_F(DeviceBlockCodecTest, LossyFloatsOf3BitsAndMoreAreDoneInTheOrderOfTheStre
       }
     }
   }
-  EXPECT_EQ(codec_.counts().totals.lossy_fp32.payloads, 9u);
-  EXPECT_EQ(codec_.counts().totals.lossy_16bit.payloads, 18u);
-  EXPECT_EQ(codec_.counts().totals.lossy_fp32.source_bytes, 9 * 1500 * 4u);
+  EXPECT_EQ(codec_.counts().totals.lossy_fp32.payloads, 12u);
+  EXPECT_EQ(codec_.counts().totals.lossy_16bit.payloads, 24u);
+  EXPECT_EQ(codec_.counts().totals.lossy_fp32.source_bytes, 12 * 1500 * 4u);
   EXPECT_EQ(device_.waits, 0) << "nobody waits";
   EXPECT_EQ(words_left(), DeviceWords::kSlots) << "nothing is asked of the device";
 }
@@ -58,7 +58,7 @@ TEST_F(DeviceBlockCodecTest, NanAndInfinitiesAreNoReasonToRefuse) {
   const Bytes source = floats(ElementType::kFloat32, 1500, [](std::size_t e) {
     return e % 7 == 0 ? NAN : e % 7 == 1 ? INFINITY : e % 7 == 2 ? -INFINITY : double(e % 31);
   });
-  for (const std::uint8_t bits : {3, 4, 8}) {
+  for (const std::uint8_t bits : {3, 4, 6, 8}) {
     const Coded coded = encode({.type = ElementType::kFloat32, .bits = bits}, source, bits);
     ASSERT_EQ(coded.result.status, CodecStatus::kOk);
     const Bytes back = restored(coded);

@@ -111,7 +111,7 @@ TEST_F(DeviceDisturb, OfRawBytesIsTheHostsAndNobodyWaits) {
     const Bytes source = normal(type, 30'000);
     const std::vector<ByteRange> spans{
         {0, 5000 * size}, {5001 * size, 5020 * size}, {9000 * size, 29'998 * size}};
-    for (const std::uint8_t bits : {1, 2, 3, 4, 8}) {
+    for (const std::uint8_t bits : {1, 2, 3, 4, 6, 8}) {
       const Disturbance how{bits, -0.5f, 99};
       const BlockSpec spec{.type = type, .bits = 4, .sides = kSignOfRelu};
       device_.launches.clear();
@@ -165,7 +165,7 @@ TEST_F(DeviceDisturb, GoesPieceByPieceWithLittleMemory) {
 // Codes of a group that is restored without dither would come back as they are.
 TEST_F(DeviceDisturb, AddsNoiseToWhatAPayloadOfTheSameWidthHasGivenBack) {
   std::uint64_t key = 0;
-  for (const std::uint8_t bits : {2, 3, 4, 8}) {
+  for (const std::uint8_t bits : {2, 3, 4, 6, 8}) {
     const Bytes source =
         floats(ElementType::kFloat32, 20'000,
                [&, x = normal(ElementType::kFloat32, 20'000)](std::size_t e) {

@@ -109,7 +109,7 @@ WEIGHT_NOISE = """
     ranges = (groups.amax(1) - groups.amin(1)).repeat_interleave(256).view(rows, width).double()
     exact = saved.double().t() @ g.double()
     found = {}
-    for bits in (1, 2, 3, 4, 8):
+    for bits in (1, 2, 3, 4, 6, 8):
         if t.stats():
             t.bridge().enable(f"bits:{bits}")
         variance = (ranges / (2 ** bits - 1)).square() / 12                # of noise uniform over a step

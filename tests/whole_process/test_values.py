@@ -25,7 +25,7 @@ BOUND = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 6, 8])
 def test_restored_elements_lie_within_their_groups_step_and_errors_average_out(run_script, bits):
     result = run_script(BOUND.format(n=1 << 18, bits=bits), conf=f"bits:{bits},min_bytes:0,rule:assumed")
     got = result.active(encoded=2).json

@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
     for (const Case& c :
          {Case{"float32", ElementType::kFloat32}, Case{"bfloat16", ElementType::kBFloat16},
           Case{"float16", ElementType::kFloat16}}) {
-      for (const unsigned bits : {4u, 2u, 8u}) {
+      for (const unsigned bits : {4u, 2u, 6u, 8u}) {
         const std::string what = std::string(c.name) + "/bits:" + std::to_string(bits) + suffix;
         add_both(what, c.type, {static_cast<std::uint8_t>(bits)}, threads);
       }

@@ -16,7 +16,7 @@ class BitsByKey {
  public:
   struct Entry {
     allocator::TensorKey key;
-    std::uint8_t width;  // of the codec: 1, 2, 3, 4, 8; 0: lossless
+    std::uint8_t width;  // of the codec: 1, 2, 3, 4, 6, 8; 0: lossless
   };
 
   // ---- one thread at a time each; readers meanwhile get the old or the new ----

@@ -182,9 +182,9 @@ struct Entry {
 
 constexpr std::array kEntries{
     Entry{{"bits", "4", "off | lossless | 1..8",
-           "bits per element of lossy payloads: 1, 2, 3, 4 or 8, a fraction takes the next lower "
-           "one; "
-           "off: hooks and pool active, nothing compressed; lossless: exact forms only"},
+           "bits per element of lossy payloads: 1, 2, 3, 4, 6 or 8, any other number takes the "
+           "next lower one; off: hooks and pool active, nothing compressed; lossless: exact forms "
+           "only"},
           parse_bits,
           bits_text},
     Entry{{"when", "release", "release | forward_end",

@@ -3,7 +3,7 @@
 // the last payloads of its key have taught (key_lessons.h).
 //
 // A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
-// of 3, 4 and 8 bits, and what else of a key was once as predicted. Any other is queued: 1 and 2
+// of 3 bits and more, and what else of a key was once as predicted. Any other is queued: 1 and 2
 // bits, masks among floats, integers, values among which flat lines are looked for, and the first
 // payload of a key whose steps or elements near zero are to be looked at, or the next 64 after a
 // surprise.
