@@ -8,6 +8,7 @@
 
 #include "compress/cuda/device_asides.h"
 #include "compress/cuda/device_codec.h"
+#include "compress/cuda/device_sketch.h"
 #include "compress/format.h"
 #include "compress/framed.h"
 #include "tests/compress/emulated_frames.h"
@@ -474,9 +475,17 @@ TEST(CudaImage, IsOneAndHasANameForEveryKernel) {
     measured.elements = 1;
     measured.type = type;
     ASSERT_EQ(cuda::measure_on_device(recorder, {&measured, 1}, {}, &queued), LaunchStatus::kOk);
+    cuda::MixTask mixed;
+    mixed.elements = 1;
+    mixed.type = type;
+    mixed.bits = 4;
+    ASSERT_EQ(cuda::spread_on_device(recorder, {&mixed, 1}, {}, &queued), LaunchStatus::kOk);
+    ASSERT_EQ(cuda::mix_on_device(recorder, {&mixed, 1}, {}, &queued), LaunchStatus::kOk);
+    const cuda::SketchTask sketched{nullptr, nullptr, 1, type, 0};
+    ASSERT_EQ(cuda::sketch_on_device(recorder, {&sketched, 1}, {}, &queued), LaunchStatus::kOk);
   }
   EXPECT_EQ(recorder.launches.size(),
-            2u * (3 * 6 + 2 * 3 * 5 + 3) + 2u * 3 * 5 + 2u * 3 + 3u * 3 + 6u * 3);
+            2u * (3 * 7 + 2 * 3 * 6 + 3) + 2u * 3 * 6 + 2u * 3 + 3u * 3 + 9u * 3);
   if (const char* const path = std::getenv("PLEAT_TEST_KERNEL_NAMES")) {
     std::ofstream file(path);
     for (const Recorder::Launch& launch : recorder.launches) file << launch.kernel << '\n';

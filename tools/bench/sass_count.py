@@ -68,6 +68,8 @@ NOT_COVERED = {
     "measure_*": "sums over groups that an encode has coded",
     "spread_*, mix_*": "noise, which is added in one of many steps",
     "keep_near_zero_*, restore_near_zero_*": "comparisons: no dither that would mark the way",
+    "spread_*, mix_*": "only in measurements of sensitivity",
+    "sketch_*": "only in measurements of sensitivity; sums in double precision",
     "encode_bool, decode_bool, encode_int*, decode_int*": "integers: no dither that would mark the way",
 }
 # The multipliers of Philox4x32, as immediates are printed: unsigned or negative.

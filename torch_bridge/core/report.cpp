@@ -240,8 +240,9 @@ void add_sensitivity(Text& text, Runtime& runtime) {
       megabytes(static_cast<double>(s.uniform_bytes)).c_str(), 100 * std::sqrt(s.noise),
       100 * std::sqrt(s.uniform_noise));
   if (s.passes != 0) {
-    text.add("                %" PRIu64 " bursts, %" PRIu64 " extra passes, %.2f s", s.bursts,
-             s.passes, s.seconds);
+    text.add("                %" PRIu64 " bursts, %" PRIu64
+             " extra passes, %.2f s, %s of gradients and sketches at once",
+             s.bursts, s.passes, s.seconds, megabytes(static_cast<double>(s.burst_bytes)).c_str());
     if (s.checked > 0) {
       text.add("; checked: %.3g %% of the gradient, predicted %.3g %%", 100 * std::sqrt(s.checked),
                100 * std::sqrt(s.predicted));

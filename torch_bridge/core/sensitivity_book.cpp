@@ -83,6 +83,7 @@ void SensitivityBook::read_file() {
     steps_.store(std::max(steps_.load(), profile_.steps));
     profile_.bits = options_.bits;
     changed_ = false;
+    to_match_ = !profile_.units.empty();
     return;
   }
   if (read.status != ReadStatus::kMissing) {
@@ -193,12 +194,33 @@ void SensitivityBook::add_refusal(const std::string& why) {
 
 // ---- what was found -----------------------------------------------------------------------------
 
+// The rows of the first pass: are most of them in the file?
+void SensitivityBook::match_with_file(const std::vector<Unit>& rows) {
+  if (!std::exchange(to_match_, false)) {
+    return;
+  }
+  std::unordered_set<std::uint64_t> known;
+  for (const Unit& unit : profile_.units) {
+    known.insert(unit.key);
+  }
+  std::size_t noisy = 0, found = 0;
+  for (const Unit& unit : rows) {
+    noisy += unit.may_be_noisy() ? 1 : 0;
+    found += unit.may_be_noisy() && known.contains(unit.key) ? 1 : 0;
+  }
+  if (2 * found < noisy) {
+    complain("seems to be of another model: it knows " + std::to_string(found) + " of " +
+             std::to_string(noisy) + " tensors, and the others get the default");
+  }
+}
+
 // Rows of one pass replace those of the same keys, whose measurements they take over.
 void SensitivityBook::enter(std::vector<Unit> rows) {
   constexpr std::size_t kMostUnits = 65536;
   if (profile_.units.size() > kMostUnits) {
     return;
   }
+  match_with_file(rows);
   std::unordered_set<std::uint64_t> distrusted;
   for (const Unit& unit : profile_.units) {
     if (unit.distrusted) {
@@ -236,6 +258,7 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   extra_passes_ += burst.passes;
   counted_passes_ += takes_tensors_singly(options_.sensitivity) ? 0 : burst.passes;
   seconds_ += burst.seconds;
+  burst_bytes_ = std::max(burst_bytes_, burst.bytes);
   unsteady_ = burst.unsteady;
   enter(std::move(burst.rows));
   Graph& graph = graphs_[structure];
@@ -368,6 +391,7 @@ SensitivityBook::Summary SensitivityBook::summary() const {
   s.bursts = bursts_;
   s.passes = extra_passes_;
   s.seconds = seconds_;
+  s.burst_bytes = burst_bytes_;
   s.predicted = predicted_;
   s.checked = checked_;
   s.unsteady = unsteady_;

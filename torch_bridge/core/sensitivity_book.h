@@ -69,6 +69,7 @@ class SensitivityBook {
     double unsteady = 0;  // of the gradient's squared norm: by how much two equal passes differ
     std::uint64_t passes = 0;
     double seconds = 0;
+    std::uint64_t bytes = 0;  // of the gradients and sketches that the passes took
   };
   void add_burst(std::uint64_t graph, Burst burst);
   // The shares that the last burst over the graph has found; empty if its leaves have changed.
@@ -132,6 +133,7 @@ class SensitivityBook {
     std::uint64_t bytes = 0, uniform_bytes = 0;
     std::uint64_t bursts = 0, passes = 0;
     double seconds = 0;
+    std::uint64_t burst_bytes = 0;  // that the largest burst took, of gradients and sketches
     std::size_t distrusted = 0;
     double unsteady = 0;                // in the last burst
     double predicted = 0, checked = 0;  // of the last check; 0: none
@@ -154,6 +156,7 @@ class SensitivityBook {
   [[nodiscard]] Turn turn_of(Graph& graph) noexcept;
   void plan_next(Graph& graph) noexcept;
   void enter(std::vector<sensitivity::Unit> rows);
+  void match_with_file(const std::vector<sensitivity::Unit>& rows);
   void assign();
   [[nodiscard]] std::uint64_t bytes_within_budget() const noexcept;
   [[nodiscard]] double fixed_payloads() const noexcept;
@@ -173,8 +176,9 @@ class SensitivityBook {
   Options options_;
   std::string file_;  // expanded; empty: none, or one that may not be written
   std::string torch_;
-  std::string named_;     // as the option had it when it was read
-  bool changed_ = false;  // since the file was written
+  std::string named_;      // as the option had it when it was read
+  bool changed_ = false;   // since the file was written
+  bool to_match_ = false;  // nothing has been found yet that could be in the file that was read
   sensitivity::Profile profile_;
   sensitivity::Assignment assignment_;
   std::unordered_map<std::uint64_t, Graph> graphs_;
@@ -186,6 +190,7 @@ class SensitivityBook {
   unsigned rows_turns_ = 0;
   std::uint64_t bursts_ = 0, extra_passes_ = 0, counted_passes_ = 0;
   double seconds_ = 0;
+  std::uint64_t burst_bytes_ = 0;
   double predicted_ = 0, checked_ = 0, unsteady_ = 0;
   std::vector<std::string> refusals_;
 };

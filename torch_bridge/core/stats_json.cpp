@@ -176,6 +176,7 @@ void sensitivity_json(Json& json, const SensitivityBook::Summary& s) {
       .number("bits", s.bits)
       .number("noise", s.noise)
       .number("uniform_noise", s.uniform_noise)
+      .field("burst_bytes", static_cast<std::int64_t>(s.burst_bytes))
       .field("bytes", static_cast<std::int64_t>(s.bytes))
       .field("uniform_bytes", static_cast<std::int64_t>(s.uniform_bytes))
       .field("bursts", static_cast<std::int64_t>(s.bursts))

@@ -159,6 +159,7 @@ class Measurement {
     }
     burst.rows = rows_of(clean_.units);
     burst.passes = clean_.count();
+    burst.bytes = clean_.bytes();
     burst.seconds = seconds_ + seconds_since(start);
     runtime_.sensitivity.add_burst(graph_, std::move(burst));
   }

@@ -1,5 +1,6 @@
 #include "torch_bridge/entry/probe_passes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -113,7 +114,16 @@ void ProbePasses::refuse_obstacles(const Runtime& runtime) const {
 
 variable_list ProbePasses::gradients(PassWatch* watch) {
   ++count_;
-  return passes_->gradients(graph_.leaves, PassValues::kPayload, watch);
+  variable_list of_leaves = passes_->gradients(graph_.leaves, PassValues::kPayload, watch);
+  // Sketches of all passes stay to the end.
+  std::uint64_t bytes = count_ * of_leaves.size() * sizeof(Sketch);
+  for (const variable_list* const list : {&of_leaves, &kept_}) {
+    for (const at::Tensor& gradient : *list) {
+      bytes += gradient.defined() ? gradient.nbytes() : 0;
+    }
+  }
+  bytes_ = std::max(bytes_, bytes);
+  return of_leaves;
 }
 
 variable_list ProbePasses::noisy_gradients(const std::vector<std::uint8_t>& bits,

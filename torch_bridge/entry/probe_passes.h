@@ -45,6 +45,8 @@ class ProbePasses {
 
   [[nodiscard]] const torch::autograd::edge_list& leaves() const noexcept { return graph_.leaves; }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  // Bytes of gradients and sketches that were there at once.
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
   std::vector<ReadUnit> units;
   std::vector<ReadUnit*> noisy;               // of these
@@ -59,6 +61,7 @@ class ProbePasses {
   std::optional<ExtraPasses> passes_;
   torch::autograd::variable_list kept_;
   std::uint64_t count_ = 0;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace pleat::bridge

@@ -11,7 +11,6 @@ from sensitivity_parts import profiles
 
 BITS = ("2", "3", "4")  # as JSON has keys
 GPTS = ("gpt", "gpt_eager")
-GACT = ("gact", "gact_code")
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,12 @@ class Rows:
             self.add("adaptive_2_over_paper_2", over)
             over = self.of_seeds(lambda s: s["adaptive"]["4"]["noise"] / s["paper_uniform_8"]["noise"])
             self.add("adaptive_4_over_paper_8", over)
+            # GACT as its paper has it, at the same mean of bits; its metadata are not counted.
+            for bits in BITS:
+                of_paper = self.of_seeds(lambda s: s["paper_adaptive"][bits]["noise"])
+                self.add("var_paper_adaptive", of_paper, bits)
+                over = self.of_seeds(lambda s: s["adaptive"][bits]["noise"] / s["paper_adaptive"][bits]["noise"])
+                self.add("adaptive_over_paper_adaptive", over, bits)
 
     def add_prediction(self) -> None:
         for bits in BITS:

@@ -30,7 +30,7 @@ import pleat  # noqa: E402
 import torch  # noqa: E402
 
 from harness import Problem  # noqa: E402
-from sensitivity_parts import profiles, trials  # noqa: E402
+from sensitivity_parts import paper, profiles, trials  # noqa: E402
 from sensitivity_parts.paper import PaperRounding  # noqa: E402
 
 FIRST_MEASURED_BATCH = 10_001  # training uses smaller numbers
@@ -158,16 +158,6 @@ def burst(lab: Lab, kind: str, path: pathlib.Path, bits: str | float) -> dict:
     return found
 
 
-def offers(kind: str) -> bool:
-    """Whether this Pleat has such a value of `sensitivity`."""
-    try:
-        pleat.enable(sensitivity=kind)
-    except pleat.PleatError:
-        return False
-    pleat.enable(sensitivity="off")
-    return True
-
-
 # --- tasks ----------------------------------------------------------------------------------------------
 
 
@@ -211,10 +201,10 @@ def measure(options: argparse.Namespace) -> dict:
     bursts = [burst(lab, "on", of_seed / f"on{i}", options.measured_at) for i in range(options.bursts)]
     found["bursts"] = {"on": bursts}
     for kind in ("gact", "gact_code"):
-        if offers(kind):
-            found["bursts"][kind] = [
-                burst(lab, kind, of_seed / f"{kind}{i}", options.measured_at) for i in range(options.bursts)
-            ]
+        found["bursts"][kind] = [
+            burst(lab, kind, of_seed / f"{kind}{i}", options.measured_at)
+            for i in range(1 if options.quick else options.bursts)
+        ]
     found["truth"] = [
         burst(lab, "exact", of_seed / f"exact{i}", options.measured_at) for i in range(options.truths)
     ]
@@ -246,6 +236,12 @@ def measure_noise(lab: Lab, folder: pathlib.Path, options: argparse.Namespace, f
         random = torch.Generator().manual_seed(lab.seed)
         found["paper_uniform_2"] = lab.errors(options.draws, lambda: PaperRounding(2, random, loss=False))
         found["paper_uniform_8"] = lab.errors(options.draws, lambda: PaperRounding(8, random, loss=True))
+        known = paper.sensitivities(lab.gradient, 4, lab.seed)
+        found["paper_adaptive"] = {}
+        for bits in BITS:
+            widths = paper.assigned(known, bits)
+            noisy = lab.errors(options.draws, lambda: PaperRounding(widths, random, loss=True))
+            found["paper_adaptive"][bits] = {"widths": widths, **noisy}
 
 
 def as_assigned(lab: Lab, folder: pathlib.Path, bits: float) -> dict:
