@@ -50,7 +50,7 @@ def test_a_loss_that_is_not_finite_misses_the_bar():
     stock = [run(seed, 98, 0.1) for seed in range(3)]
     side = [run(seed, 98, math.inf if seed == 1 else 0.1, pleat=counters()) for seed in range(3)]
     row = figures.row_of("task", "side", stock, side, adaptive=True, has_bar=True)
-    assert row.verdict == "MISSED" and row.far_off
+    assert row.verdict == "MISSED" and row.far_off(3, 30)
 
 
 # --- rows ---
@@ -104,7 +104,7 @@ def test_a_run_in_which_little_was_measured_is_no_adaptive_one(changed, words):
     side = [run(0, pleat=counters()), run(1, pleat=counters(**changed))]
     found = row(stock, side)
     assert found.verdict.startswith("FAILED") and words in found.verdict and "1 of 2" in found.verdict
-    assert found.far_off and not found.counts
+    assert found.far_off(3, 30) and not found.counts
     assert row(stock, side, adaptive=False).verdict == "holds"  # a uniform width measures nothing
 
 
@@ -127,29 +127,38 @@ def test_of_what_is_without_loss_no_more_than_the_masks_counts():
     assert figures.lossy_share(run(0, masks=900), run(0, pleat=counters(codec))) == pytest.approx(1.0)
 
 
+def test_bits_paid_are_bytes_over_elements_of_all_that_is_noisy():
+    noisy = counters()
+    noisy["codec"]["lossy_fp32"] = {"elements": 300, "payload_bytes": 150, "source_bytes": 1200}
+    noisy["codec"]["lossy_16bit"] = {"elements": 100, "payload_bytes": 100, "source_bytes": 200}
+    assert figures.bits_paid(run(0, pleat=noisy)) == pytest.approx(5.0)
+    for name in ("lossy_fp32", "lossy_16bit"):
+        noisy["codec"][name] = {"elements": 0, "payload_bytes": 0, "source_bytes": 0}
+    assert figures.bits_paid(run(0, pleat=noisy)) == 0
+
+
 def test_a_row_of_which_too_little_was_lossy_does_not_count_however_good():
     stock = [run(0), run(1)]
     exact = counters({"lossy_fp32": 8990})
     found = row(stock, [run(0, pleat=counters()), run(1, pleat=exact)])
-    assert found.share == pytest.approx(0.899) and found.verdict == "does not count" and found.far_off
+    assert found.share == pytest.approx(0.899) and found.verdict == "does not count" and found.far_off(3, 30)
 
 
 def test_two_seeds_see_what_is_off_by_far_and_nothing_less():
-    stock = [run(0), run(1)]
-    def beside(accuracy, loss):
-        return row(stock, [run(seed, accuracy, loss, counters()) for seed in (0, 1)])
+    def far_off(accuracy, loss):  # beside 98 % and 0.1
+        return row([run(0), run(1)], [run(seed, accuracy, loss, counters()) for seed in (0, 1)]).far_off(3, 30)
 
-    assert not beside(97, 0.12).far_off and not beside(99, 0.01).far_off
-    assert beside(94, 0.1).far_off and beside(98, 0.15).far_off and beside(98, math.nan).far_off
+    assert not far_off(97, 0.12) and not far_off(99, 0.01)
+    assert far_off(94, 0.1) and far_off(98, 0.15) and far_off(98, math.nan)
 
 
 # --- stock ---
 
 
 def test_a_stock_that_has_not_learned_is_named():
-    goal = accuracy.Goal(accuracy=97)
+    goal = accuracy.Goal((1, 1), accuracy=97)
     assert goal.missed([run(0, 96.0), run(1, 98.5)]) is None and "96.50" in goal.missed([run(0, 96.0), run(1, 97.0)])
-    text = accuracy.Goal(entropy=0.8)
+    text = accuracy.Goal((1, 1), entropy=0.8)
     assert text.missed([run(0, 40, 2.3) | {"unigram_entropy": 3.0}]) is None
     assert "2.500" in text.missed([run(0, 40, 2.5) | {"unigram_entropy": 3.0}])
     assert text.missed([run(0, 40, math.nan) | {"unigram_entropy": 3.0}])

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 ENOUGH = 0.9  # the share of saved floating bytes that has to be lossy or masks, or a row says nothing of noise
 POINTS, PERCENT = 0.5, 0.5  # a difference of accuracy, and of the loss, that does not matter
-FAR_POINTS, FAR_PERCENT = 3.0, 30.0  # what two seeds are enough to see
 
 
 # --- differences --------------------------------------------------------------------------------------
@@ -105,6 +104,13 @@ def lossy_share(stock: dict, run: dict) -> float:
     return sum(lossy_bytes(stock, run).values()) / stock["saved"]["bytes"]
 
 
+def bits_paid(run: dict) -> float:
+    """Bits that an element of noisy payloads took in the mean over a run, metadata counted."""
+    classes = [run["pleat"]["codec"][name] for name in ("lossy_fp32", "lossy_16bit")]
+    elements = sum(one["elements"] for one in classes)
+    return 8 * sum(one["payload_bytes"] for one in classes) / elements if elements else 0.0
+
+
 # --- what was measured --------------------------------------------------------------------------------
 
 
@@ -165,10 +171,9 @@ class Row:
             return ""
         return "holds" if self.holds else "MISSED"
 
-    @property
-    def far_off(self) -> bool:
-        """What even two seeds can see: the row is none, or worse by far. Written so that a NaN is."""
-        return not (self.counts and self.accuracy.mean >= -FAR_POINTS and self.loss.mean <= FAR_PERCENT)
+    def far_off(self, points: float, percent: float) -> bool:
+        """What even two seeds can see: the row is none, or worse by more than that. Written so that a NaN is."""
+        return not (self.counts and self.accuracy.mean >= -points and self.loss.mean <= percent)
 
 
 def row_of(task: str, side: str, stock: list[dict], runs: list[dict], adaptive: bool, has_bar: bool) -> Row:
