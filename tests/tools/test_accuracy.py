@@ -57,7 +57,7 @@ def test_a_loss_that_is_not_finite_misses_the_bar():
 
 
 def counters(codec=None, recomputed=0, **sensitivity):
-    measured = {"units": 8, "measured": 8, "bits": 3.9, "noise": 0.001, "uniform_noise": 0.002, "bursts": 1,
+    measured = {"units": 8, "measured": 8, "distrusted": 0, "bits": 3.9, "noise": 0.001, "uniform_noise": 0.002, "bursts": 1,
                 "passes": 18, "refusals": []}  # fmt: skip
     classes = ("lossy_fp32", "lossy_16bit", "lossless_float", "sides", "nothing")
     return {
@@ -95,6 +95,7 @@ def test_differences_are_paired_by_seed_in_points_and_in_percent_of_stocks_loss(
         ({"passes": 0}, "no burst"),
         ({"measured": 0}, "no unit"),
         ({"measured": 7}, "only 7 of 8"),
+        ({"measured": 5, "distrusted": 2}, "only 7 of 8"),
         ({"bits": 0}, "no bits"),
         ({"refusals": ["a hook on a gradient"]}, "a hook on a gradient"),
     ],
@@ -106,6 +107,11 @@ def test_a_run_in_which_little_was_measured_is_no_adaptive_one(changed, words):
     assert found.verdict.startswith("FAILED") and words in found.verdict and "1 of 2" in found.verdict
     assert found.far_off(3, 30) and not found.counts
     assert row(stock, side, adaptive=False).verdict == "holds"  # a uniform width measures nothing
+
+
+def test_a_unit_that_a_check_distrusts_was_measured():
+    side = [run(seed, pleat=counters(measured=5, distrusted=3)) for seed in (0, 1)]
+    assert row([run(0), run(1)], side).verdict == "holds"
 
 
 @pytest.mark.parametrize("pleat, words", [(None, "not active"), (counters() | {"enabled": 0}, "switched off")])

@@ -10,7 +10,7 @@ accuracy and +-0.5 % of the loss.
 `lossy` is the share of saved floating bytes, parameters apart, that were lossy or masks. A row counts from 90 % on. A row
 fails if Pleat was not active, or if sensitivity was not measured. `paid` is what an element of a noisy payload took in the
 mean over the whole run, in bits, metadata and floors counted. `bits` and `noise` are those that Pleat says are in force at
-the end, noise as a part of what one uniform width would have.
+the end, noise as a part of what one uniform width would have; `units` were measured, and of these a check has `distrusted` some.
 
 Exit code 1 if a row fails or a bar is missed; with --quick, if a row fails or is off by far.
 """
@@ -182,7 +182,7 @@ def measure(task: str, sides: tuple[Side, ...], arguments: argparse.Namespace, l
 # --- words --------------------------------------------------------------------------------------------
 
 
-COLUMNS = ["side", "accuracy, points", "test loss, %", "lossy, %", "paid", "bits", "noise", "units", "bursts", "verdict"]
+COLUMNS = ["side", "accuracy, points", "test loss, %", "lossy, %", "paid", "bits", "noise", "units", "distrusted", "verdict"]
 
 
 def signed(found: figures.Interval, digits: int) -> str:
@@ -201,8 +201,8 @@ def line(row: figures.Row, runs: list[dict], adaptive: bool) -> list[str]:
         cells = [
             spread([one["bits"] for one in found], ".2f"),
             spread([one["noise"] / one["uniform_noise"] if one["uniform_noise"] > 0 else 1.0 for one in found], ".2g"),
-            spread([one["measured"] for one in found], "d"),
-            spread([one["bursts"] for one in found], "d"),
+            spread([one["measured"] + one["distrusted"] for one in found], "d"),
+            spread([one["distrusted"] for one in found], "d"),
         ]
     paid = [figures.bits_paid(one) for one in runs if one["pleat"] is not None]
     return [

@@ -123,8 +123,10 @@ def not_adaptive(run: dict) -> str | None:
         return "no burst"
     if found["measured"] < 1:
         return "no unit measured"
-    if found["measured"] < found["units"]:
-        return f"only {found['measured']} of {found['units']} units measured"
+    # What a check distrusts has been measured, and has the default until the next measurement.
+    known = found["measured"] + found["distrusted"]
+    if known < found["units"]:
+        return f"only {known} of {found['units']} units measured"
     if not found["bits"] > 0:
         return "no bits by sensitivity"
     return None
