@@ -59,10 +59,9 @@ def test_a_loss_that_is_not_finite_misses_the_bar():
 def counters(codec=None, recomputed=0, **sensitivity):
     measured = {"units": 8, "measured": 8, "distrusted": 0, "bits": 3.9, "noise": 0.001, "uniform_noise": 0.002, "bursts": 1,
                 "passes": 18, "refusals": []}  # fmt: skip
-    classes = ("lossy_fp32", "lossy_16bit", "lossless_float", "sides", "nothing")
     return {
         "enabled": 1,
-        "codec": {name: {"source_bytes": (codec or {"lossy_fp32": 9500}).get(name, 0)} for name in classes},
+        "codec": {name: {"source_bytes": (codec or {"lossy_fp32": 9500}).get(name, 0)} for name in figures.CLASSES},
         "records": {"recomputed_bytes": recomputed},
         "sensitivity": measured | sensitivity,
     }

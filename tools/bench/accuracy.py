@@ -10,7 +10,7 @@ accuracy and +-0.5 % of the loss.
 `lossy` is the share of saved floating bytes, parameters apart, that were lossy or masks. A row counts from 90 % on. A row
 fails if Pleat was not active, or if sensitivity was not measured. `paid` is what an element of a noisy payload took in the
 mean over the whole run, in bits, metadata and floors counted. `bits` and `noise` are those that Pleat says are in force at
-the end, noise as a part of what one uniform width would have; `units` were measured, and of these a check has `distrusted` some.
+the end, noise as a part of what one uniform width would have. `units` were measured; of these a check has distrusted some.
 
 Exit code 1 if a row fails or a bar is missed; with --quick, if a row fails or is off by far.
 """
@@ -242,13 +242,16 @@ def report(task: str, by_side: dict[str, list[dict]], rows: list[figures.Row], g
 
 def kept(run: dict) -> dict:
     """For the JSON: of Pleat's counters those that rows are made of."""
-    if run["pleat"] is None:
-        return run
     pleat = run["pleat"]
-    names = ("enabled", "eligibility", "exact", "codec", "sensitivity")
-    counters = {name: pleat[name] for name in names if name in pleat}
-    counters["records"] = {"recomputed_bytes": pleat["records"]["recomputed_bytes"]}
-    counters["sensitivity"] = {k: v for k, v in counters["sensitivity"].items() if k != "file"}
+    if pleat is None:
+        return run
+    fields = ("source_bytes", "payload_bytes", "elements")
+    counters = {
+        "enabled": pleat["enabled"],
+        "codec": {name: {field: pleat["codec"][name][field] for field in fields} for name in figures.CLASSES},
+        "records": {"recomputed_bytes": pleat["records"]["recomputed_bytes"]},
+        "sensitivity": {name: value for name, value in pleat["sensitivity"].items() if name != "file"},
+    }
     return {**run, "pleat": counters}
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 ENOUGH = 0.9  # the share of saved floating bytes that has to be lossy or masks, or a row says nothing of noise
 POINTS, PERCENT = 0.5, 0.5  # a difference of accuracy, and of the loss, that does not matter
 
+CLASSES = ("lossy_fp32", "lossy_16bit", "lossless_float", "sides", "nothing")  # of the codec, all that shares are made of
+
 
 # --- differences --------------------------------------------------------------------------------------
 
