@@ -363,6 +363,11 @@ def test_tables_line_up():
         ("max_batch.py", ["--cap", "lots"], "no size"),
         ("max_batch.py", ["--cap", "500TB"], "80 %"),
         ("steps.py", ["--checks", "magic"], "no check named"),
+        ("accuracy.py", ["--tasks", "magic"], "no task named"),
+        ("accuracy.py", ["--tasks", ","], "--tasks names none"),
+        ("accuracy.py", ["--seeds", "1"], "--seeds must be at least 2"),
+        ("accuracy.py", ["--quick", "--jobs", "0"], "--jobs and --threads must be at least 1"),
+        ("accuracy.py", ["--lib", "/no/such/lib.so"], "no such file"),
         ("overhead.py", ["--model", "x"], "no model named"),
     ],
 )
@@ -373,7 +378,7 @@ def test_bad_input_is_one_line_and_exit_code_2(program, arguments, words):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("program", ["peak.py", "max_batch.py", "steps.py", "overhead.py"])
+@pytest.mark.parametrize("program", ["peak.py", "max_batch.py", "steps.py", "overhead.py", "accuracy.py"])
 def test_help_shows_examples_and_imports_no_torch(program):
     done = subprocess.run(
         [sys.executable, "-X", "importtime", str(BENCH / program), "--help"], capture_output=True, text=True
