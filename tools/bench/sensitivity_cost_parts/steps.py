@@ -77,15 +77,16 @@ def cost(run: dict) -> Cost:
     )
 
 
-def codec_ratios(uniform: dict, profiled: dict) -> list[float]:
-    """Time in encode and decode of each step with a profile over that of the same step without."""
-    pairs = zip(_codec_ns(uniform), _codec_ns(profiled), strict=True)
-    # In the step before SETTLED ends, a run with a profile notes who is who.
-    return [other / one for one, other in list(pairs)[SETTLED:]]
+def codec_ns(run: dict) -> list[float]:
+    """Nanoseconds in encode and decode of each step, the first few left out: in the third one a run with a profile notes
+    who is who."""
+    both = zip(of_counter(run, "time.encode_ns"), of_counter(run, "time.decode_ns"), strict=True)
+    return [encode + decode for encode, decode in both][SETTLED:]
 
 
-def _codec_ns(run: dict) -> list[float]:
-    return [a + b for a, b in zip(of_counter(run, "time.encode_ns"), of_counter(run, "time.decode_ns"), strict=True)]
+def ratios(one: list[float], other: list[float]) -> list[float]:
+    """Step by step, of two runs that took turns."""
+    return [b / a for a, b in zip(one, other, strict=True)]
 
 
 def first_difference(one: dict, other: dict) -> dict[str, int | None]:
