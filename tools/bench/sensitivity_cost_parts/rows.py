@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness import Problem
 from sensitivity_cost_parts import ranks, steps
-from sensitivity_cost_parts.runs import Case, Runs
+from sensitivity_cost_parts.runs import Case, Runs, with_profile
 from sensitivity_parts import profiles
 from sensitivity_parts.bars import REPORTED, Bar, Row
 
@@ -27,7 +27,6 @@ EQUAL = Bar(0, hard=True)
 class Plan:
     """How much is run. `parts`: where the budgets lie between the peak at 2 bits and that at 8."""
 
-    quick: bool = False
     pairs: int = 3
     burst_steps: int = 14
     codec_steps: int = 9
@@ -38,6 +37,7 @@ class Plan:
     stable_refresh: int | None = None  # None: the default bursts
     exact_steps: int = 30
     exact_refresh: int = 15  # bursts in steps 10 and 25
+    stock: bool = True  # exact steps are compared with stock's, too
     long_steps: int = LONG
 
 
@@ -66,8 +66,7 @@ def time(case: Case, plan: Plan, runs: Runs) -> Found:
     """What a burst costs, and what bits for each tensor cost in the codec."""
     found = Found()
     profile = runs.profile_of(case, "burst")
-    # A short run has one burst; a long one has those that come by themselves.
-    run = with_bursts(runs.train(case, f"{MEASURES},profile:{profile}", plan.burst_steps))
+    run = with_bursts(runs.train(case, with_profile(MEASURES, profile), plan.burst_steps))
     cost = steps.cost(run)
     number = steps.bursts_within(LONG)
     found.add("burst and check, in steps", cost.in_steps, Bar(14))
@@ -76,7 +75,7 @@ def time(case: Case, plan: Plan, runs: Runs) -> Found:
     found.add("the same, CPU", number * cost.in_steps_by_cpu / LONG)
     codec, of_steps, least = [], [], []
     for pair in range(plan.pairs):
-        confs = [UNIFORM, f"{UNIFORM},profile:{runs.copy_of(profile)}"]
+        confs = [UNIFORM, with_profile(UNIFORM, runs.copy_of(profile))]
         both = runs.side_by_side(case, confs, plan.codec_steps, turned=pair % 2 == 1)
         codec.append(statistics.median(steps.ratios(*map(steps.codec_ns, both))))
         of_steps.append(statistics.median(steps.ratios(*(one["step_cpu_seconds"][steps.SETTLED :] for one in both))))
@@ -115,7 +114,7 @@ def memory(case: Case, plan: Plan, runs: Runs) -> Found:
     weights, batch and widths until then."""
     found = Found()
     profile = runs.profile_of(case, "burst")
-    run = with_bursts(runs.train(case, f"{MEASURES},profile:{profile}", plan.burst_steps))
+    run = with_bursts(runs.train(case, with_profile(MEASURES, profile), plan.burst_steps))
     without = runs.train(case, UNIFORM, plan.burst_steps)
     peaks, ordinary = (steps.of_counter(one, "requested_peak") for one in (run, without))
     burst, check = steps.bursts(run)[0], (steps.checks(run) or [None])[0]
@@ -147,7 +146,7 @@ def budget(case: Case, plan: Plan, runs: Runs) -> Found:
     budgets = [int(low + part * (high - low)) for part in plan.parts]
     middle = budgets[len(budgets) // 2]
     profile = runs.profile_of(case, "budget")
-    conf = f"{MEASURES},profile:{profile},budget:{middle}"
+    conf = with_profile(f"{MEASURES},budget:{middle}", profile)
     itself = with_bursts(runs.train(case, conf, plan.budget_steps))
     peaks = steps.of_counter(itself, "reserved_peak")
     after = peaks[steps.bursts(itself)[0] + 1 :]
@@ -159,7 +158,7 @@ def budget(case: Case, plan: Plan, runs: Runs) -> Found:
         "with_profile": [],
     }  # fmt: skip
     for size in budgets:
-        run = runs.train(case, f"{UNIFORM},profile:{runs.copy_of(profile)},budget:{size}", plan.profiled_steps)
+        run = runs.train(case, with_profile(f"{UNIFORM},budget:{size}", runs.copy_of(profile)), plan.profiled_steps)
         peaks = steps.of_counter(run, "reserved_peak")
         name = f"budget {size / 1e6:.0f} MB, profile"
         found.add(f"{name}: most over budget", max(peaks) / size, Bar(1, hard=True))
@@ -178,7 +177,7 @@ def stable(case: Case, plan: Plan, runs: Runs) -> Found:
     found = Found()
     path = runs.profile_of(case, "stable")
     refresh = "" if plan.stable_refresh is None else f",refresh:{plan.stable_refresh}"
-    run = with_bursts(runs.train(case, f"bits:{BITS},sensitivity:on,profile:{path}{refresh}", plan.stable_steps), 2)
+    run = with_bursts(runs.train(case, with_profile(f"bits:{BITS},sensitivity:on{refresh}", path), plan.stable_steps), 2)
     profile = profiles.read(path)
     first, last = (ranks.measured_in(profile, step) for step in (ranks.steps_measured(profile)[i] for i in (0, -1)))
     both = sorted(first.keys() & last.keys())
@@ -201,13 +200,14 @@ def stable(case: Case, plan: Plan, runs: Runs) -> Found:
 
 
 def invisible(case: Case, plan: Plan, runs: Runs) -> Found:
-    """Without loss: a run with two bursts beside one with none and beside stock. Steps that differ are counted from the
-    first one on."""
+    """Without loss: a run with two bursts beside one with none, and beside stock. Steps unlike are counted from the first
+    one on: what differs once stays so."""
     found = Found()
     conf = f"bits:lossless,sensitivity:on,refresh:{plan.exact_refresh}"
     run = with_bursts(runs.train(case, conf, plan.exact_steps, digests=True), 2)
     others = {"no burst": runs.train(case, "bits:lossless", plan.exact_steps, digests=True)}
-    others["stock"] = runs.train(case, None, plan.exact_steps, digests=True)
+    if plan.stock:
+        others["stock"] = runs.train(case, None, plan.exact_steps, digests=True)
     at = [step + 1 for step in steps.bursts(run)]
     found.runs = {"bursts": at, "batch": run["batch"], "first_difference": {}}
     for name, other in others.items():

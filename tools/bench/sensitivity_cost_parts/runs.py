@@ -60,10 +60,15 @@ class Runs:
         return options + (["--batch", str(case.batch)] if case.batch else [])
 
     def profile_of(self, case: Case, name: str) -> pathlib.Path:
-        """Where a run writes its profile: Pleat's paths hold no comma, and the name says which run it was."""
+        """Where the run of that name writes its profile."""
         return self.folder / f"{case.model}-{case.batch or 'own'}-{name}.pleat"
 
     def copy_of(self, profile: pathlib.Path) -> pathlib.Path:
         """Pleat writes into the file that a run names: each run has its own."""
         self._copies += 1
         return pathlib.Path(shutil.copy(profile, self.folder / f"copy{self._copies}.pleat"))
+
+
+def with_profile(conf: str, path: pathlib.Path) -> str:
+    """The PLEAT_CONF with a profile beside; any path will do."""
+    return conf + ',profile:"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
