@@ -28,11 +28,12 @@ def run(passes, seconds, cpu=None, bursts=None, **more):
     bursts = [1 if count == 16 else 0 for count in passes] if bursts is None else bursts
     counted = [
         {"sensitivity.passes": count, "sensitivity.bursts": burst, "sensitivity.seconds": second / 10 if count else 0.0,
-         "time.encode_ns": 100 + 10 * i, "time.decode_ns": 50, "requested_peak": 1000 + i, "reserved_peak": 2000 + i}
+         "time.encode_ns": 100 + 10 * i, "time.decode_ns": 50, "requested_peak": 1000 + i, "reserved_peak": 2000 + i,
+         "payload_peak": 500}
         for i, (count, burst, second) in enumerate(zip(passes, bursts, seconds))
     ]  # fmt: skip
     return {"model": "x", "batch": 8, "steps": len(passes), "step_seconds": seconds, "step_cpu_seconds": cpu or seconds,
-            "step_counters": counted, "gradient_bytes": 100, "pleat": {"sensitivity": {"refusals": ["a hook"]}}} | more  # fmt: skip
+            "step_counters": counted, "gradient_bytes": 100, "pleat": {"sensitivity": {"refusals": ["a hook"], "bits": 3.0}}} | more  # fmt: skip
 
 
 # --- bursts and what they cost ---
@@ -161,7 +162,7 @@ def test_the_peak_of_a_burst_may_be_higher_by_the_gradients_and_a_twentieth(tmp_
 
 def test_a_budget_is_missed_by_one_step_above_it_and_by_peaks_far_below(tmp_path):
     def with_peaks(peaks):
-        found = run([0] * len(peaks), [1.0] * len(peaks), pleat={"sensitivity": {"bits": 3.0}})
+        found = run([0] * len(peaks), [1.0] * len(peaks))
         for step, peak in zip(found["step_counters"], peaks):
             step["reserved_peak"] = peak
         return found
@@ -174,11 +175,12 @@ def test_a_budget_is_missed_by_one_step_above_it_and_by_peaks_far_below(tmp_path
         return values(rows.budget(runs.Case("x"), dataclasses.replace(rows.Plan(), parts=(0.4,)), MadeUp(tmp_path, answers)))
 
     good = found([1390, 1400, 1350, 1300])
-    assert good["budget 0 MB, profile: most over budget"] == ([1.0], "holds")
-    assert good["budget 0 MB, profile: end's peaks over budget"][1] == "holds"
-    assert good["measures itself: steps above after the burst"] == ([1], "MISSED")
-    assert found([1401, 1400, 1350, 1300])["budget 0 MB, profile: most over budget"][1] == "MISSED"
-    assert found([1390, 1400, 1350, 1200])["budget 0 MB, profile: end's peaks over budget"][1] == "MISSED"
+    assert good["0 MB, profile: most over budget"] == ([1.0], "holds")
+    assert good["0 MB, profile: last peaks over budget"][1] == "holds"
+    assert good["0 MB, profile: mean bits"] == ([3.0], "")
+    assert good["0 MB, measured: steps above after the burst"] == ([1], "MISSED")
+    assert found([1401, 1400, 1350, 1300])["0 MB, profile: most over budget"][1] == "MISSED"
+    assert found([1390, 1400, 1350, 1200])["0 MB, profile: last peaks over budget"][1] == "MISSED"
 
 
 # --- counters of steps ---

@@ -136,36 +136,45 @@ def memory(case: Case, plan: Plan, runs: Runs) -> Found:
 
 def budget(case: Case, plan: Plan, runs: Runs) -> Found:
     """Peaks of segments beside budgets between the peaks at 2 bits and at 8. A run without a profile measures at the
-    middle budget; runs at each of the budgets begin with its profile."""
+    middle budget; runs at each of the budgets begin with its profile. Bits stand beside: the smallest widths hold many
+    a budget, at the price of noise."""
     found = Found()
-
-    def reserved(conf: str, count: int) -> list[int]:
-        return steps.of_counter(runs.train(case, conf, count), "reserved_peak")
-
-    low, high = (max(reserved(f"bits:{bits}", 5)) for bits in (LOWEST, HIGHEST))
+    low, high = (
+        max(steps.of_counter(runs.train(case, f"bits:{bits}", 5), "reserved_peak")) for bits in (LOWEST, HIGHEST)
+    )
     budgets = [int(low + part * (high - low)) for part in plan.parts]
     middle = budgets[len(budgets) // 2]
     profile = runs.profile_of(case, "budget")
-    conf = with_profile(f"{MEASURES},budget:{middle}", profile)
-    itself = with_bursts(runs.train(case, conf, plan.budget_steps))
-    peaks = steps.of_counter(itself, "reserved_peak")
-    after = peaks[steps.bursts(itself)[0] + 1 :]
-    found.add("measures itself: steps above after the burst", sum(peak > middle for peak in after), Bar(0))
-    found.add("measures itself: end's peaks over budget", [peak / middle for peak in peaks[-SETTLED_BUDGET:]], Bar(1, 0.92))
+    itself = with_bursts(runs.train(case, with_profile(f"{MEASURES},budget:{middle}", profile), plan.budget_steps))
+    entry = kept(itself, middle) | {"burst_step": steps.bursts(itself)[0] + 1}
+    after = entry["reserved_peaks"][steps.bursts(itself)[0] + 1 :]
+    name = f"{middle / 1e6:.0f} MB, measured"
+    found.add(f"{name}: steps above after the burst", sum(peak > middle for peak in after), Bar(0))
+    add_end(found, name, entry)
     found.runs = {
         "peaks_at_bits": {LOWEST: low, HIGHEST: high}, "batch": itself["batch"],
-        "measures_itself": {"budget": middle, "reserved_peaks": peaks, "burst_step": steps.bursts(itself)[0] + 1},
-        "with_profile": [],
+        "measures_itself": entry, "with_profile": [],
     }  # fmt: skip
     for size in budgets:
-        run = runs.train(case, with_profile(f"{UNIFORM},budget:{size}", runs.copy_of(profile)), plan.profiled_steps)
-        peaks = steps.of_counter(run, "reserved_peak")
-        name = f"budget {size / 1e6:.0f} MB, profile"
-        found.add(f"{name}: most over budget", max(peaks) / size, Bar(1, hard=True))
-        found.add(f"{name}: end's peaks over budget", [peak / size for peak in peaks[-SETTLED_BUDGET:]], Bar(1, 0.92))
-        entry = {"budget": size, "reserved_peaks": peaks, "requested_peaks": steps.of_counter(run, "requested_peak")}
-        found.runs["with_profile"].append(entry | {"mean_bits": run["pleat"]["sensitivity"]["bits"]})
+        conf = with_profile(f"{UNIFORM},budget:{size}", runs.copy_of(profile))
+        entry = kept(runs.train(case, conf, plan.profiled_steps), size)
+        name = f"{size / 1e6:.0f} MB, profile"
+        found.add(f"{name}: most over budget", max(entry["reserved_peaks"]) / size, Bar(1, hard=True))
+        add_end(found, name, entry)
+        found.runs["with_profile"].append(entry)
     return found
+
+
+def kept(run: dict, size: int) -> dict:
+    """How a run has kept its budget."""
+    peaks = {f"{kind}_peaks": steps.of_counter(run, f"{kind}_peak") for kind in ("reserved", "requested", "payload")}
+    return {"budget": size, **peaks, "mean_bits": run["pleat"]["sensitivity"]["bits"]}
+
+
+def add_end(found: Found, name: str, entry: dict) -> None:
+    over = [peak / entry["budget"] for peak in entry["reserved_peaks"][-SETTLED_BUDGET:]]
+    found.add(f"{name}: last peaks over budget", over, Bar(1, 0.92))
+    found.add(f"{name}: mean bits", entry["mean_bits"])
 
 
 # --- stable --------------------------------------------------------------------------------------------------------
