@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from conftest import REPOSITORY
+from conftest import REPOSITORY, STOCK_ONLY
 
 BENCH = REPOSITORY / "tools" / "bench"
 sys.path.insert(0, str(BENCH))
@@ -181,6 +181,28 @@ def test_a_budget_is_missed_by_one_step_above_it_and_by_peaks_far_below(tmp_path
     assert good["0 MB, measured: steps above after the burst"] == ([1], "MISSED")
     assert found([1401, 1400, 1350, 1300])["0 MB, profile: most over budget"][1] == "MISSED"
     assert found([1390, 1400, 1350, 1200])["0 MB, profile: last peaks over budget"][1] == "MISSED"
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs the command")
+def test_widths_are_judged_by_the_later_measurement(build_dir, monkeypatch):
+    monkeypatch.setenv("PLEAT_BUILD_DIR", str(build_dir))
+    # Two bursts see three tensors of one size in opposite orders. At 4 bits on average one gets 8 bits, and the others
+    # pay for it: by the first burst that is "a", by the second "c".
+    costs = [[2, 200, 25.0], [4, 400, 1.0], [8, 800, 0.004], [0, 3200, 0]]
+    units = [
+        {"key": f"0x{key:016x}", "producer": "P", "reader": "R", "type": "float32", "shape": [100, 8], "tensors": 1, "bytes": 3200,
+         "payload_bytes": 400, "width": 4, "costs": costs, "measurements": [[10, early], [1000, late]]}
+        for key, early, late in ((10, 1.0, 1e-6), (11, 1e-3, 1e-3), (12, 1e-6, 1.0))
+    ]  # fmt: skip
+    profile = {"pleat_profile": 1, "torch": "2.11.0", "steps": 1000, "bits": 4, "passes": 0, "seconds": 0, "units": units}
+    agreement = rows.agreement(profile, 10, 1000)
+    found = values(agreement)
+    assert found["rank correlation, step 10 against 1000"][0] == [pytest.approx(-1)]
+    # The best: c at 8, a and b at 2. By the first: a at 8, b and c at 2.
+    best = 1.0 * 0.004 + 25 * 1e-3 + 25 * 1e-6
+    assert found["noise of step 10's widths, 4 bits"][0] == [pytest.approx((25 * 1.0 + 25 * 1e-3 + 0.004 * 1e-6) / best)]
+    assert found["noise of one width for all, 4 bits"][0] == [pytest.approx((1.0 + 1e-3 + 1e-6) / best)]
+    assert [unit["last"] for unit in agreement.runs["units"]] == [1e-6, 1e-3, 1.0]
 
 
 # --- counters of steps ---

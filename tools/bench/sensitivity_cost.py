@@ -7,8 +7,8 @@
   memory     requested peak of a burst's step, over that of the same step of a run without
   budget     peaks of segments beside budgets at a fifth, a half and four fifths of the way from the peak at 2 bits to
              that at 8: a run that measures itself, and runs that begin with its profile
-  stable     rank correlation of what steps 10 and 1000 have measured; and the noise of widths by the first one, over
-             that of the best widths, both by the last one
+  stable     rank correlation of what steps 10 and 1000 have measured; and noise by the later one, over that of the best
+             widths: of widths by the first, by the mean of both, and of one width for all
   invisible  losses, gradients, weights and torch's random state of 30 steps without loss: two bursts against none
 
 Each run is a process of its own. Codec times are of pairs that take turns step by step, with one thread each; a figure is

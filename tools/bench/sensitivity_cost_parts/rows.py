@@ -181,27 +181,34 @@ def add_end(found: Found, name: str, entry: dict) -> None:
 
 
 def stable(case: Case, plan: Plan, runs: Runs) -> Found:
-    """Rank correlation of what the first and the last burst of a run have measured, and what widths by the first cost
-    by the last."""
-    found = Found()
+    """How far the first and the last burst of a run agree."""
     path = runs.profile_of(case, "stable")
     refresh = "" if plan.stable_refresh is None else f",refresh:{plan.stable_refresh}"
     run = with_bursts(runs.train(case, with_profile(f"bits:{BITS},sensitivity:on{refresh}", path), plan.stable_steps), 2)
-    profile = profiles.read(path)
-    first, last = (ranks.measured_in(profile, step) for step in (ranks.steps_measured(profile)[i] for i in (0, -1)))
+    at = [step + 1 for step in steps.bursts(run)]
+    found = agreement(profiles.read(path), at[0], at[-1])
+    found.runs |= {"bursts": at, "losses": [run["losses"][step - 1] for step in at], "batch": run["batch"]}
+    return found
+
+
+def agreement(profile: dict, early: int, late: int) -> Found:
+    """Of the measurements of two steps: their rank correlation, and what noise several widths have by the later one,
+    over the best widths for as many bytes. A greedy assignment is not quite the best: a little below 1 is possible."""
+    found = Found()
+    first, last = ranks.measured_in(profile, early), ranks.measured_in(profile, late)
     both = sorted(first.keys() & last.keys())
     correlation = ranks.spearman([first[key] for key in both], [last[key] for key in both])
     if math.isnan(correlation):
-        raise Problem(f"{case}: {len(both)} tensors were measured twice: too few to compare")
-    at = [step + 1 for step in steps.bursts(run)]
-    found.add(f"rank correlation, step {at[0]} against {at[-1]}", correlation)
+        raise Problem(f"{len(both)} tensors were measured in steps {early} and {late}: too few to compare")
+    found.add(f"rank correlation, step {early} against {late}", correlation)
+    # Pleat goes on with the mean of all bursts.
+    estimates = {f"step {early}'s": first, "the mean's": profiles.noises(profile)}
     for bits in (2, 3, 4):
-        found.add(f"noise by step {at[0]}'s widths over the best, {bits} bits", profiles.regret(profile, last, first, bits).ratio)
+        for whose, noise in estimates.items():
+            found.add(f"noise of {whose} widths, {bits} bits", profiles.regret(profile, last, noise, bits).ratio)
+        found.add(f"noise of one width for all, {bits} bits", profiles.uniform_regret(profile, last, bits))
     units = {unit["key"]: profiles.described(unit) for unit in profile["units"]}
-    found.runs = {
-        "bursts": at, "losses": [run["losses"][step - 1] for step in at], "batch": run["batch"],
-        "units": [{"unit": units[key], "first": first[key], "last": last[key]} for key in both],
-    }  # fmt: skip
+    found.runs["units"] = [{"unit": units[key], "first": first[key], "last": last[key]} for key in both]
     return found
 
 
