@@ -306,3 +306,27 @@ def test_result_files_have_no_path_of_a_machine():
     assert files
     for path in files:
         assert json.loads(path.read_text())["rows"] and not re.search(r'[:" ]/\w', path.read_text())
+
+
+def test_digests_of_a_step_tell_gradients_weights_and_random_numbers_apart():
+    code = (
+        "import torch, train\n"
+        "model = torch.nn.Linear(3, 2)\n"
+        "model(torch.ones(1, 3)).sum().backward()\n"
+        "first = train.step_digests(model)\n"
+        "assert first == train.step_digests(model)\n"
+        "def differs():\n"
+        "    return {what for what, digest in train.step_digests(model).items() if digest != first[what]}\n"
+        "model.weight.grad[0, 0] += 1e-7\n"
+        "assert differs() == {'gradients'}, differs()\n"
+        "model.weight.grad[0, 0] = 1\n"
+        "model.bias.data[1] += 1e-7\n"
+        "assert differs() == {'weights'}, differs()\n"
+        "torch.rand(1)\n"
+        "assert differs() == {'weights', 'random state'}, differs()\n"
+        "model.weight.grad = None\n"
+        "assert 'gradients' in differs()\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
