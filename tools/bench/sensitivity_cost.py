@@ -42,9 +42,9 @@ CASES = {
     "stable": [Case("chargpt", 8), Case("digits", 64), Case("unet", 1)],
     "invisible": [Case("chargpt", 16), Case("resnet50", 2), Case("digits")],
 }
-QUICK_CASES = {row: [Case("chargpt", 4)] for row in CASES if row != "whole"}
+QUICK_CASES = {row: [Case("chargpt", 3)] for row in CASES if row != "whole"}
 QUICK = Plan(
-    pairs=1, burst_steps=12, codec_steps=6, budget_steps=16, profiled_steps=5, parts=(0.5,), stable_steps=14,
+    pairs=1, burst_steps=12, codec_steps=6, budget_steps=14, profiled_steps=5, parts=(0.5,), stable_steps=14,
     stable_refresh=4, exact_steps=15, exact_refresh=4, stock=False,
 )  # fmt: skip
 
