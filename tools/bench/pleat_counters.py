@@ -11,26 +11,66 @@ import os
 import pathlib
 
 
-def of_this_process() -> dict | None:
-    """The counters of the Pleat in this process, or None where there is none."""
+def _bridge_of_this_process() -> ctypes.CDLL | None:
+    """The bridge that is loaded, or None. Raises OSError where its file has been replaced since."""
     for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]
-        if not os.path.basename(path).startswith("libpleat_bridge_torch"):
-            continue
-        try:
+        if os.path.basename(path).startswith("libpleat_bridge_torch"):
             bridge = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-        except OSError as error:  # rebuilt while we ran: the loaded one has no name any more
-            return {"error": str(error)}
-        bridge.pleat_stats_json.restype = ctypes.c_size_t
-        bridge.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-        size = 1 << 16
-        while True:
-            text = ctypes.create_string_buffer(size)
-            needed = bridge.pleat_stats_json(text, size)
-            if needed < size:
-                return json.loads(text.value)
-            size = needed + 4096
+            bridge.pleat_stats_json.restype = ctypes.c_size_t
+            bridge.pleat_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+            return bridge
     return None
+
+
+def _read(bridge: ctypes.CDLL) -> dict:
+    size = 1 << 16
+    while True:
+        text = ctypes.create_string_buffer(size)
+        needed = bridge.pleat_stats_json(text, size)
+        if needed < size:
+            return json.loads(text.value)
+        size = needed + 4096
+
+
+def of_this_process() -> dict | None:
+    """The counters of the Pleat in this process, or None where there is none."""
+    try:
+        bridge = _bridge_of_this_process()
+    except OSError as error:  # rebuilt while we ran: the loaded one has no name any more
+        return {"error": str(error)}
+    return None if bridge is None else _read(bridge)
+
+
+class StepCounters:
+    """What each step adds to the counters of the Pleat in this process, and its own peaks, in bytes. `steps` has one
+    entry a step, and none where there is no Pleat. Nothing is read inside a step."""
+
+    ADDED = (
+        "time.encode_ns", "time.decode_ns", "records.payload_bytes",
+        "sensitivity.bursts", "sensitivity.passes", "sensitivity.seconds",
+    )  # fmt: skip
+    PEAKS = ("requested", "reserved", "payload")
+
+    def __init__(self) -> None:
+        self._bridge = _bridge_of_this_process()
+        self._before: dict | None = None
+        self.steps: list[dict] = []
+
+    def begin(self) -> None:
+        if self._bridge is not None:
+            self._before = self._before or _read(self._bridge)
+            self._bridge.pleat_reset_peaks()
+
+    def end(self) -> None:
+        if self._bridge is None:
+            return
+        now = _read(self._bridge)
+        before, after = {"pleat": self._before}, {"pleat": now}
+        step = {path: (counter(after, path) or 0) - (counter(before, path) or 0) for path in self.ADDED}
+        step |= {f"{kind}_peak": counter(after, f"bytes.{kind}.peak") for kind in self.PEAKS}
+        self.steps.append(step)
+        self._before = now
 
 
 def counter(result: dict, path: str) -> float | None:

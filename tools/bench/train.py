@@ -23,7 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from models import MODELS, build  # noqa: E402
-from pleat_counters import of_this_process  # noqa: E402
+from pleat_counters import StepCounters, of_this_process  # noqa: E402
 
 
 def status_bytes(*names: str, pid: str = "self") -> int:
@@ -66,6 +66,22 @@ def weights_digest(model) -> str:
     return digest.hexdigest()
 
 
+def step_digests(model) -> dict[str, str]:
+    """SHA-256 of what a step leaves behind: gradients, weights, the state of torch's random generator."""
+    import torch
+
+    gradients = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        if parameter.grad is not None:
+            gradients.update(name.encode())
+            gradients.update(parameter.grad.contiguous().view(-1).numpy().tobytes())
+    return {
+        "gradients": gradients.hexdigest(),
+        "weights": weights_digest(model),
+        "random state": hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest(),
+    }
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0],
@@ -83,6 +99,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pause", action="store_true", help="stop this process (SIGSTOP) before each step until it is continued")
     parser.add_argument("--rss-every", type=int, default=0, metavar="N", help="note the resident size every N steps")
     parser.add_argument("--digest", action="store_true", help="note the SHA-256 of the final weights")
+    parser.add_argument("--step-digests", action="store_true", help="note after each step the SHA-256 of gradients, weights and torch's random state")
+    parser.add_argument("--step-counters", action="store_true", help="note what each step adds to Pleat's counters, and its peaks")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON; default: standard output")
     arguments = parser.parse_args()
     for name in ("batch", "steps", "threads"):
@@ -104,10 +122,13 @@ def main() -> int:
     peak_before = status_bytes("VmHWM")
     faults_before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-    wall, cpu, losses, rss = [], [], [], []
+    wall, cpu, losses, rss, digests = [], [], [], [], []
+    counters = StepCounters() if arguments.step_counters else None
     for step in range(1, arguments.steps + 1):
         if arguments.pause:
             os.kill(os.getpid(), signal.SIGSTOP)
+        if counters is not None:
+            counters.begin()
         start_wall, start_cpu = time.perf_counter(), time.process_time()
         loss = workload.loss(workload.batch(step))
         workload.optimizer.zero_grad()
@@ -116,6 +137,10 @@ def main() -> int:
         losses.append(loss.item())
         wall.append(time.perf_counter() - start_wall)
         cpu.append(time.process_time() - start_cpu)
+        if counters is not None:
+            counters.end()
+        if arguments.step_digests:
+            digests.append(step_digests(workload.model))
         if arguments.rss_every and step % arguments.rss_every == 0:
             rss.append([step, resident_bytes()])
 
@@ -130,6 +155,7 @@ def main() -> int:
         "threads": arguments.threads,
         "checkpoint": arguments.checkpoint,
         "parameters": sum(p.numel() for p in workload.model.parameters()),
+        "gradient_bytes": sum(p.nbytes for p in workload.model.parameters() if p.requires_grad),
         "torch": torch.__version__,
         "base_bytes": base,
         "peak_bytes": peak + children_peak_bytes(),
@@ -141,6 +167,8 @@ def main() -> int:
         "step_cpu_seconds": cpu,
         "losses": losses,
         "rss_bytes": rss,
+        "step_digests": digests,
+        "step_counters": counters.steps if counters is not None else [],
         "weights_sha256": weights_digest(workload.model) if arguments.digest else None,
         "pleat": of_this_process(),
     }
