@@ -55,18 +55,24 @@ void tidy(std::vector<Measurement>& measurements) {
 }  // namespace
 
 double Unit::noise() const noexcept {
-  const auto positive = [](const Measurement& measurement) {
-    // The order of the arguments lets a NaN through.
-    return std::max(measurement.noise, std::numeric_limits<double>::min());
-  };
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  if (measurements.empty()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   if (measurements.size() == 1) {
-    return positive(measurements.front());  // not rounded by a logarithm
+    // Not rounded by a logarithm. The order of the arguments lets a NaN through.
+    return std::max(measurements.front().noise, kLeast);
   }
-  double logarithms = 0;
+  const double last = static_cast<double>(measurements.back().step) + 1;
+  double logarithms = 0, weights = 0;
   for (const Measurement& measurement : measurements) {
-    logarithms += std::log(positive(measurement));
+    if (measurement.noise > 0 || std::isnan(measurement.noise)) {
+      const double age = (static_cast<double>(measurement.step) + 1) / last;
+      logarithms += age * age * std::log(std::max(measurement.noise, kLeast));
+      weights += age * age;
+    }
   }
-  return std::exp(logarithms / static_cast<double>(measurements.size()));  // none: 0 / 0
+  return weights > 0 ? std::exp(logarithms / weights) : kLeast;
 }
 
 const WidthCost& Unit::cost_at(unsigned width) const noexcept {

@@ -51,7 +51,10 @@ struct Unit {
   [[nodiscard]] bool may_be_noisy() const noexcept { return fixed.empty() && !costs.empty(); }
   // Its noise is known, and believed.
   [[nodiscard]] bool is_measured() const noexcept { return !distrusted && std::isfinite(noise()); }
-  // The geometric mean of its measurements (zeros count as the least positive number); NaN: none.
+  // The geometric mean of its measurements, in which one of half as many steps counts a quarter:
+  // what the first steps have shown may be wrong by orders later. Zeros only say that a unit was
+  // not seen beside louder ones: they count where there is nothing else, as the least positive
+  // number. NaN: none.
   [[nodiscard]] double noise() const noexcept;
   // The cost at the least width >= `width` that is a candidate; the exact one if there is none.
   // `width` 0: the exact one. `costs` must not be empty.

@@ -16,12 +16,17 @@ namespace {
 
 using testing::plain_unit;
 
-TEST(ProfileTest, NoiseIsTheGeometricMeanOfMeasurements) {
+TEST(ProfileTest, NoiseIsAGeometricMeanInWhichTheNewestCountMost) {
   EXPECT_TRUE(std::isnan(Unit{}.noise()));
   EXPECT_EQ(plain_unit(1, {{1, 0.1}}).noise(), 0.1) << "one is not rounded";
-  EXPECT_NEAR(plain_unit(1, {{1, 1e-6}, {2, 1e-2}}).noise(), 1e-4, 1e-12);
+  EXPECT_NEAR(plain_unit(1, {{999, 1e-6}, {999, 1e-2}}).noise(), 1e-4, 1e-12);
+  EXPECT_NEAR(plain_unit(1, {{499, 1e-12}, {999, 1e-2}}).noise(), 1e-4, 1e-12) << "1 to 4";
+  // What was measured in step 10 hardly counts in step 1000.
+  EXPECT_NEAR(plain_unit(1, {{9, 1e-6}, {999, 1e-2}}).noise(), 1e-2, 1e-5);
   EXPECT_EQ(plain_unit(1, {{1, 0}}).noise(), DBL_MIN);
-  EXPECT_NEAR(plain_unit(1, {{1, 0}, {2, 1}}).noise(), std::sqrt(DBL_MIN), 1e-160);
+  EXPECT_EQ(plain_unit(1, {{1, 0}, {2, 0.5}}).noise(), 0.5) << "not seen at first";
+  EXPECT_EQ(plain_unit(1, {{1, 0.5}, {2, 0}}).noise(), 0.5);
+  EXPECT_EQ(plain_unit(1, {{1, 0}, {2, 0}}).noise(), DBL_MIN);
   EXPECT_TRUE(std::isnan(plain_unit(1, {{1, NAN}, {2, 1}}).noise()));
 }
 

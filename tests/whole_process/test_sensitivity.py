@@ -347,6 +347,43 @@ def test_a_profile_of_another_model_is_one_line_and_loses_nothing(profiled, run_
     assert again.stderr == "", "the file knows both now"
 
 
+# ---- what is found later ------------------------------------------------------------------------
+
+SHIFTS = """
+    import sys, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    left = torch.nn.Sequential(torch.nn.Linear(64, 160), torch.nn.Tanh(), torch.nn.Linear(160, 64))
+    right = torch.nn.Sequential(torch.nn.Linear(64, 160), torch.nn.Tanh(), torch.nn.Linear(160, 64))
+    parameters = [*left.parameters(), *right.parameters()]
+    optimiser = torch.optim.SGD(parameters, 1e-4)
+    shares = torch.tensor([1.0, 1e-3])
+    for step in range(45):
+        if step == int(sys.argv[1]):
+            shares.copy_(shares.flip(0))
+        optimiser.zero_grad()
+        x = torch.randn(128, 64)
+        (shares[0] * left(x) + shares[1] * right(x) - x.roll(1, 1)).square().mean().backward()
+        optimiser.step()
+    t.emit(final=[p.detach() for p in parameters])
+"""
+
+
+@pytest.mark.parametrize("shift, bursts", [(99, 1), (25, 2)])
+def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, shift, bursts):
+    """Step 40 has a look; the measurement in step 10 was the first, and the next one by the calendar is step 1000."""
+    file = tmp_path / "profile"
+    conf = f"bits:3,min_bytes:0,sensitivity:on,profile:{file}"
+    result = run_script(SHIFTS, conf=conf, args=(str(shift),)).check()
+    found = result.stats["sensitivity"]
+    assert found["bursts"] == bursts and found["passes"] >= 16 * bursts + 3, result.stderr
+    tanh = [u for u in json.loads(file.read_text())["units"] if u.get("producer") == "TanhBackward0" and u.get("costs")]
+    assert [step for step, _ in tanh[0]["measurements"]] == [10, 41][:bursts]
+    widths = sorted(u["width"] for u in tanh)
+    assert len(tanh) == 2 and widths[0] < widths[1]
+    loud = max(tanh, key=lambda unit: unit["measurements"][-1][1])
+    assert loud["width"] == widths[1], "the newest measurement counts"
+
+
 # ---- several processes, compiled parts ----------------------------------------------------------
 
 RANKS = """

@@ -23,7 +23,10 @@ using sensitivity::Unit;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kFirstBurst = 10;     // pass of a graph
 constexpr std::uint64_t kSecondBurst = 1000;  // then 3000, 7000, 15000, ...
-constexpr std::uint64_t kRowsAt = 3;          // by then proofs and leaves are learned
+// In between a few passes look whether the early measurement still holds: at first, networks learn
+// fast what their gradients depend on.
+constexpr std::uint64_t kWatchAfter = 4;  // times as many passes: 40, 160, 640
+constexpr std::uint64_t kRowsAt = 3;      // by then proofs and leaves are learned
 constexpr std::size_t kMostGraphs = 4096;
 constexpr unsigned kMostAttempts = 5;
 // Extra passes may be so many, and so large a part of the passes of the script: graphs that change
@@ -126,14 +129,15 @@ SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
   if (graph.to_check) {
     return Turn::kCheck;
   }
-  if (graph.passes < graph.next) {
+  const bool measures = graph.passes >= graph.next || graph.is_stale;
+  if (!measures && (graph.watch == 0 || graph.passes < graph.watch)) {
     return Turn::kNone;
   }
   const auto steps = static_cast<double>(steps_.load(std::memory_order_relaxed));
   return takes_tensors_singly(options_.sensitivity) ||
                  static_cast<double>(counted_passes_) <
                      static_cast<double>(kFreePasses) + kPartOfPasses * steps
-             ? Turn::kMeasure
+             ? (measures ? Turn::kMeasure : Turn::kWatch)
              : Turn::kNone;
 }
 
@@ -159,7 +163,8 @@ SensitivityBook::Turn SensitivityBook::take_turn(std::uint64_t structure) noexce
 void SensitivityBook::refuse(std::uint64_t structure, const std::string& why, bool again) {
   const std::lock_guard guard(mutex_);
   Graph& graph = graphs_[structure];
-  graph.to_check = false;
+  graph.to_check = graph.is_stale = false;
+  graph.watch = 0;
   graph.has_rows = !again;
   if (!again) {
     graph.attempts = 0;
@@ -265,9 +270,29 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   graph.attempts = 0;
   graph.of_leaf = std::move(burst.of_leaf);
   graph.to_check = options_.mode == Mode::kLossy && !is_of_gact(options_.sensitivity);
-  plan_next(graph);
+  if (!std::exchange(graph.is_stale, false)) {
+    plan_next(graph);
+  }
+  plan_watch(graph);
   assign();
   write_locked();
+}
+
+void SensitivityBook::plan_watch(Graph& graph) const noexcept {
+  const std::uint64_t at = kWatchAfter * graph.passes;
+  const bool has_bits = options_.mode == Mode::kLossy && !is_of_gact(options_.sensitivity);
+  graph.watch = has_bits && !options_.refresh && at < kSecondBurst ? at : 0;
+}
+
+void SensitivityBook::add_watch(std::uint64_t structure, bool stale, std::uint64_t passes,
+                                double seconds) {
+  const std::lock_guard guard(mutex_);
+  extra_passes_ += passes;
+  counted_passes_ += passes;
+  seconds_ += seconds;
+  Graph& graph = graphs_[structure];
+  graph.is_stale = stale;
+  plan_watch(graph);
 }
 
 std::vector<std::vector<SensitivityBook::Share>> SensitivityBook::shares_of(

@@ -43,6 +43,7 @@ class SensitivityBook {
     kRows,     // note what the pass reads
     kMeasure,  // run extra passes first, and note what they read
     kCheck,    // run two: does the noise that was assigned do what was predicted?
+    kWatch,    // run three: is it still as far below that of one width for all?
   };
   // A pass that accumulates gradients begins over that graph. Whoever gets a turn ends it; nobody
   // else gets one meanwhile.
@@ -82,6 +83,9 @@ class SensitivityBook {
     double seconds = 0;
   };
   void add_check(std::uint64_t graph, const Check& check);
+  // A watch has run so many passes. `stale`: what was measured holds no longer, and the next pass
+  // of the graph measures again.
+  void add_watch(std::uint64_t graph, bool stale, std::uint64_t passes, double seconds);
 
   // ---- a budget ----
   [[nodiscard]] bool has_budget() const noexcept {
@@ -150,11 +154,14 @@ class SensitivityBook {
     std::uint64_t interval = 0;
     unsigned attempts = 0;  // that came to nothing, one after the other
     bool to_check = false;
+    std::uint64_t watch = 0;  // the pass to watch in; 0: none
+    bool is_stale = false;
     bool has_rows = false;
     std::vector<std::vector<Share>> of_leaf;
   };
   [[nodiscard]] Turn turn_of(Graph& graph) noexcept;
   void plan_next(Graph& graph) noexcept;
+  void plan_watch(Graph& graph) const noexcept;
   void enter(std::vector<sensitivity::Unit> rows);
   void match_with_file(const std::vector<sensitivity::Unit>& rows);
   void assign();

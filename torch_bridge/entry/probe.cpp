@@ -31,10 +31,6 @@ using Share = SensitivityBook::Share;
 
 constexpr std::size_t kFirstPasses = 8, kSecondPasses = 7;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // ---- as GACT measures ---------------------------------------------------------------------------
 
 double energy_of_difference(const variable_list& a, const variable_list& b) {
@@ -327,6 +323,9 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
       break;
     case Turn::kCheck:
       attempt(book, graph, [&] { check_assignment(*runtime, graph, roots, run); });
+      break;
+    case Turn::kWatch:
+      attempt(book, graph, [&] { watch_assignment(*runtime, graph, roots, run); });
       break;
   }
 }

@@ -70,6 +70,28 @@ void print(const std::vector<LedgerRow>& rows, const SensitivityBook::Check& all
                100 * std::sqrt(all.measured));
 }
 
+std::unordered_map<std::uint64_t, const sensitivity::Unit*> units_with_costs(
+    const sensitivity::Profile& profile) {
+  std::unordered_map<std::uint64_t, const sensitivity::Unit*> units;
+  for (const sensitivity::Unit& unit : profile.units) {
+    if (!unit.costs.empty()) {
+      units.emplace(unit.key, &unit);
+    }
+  }
+  return units;
+}
+
+// The widths of all units, and the noise that these are predicted to have.
+struct Widths {
+  std::vector<std::uint8_t> bits;
+  double predicted = 0;
+
+  void add(const sensitivity::Unit& unit, std::uint8_t width) {
+    bits.push_back(width);
+    predicted += unit.noise() * unit.cost_at(width).error;
+  }
+};
+
 }  // namespace
 
 void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& roots,
@@ -78,12 +100,7 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   SensitivityBook& book = runtime.sensitivity;
   const std::vector<std::vector<Share>> shares = book.shares_of(graph);
   const sensitivity::Profile profile = book.profile();
-  std::unordered_map<std::uint64_t, const sensitivity::Unit*> with_costs;
-  for (const sensitivity::Unit& unit : profile.units) {
-    if (!unit.costs.empty()) {
-      with_costs.emplace(unit.key, &unit);
-    }
-  }
+  const auto with_costs = units_with_costs(profile);
   ProbePasses clean(runtime, roots, run, /*exactly=*/false, ReadLog::Costs::kNo);
   SensitivityBook::Check found;
   std::vector<std::uint8_t> bits;
@@ -156,8 +173,49 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     print(ledger(clean, bits, of_unit, sensitivity::mix(graph)), found);
   }
   found.passes = clean.count();
-  found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  found.seconds = seconds_since(start);
   book.add_check(graph, found);
+}
+
+void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& roots,
+                      const ExtraPasses::Run& run) {
+  constexpr double kTwice = 2;
+  const auto start = std::chrono::steady_clock::now();
+  SensitivityBook& book = runtime.sensitivity;
+  const sensitivity::Profile profile = book.profile();
+  const auto with_costs = units_with_costs(profile);
+  ProbePasses clean(runtime, roots, run, /*exactly=*/false, ReadLog::Costs::kNo);
+  Widths assigned, uniform;
+  std::vector<double> amplitudes;  // zero for what was never measured
+  bool any = false;                // has another width than the uniform one
+  for (const ReadUnit* const read : clean.noisy) {
+    const auto known = with_costs.find(read->row.key);
+    if (known == with_costs.end() || !known->second->is_measured()) {
+      assigned.bits.push_back(0);
+      uniform.bits.push_back(0);
+      amplitudes.push_back(0);
+      continue;
+    }
+    const sensitivity::Unit& unit = *known->second;
+    assigned.add(unit, book.width_of(unit.key));
+    uniform.add(unit, unit.cost_at(std::max<unsigned>(runtime.bits.uniform(), unit.floor)).width);
+    amplitudes.push_back(1);
+    any = any || assigned.bits.back() != uniform.bits.back();
+  }
+  bool stale = false;
+  if (any && clean.energy > 0) {
+    const auto energy_at = [&](const Widths& widths) {
+      double energy = 0;
+      for (const Sketch& error : clean.errors(widths.bits, amplitudes, sensitivity::mix(graph))) {
+        energy += energy_of(error);
+      }
+      return energy;
+    };
+    const double of_assigned = energy_at(assigned), of_uniform = energy_at(uniform);
+    stale = of_assigned * uniform.predicted > kTwice * of_uniform * assigned.predicted;
+  }
+  clean.end();
+  book.add_watch(graph, stale, clean.count(), seconds_since(start));
 }
 
 }  // namespace pleat::bridge

@@ -1,4 +1,5 @@
-// Whether the noise of the widths in force does what was predicted.
+// Whether the noise of the widths in force does what was predicted, and whether it still does
+// later.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,12 @@ class Runtime;
 // more; where that looks bad, two others. With the option `verify` one more for each unit. Tells
 // Runtime::sensitivity what was found. Throws as ProbePasses does.
 void check_assignment(Runtime& runtime, std::uint64_t graph,
+                      const torch::autograd::edge_list& roots, const ExtraPasses::Run& run);
+
+// Likewise: a clean pass, one with the noise of the widths in force, and one with that of one width
+// for all. The ratio of the two is held against the predicted one, so that how large a batch's own
+// gradient is does not matter.
+void watch_assignment(Runtime& runtime, std::uint64_t graph,
                       const torch::autograd::edge_list& roots, const ExtraPasses::Run& run);
 
 }  // namespace pleat::bridge

@@ -2,6 +2,7 @@
 // noise on what was restored.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,11 @@ struct Refusal {
   std::string why;
   bool again = false;
 };
+
+// What a turn has taken so far.
+[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 class ProbePasses {
  public:

@@ -160,7 +160,10 @@ lines = lines.encode("utf-8", "replace").decode()
 
 constexpr const char* kShardedProgram = R"python(
 import gc, sys
-fsdp = sys.modules.get("torch.distributed.fsdp")
+dist = sys.modules.get("torch.distributed")
+# Torch's optimizers import fsdp, too, and a walk over all objects takes a tenth of a second.
+spread = dist is not None and dist.is_available() and dist.is_initialized()
+fsdp = sys.modules.get("torch.distributed.fsdp") if spread else None
 kinds = (getattr(fsdp, "FullyShardedDataParallel", None), getattr(fsdp, "FSDPModule", None))
 kinds = tuple(kind for kind in kinds if isinstance(kind, type))
 lines = ""

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from harness import ROOT, Problem
 
 EXACT = 0  # the width of what is not compressed, or without noise
-LEAST = 2.0**-1074  # what a noise of zero counts as in a geometric mean
 
 
 def program() -> str:
@@ -34,11 +33,14 @@ def read(path: str | os.PathLike) -> dict:
 
 
 def noise_at_4_bits(unit: dict) -> float | None:
-    """Of a unit with measurements: their geometric mean, as Pleat takes it. None: it has none."""
-    found = [noise for _, noise in unit.get("measurements") or ()]
-    if not found:
+    """Of a unit with measurements: their geometric mean, in which the newest count most, as Pleat takes it. None: it
+    has none."""
+    measurements = unit.get("measurements") or ()
+    if not measurements:
         return None
-    return math.exp(sum(math.log(max(noise, LEAST)) for noise in found) / len(found)) if any(found) else 0.0
+    last = measurements[-1][0] + 1
+    seen = [(((step + 1) / last) ** 2, math.log(noise)) for step, noise in measurements if noise > 0]
+    return math.exp(sum(w * log for w, log in seen) / sum(w for w, _ in seen)) if seen else 0.0
 
 
 def noises(profile: dict) -> dict[str, float]:
