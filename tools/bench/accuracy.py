@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Test accuracy and test loss with small trainings on real data, stock against Pleat, paired by seed.
 
-Sides are stock, one uniform width of 4 bits, and bits by sensitivity (measured in step 10, assigned from step 11 on)
-of 4, 3 and 2 in the mean. Every training is a process of its own. Those of one seed have the same initial weights, batches
+Sides are stock, one uniform width of 4, 3 and 2 bits, and bits by sensitivity (measured in step 10, assigned from step
+11 on) of as many in the mean. Every training is a process of its own. Those of one seed have the same initial weights, batches
 and dropout, and run the same code. A difference is Pleat's figure minus stock's; brackets hold the two-sided 95 % interval
 of Student's t over the seeds. The bar is for adaptive 4 bits: the interval contains 0, or lies within +-0.5 points of
 accuracy and +-0.5 % of the loss.
@@ -77,7 +77,9 @@ STOCK = Side("stock")
 SIDES = (
     Side("uniform 4", "bits:4"),
     Side("adaptive 4", "bits:4,sensitivity:on", adaptive=True, has_bar=True),
+    Side("uniform 3", "bits:3"),
     Side("adaptive 3", "bits:3,sensitivity:on", adaptive=True),
+    Side("uniform 2", "bits:2"),
     Side("adaptive 2", "bits:2,sensitivity:on", adaptive=True),
 )
 QUICK_SIDES = tuple(side for side in SIDES if side.has_bar)
@@ -204,7 +206,7 @@ def line(row: figures.Row, runs: list[dict], adaptive: bool) -> list[str]:
             spread([one["measured"] + one["distrusted"] for one in found], "d"),
             spread([one["distrusted"] for one in found], "d"),
         ]
-    paid = [figures.bits_paid(one) for one in runs if one["pleat"] is not None]
+    paid = [figures.bits_paid(one) for one in runs if "codec" in (one["pleat"] or {})]
     return [
         row.side, signed(row.accuracy, 2), signed(row.loss, 2), f"{100 * row.share:.1f}",
         spread(paid, ".2f") if paid else "", *cells, row.verdict,

@@ -151,6 +151,7 @@ SensitivityBook::Turn SensitivityBook::take_turn(std::uint64_t structure) noexce
     const std::lock_guard guard(mutex_);
     if (graphs_.size() < kMostGraphs || graphs_.contains(structure)) {
       turn = turn_of(graphs_[structure]);
+      extra_passes_in_step_ = extra_passes_in_step_ || (turn != Turn::kNone && turn != Turn::kRows);
     }
   } catch (...) {  // no memory for another graph
   }

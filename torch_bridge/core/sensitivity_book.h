@@ -190,6 +190,8 @@ class SensitivityBook {
   sensitivity::Assignment assignment_;
   std::unordered_map<std::uint64_t, Graph> graphs_;
   bool widths_are_new_ = true;  // the last peak is not theirs
+  bool extra_passes_in_step_ = false;
+  unsigned first_steps_ = 0;
   enum class Said : std::uint8_t { kNothing, kUnknown, kFits, kMissing };
   Said said_of_budget_ = Said::kNothing;
   std::optional<std::uint64_t> budget_bytes_;  // as the last peaks have it

@@ -12,9 +12,14 @@ using sensitivity::Unit;
 
 namespace {
 
-// Of what is predicted a little may go wrong: steps of widths, rounding, chunks; more where another
-// process has seen the peak. What is within the budget by less than the tolerance is left as it is.
-constexpr double kMargin = 0.04, kMarginOfFile = 0.06, kTolerance = 0.08;
+// Of what is predicted a little may go wrong: steps of widths, rounding, chunks. Where payloads are
+// a small part of the peak, it is less. `payloads`: bytes at the peak.
+double margin_of(double budget, double payloads) noexcept {
+  return std::clamp(0.15 * payloads, 0.01 * budget, 0.04 * budget);
+}
+constexpr double kOfFile = 1.5;      // times as much where another process has seen the peak
+constexpr double kTolerance = 2;     // margins: what is less below the budget is left as it is
+constexpr unsigned kFirstSteps = 3;  // in which optimizers make their state, beside what is there
 
 }  // namespace
 
@@ -33,8 +38,9 @@ std::uint64_t SensitivityBook::bytes_within_budget() const noexcept {
   if (budget_bytes_) {
     return *budget_bytes_;
   }
-  const double left = static_cast<double>(options_.budget) * (1 - kMarginOfFile) -
-                      static_cast<double>(profile_.beside);
+  const auto budget = static_cast<double>(options_.budget);
+  const double room = budget - static_cast<double>(profile_.beside);
+  const double left = room - kOfFile * margin_of(budget, std::max(room, 0.0));
   return static_cast<std::uint64_t>(std::max(left / profile_.at_peak - fixed_payloads(), 0.0));
 }
 
@@ -52,8 +58,11 @@ bool SensitivityBook::note_peak(const Peak& peak) {
     }
     return false;
   }
-  if (std::exchange(widths_are_new_, false)) {
-    return true;  // what was highest in the last step may have been of other widths
+  first_steps_ += first_steps_ < kFirstSteps ? 1 : 0;
+  // What was highest in the last step may have been of other widths, or of extra passes.
+  const bool of_others = std::exchange(widths_are_new_, false);
+  if (std::exchange(extra_passes_in_step_, false) || of_others) {
+    return true;
   }
   const double payloads = static_cast<double>(assignment_.bytes) + fixed_payloads();
   if (payloads <= 0 || peak.payload == 0) {
@@ -66,12 +75,14 @@ bool SensitivityBook::note_peak(const Peak& peak) {
   profile_.at_peak = std::clamp(static_cast<double>(peak.payload) / payloads, kLeast, 1.5);
   profile_.beside = static_cast<std::uint64_t>(std::max(all - profile_.at_peak * payloads, 0.0));
   changed_ = true;
-  if (all <= budget && all >= (1 - kTolerance) * budget && budget_bytes_) {
+  const double margin = margin_of(budget, static_cast<double>(peak.payload));
+  if (all <= budget &&
+      (first_steps_ < kFirstSteps || (all >= budget - kTolerance * margin && budget_bytes_))) {
     return false;
   }
   // Up in steps that are too small rather than too large: more payloads may move the peak to where
   // all of them are.
-  const double room = budget * (1 - kMargin) - all;
+  const double room = budget - margin - all;
   const double change = room / (room > 0 ? std::max(profile_.at_peak, 1.0) : profile_.at_peak);
   const std::uint64_t before = assignment_.bytes;
   const auto allowed =
@@ -91,13 +102,14 @@ bool SensitivityBook::note_peak(const Peak& peak) {
 // One line for each thing that there is to say.
 void SensitivityBook::say_budget(double peak, std::uint64_t process_beside) {
   constexpr double kMega = 1e6;
-  const Said what = assignment_.fits ? Said::kFits : Said::kMissing;
-  if (std::exchange(said_of_budget_, what) == what) {
-    return;
-  }
   const double payloads =
       profile_.at_peak * (static_cast<double>(assignment_.bytes) + fixed_payloads());
   const double will_be = payloads + static_cast<double>(profile_.beside);
+  const bool fits = assignment_.fits || will_be <= static_cast<double>(options_.budget);
+  const Said what = fits ? Said::kFits : Said::kMissing;
+  if (std::exchange(said_of_budget_, what) == what) {
+    return;
+  }
   std::fprintf(stderr, "pleat: budget %s: the peak was %.0f MB; ",
                option_value(options_, "budget").c_str(), peak / kMega);
   if (what == Said::kFits) {

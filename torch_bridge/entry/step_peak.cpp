@@ -43,6 +43,7 @@ void note_step_peak(Runtime& runtime) noexcept {
   try {
     if (runtime.sensitivity.note_peak(most)) {
       runtime.pool.trim();
+      runtime.heaps.for_each([](allocator::Heap& heap) { heap.statistics().restart_window(); });
     }
   } catch (...) {  // no memory: the widths stay
   }
