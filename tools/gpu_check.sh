@@ -2,11 +2,13 @@
 # On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, and runs it: payloads of
 # every kernel against the CPU path byte for byte, speed beside a device-to-device copy, then the committed
 # golden hashes; formulas that write over their gradient against themselves (tools/bench/gpu_gradients.py).
-# Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), where a build of Pleat is:
+# Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), and what bits for each tensor cost
+# and are worth (tools/bench/gpu_sensitivity.py), where a build of Pleat is:
 # `bash tools/setup.sh test` makes one, and one for the same torch may be carried here. A few minutes, no internet.
 #
 #   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json), that of the other steps
-#                                 and a page to FILE's folder: gpu_gradients.json, gpu_training.json, gpu_training.md
+#                                 and a page to FILE's folder: gpu_gradients.json, gpu_training.json, gpu_training.md,
+#                                 gpu_sensitivity.json
 #
 #   PLEAT_GPU_BUILD_DIR   build folder (default build/gpu)
 #   PLEAT_GPU_BUILT       1: what is in it is taken as it is, as where it was carried from another machine
@@ -26,13 +28,15 @@ python=${PLEAT_TEST_PYTHON:-$root/build/venv/bin/python}
 [ -x "$python" ] || python=python3
 
 on_the_simulation() {
-  local preload
+  local preload check
   preload=$(cat "$root"/build/lib/simulated_cuda/torch2.11/preload 2>/dev/null) || return 0
   [ -e "$library" ] || return 0
   echo "no GPU here: trying the trainings on the simulated device, which says nothing about times" >&2
-  LD_PRELOAD=$preload PYTHONPATH=$root/tests/simulated_cuda PLEAT_BUILD_DIR=$root/build "$python" \
-    "$root/tools/bench/gpu_training.py" --small --steps 3 --lib "$library" \
-    --launcher "$root/tests/simulated_cuda/simulate.py"
+  for check in gpu_training gpu_sensitivity; do
+    LD_PRELOAD=$preload PYTHONPATH=$root/tests/simulated_cuda PLEAT_BUILD_DIR=$root/build "$python" \
+      "$root/tools/bench/$check.py" --small --steps 3 --lib "$library" \
+      --launcher "$root/tests/simulated_cuda/simulate.py" || return 1
+  done
 }
 
 if [ "${PLEAT_GPU_BUILT:-0}" != 1 ]; then
@@ -57,6 +61,7 @@ fi
 if [ -e "$library" ]; then
   "$python" "$root/tools/bench/gpu_training.py" --lib "$library" --json "$folder/gpu_training.json" \
     --page "$folder/gpu_training.md"
+  "$python" "$root/tools/bench/gpu_sensitivity.py" --lib "$library" --json "$folder/gpu_sensitivity.json"
 else
   echo "no build of Pleat at $library: the trainings are not measured" >&2
 fi
