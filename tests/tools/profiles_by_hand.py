@@ -90,7 +90,11 @@ SMALL = whole([
 
 
 def noise_of(row):
-    return math.exp(sum(math.log(noise) for _, noise in row["measurements"]) / len(row["measurements"]))
+    """The geometric mean, in which a measurement at half as many steps counts a quarter."""
+    last = row["measurements"][-1][0]
+    weights = [((step + 1) / (last + 1)) ** 2 for step, _ in row["measurements"]]
+    logarithms = [math.log(noise) for _, noise in row["measurements"]]
+    return math.exp(sum(w * log for w, log in zip(weights, logarithms)) / sum(weights))
 
 
 def is_lossy(row):

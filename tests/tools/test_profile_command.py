@@ -211,14 +211,19 @@ def test_diff_names_what_changed(asked, profile, write):
     assert [row["producer"] for row in found["only_in_a"]] == ["Node2Backward0"]
     assert [row["producer"] for row in found["only_in_b"]] == ["Node9Backward0"]
     rows = {row["producer"]: row for row in found["units"]}
-    assert rows["Node0Backward0"]["sensitivity_ratio"] == pytest.approx(2e-2 / 2e-4)
+    ratio = noise_of(changed()["units"][0]) / noise_of(SMALL["units"][0])
+    assert rows["Node0Backward0"]["sensitivity_ratio"] == pytest.approx(ratio)
     assert rows["Node1Backward0"]["bytes"] == {"a": 262144, "b": 524288}
     shown = {row["producer"]: row["width"] for row in asked("show", first)["units"]}
     assert {name: row["width"]["a"] for name, row in rows.items()} == {name: shown[name] for name in rows}
-    assert found["rank_correlation"] == pytest.approx(0.8)  # (0, 1, 5, 6): 3124 and 4132
+    measured = [{row["producer"]: noise_of(row) for row in model["units"] if is_measured(row)} for model in (SMALL, changed())]
+    both = [[noises[f"Node{number}Backward0"] for number in (0, 1, 5, 6)] for noises in measured]
+    ranks = [[sorted(noises).index(noise) for noise in noises] for noises in both]
+    apart = sum((a - b) ** 2 for a, b in zip(*ranks))
+    assert found["rank_correlation"] == pytest.approx(1 - 6 * apart / (4 * 15))
     assert found["a"]["noise"] == asked("show", first)["noise"]
     text = profile("diff", first, second).stdout
-    assert "7 units of both, 1 only in A, 1 only in B" in text and "100x" in text and "0.26 -> 0.52" in text
+    assert "7 units of both, 1 only in A, 1 only in B" in text and f"{ratio:.0f}x" in text and "0.26 -> 0.52" in text
     assert "only in A\n" in text and "Node2Backward0" in text and "Node9Backward0" in text
 
 

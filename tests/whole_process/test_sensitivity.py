@@ -345,6 +345,8 @@ def test_a_profile_of_another_model_is_one_line_and_loses_nothing(profiled, run_
         assert now[key].get("measurements") == unit.get("measurements")
     again = run_script(PROGRAM, conf=conf, args=("plain", "4")).check()
     assert again.stderr == "", "the file knows both now"
+    with_costs = [unit for unit in now.values() if unit.get("costs")]
+    assert again.stats["sensitivity"]["units"] == len(with_costs) // 2, "the other's share no bytes with this one's"
 
 
 # ---- what is found later ------------------------------------------------------------------------
@@ -362,22 +364,27 @@ SHIFTS = """
             shares.copy_(shares.flip(0))
         optimiser.zero_grad()
         x = torch.randn(128, 64)
-        (shares[0] * left(x) + shares[1] * right(x) - x.roll(1, 1)).square().mean().backward()
-        optimiser.step()
+        loss = (shares[0] * left(x) + shares[1] * right(x) - x.roll(1, 1)).square().mean()
+        overflows = str(step + 1) in sys.argv[2:]
+        (loss * float("inf" if overflows else 1)).backward()
+        if not overflows:
+            optimiser.step()
     t.emit(final=[p.detach() for p in parameters])
 """
 
 
-@pytest.mark.parametrize("shift, bursts", [(99, 1), (25, 2)])
-def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, shift, bursts):
-    """Step 40 has a look; the measurement in step 10 was the first, and the next one by the calendar is step 1000."""
+@pytest.mark.parametrize("shift, overflows, measured", [(99, (), [10]), (25, (), [10, 41]), (25, (11, 40, 42), [10, 43])])
+def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, shift, overflows, measured):
+    """Step 40 has a look; the measurement in step 10 was the first, and the next one by the calendar is step 1000. A step
+    whose gradients overflow puts off a check, a look or a measurement, to the next step."""
+    bursts = len(measured)
     file = tmp_path / "profile"
     conf = f"bits:3,min_bytes:0,sensitivity:on,profile:{file}"
-    result = run_script(SHIFTS, conf=conf, args=(str(shift),)).check()
+    result = run_script(SHIFTS, conf=conf, args=(str(shift), *map(str, overflows))).check()
     found = result.stats["sensitivity"]
     assert found["bursts"] == bursts and found["passes"] >= 16 * bursts + 3, result.stderr
     tanh = [u for u in json.loads(file.read_text())["units"] if u.get("producer") == "TanhBackward0" and u.get("costs")]
-    assert [step for step, _ in tanh[0]["measurements"]] == [10, 41][:bursts]
+    assert [step for step, _ in tanh[0]["measurements"]] == measured
     widths = sorted(u["width"] for u in tanh)
     assert len(tanh) == 2 and widths[0] < widths[1]
     loud = max(tanh, key=lambda unit: unit["measurements"][-1][1])

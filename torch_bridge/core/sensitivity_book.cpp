@@ -52,6 +52,7 @@ void SensitivityBook::ask(const Options& options, std::uint64_t rank) {
     file_ = named_.empty()
                 ? std::string()
                 : sensitivity::expand_path(named_, rank, static_cast<std::uint64_t>(::getpid()));
+    to_match_ = false;
     if (!file_.empty()) {
       profile_ = {};  // what is known from now on is what this file knows
       profile_.bits = options.bits;
@@ -60,8 +61,9 @@ void SensitivityBook::ask(const Options& options, std::uint64_t rank) {
   }
   if (mode_changed) {
     for (auto& [structure, graph] : graphs_) {
-      graph.next = graph.interval = 0;
+      graph.next = graph.interval = graph.watch = 0;
       graph.attempts = 0;
+      graph.to_check = graph.is_stale = false;
     }
   }
   const bool compresses = options.mode != Mode::kOff;
@@ -133,7 +135,7 @@ SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
   if (!measures && (graph.watch == 0 || graph.passes < graph.watch)) {
     return Turn::kNone;
   }
-  const auto steps = static_cast<double>(steps_.load(std::memory_order_relaxed));
+  const auto steps = static_cast<double>(own_steps_.load(std::memory_order_relaxed));
   return takes_tensors_singly(options_.sensitivity) ||
                  static_cast<double>(counted_passes_) <
                      static_cast<double>(kFreePasses) + kPartOfPasses * steps
@@ -143,6 +145,7 @@ SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
 
 SensitivityBook::Turn SensitivityBook::take_turn(std::uint64_t structure) noexcept {
   steps_.fetch_add(1, std::memory_order_relaxed);
+  own_steps_.fetch_add(1, std::memory_order_relaxed);
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return Turn::kNone;
   }
@@ -164,15 +167,16 @@ SensitivityBook::Turn SensitivityBook::take_turn(std::uint64_t structure) noexce
 void SensitivityBook::refuse(std::uint64_t structure, const std::string& why, bool again) {
   const std::lock_guard guard(mutex_);
   Graph& graph = graphs_[structure];
-  graph.to_check = graph.is_stale = false;
-  graph.watch = 0;
   graph.has_rows = !again;
-  if (!again) {
+  if (!again || ++graph.attempts == kMostAttempts) {  // else the turn comes again
+    if (!again) {
+      graph.next = kNever;
+    } else if (graph.passes >= graph.next) {
+      plan_next(graph);
+    }
     graph.attempts = 0;
-    graph.next = kNever;
-  } else if (++graph.attempts == kMostAttempts) {
-    graph.attempts = 0;
-    plan_next(graph);
+    graph.watch = 0;
+    graph.to_check = graph.is_stale = false;
   }
   add_refusal(why);
 }
@@ -227,6 +231,9 @@ void SensitivityBook::enter(std::vector<Unit> rows) {
     return;
   }
   match_with_file(rows);
+  for (const Unit& unit : rows) {
+    seen_.insert(unit.key);
+  }
   std::unordered_set<std::uint64_t> distrusted;
   for (const Unit& unit : profile_.units) {
     if (unit.distrusted) {
@@ -266,17 +273,38 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   seconds_ += burst.seconds;
   burst_bytes_ = std::max(burst_bytes_, burst.bytes);
   unsteady_ = burst.unsteady;
-  enter(std::move(burst.rows));
   Graph& graph = graphs_[structure];
+  if (graph.is_stale) {
+    forget_measurements(burst.rows);
+  }
+  enter(std::move(burst.rows));
   graph.attempts = 0;
   graph.of_leaf = std::move(burst.of_leaf);
   graph.to_check = options_.mode == Mode::kLossy && !is_of_gact(options_.sensitivity);
-  if (!std::exchange(graph.is_stale, false)) {
+  graph.is_stale = false;
+  if (graph.passes >= graph.next) {
     plan_next(graph);
   }
   plan_watch(graph);
   assign();
   write_locked();
+}
+
+// What was measured of these before is known to be wrong. What is much older counts for little as
+// it is, and stays to be looked at.
+void SensitivityBook::forget_measurements(const std::vector<Unit>& rows) {
+  std::unordered_set<std::uint64_t> measured_again;
+  for (const Unit& unit : rows) {
+    if (!unit.measurements.empty()) {
+      measured_again.insert(unit.key);
+    }
+  }
+  const std::uint64_t half = steps_.load(std::memory_order_relaxed) / 2;
+  for (Unit& unit : profile_.units) {
+    if (measured_again.contains(unit.key)) {
+      std::erase_if(unit.measurements, [half](const auto& m) { return m.step > half; });
+    }
+  }
 }
 
 void SensitivityBook::plan_watch(Graph& graph) const noexcept {
@@ -292,6 +320,7 @@ void SensitivityBook::add_watch(std::uint64_t structure, bool stale, std::uint64
   counted_passes_ += passes;
   seconds_ += seconds;
   Graph& graph = graphs_[structure];
+  graph.attempts = 0;
   graph.is_stale = stale;
   plan_watch(graph);
 }
@@ -312,6 +341,7 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   checked_ = check.measured;
   Graph& graph = graphs_[structure];
   graph.to_check = false;
+  graph.attempts = 0;
   graph.of_leaf = {};
   if (check.distrusted.empty()) {
     return;
@@ -333,6 +363,26 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   write_locked();
 }
 
+// What this run has met, once it has met anything: others share no bytes with it.
+Profile SensitivityBook::seen_units() const {
+  if (seen_.empty()) {
+    return profile_;
+  }
+  Profile seen = profile_;
+  std::erase_if(seen.units, [this](const Unit& unit) { return !seen_.contains(unit.key); });
+  return seen;
+}
+
+// `bytes`: where a budget gives them.
+sensitivity::Assignment SensitivityBook::assignment_of(const Profile& profile,
+                                                       std::uint64_t bytes) const {
+  const bool by_budget =
+      options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile);
+  return by_budget ? sensitivity::assign_bytes(profile, options_.bits, bytes)
+         : is_of_gact(options_.sensitivity) ? sensitivity::assign_by_gact(profile, options_.bits)
+                                            : sensitivity::assign(profile, options_.bits);
+}
+
 // Puts the widths in force.
 void SensitivityBook::assign() {
   const bool asked_for = options_.sensitivity != Sensitivity::kOff || !file_.empty();
@@ -341,25 +391,32 @@ void SensitivityBook::assign() {
     assignment_ = {};
     return;
   }
-  const bool by_budget =
-      options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile_);
-  assignment_ =
-      by_budget ? sensitivity::assign_bytes(profile_, options_.bits, bytes_within_budget())
-      : is_of_gact(options_.sensitivity) ? sensitivity::assign_by_gact(profile_, options_.bits)
-                                         : sensitivity::assign(profile_, options_.bits);
+  const Profile seen = seen_units();
+  assignment_ = assignment_of(seen, bytes_within_budget());
   widths_are_new_ = true;
   std::unordered_map<std::uint64_t, const Unit*> by_key;
   for (const Unit& unit : profile_.units) {
     by_key.emplace(unit.key, &unit);
   }
   std::vector<BitsByKey::Entry> table;
-  for (const sensitivity::Assignment::Choice& choice : assignment_.choices) {
-    table.push_back({{choice.key}, choice.width});
-    if (const auto unit = by_key.find(choice.key); unit != by_key.end()) {
-      for (const std::uint64_t result : unit->second->results) {
-        table.push_back({{result}, choice.width});
+  const auto add = [&](const sensitivity::Assignment& assignment, bool were_seen) {
+    for (const sensitivity::Assignment::Choice& choice : assignment.choices) {
+      if (seen_.contains(choice.key) != were_seen) {
+        continue;
+      }
+      table.push_back({{choice.key}, choice.width});
+      if (const auto unit = by_key.find(choice.key); unit != by_key.end()) {
+        for (const std::uint64_t result : unit->second->results) {
+          table.push_back({{result}, choice.width});
+        }
       }
     }
+  };
+  add(assignment_, !seen_.empty());
+  if (!seen_.empty() && seen.units.size() < profile_.units.size()) {
+    // What the file knows besides may come yet: of another model, or of another way through this
+    // one.
+    add(sensitivity::assign(profile_, options_.bits), false);
   }
   bits_.set_table(table);
 }
@@ -396,7 +453,7 @@ SensitivityBook::Summary SensitivityBook::summary() const {
   s.file = file_;
   Profile measured;
   measured.bits = options_.bits;
-  for (const Unit& unit : profile_.units) {
+  for (const Unit& unit : seen_units().units) {
     s.units += unit.costs.empty() ? 0 : 1;
     s.distrusted += unit.distrusted ? 1 : 0;
     if (!unit.costs.empty() && !std::isnan(unit.noise()) && !unit.distrusted) {
@@ -404,10 +461,7 @@ SensitivityBook::Summary SensitivityBook::summary() const {
     }
   }
   s.measured = measured.units.size();
-  const bool by_budget = options_.budget != 0 && profile_.at_peak > 0;
-  const sensitivity::Assignment of_measured =
-      by_budget ? sensitivity::assign_bytes(measured, options_.bits, assignment_.bytes)
-                : sensitivity::assign(measured, options_.bits);
+  const sensitivity::Assignment of_measured = assignment_of(measured, assignment_.bytes);
   s.noise = of_measured.noise;
   s.bytes = of_measured.bytes;
   s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, of_measured.bytes);

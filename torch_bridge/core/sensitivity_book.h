@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "sensitivity/sensitivity.h"
@@ -164,6 +165,10 @@ class SensitivityBook {
   void plan_watch(Graph& graph) const noexcept;
   void enter(std::vector<sensitivity::Unit> rows);
   void match_with_file(const std::vector<sensitivity::Unit>& rows);
+  void forget_measurements(const std::vector<sensitivity::Unit>& rows);
+  [[nodiscard]] sensitivity::Profile seen_units() const;
+  [[nodiscard]] sensitivity::Assignment assignment_of(const sensitivity::Profile& profile,
+                                                      std::uint64_t bytes) const;
   void assign();
   [[nodiscard]] std::uint64_t bytes_within_budget() const noexcept;
   [[nodiscard]] double fixed_payloads() const noexcept;
@@ -177,7 +182,7 @@ class SensitivityBook {
   std::atomic<bool> has_budget_{false};
   std::atomic<bool> watching_{false}, measures_{false}, busy_{false};
   std::atomic<bool> unseen_{false};
-  std::atomic<std::uint64_t> steps_{0}, foreign_hooks_at_{0};
+  std::atomic<std::uint64_t> steps_{0}, own_steps_{0}, foreign_hooks_at_{0};
   mutable std::mutex mutex_;
   ForkLock fork_lock_{ForkPlace::kSensitivity, mutex_};
   Options options_;
@@ -188,6 +193,7 @@ class SensitivityBook {
   bool to_match_ = false;  // nothing has been found yet that could be in the file that was read
   sensitivity::Profile profile_;
   sensitivity::Assignment assignment_;
+  std::unordered_set<std::uint64_t> seen_;  // keys of units that some pass of this run has read
   std::unordered_map<std::uint64_t, Graph> graphs_;
   bool widths_are_new_ = true;  // the last peak is not theirs
   bool extra_passes_in_step_ = false;

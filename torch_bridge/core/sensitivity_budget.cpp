@@ -27,6 +27,9 @@ constexpr unsigned kFirstSteps = 3;  // in which optimizers make their state, be
 double SensitivityBook::fixed_payloads() const noexcept {
   double bytes = 0;
   for (const Unit& unit : profile_.units) {
+    if (!seen_.empty() && !seen_.contains(unit.key)) {
+      continue;
+    }
     bytes +=
         unit.fixed.empty() || unit.fixed == "alive" ? 0.0 : static_cast<double>(unit.payload_bytes);
   }

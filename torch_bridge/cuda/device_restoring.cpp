@@ -175,8 +175,11 @@ bool DeviceBlockCodec::sketch(std::span<const compress::cuda::SketchTask> tasks,
   const DeviceContext context(driver_, life_, device_);
   if (!context) return false;
   std::size_t queued = 0;
-  return compress::cuda::sketch_on_device(launcher_, tasks, compress::StreamHandle{stream.value},
-                                          &queued) == compress::LaunchStatus::kOk;
+  const bool launched =
+      compress::cuda::sketch_on_device(launcher_, tasks, compress::StreamHandle{stream.value},
+                                       &queued) == compress::LaunchStatus::kOk;
+  if (!launched) life_.note(launcher_.driver_error());
+  return launched;
 }
 
 }  // namespace pleat::bridge::cuda

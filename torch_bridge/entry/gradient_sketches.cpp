@@ -46,11 +46,16 @@ std::optional<compress::ElementType> element_type(at::ScalarType type) {
 at::Tensor parts_on_device(const at::Tensor& gradient, std::size_t leaf) {
   const std::optional<compress::ElementType> type = element_type(gradient.scalar_type());
   const DeviceBackend* const backend =
-      gradient.is_cpu() || !type.has_value() ? nullptr : backend_of(gradient.device());
-  if (backend == nullptr || gradient.numel() == 0) {
+      gradient.is_cpu() || !type.has_value() || gradient.unsafeGetTensorImpl()->is_python_dispatch()
+          ? nullptr
+          : backend_of(gradient.device());
+  if (backend == nullptr || gradient.numel() == 0 || !gradient.has_storage()) {
     return {};
   }
-  const at::Tensor values = gradient.contiguous();
+  const at::Tensor values = gradient.resolve_neg().contiguous();
+  if (values.const_data_ptr() == nullptr) {
+    return {};
+  }
   const auto elements = static_cast<std::size_t>(values.numel());
   at::Tensor parts = at::empty({static_cast<std::int64_t>(compress::sketch_parts(elements)),
                                 static_cast<std::int64_t>(compress::kSketchPart)},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -69,10 +70,8 @@ std::vector<double> energies_by_gact(ProbePasses& clean, std::vector<std::uint8_
       energy = std::max(
           {energy, 2 * energy_of_difference(one, finer), 2 * energy_of_difference(other, finer)});
       energy = energy <= kMost ? energy : kMost;  // NaN, too
-    } else {
-      energy /= 2;
     }
-    energies.push_back(energy * sensitivity::gact_shape(4) / sensitivity::gact_shape(coarse));
+    energies.push_back(energy / 2 * sensitivity::gact_shape(4) / sensitivity::gact_shape(coarse));
     bits[u] = own;
   }
   return energies;
@@ -101,6 +100,9 @@ void run_stage(ProbePasses& clean, const Stage& stage, const std::vector<std::ui
     }
     std::vector<Sketch> errors = clean.errors(bits, amplitudes, seed);
     for (std::size_t p = 0; p < errors.size(); ++p) {
+      if (!std::isfinite(energy_of(errors[p]))) {
+        throw Refusal{"noise makes gradients that are not finite", true};
+      }
       into.errors[p].push_back(errors[p]);
     }
   }
@@ -139,8 +141,11 @@ class Measurement {
   // so much of what was measured is no noise of ours.
   void finish(bool pass_ended_well) {
     std::vector<double> floor;
-    if (pass_ended_well) {
-      floor = arriving_->differences(clean_.sketches);
+    try {
+      if (pass_ended_well) {
+        floor = arriving_->differences(clean_.sketches);
+      }
+    } catch (...) {  // no memory on a device: it is as if nothing had arrived
     }
     arriving_.reset();
     SensitivityBook::Burst burst;
@@ -151,7 +156,7 @@ class Measurement {
             burst);
     }
     for (const double energy : floor) {
-      burst.unsteady += energy / clean_.energy;
+      burst.unsteady += clean_.energy > 0 ? energy / clean_.energy : 0;
     }
     burst.rows = rows_of(clean_.units);
     burst.passes = clean_.count();
@@ -174,8 +179,10 @@ class Measurement {
     const std::vector<double> energies =
         energies_by_gact(clean_, probe_bits(), how_ == Sensitivity::kGactCode, seed);
     for (std::size_t u = 0; u < energies.size(); ++u) {
-      clean_.noisy[u]->row.measurements.push_back(
-          {runtime_.sensitivity.step(), energies[u] / clean_.energy});
+      if (std::isfinite(energies[u])) {
+        clean_.noisy[u]->row.measurements.push_back(
+            {runtime_.sensitivity.step(), energies[u] / clean_.energy});
+      }
     }
   }
 
@@ -277,7 +284,8 @@ std::uint64_t graph_of_interest(const edge_list& roots) noexcept {
 }
 
 ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kind,
-                       const ExtraPasses::Run& run) {
+                       const ExtraPasses::Run& run)
+    : graph_(graph) {
   Runtime* const runtime = Runtime::get();
   if (graph == 0 || runtime == nullptr) [[likely]] {
     return;
@@ -345,6 +353,10 @@ ProbedPass::~ProbedPass() {
       book.add_rows(rows_of(units));
     }
   } catch (...) {  // no memory: the turn comes to nothing
+    try {
+      book.refuse(graph_, "there was no memory for what was measured", true);
+    } catch (...) {
+    }
   }
   measurement_.reset();
   book.end_turn();

@@ -32,6 +32,7 @@ class ProbedPass {
   ProbedPass& operator=(const ProbedPass&) = delete;
 
  private:
+  const std::uint64_t graph_;
   bool has_turn_ = false;                     // to the end of the pass
   int exceptions_ = 0;                        // in flight when the pass began
   std::unique_ptr<ReadLog> log_;              // of this very pass

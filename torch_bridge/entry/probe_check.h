@@ -17,8 +17,8 @@ void check_assignment(Runtime& runtime, std::uint64_t graph,
                       const torch::autograd::edge_list& roots, const ExtraPasses::Run& run);
 
 // Likewise: a clean pass, one with the noise of the widths in force, and one with that of one width
-// for all. The ratio of the two is held against the predicted one, so that how large a batch's own
-// gradient is does not matter.
+// for all; where that looks bad, two more. The ratio of the two is held against the predicted one,
+// so that how large a batch's own gradient is does not matter.
 void watch_assignment(Runtime& runtime, std::uint64_t graph,
                       const torch::autograd::edge_list& roots, const ExtraPasses::Run& run);
 
