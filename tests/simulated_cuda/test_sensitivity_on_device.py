@@ -136,3 +136,37 @@ def test_what_is_measured_on_a_device_is_what_the_host_measures(kind, bits, unde
         elements = math.prod(a["shape"])
         beside = {size - elements * width // 8 for width, size, _ in b["costs"] if width != 0}
         assert max(beside) - min(beside) < 64, b
+
+
+CAPTURED = """
+import torch
+from torch import nn
+from pleat_test_support import emit
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 160), nn.Tanh(), nn.Linear(160, 64)).cuda()
+x = torch.randn(256, 64, device="cuda")
+def step():
+    for parameter in model.parameters():
+        parameter.grad = None
+    model(x).square().mean().backward()
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    for _ in range(9):
+        step()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    step()  # the pass in which sensitivity would be measured
+graph.replay()
+torch.cuda.synchronize()
+emit(grads=[p.grad.clone() for p in model.parameters()])
+"""
+
+
+def test_a_backward_pass_that_is_captured_is_not_run_again(simulator, under_pleat):
+    stock = simulator.once(CAPTURED)
+    mine = under_pleat(CAPTURED, conf=LOSSLESS)
+    assert_identical(mine.values, stock.values)
+    found = mine.stats["sensitivity"]
+    assert found["bursts"] == 0 and found["refusals"] == ["a CUDA graph is being captured"], mine.stderr

@@ -8,6 +8,7 @@
 #include "sensitivity/key.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/python_source.h"
 
 namespace pleat::bridge {
@@ -103,6 +104,12 @@ void ProbePasses::refuse_obstacles(const Runtime& runtime) const {
   }
   if (graph_.leaves.empty()) {
     throw Refusal{"no leaf to reach"};
+  }
+  for (const torch::autograd::Edge& leaf : graph_.leaves) {
+    const DeviceBackend* const backend = backend_of(leaf.function->input_metadata(0).device());
+    if (backend != nullptr && backend->is_captured()) {
+      throw Refusal{"a CUDA graph is being captured", true};
+    }
   }
   if (operators_are_watched()) {
     throw Refusal{"a dispatch mode, tracing or a function transform"};

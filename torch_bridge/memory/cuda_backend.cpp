@@ -56,7 +56,7 @@ class CudaBackend final : public DeviceBackend {
     const at::DataPtr& data = storage.data_ptr();
     const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
     if (!heard.has_value()) return nullptr;
-    if (access_.may_capture() && parts_->order.is_captured(current_stream())) return nullptr;
+    if (is_captured()) return nullptr;
     return parts_->memory.adopt(data.get(), storage.nbytes(), heard->stream);
   }
 
@@ -101,6 +101,10 @@ class CudaBackend final : public DeviceBackend {
 
   std::vector<CodedSpan> coded_spans(const allocator::PayloadView& payload) const override {
     return parts_->codec->coded_spans(payload);
+  }
+
+  bool is_captured() const noexcept override {
+    return access_.may_capture() && parts_->order.is_captured(current_stream());
   }
 
   bool sketch(std::span<const compress::cuda::SketchTask> tasks,

@@ -83,6 +83,9 @@ class DeviceBackend {
     return {};
   }
 
+  // Work of the current stream goes into a graph that is being captured: nobody may wait for it.
+  [[nodiscard]] virtual bool is_captured() const noexcept { return false; }
+
   // Queues sketches of vectors in this device's memory on `stream`. False: the device does not make
   // any, or will not now.
   [[nodiscard]] virtual bool sketch(std::span<const compress::cuda::SketchTask> /*tasks*/,
