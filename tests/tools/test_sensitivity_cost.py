@@ -51,6 +51,12 @@ def test_a_burst_a_check_and_ordinary_steps_are_told_apart():
     assert steps.ordinary(found) == [3, 4, 5, 6, 7, 8, 11, 12]
 
 
+def test_a_watch_is_no_check_and_counts_among_the_extra_passes():
+    found = run([0] * 3 + [16, 2, 0, 3, 0], [9.0, 9.0, 9.0, 20.0, 6.0, 2.0, 8.0, 2.0], [9.0, 9.0, 9.0, 20.0, 6.0, 2.0, 8.0, 2.0])
+    assert steps.checks(found) == [4] and steps.ordinary(found) == [5, 7]
+    assert steps.extra_cpu_steps(found) == pytest.approx((18 + 4 + 6) / 2)
+
+
 def test_the_cost_of_a_burst_is_counted_in_ordinary_steps():
     seconds = [9.0, 9.0, 9.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 200.0, 40.0, 2.0]
     cpu = [9.0, 9.0, 9.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 44.0, 12.0, 4.0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 SETTLED = 3  # the first steps learn proofs and leaves, and make the optimizer's state
 FIRST_BURST, SECOND_BURST = 10, 1000  # passes over a graph, as docs/sensitivity.md has them
+WATCHES = (40, 160, 640)  # likewise, of three passes each, where a check has two
 
 
 def bursts_within(steps: int) -> int:
@@ -30,9 +31,16 @@ def bursts(run: dict) -> list[int]:
 
 
 def checks(run: dict) -> list[int]:
-    """Steps with extra passes and no burst."""
+    """Steps with extra passes that come behind a burst."""
     passes, with_burst = of_counter(run, "sensitivity.passes"), set(bursts(run))
-    return [i for i, added in enumerate(passes) if added > 0 and i not in with_burst]
+    return [i for i, added in enumerate(passes) if added > 0 and i not in with_burst and i - 1 in with_burst]
+
+
+def extra_cpu_steps(run: dict) -> float:
+    """The CPU time of all extra passes of a run, in ordinary steps."""
+    cpu, passes = run["step_cpu_seconds"], of_counter(run, "sensitivity.passes")
+    step = statistics.median(cpu[i] for i in ordinary(run))
+    return sum(cpu[i] - step for i, added in enumerate(passes) if added > 0) / step
 
 
 def ordinary(run: dict) -> list[int]:
@@ -50,6 +58,15 @@ class Cost:
     check_cpu_seconds: float
     step_seconds: float  # medians
     step_cpu_seconds: float
+
+    @property
+    def watches_in_steps(self) -> float:
+        """All watches of a run that finds nothing stale."""
+        return len(WATCHES) * 1.5 * self.check_seconds / self.step_seconds
+
+    @property
+    def watches_in_steps_by_cpu(self) -> float:
+        return len(WATCHES) * 1.5 * self.check_cpu_seconds / self.step_cpu_seconds
 
     @property
     def in_steps(self) -> float:
