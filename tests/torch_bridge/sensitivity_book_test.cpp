@@ -157,6 +157,21 @@ TEST(SensitivityBook, GraphsThatChangeFromStepToStepAreNotMeasuredWithoutEnd) {
   EXPECT_LE(passes, 64 + 1200 * 0.012 + 18);
 }
 
+TEST(SensitivityBook, WhereUnitsAreDistrustedOthersAreCheckedAgain) {
+  Script script;
+  (void)script.run(10);
+  for (const std::uint64_t pass : {11u, 12u, 13u}) {
+    ASSERT_EQ(script.book.take_turn(kGraph), Turn::kCheck) << pass;
+    SensitivityBook::Check check;
+    check.distrusted = {2};
+    script.book.add_check(kGraph, check);
+    script.book.end_turn();
+  }
+  EXPECT_EQ(script.book.take_turn(kGraph), Turn::kNone);
+  EXPECT_EQ(script.book.summary().distrusted, 1u);
+  EXPECT_EQ(script.book.width_of(2), 4) << "the default";
+}
+
 TEST(SensitivityBook, AModeThatChangesForgetsTurnsThatWaited) {
   Script script;
   (void)script.run(10);

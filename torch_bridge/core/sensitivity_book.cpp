@@ -26,6 +26,7 @@ constexpr std::uint64_t kSecondBurst = 1000;  // then 3000, 7000, 15000, ...
 // In between a few passes look whether the early measurement still holds: at first, networks learn
 // fast what their gradients depend on.
 constexpr std::uint64_t kWatchAfter = 4;  // times as many passes: 40, 160, 640
+constexpr unsigned kMostChecks = 3;       // behind one measurement
 constexpr std::uint64_t kRowsAt = 3;      // by then proofs and leaves are learned
 constexpr std::size_t kMostGraphs = 4096;
 constexpr unsigned kMostAttempts = 5;
@@ -281,6 +282,7 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   graph.attempts = 0;
   graph.of_leaf = std::move(burst.of_leaf);
   graph.to_check = options_.mode == Mode::kLossy && !is_of_gact(options_.sensitivity);
+  graph.checks = 0;
   graph.is_stale = false;
   if (graph.passes >= graph.next) {
     plan_next(graph);
@@ -342,10 +344,11 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   Graph& graph = graphs_[structure];
   graph.to_check = false;
   graph.attempts = 0;
-  graph.of_leaf = {};
   if (check.distrusted.empty()) {
+    graph.of_leaf = {};
     return;
   }
+  graph.to_check = ++graph.checks < kMostChecks;  // others have new widths now
   std::string names;
   for (Unit& unit : profile_.units) {
     if (std::find(check.distrusted.begin(), check.distrusted.end(), unit.key) !=

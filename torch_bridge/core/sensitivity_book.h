@@ -155,6 +155,7 @@ class SensitivityBook {
     std::uint64_t interval = 0;
     unsigned attempts = 0;  // that came to nothing, one after the other
     bool to_check = false;
+    unsigned checks = 0;      // that distrusted something, since the last measurement
     std::uint64_t watch = 0;  // the pass to watch in; 0: none
     bool is_stale = false;
     bool has_rows = false;

@@ -67,7 +67,8 @@ def bar_of(measure: str, bits: str, model: str, everything: bool, quick: bool) -
         # Payloads differ a little from step to step: exact lines, masks.
         "bytes_adaptive_over_uniform": Bar(1.005, hard=True),
         "extra_backward_passes": Bar(16, hard=True),
-        "check_measured_over_predicted": Bar(2, hard=True),
+        # One seed of a small model at 2 bits has 1.8 to 2.8, by which passes the draws are of.
+        "check_measured_over_predicted": Bar(3.5 if quick else 2, hard=True),
         "bias_over_variance": Bar(0.03),
         "burst_over_step": Bar(14),
     }
