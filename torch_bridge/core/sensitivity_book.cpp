@@ -376,12 +376,14 @@ Profile SensitivityBook::seen_units() const {
   return seen;
 }
 
-// `bytes`: where a budget gives them.
+bool SensitivityBook::goes_by_budget(const Profile& profile) const {
+  return options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile);
+}
+
+// `bytes`: that a budget gives.
 sensitivity::Assignment SensitivityBook::assignment_of(const Profile& profile,
-                                                       std::uint64_t bytes) const {
-  const bool by_budget =
-      options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile);
-  return by_budget ? sensitivity::assign_bytes(profile, options_.bits, bytes)
+                                                       std::optional<std::uint64_t> bytes) const {
+  return bytes.has_value() ? sensitivity::assign_bytes(profile, options_.bits, *bytes)
          : is_of_gact(options_.sensitivity) ? sensitivity::assign_by_gact(profile, options_.bits)
                                             : sensitivity::assign(profile, options_.bits);
 }
@@ -395,7 +397,8 @@ void SensitivityBook::assign() {
     return;
   }
   const Profile seen = seen_units();
-  assignment_ = assignment_of(seen, bytes_within_budget());
+  assignment_ = assignment_of(
+      seen, goes_by_budget(seen) ? std::optional(bytes_within_budget()) : std::nullopt);
   widths_are_new_ = true;
   std::unordered_map<std::uint64_t, const Unit*> by_key;
   for (const Unit& unit : profile_.units) {
@@ -464,7 +467,8 @@ SensitivityBook::Summary SensitivityBook::summary() const {
     }
   }
   s.measured = measured.units.size();
-  const sensitivity::Assignment of_measured = assignment_of(measured, assignment_.bytes);
+  const sensitivity::Assignment of_measured = assignment_of(
+      measured, goes_by_budget(measured) ? std::optional(assignment_.bytes) : std::nullopt);
   s.noise = of_measured.noise;
   s.bytes = of_measured.bytes;
   s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, of_measured.bytes);

@@ -168,8 +168,9 @@ class SensitivityBook {
   void match_with_file(const std::vector<sensitivity::Unit>& rows);
   void forget_measurements(const std::vector<sensitivity::Unit>& rows);
   [[nodiscard]] sensitivity::Profile seen_units() const;
+  [[nodiscard]] bool goes_by_budget(const sensitivity::Profile& profile) const;
   [[nodiscard]] sensitivity::Assignment assignment_of(const sensitivity::Profile& profile,
-                                                      std::uint64_t bytes) const;
+                                                      std::optional<std::uint64_t> bytes) const;
   void assign();
   [[nodiscard]] std::uint64_t bytes_within_budget() const noexcept;
   [[nodiscard]] double fixed_payloads() const noexcept;

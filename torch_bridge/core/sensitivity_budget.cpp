@@ -91,7 +91,7 @@ bool SensitivityBook::note_peak(const Peak& peak) {
   const auto allowed =
       static_cast<std::uint64_t>(std::max(static_cast<double>(before) + change, 0.0));
   if (said_of_budget_ != Said::kNothing && said_of_budget_ != Said::kUnknown &&
-      sensitivity::assign_bytes(profile_, options_.bits, allowed).bytes == before) {
+      assignment_of(seen_units(), allowed).bytes == before) {
     return false;  // the smallest widths, or the largest: there is nothing to change
   }
   budget_bytes_ = allowed;
