@@ -19,10 +19,6 @@ namespace {
                              [](const Measurement& measurement) { return measurement.noise <= 0; });
 }
 
-[[nodiscard]] const WidthCost& uniform_cost_of(const Unit& unit, unsigned width) {
-  return unit.cost_at(std::max<unsigned>(width, unit.floor));
-}
-
 // ---- uniform widths ----
 
 struct Totals {
@@ -62,8 +58,8 @@ template <typename Counts>
     if (!unit.may_be_noisy() || !counts(unit)) {
       continue;
     }
-    const WidthCost& at_low = uniform_cost_of(unit, between.low);
-    const WidthCost& at_high = uniform_cost_of(unit, between.high);
+    const WidthCost& at_low = unit.uniform_cost(between.low);
+    const WidthCost& at_high = unit.uniform_cost(between.high);
     low.bytes += at_low.bytes;
     high.bytes += at_high.bytes;
     if (unit.is_measured() && !is_silent(unit)) {
@@ -224,7 +220,7 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
   for (const Item& item : items) {
     uniform.push_back(item.chosen);
     if (!is_silent(*item.unit)) {
-      const WidthCost& cost = uniform_cost_of(*item.unit, width);
+      const WidthCost& cost = item.unit->uniform_cost(width);
       uniform.back() = {cost.bytes, item.unit->noise() * cost.error, cost.width};
     }
     bytes += uniform.back().bytes;
@@ -246,7 +242,7 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
     if (!unit.may_be_noisy()) {
       continue;
     }
-    const WidthCost& cost = uniform_cost_of(unit, width);
+    const WidthCost& cost = unit.uniform_cost(width);
     if (unit.is_measured()) {
       build_hull(unit, items.emplace_back());
       items.back().unit = &unit;

@@ -86,7 +86,7 @@ Assignment assign_by_gact(const Profile& profile, double bits) {
     }
     const unsigned asked = unit.is_measured() ? *next++ : uniform_width(bits);
     const bool exact = asked == kExactBits;
-    const WidthCost& cost = unit.cost_at(exact ? 0 : std::max<unsigned>(asked, unit.floor));
+    const WidthCost& cost = exact ? unit.cost_at(0) : unit.uniform_cost(asked);
     result.choices.push_back({unit.key, cost.width});
     result.bytes += cost.bytes;
     result.noise += unit.is_measured() ? unit.noise() * cost.error : 0;

@@ -59,6 +59,10 @@ struct Unit {
   // The cost at the least width >= `width` that is a candidate; the exact one if there is none.
   // `width` 0: the exact one. `costs` must not be empty.
   [[nodiscard]] const WidthCost& cost_at(unsigned width) const noexcept;
+  // The same where all units are to have one width: no less than the floor.
+  [[nodiscard]] const WidthCost& uniform_cost(unsigned width) const noexcept {
+    return cost_at(width > floor ? width : floor);
+  }
 };
 
 struct Profile {

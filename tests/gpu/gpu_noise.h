@@ -18,6 +18,7 @@
 #include "compress/sketch.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/gpu_content.h"
+#include "tests/gpu/gpu_speed.h"
 
 namespace pleat::compress::test {
 
@@ -173,19 +174,11 @@ inline double time_noise(KernelLauncher& launcher, void* stream) {
   check(driver.stream_synchronize(stream), "clear");
   for (std::size_t i = 0; i < kPieces; ++i)
     span.write(values.data(), values.size(), i * values.size());
-  void *begin = nullptr, *end = nullptr;
-  check(driver.event_create(&begin, 0), "event");
-  check(driver.event_create(&end, 0), "event");
-  float ms = 0;
-  for (int round = 0; round < 2; ++round) {  // the first one is to warm up
-    check(driver.event_record(begin, stream), "event");
+  const double us = microseconds(stream, [&] {
     for (std::size_t i = 0; i < kPieces; ++i)
       noise.add_to(launcher, stream, span.as(i * values.size()));
-    check(driver.event_record(end, stream), "event");
-    check(driver.stream_synchronize(stream), "noise");
-    check(driver.event_elapsed(&ms, begin, end), "elapsed");
-  }
-  return double(ms) * 1e6 / double(kPieces * values.size() >> 20);
+  });
+  return us * 1e3 / double(kPieces * values.size() >> 20);
 }
 
 // A vector on the GPU, and what it adds up of it.
@@ -254,18 +247,8 @@ inline unsigned check_sketches(KernelLauncher& launcher, void* stream, unsigned*
 inline double time_sketch(KernelLauncher& launcher, void* stream) {
   constexpr std::size_t kElements = std::size_t{1} << 26;
   SketchOnGpu sketch(ElementType::kFloat32, std::vector<unsigned char>(4 * kElements));
-  void *begin = nullptr, *end = nullptr;
-  check(driver.event_create(&begin, 0), "event");
-  check(driver.event_create(&end, 0), "event");
-  float ms = 0;
-  for (int round = 0; round < 2; ++round) {  // the first one is to warm up
-    check(driver.event_record(begin, stream), "event");
-    sketch.launch(launcher, stream);
-    check(driver.event_record(end, stream), "event");
-    check(driver.stream_synchronize(stream), "sketch");
-    check(driver.event_elapsed(&ms, begin, end), "elapsed");
-  }
-  return double(ms) * 1e6 / double(kElements >> 18);
+  const double us = microseconds(stream, [&] { sketch.launch(launcher, stream); });
+  return us * 1e3 / double(kElements >> 18);
 }
 
 }  // namespace pleat::compress::test

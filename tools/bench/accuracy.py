@@ -131,7 +131,7 @@ def run(task: str, side: Side, seed: int, arguments: argparse.Namespace, library
         out, profile = pathlib.Path(folder) / "result.json", pathlib.Path(folder) / "profile"
         conf = side.conf and f"{side.conf},{SMALL}" + (f",profile:{profile}" if side.adaptive else "")
         environment = harness.environment(harness.Row(side.name, conf), library, arguments.threads)
-        environment.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
+        environment.update(harness.QUIET)
         command = [sys.executable, "-m", "accuracy_parts.worker", "--task", task, "--seed", str(seed)]
         command += ["--threads", str(arguments.threads), "--out", str(out)]
         done = subprocess.run(command, cwd=BENCH, env=environment, capture_output=True, text=True)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from gpu_training import BARS, Job, pleat_of_device
+from gpu_training import BARS, Job, has_gpu, pleat_of_device
 from harness import Problem, Row, environment, find_library, run_main, write_json
 
 SETTLING = 2  # passes before draws count
@@ -33,14 +33,11 @@ def energy(gradients, others=None):
 
 def gradient(job, of_step):
     import torch
-    from torch.nn import functional
 
     x, targets = job.batch(of_step)
     torch.manual_seed(5)
     job.optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cuda", torch.bfloat16, enabled=job.name != "resnet50" and not job.small):
-        loss = functional.cross_entropy(job.model(x), targets)
-    loss.backward()
+    job.loss(x, targets).backward()
     return [parameter.grad.detach().clone() for parameter in job.model.parameters()]
 
 
@@ -188,11 +185,9 @@ def main():
         return 0
     library = find_library(options.lib)
     launcher = [options.launcher, "--shadow"] if options.launcher else []
-    if not launcher:
-        probe = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 77)"
-        if subprocess.run([sys.executable, "-c", probe], check=False).returncode != 0:
-            print("no GPU here: not measured", file=sys.stderr)
-            return 77
+    if not launcher and not has_gpu():
+        print("no GPU here: not measured", file=sys.stderr)
+        return 77
     words = [*launcher, str(pathlib.Path(__file__).resolve()), "--steps", str(options.steps), "--draws", str(options.draws)]
     words += ["--small"] if options.small else []
     results = []

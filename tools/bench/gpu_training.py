@@ -113,16 +113,25 @@ class Job:
         tokens = torch.randint(0, self.model.vocabulary, (2 if self.small else 8, self.model.length), generator=rng).cuda()
         return tokens, tokens.view(-1)
 
-    def step(self, x, targets):
+    def loss(self, x, targets):
         import torch
         from torch.nn import functional
 
         with torch.autocast("cuda", torch.bfloat16, enabled=self.name != "resnet50" and not self.small):
-            loss = functional.cross_entropy(self.model(x), targets)
+            return functional.cross_entropy(self.model(x), targets)
+
+    def step(self, x, targets):
+        loss = self.loss(x, targets)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.item()
+
+
+def has_gpu():
+    """Asked of a process of its own: this one has no torch."""
+    probe = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 77)"
+    return subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 
 
 def pleat_of_device():
@@ -271,11 +280,9 @@ def main():
         return work(options.worker, options.small, options.deterministic)
     library = find_library(options.lib)
     launcher = [options.launcher, "--shadow"] if options.launcher else []
-    if not launcher:
-        probe = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 77)"
-        if subprocess.run([sys.executable, "-c", probe]).returncode != 0:
-            print("no GPU here: not measured", file=sys.stderr)
-            return 77
+    if not launcher and not has_gpu():
+        print("no GPU here: not measured", file=sys.stderr)
+        return 77
     small = ["--small"] if options.small else []
     results = [
         compare(name, options.steps, [*launcher, str(pathlib.Path(__file__).resolve()), "--worker", name, *small], library)

@@ -31,6 +31,9 @@ class Problem(Exception):
     """Something the user can mend; its text is the one line to print."""
 
 
+# Threads that wait for work do not spin: others use these cores, too.
+QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+
 # --- rows ---------------------------------------------------------------------------------------
 
 

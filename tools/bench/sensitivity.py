@@ -81,8 +81,7 @@ class Workers:
         rule = ",rule:assumed" if arguments.set == "all" else ""
         self._row = harness.Row(model, f"bits:lossless,min_bytes:0{rule}")
         self._environment = harness.environment(self._row, library, arguments.threads)
-        # Threads that wait for work do not spin: others use these cores, too.
-        self._environment.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
+        self._environment.update(harness.QUIET)
         self._arguments, self._folder = arguments, folder
 
     def run(self, task: str, seed: int = 0) -> dict:

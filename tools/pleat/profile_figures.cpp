@@ -18,22 +18,16 @@ using sensitivity::Profile;
 using sensitivity::Unit;
 using sensitivity::WidthCost;
 
-bool is_lossy(const Unit& unit) { return unit.fixed.empty() && !unit.costs.empty(); }
-bool is_measured(const Unit& unit) {
-  return is_lossy(unit) && !unit.distrusted && !std::isnan(unit.noise());
-}
-
 // `choice`: null if the assignment has none for the unit.
 UnitFigures unit_figures(const Unit& unit, const Assignment::Choice* choice, double bits) {
   UnitFigures row;
   row.unit = &unit;
-  row.lossy = is_lossy(unit);
-  row.measured = is_measured(unit);
+  row.lossy = unit.may_be_noisy();
+  row.measured = row.lossy && unit.is_measured();
   row.width = row.uniform_width = unit.width;
   row.payload_bytes = row.uniform_bytes = unit.payload_bytes;
   if (!row.lossy) return row;
-  const WidthCost& uniform =
-      unit.cost_at(std::max<unsigned>(sensitivity::uniform_width(bits), unit.floor));
+  const WidthCost& uniform = unit.uniform_cost(sensitivity::uniform_width(bits));
   const WidthCost& chosen = choice == nullptr ? uniform : unit.cost_at(choice->width);
   row.width = chosen.width;
   row.payload_bytes = chosen.bytes;

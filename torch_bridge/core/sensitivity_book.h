@@ -145,6 +145,7 @@ class SensitivityBook {
     std::vector<std::string> refusals;
   };
   [[nodiscard]] Summary summary() const;
+  [[nodiscard]] double unsteady() const;  // Summary::unsteady alone
   // The profile as it is now.
   [[nodiscard]] sensitivity::Profile profile() const;
 
@@ -163,6 +164,8 @@ class SensitivityBook {
   };
   [[nodiscard]] Turn turn_of(Graph& graph) noexcept;
   void plan_next(Graph& graph) noexcept;
+  // What was measured gives widths that are ours, and that passes may show wrong.
+  [[nodiscard]] bool checks_widths() const noexcept;
   void plan_watch(Graph& graph) const noexcept;
   void enter(std::vector<sensitivity::Unit> rows);
   void match_with_file(const std::vector<sensitivity::Unit>& rows);

@@ -199,14 +199,14 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     }
     const sensitivity::Unit& unit = *known->second;
     assigned.add(unit, book.width_of(unit.key));
-    uniform.add(unit, unit.cost_at(std::max<unsigned>(runtime.bits.uniform(), unit.floor)).width);
+    uniform.add(unit, unit.uniform_cost(runtime.bits.uniform()).width);
     amplitudes.push_back(1);
     any = any || assigned.bits.back() != uniform.bits.back();
   }
   bool stale = false;
   if (any && clean.energy > 0 && assigned.predicted > 0) {
     // What two equal passes differ by is no noise of ours.
-    const double floor = book.summary().unsteady * clean.energy;
+    const double floor = book.unsteady() * clean.energy;
     double of_assigned = 0, of_uniform = 0;
     const auto draw = [&](std::uint64_t seed) {
       const auto energy_at = [&](const Widths& widths) {

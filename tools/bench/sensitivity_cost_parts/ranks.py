@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 
 def measured_in(profile: dict, step: int) -> dict[str, float]:
@@ -33,8 +34,7 @@ def spearman(one: list[float], other: list[float]) -> float:
         raise ValueError(f"{len(one)} values and {len(other)}")
     if len(one) < 3:
         return math.nan
-    a, b = ranks(one), ranks(other)
-    mean = (len(a) + 1) / 2
-    across = sum((x - mean) * (y - mean) for x, y in zip(a, b))
-    spread = math.sqrt(sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b))
-    return across / spread if spread > 0 else math.nan
+    try:
+        return statistics.correlation(ranks(one), ranks(other))
+    except statistics.StatisticsError:
+        return math.nan

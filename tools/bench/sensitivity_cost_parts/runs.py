@@ -9,10 +9,7 @@ import shutil
 from dataclasses import dataclass
 
 import harness
-from harness import Row
-
-# Threads that wait for work do not spin: others use these cores, too.
-QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+from harness import QUIET, Row
 
 
 @dataclass(frozen=True)
