@@ -63,8 +63,8 @@ template <typename Counts>
     low.bytes += at_low.bytes;
     high.bytes += at_high.bytes;
     if (unit.is_measured() && !is_silent(unit)) {
-      low.noise += unit.noise() * at_low.error;
-      high.noise += unit.noise() * at_high.error;
+      low.noise += unit.noise(profile.objective) * at_low.error;
+      high.noise += unit.noise(profile.objective) * at_high.error;
     }
   }
   return mix_of(low, high, between.way);
@@ -82,6 +82,7 @@ struct Candidate {
 // the one before.
 struct Item {
   const Unit* unit = nullptr;
+  double unit_noise = 0;   // at 4 bits; 0 if it is silent
   std::size_t choice = 0;  // its place in Assignment::choices
   std::vector<Candidate> hull;
   std::vector<Candidate> others;  // above the hull; for the fill pass
@@ -94,7 +95,6 @@ struct Item {
 }
 
 void build_hull(const Unit& unit, Item& item) {
-  const double noise = is_silent(unit) ? 0 : unit.noise();
   std::vector<WidthCost> costs;
   for (const WidthCost& cost : unit.costs) {
     if (cost.width == 0 || cost.width >= unit.floor) {
@@ -109,7 +109,7 @@ void build_hull(const Unit& unit, Item& item) {
   });
   std::vector<Candidate>& hull = item.hull;
   for (const WidthCost& cost : costs) {
-    const Candidate candidate{cost.bytes, noise * cost.error, cost.width};
+    const Candidate candidate{cost.bytes, item.unit_noise * cost.error, cost.width};
     if (!hull.empty() && !(candidate.noise < hull.back().noise)) {
       continue;
     }
@@ -210,9 +210,10 @@ class Knapsack {
   std::uint64_t room_;
 };
 
-// The uniform width where it is less noise in no more bytes, which the greedy does not rule out.
-// Silent units stay as they are.
-void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std::uint64_t room) {
+// The uniform width where it is less noise in no more bytes, which the greedy does not rule out, or
+// less than `noise` by a factor of `worth`. Silent units stay as they are.
+void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsigned width,
+                    std::uint64_t room) {
   std::vector<Candidate> uniform;
   uniform.reserve(items.size());
   std::uint64_t bytes = 0;
@@ -221,12 +222,12 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
     uniform.push_back(item.chosen);
     if (!is_silent(*item.unit)) {
       const WidthCost& cost = item.unit->uniform_cost(width);
-      uniform.back() = {cost.bytes, item.unit->noise() * cost.error, cost.width};
+      uniform.back() = {cost.bytes, item.unit_noise * cost.error, cost.width};
     }
     bytes += uniform.back().bytes;
     uniform_noise += uniform.back().noise;
   }
-  if (bytes <= room && uniform_noise < noise) {
+  if (bytes <= room && worth * uniform_noise < noise) {
     for (std::size_t i = 0; i < items.size(); ++i) {
       items[i].chosen = uniform[i];
     }
@@ -244,9 +245,11 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
     }
     const WidthCost& cost = unit.uniform_cost(width);
     if (unit.is_measured()) {
-      build_hull(unit, items.emplace_back());
-      items.back().unit = &unit;
-      items.back().choice = result.choices.size();
+      Item& item = items.emplace_back();
+      item.unit = &unit;
+      item.unit_noise = is_silent(unit) ? 0 : unit.noise(profile.objective);
+      item.choice = result.choices.size();
+      build_hull(unit, item);
     } else {
       result.bytes += cost.bytes;
     }
@@ -261,7 +264,10 @@ void prefer_uniform(std::vector<Item>& items, double noise, unsigned width, std:
   result.fits = knapsack.fits() && result.bytes <= result.budget;
   if (result.fits) {
     result.least_noise = knapsack.solve();
-    prefer_uniform(items, knapsack.noise(), width, room);
+    // Where weights are to be moved by equal steps, each of them may matter: to make a few of them
+    // much noisier for a gain that the next batch may not show has made trainings worse.
+    const double worth = profile.objective == Objective::kUpdate ? 0.85 : 1;
+    prefer_uniform(items, knapsack.noise(), worth, width, room);
   }
   for (const Item& item : items) {
     result.choices[item.choice].width = item.chosen.width;

@@ -16,7 +16,7 @@ struct Assignment {
     std::uint8_t width = 0;  // 0: exact
   };
   std::vector<Choice> choices;  // of each unit that may be noisy, in the profile's order
-  double noise = 0;             // predicted, over the gradient's squared norm
+  double noise = 0;             // predicted, by the profile's objective
   double least_noise = 0;       // no assignment of so many bytes has less: the linear bound
   std::uint64_t bytes = 0;      // of payloads of the units in `choices`
   std::uint64_t budget = 0;     // what they were allowed
@@ -30,7 +30,8 @@ struct Assignment {
 
 // No more payload bytes than one uniform width takes. `bits`: 1..8; between two widths of the codec
 // the bytes allowed are linear between theirs. A unit's floor and missing candidates raise it in
-// the uniform, too. Never more noise than uniform_width(bits) for all, if that fits.
+// the uniform, too. Never more noise than uniform_width(bits) for all, if that fits; with
+// Objective::kUpdate that width for all, unless others have less than 0.85 of its noise.
 [[nodiscard]] Assignment assign(const Profile& profile, double bits);
 // No more than `bytes` for all units with costs; those not measured keep uniform_width(bits).
 [[nodiscard]] Assignment assign_bytes(const Profile& profile, double bits, std::uint64_t bytes);

@@ -170,7 +170,6 @@ Estimate estimate(std::span<const StageErrors> stages,
   Estimate result;
   result.of_parameter.resize(readers.size());
   result.energies.assign(units, 0);
-  result.deviations.assign(units, 0);
   std::vector<MatrixXd> shared;
   for (const StageErrors& errors : stages) {
     shared.push_back(errors.stage == nullptr ? MatrixXd() : shared_passes(*errors.stage));
@@ -194,22 +193,28 @@ Estimate estimate(std::span<const StageErrors> stages,
     }
     const Solution solution = solve(equations, static_cast<Index>(unknowns.size()));
     for (std::size_t l = 0; l < unknowns.size(); ++l) {
-      const double energy = solution.energies[static_cast<Index>(l)];
-      result.of_parameter[p].push_back({unknowns[l], energy});
+      const auto place = static_cast<Index>(l);
+      const double energy = solution.energies[place];
+      result.of_parameter[p].push_back({unknowns[l], energy, solution.variances[place]});
       result.energies[unknowns[l]] += energy;
-      result.deviations[unknowns[l]] += solution.variances[static_cast<Index>(l)];
     }
   }
-  std::ranges::transform(result.deviations, result.deviations.begin(),
-                         [](double variance) { return std::sqrt(variance); });
   return result;
 }
 
-std::vector<double> cautious_energies(const Estimate& estimate) {
+std::vector<double> cautious_energies(const Estimate& estimate, std::span<const double> weights) {
   constexpr double kOfADeviation = 0.3;
-  std::vector<double> energies = estimate.energies;
+  std::vector<double> energies(estimate.energies.size());
+  std::vector<double> variances(energies.size());
+  for (std::size_t p = 0; p < estimate.of_parameter.size(); ++p) {
+    const double weight = p < weights.size() ? weights[p] : 1;
+    for (const Estimate::Share& share : estimate.of_parameter[p]) {
+      energies[share.unit] += weight * share.energy;
+      variances[share.unit] += weight * weight * share.variance;
+    }
+  }
   for (std::size_t l = 0; l < energies.size(); ++l) {
-    energies[l] = std::max(energies[l], kOfADeviation * estimate.deviations[l]);
+    energies[l] = std::max(energies[l], kOfADeviation * std::sqrt(variances[l]));
   }
   return energies;
 }

@@ -59,10 +59,10 @@ struct Estimate {
   struct Share {
     std::uint32_t unit;
     double energy;
+    double variance;  // of the energy, told from how well all fits
   };
   std::vector<std::vector<Share>> of_parameter;
-  std::vector<double> energies;    // per unit, summed over parameters
-  std::vector<double> deviations;  // the standard deviation of each, told from how well all fits
+  std::vector<double> energies;  // per unit, summed over parameters
 };
 
 // `readers[p]`: the units that may have disturbed parameter p. `floor[p]`: energy of the difference
@@ -74,10 +74,12 @@ struct Estimate {
                                 std::span<const std::vector<std::uint32_t>> readers,
                                 std::size_t units, std::span<const double> floor = {});
 
-// What to take for the energies: they themselves, but at least three tenths of their deviations.
-// Zero only says that a unit was not seen beside louder ones, and to trust it would cost more than
-// a few bits of an unimportant unit do.
-[[nodiscard]] std::vector<double> cautious_energies(const Estimate& estimate);
+// What to take for the energies, per unit: their sums over parameters, each times its weight (none
+// given: 1), but at least three tenths of the standard deviations of these sums. Zero only says
+// that a unit was not seen beside louder ones, and to trust it would cost more than a few bits of
+// an unimportant unit do.
+[[nodiscard]] std::vector<double> cautious_energies(const Estimate& estimate,
+                                                    std::span<const double> weights = {});
 
 // x >= 0 that makes |A x - y|^2 least (Lawson and Hanson 1974, ch. 23). A: rows * columns, row by
 // row. Of dependent columns some stay zero. What is not finite makes all zero.

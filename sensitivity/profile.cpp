@@ -54,21 +54,26 @@ void tidy(std::vector<Measurement>& measurements) {
 
 }  // namespace
 
-double Unit::noise() const noexcept {
+std::string_view name_of(Objective objective) noexcept {
+  return objective == Objective::kUpdate ? "update" : "gradient";
+}
+
+double Unit::noise(Objective objective) const noexcept {
   constexpr double kLeast = std::numeric_limits<double>::min();
   if (measurements.empty()) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   if (measurements.size() == 1) {
     // Not rounded by a logarithm. The order of the arguments lets a NaN through.
-    return std::max(measurements.front().noise, kLeast);
+    return std::max(measurements.front().of(objective), kLeast);
   }
   const double last = static_cast<double>(measurements.back().step) + 1;
   double logarithms = 0, weights = 0;
   for (const Measurement& measurement : measurements) {
-    if (measurement.noise > 0 || std::isnan(measurement.noise)) {
+    const double noise = measurement.of(objective);
+    if (noise > 0 || std::isnan(noise)) {
       const double age = (static_cast<double>(measurement.step) + 1) / last;
-      logarithms += age * age * std::log(std::max(measurement.noise, kLeast));
+      logarithms += age * age * std::log(std::max(noise, kLeast));
       weights += age * age;
     }
   }

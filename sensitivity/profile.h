@@ -20,12 +20,29 @@ struct WidthCost {
   double error = 0;         // squared error, as a multiple of that at 4 bits; 0 at width 0
 };
 
+// Which noise the bits are to make least: that of what an optimizer steps by.
+enum class Objective : std::uint8_t {
+  kGradient,  // of the gradient as it is: SGD
+  kUpdate,    // of each parameter's gradient over the size of its elements: Adam and its like
+};
+
+// "gradient", "update".
+[[nodiscard]] std::string_view name_of(Objective objective) noexcept;
+
 // One estimate of what a unit's noise does.
 struct Measurement {
   std::uint64_t step = 0;
   // Expected squared error of the gradient of all parameters if this unit alone is kept at 4 bits,
   // as a multiple of the gradient's squared norm.
   double noise = 0;
+  // The same after each parameter's gradient has been divided by the root mean square of its
+  // elements, noise of 4 bits among them. Both are equal where the elements of all parameters are
+  // of one size. NaN: not known, and taken to be `noise`.
+  double update_noise = std::numeric_limits<double>::quiet_NaN();
+
+  [[nodiscard]] double of(Objective objective) const noexcept {
+    return objective == Objective::kUpdate && !std::isnan(update_noise) ? update_noise : noise;
+  }
 };
 
 struct Unit {
@@ -55,7 +72,7 @@ struct Unit {
   // what the first steps have shown may be wrong by orders later. Zeros only say that a unit was
   // not seen beside louder ones: they count where there is nothing else, as the least positive
   // number. NaN: none.
-  [[nodiscard]] double noise() const noexcept;
+  [[nodiscard]] double noise(Objective objective = Objective::kGradient) const noexcept;
   // The cost at the least width >= `width` that is a candidate; the exact one if there is none.
   // `width` 0: the exact one. `costs` must not be empty.
   [[nodiscard]] const WidthCost& cost_at(unsigned width) const noexcept;
@@ -68,7 +85,8 @@ struct Unit {
 struct Profile {
   std::string torch;  // the version that ran; empty: unknown
   std::uint64_t steps = 0;
-  double bits = 4;           // that were asked for
+  double bits = 4;  // that were asked for
+  Objective objective = Objective::kGradient;
   std::uint64_t passes = 0;  // extra backward passes spent so far
   double seconds = 0;        // that these took
   // At the peak of a step: bytes of all but the payloads, and what part of a step's payloads was
@@ -121,8 +139,8 @@ void merge_into(Profile& newer, const Profile& older);
 // Some unit's noise is known.
 [[nodiscard]] bool any_measured(const Profile& profile) noexcept;
 
-// Spearman's rank correlation of the noise that two steps measured, over units that both measured;
-// NaN for fewer than 3.
+// Spearman's rank correlation of the gradient's noise that two steps measured, over units that both
+// measured; NaN for fewer than 3.
 [[nodiscard]] double rank_correlation(const Profile& profile, std::uint64_t step_a,
                                       std::uint64_t step_b);
 

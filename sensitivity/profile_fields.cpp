@@ -55,6 +55,17 @@ template <typename T>
   return wrong;
 }
 
+[[nodiscard]] std::string read_objective(const Scalar& value, Objective& out) {
+  const auto* name = std::get_if<std::string>(&value);
+  for (const Objective objective : {Objective::kGradient, Objective::kUpdate}) {
+    if (name != nullptr && *name == name_of(objective)) {
+      out = objective;
+      return {};
+    }
+  }
+  return "neither \"gradient\" nor \"update\"";
+}
+
 constexpr auto kNone = List::kNone;
 
 constexpr Field<Profile> kProfileFields[] = {
@@ -62,6 +73,8 @@ constexpr Field<Profile> kProfileFields[] = {
     {"torch", kNone, [](const Scalar& v, Profile& p) { return read_text(v, p.torch); }},
     {"steps", kNone, [](const Scalar& v, Profile& p) { return read_step(v, p.steps); }},
     {"bits", kNone, [](const Scalar& v, Profile& p) { return read_number(v, p.bits); }},
+    {"objective", kNone,
+     [](const Scalar& v, Profile& p) { return read_objective(v, p.objective); }},
     {"passes", kNone, [](const Scalar& v, Profile& p) { return read_step(v, p.passes); }},
     {"seconds", kNone, [](const Scalar& v, Profile& p) { return read_number(v, p.seconds); }},
     {"beside", kNone, [](const Scalar& v, Profile& p) { return read_bytes(v, p.beside); }},

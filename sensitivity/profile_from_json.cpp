@@ -183,8 +183,8 @@ class Reader final : public nlohmann::json_sax<Json> {
     if (place() == Place::kCost) {
       return position_ == 3 ? ascending() && leave() : wrong("a cost is a list of three");
     }
-    if (place() == Place::kMeasurement && position_ != 2) {
-      return wrong("a measurement is a list of two");
+    if (place() == Place::kMeasurement && position_ != 2 && position_ != 3) {
+      return wrong("a measurement is a list of two or three");
     }
     return leave();
   }
@@ -288,8 +288,10 @@ class Reader final : public nlohmann::json_sax<Json> {
         return read_step(value, measurement.step);
       case 2:
         return read_number(value, measurement.noise);
+      case 3:
+        return read_number(value, measurement.update_noise);
       default:
-        return "a measurement is a list of two";
+        return "a measurement is a list of two or three";
     }
   }
 

@@ -96,6 +96,10 @@ void append_unit(std::string& out, const Unit& unit) {
   list_field(out, "measurements", numbers, [&](const Measurement& measurement) {
     out += '[' + std::to_string(measurement.step) + ", ";
     append(out, std::clamp(measurement.noise, 0.0, limits::kNumber));
+    if (!std::isnan(measurement.update_noise)) {
+      out += ", ";
+      append(out, std::clamp(measurement.update_noise, 0.0, limits::kNumber));
+    }
     out += ']';
   });
   list_field(out, "results", unit.results, [&](std::uint64_t key) { append_key(out, key); });
@@ -109,6 +113,7 @@ std::string to_json(const Profile& profile) {
   text_field(out, "torch", profile.torch);
   field(out, "steps", profile.steps);
   field(out, "bits", profile.bits);
+  text_field(out, "objective", std::string(name_of(profile.objective)));
   field(out, "passes", profile.passes);
   field(out, "seconds", profile.seconds);
   if (profile.at_peak > 0) {

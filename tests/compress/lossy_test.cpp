@@ -290,9 +290,8 @@ TEST_P(EveryWidth, IsUnbiasedWithVarianceOfSubtractiveDither) {
       }
       // Where codes are decoded plainly, all elements of a level err by the same rounding.
       const double a_level = data == Data::kNormal ? 0 : std::max(1.0, std::ldexp(256, -int(bits)));
-      EXPECT_LE(std::fabs(mean_sum),
-                5 * std::sqrt(variance_sum + a_level * ulp_squares / 12) +
-                    256 * step * (type == ElementType::kFloat32 ? 2e-4 : 4e-3))
+      EXPECT_LE(std::fabs(mean_sum), 5 * std::sqrt(variance_sum + a_level * ulp_squares / 12) +
+                                         256 * step * (type == ElementType::kFloat32 ? 2e-4 : 4e-3))
           << int(data);
       const double uniform = step * step / 12;
       if (data == Data::kNormal) {

@@ -117,6 +117,37 @@ Profile random_profile(std::mt19937_64& random, std::size_t units) {
   return profile;
 }
 
+// Two units of one size: which of them gets more bits is the objective's to say.
+TEST(AssignTest, TheObjectiveSaysWhichNoiseCounts) {
+  Profile profile;
+  for (std::uint64_t key : {1, 2}) {
+    profile.units.push_back(float_unit(key, 10'000, 1));
+  }
+  profile.units[0].measurements = {{10, 1e-2, 1e-6}};
+  profile.units[1].measurements = {{10, 1e-6, 1e-2}};
+  const auto widths = [&](Objective objective) {
+    profile.objective = objective;
+    const Assignment assignment = assign(profile, 4);
+    return std::pair{assignment.choices[0].width, assignment.choices[1].width};
+  };
+  const auto [loud, quiet] = widths(Objective::kGradient);
+  EXPECT_GT(loud, quiet);
+  EXPECT_EQ(widths(Objective::kUpdate), (std::pair{quiet, loud}));
+}
+
+TEST(AssignTest, NoiseOfTheUpdateKeepsTheUniformWidthForASmallGain) {
+  for (const double ratio : {1.5, 1e4}) {
+    Profile profile;
+    profile.objective = Objective::kUpdate;
+    profile.units = {float_unit(1, 10'000, 1), float_unit(2, 10'000, 1)};
+    profile.units[0].measurements = {{10, 0.5, 1e-3}};
+    profile.units[1].measurements = {{10, 0.5, 1e-3 / ratio}};
+    const Assignment assignment = assign(profile, 4);
+    const bool is_uniform = assignment.choices[0].width == 4 && assignment.choices[1].width == 4;
+    EXPECT_EQ(is_uniform, ratio < 2) << ratio;
+  }
+}
+
 TEST(AssignTest, IsCloseToTheBestOfAllAssignments) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);

@@ -147,8 +147,18 @@ TEST(Estimates, TwoStagesFindWhatMatters) {
 TEST(Estimates, CautiousEnergiesAreAtLeastAPartOfTheirDeviations) {
   Estimate estimate;
   estimate.energies = {1, 0, 1e-3};
-  estimate.deviations = {0.1, 0.1, 0.1};
-  EXPECT_EQ(cautious_energies(estimate), (std::vector<double>{1, 0.3 * 0.1, 0.3 * 0.1}));
+  const double variance = 0.25;
+  estimate.of_parameter = {{{0, 1, variance}, {1, 0, variance}, {2, 1e-3, variance}}};
+  EXPECT_EQ(cautious_energies(estimate), (std::vector<double>{1, 0.3 * 0.5, 0.3 * 0.5}));
+}
+
+TEST(Estimates, WeightsOfParametersAreThoseOfTheirEnergiesAndDeviations) {
+  Estimate estimate;
+  estimate.energies = {1 + 2, 5};
+  estimate.of_parameter = {{{0, 1, 0}, {1, 5, 0}}, {{0, 2, 0}}, {{1, 0, 9}}};
+  const std::vector<double> weights{10, 100, 1000};
+  EXPECT_EQ(cautious_energies(estimate, weights),
+            (std::vector<double>{10 + 200, std::max(50.0, 0.3 * 3000)}));
 }
 
 // One unit that is seen in one parameter, so that its deviation has a closed form: the mean of the
@@ -180,7 +190,8 @@ TEST(Estimates, DeviationsTellHowWellAllFits) {
   const std::vector<std::vector<std::uint32_t>> readers{{0}};
   const Estimate found = estimate(std::vector{errors}, readers, 1);
   EXPECT_NEAR(found.energies[0], mean / 0.25, 1e-9 * mean);
-  EXPECT_NEAR(found.deviations[0], std::sqrt(squares / 9 / 10) / 0.25, 1e-6 * mean);
+  EXPECT_NEAR(std::sqrt(found.of_parameter[0][0].variance), std::sqrt(squares / 9 / 10) / 0.25,
+              1e-6 * mean);
 }
 
 // In parameters of few elements the sketch is exact and errors of one unit alone are too.

@@ -53,7 +53,8 @@ TEST(ProfileJson, IsTheTextThatPeopleExpect) {
   profile.units[0].results = {1};
   profile.units[1].key = 0xABCDEF0123456789ULL;
   EXPECT_EQ(to_json(profile),
-            "{\"pleat_profile\": 1, \"steps\": 2, \"bits\": 4, \"passes\": 0, \"seconds\": 0, "
+            "{\"pleat_profile\": 1, \"steps\": 2, \"bits\": 4, \"objective\": \"gradient\", "
+            "\"passes\": 0, \"seconds\": 0, "
             "\"units\": [\n"
             "{\"key\": \"0x000000000000002a\", \"type\": \"float32\", \"shape\": [2, 3], "
             "\"tensors\": 1, \"bytes\": 0, \"payload_bytes\": 0, \"width\": 4, "
@@ -187,8 +188,8 @@ TEST(ProfileJson, WhatIsWrongWithAFieldIsSaid) {
            {R"("costs": [[4, 1], [0, 1, 0]])", "a list of three"},
            {R"("costs": [[4, 1, 1, 1], [0, 1, 0]])", "a list of three"},
            {R"("costs": [4, 1, 1])", "\"costs\": a list or an object is expected"},
-           {R"("measurements": [[1]])", "a list of two"},
-           {R"("measurements": [[1, 1, 1]])", "a list of two"},
+           {R"("measurements": [[1]])", "a list of two or three"},
+           {R"("measurements": [[1, 1, 1, 1]])", "a list of two or three"},
            {R"("measurements": [[1, -1e-9]])", "\"measurements\""},
            {R"("measurements": [[1.5, 1]])", "\"measurements\""},
            {R"("results": [1])", "\"results\""},

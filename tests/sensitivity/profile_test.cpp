@@ -18,6 +18,10 @@ using testing::plain_unit;
 
 TEST(ProfileTest, NoiseIsAGeometricMeanInWhichTheNewestCountMost) {
   EXPECT_TRUE(std::isnan(Unit{}.noise()));
+  const Unit both = plain_unit(1, {{1, 0.1, 0.3}, {1, 0.1, 0.3}});
+  EXPECT_NEAR(both.noise(Objective::kUpdate), 0.3, 1e-12);
+  EXPECT_NEAR(both.noise(Objective::kGradient), 0.1, 1e-12);
+  EXPECT_EQ(plain_unit(1, {{1, 0.1}}).noise(Objective::kUpdate), 0.1) << "not known";
   EXPECT_EQ(plain_unit(1, {{1, 0.1}}).noise(), 0.1) << "one is not rounded";
   EXPECT_NEAR(plain_unit(1, {{999, 1e-6}, {999, 1e-2}}).noise(), 1e-4, 1e-12);
   EXPECT_NEAR(plain_unit(1, {{499, 1e-12}, {999, 1e-2}}).noise(), 1e-4, 1e-12) << "1 to 4";

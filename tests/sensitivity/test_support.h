@@ -38,7 +38,7 @@ inline Unit full_unit(std::uint64_t key) {
   unit.floor = 2;
   unit.floor_reason = "sides";
   unit.costs = {{1, 40'000, 225}, {4, 140'000, 1}, {8, 270'000, 225.0 / 65025}, {0, 1 << 20, 0}};
-  unit.measurements = {{10, 1.0 / 3}, {20, 0}, {30, 5e-324}};
+  unit.measurements = {{10, 1.0 / 3, 1.0 / 7}, {20, 0}, {30, 5e-324, 0}};
   unit.results = {key ^ 1, 0xFFFFFFFFFFFFFFFFULL};
   unit.distrusted = true;
   return unit;
@@ -57,6 +57,7 @@ inline Profile full_profile() {
   profile.torch = "2.11.0+cpu";
   profile.steps = 1234;
   profile.bits = 3.7;
+  profile.objective = Objective::kUpdate;
   profile.passes = 15;
   profile.seconds = 0.1;
   profile.units = {full_unit(0xFEDCBA9876543210ULL), full_unit(7), plain_unit(9)};
@@ -88,10 +89,14 @@ inline void expect_equal(const Unit& a, const Unit& b) {
   for (std::size_t i = 0; i < a.measurements.size(); ++i) {
     EXPECT_EQ(a.measurements[i].step, b.measurements[i].step);
     EXPECT_EQ(a.measurements[i].noise, b.measurements[i].noise);
+    EXPECT_EQ(std::isnan(a.measurements[i].update_noise),
+              std::isnan(b.measurements[i].update_noise));
+    EXPECT_EQ(a.measurements[i].of(Objective::kUpdate), b.measurements[i].of(Objective::kUpdate));
   }
 }
 
 inline void expect_equal(const Profile& a, const Profile& b) {
+  EXPECT_EQ(a.objective, b.objective);
   EXPECT_EQ(a.torch, b.torch);
   EXPECT_EQ(a.steps, b.steps);
   EXPECT_EQ(a.bits, b.bits);

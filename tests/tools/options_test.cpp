@@ -42,7 +42,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
       "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
-      "check_file:/tmp/found,sensitivity:exact,profile:/tmp/"
+      "check_file:/tmp/found,sensitivity:exact,objective:update,profile:/tmp/"
       "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
@@ -59,6 +59,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.verbose, 1);
   EXPECT_EQ(second.options.rule, Rule::kOperands);
   EXPECT_EQ(second.options.sensitivity, Sensitivity::kExact);
+  EXPECT_EQ(second.options.objective, Objective::kUpdate);
   EXPECT_EQ(second.options.profile, "/tmp/p");
   EXPECT_EQ(second.options.refresh, 7u);
   EXPECT_EQ(second.options.budget, std::size_t{3} << 30);
@@ -296,7 +297,7 @@ TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
       parse("bitz:4").problems.at(0),
       "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
       "reuse_gradients, recompute, huge_pages, verbose, trust, rule, cuda, check, check_file, "
-      "sensitivity, profile, refresh, budget, verify, probe_custom, copy_raw");
+      "sensitivity, objective, profile, refresh, budget, verify, probe_custom, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

@@ -180,6 +180,43 @@ TEST(SensitivityBook, AModeThatChangesForgetsTurnsThatWaited) {
   EXPECT_EQ(script.run(60), (Turns{{11, Turn::kMeasure}})) << "GACT's modes are not checked";
 }
 
+TEST(SensitivityBook, TheOptimizerSaysWhichNoiseCounts) {
+  const auto objective_with = [](std::vector<std::string> steps,
+                                 Objective asked = Objective::kAuto) {
+    Script script;
+    script.options.objective = asked;
+    script.book.ask(script.options, 0);
+    for (const std::string& name : steps) {
+      script.book.note_optimizer(name);
+    }
+    return script.book.objective();
+  };
+  constexpr auto kGradient = sensitivity::Objective::kGradient;
+  constexpr auto kUpdate = sensitivity::Objective::kUpdate;
+  EXPECT_EQ(objective_with({}), kGradient) << "none of torch's: a script that steps by hand";
+  EXPECT_EQ(objective_with({"SGD"}), kGradient);
+  EXPECT_EQ(objective_with({"DPSGD"}), kGradient);
+  EXPECT_EQ(objective_with({"AdamW"}), kUpdate);
+  EXPECT_EQ(objective_with({"Adafactor", "SGD"}), kUpdate) << "of two kinds";
+  EXPECT_EQ(objective_with({"SGD", "Adam"}), kUpdate);
+  EXPECT_EQ(objective_with({"Adam"}, Objective::kGradient), kGradient);
+  EXPECT_EQ(objective_with({"SGD"}, Objective::kUpdate), kUpdate);
+}
+
+TEST(SensitivityBook, WidthsGoWithTheObjective) {
+  Script script;
+  SensitivityBook::Burst burst;
+  burst.rows = {unit(1, 1, 1e-3), unit(2, 1, 1e-6)};
+  burst.rows[0].measurements[0].update_noise = 1e-6;
+  burst.rows[1].measurements[0].update_noise = 1e-3;
+  script.book.add_burst(kGraph, std::move(burst));
+  EXPECT_GT(script.book.width_of(1), script.book.width_of(2));
+  script.book.note_optimizer("AdamW");
+  EXPECT_LT(script.book.width_of(1), script.book.width_of(2));
+  EXPECT_TRUE(script.book.summary().of_update);
+  EXPECT_EQ(script.book.profile().objective, sensitivity::Objective::kUpdate);
+}
+
 TEST(SensitivityBook, WidthsGoWithTheNoise) {
   Script script;
   (void)script.run(12);

@@ -48,7 +48,8 @@ PROGRAM = """
     net, other, norm = Net(), Net(), torch.nn.BatchNorm1d(160)
     if kind == "frozen":
         net.inner.requires_grad_(False)
-    optimiser = torch.optim.SGD([*net.parameters(), *other.parameters()], 1e-2)
+    class_of_optimiser = torch.optim.AdamW if kind == "adam" else torch.optim.SGD
+    optimiser = class_of_optimiser([*net.parameters(), *other.parameters()], 1e-2)
     data = torch.Generator().manual_seed(1)
     losses, draws, grads = [], [], []
     def loss_of(model, batch=128):
@@ -260,6 +261,19 @@ def test_who_is_who_without_any_extra_pass(profiled):
     assert os.stat(profile_path(result)).st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(
+    "kind, conf, objective", [("plain", "", "gradient"), ("adam", "", "update"), ("adam", ",objective:gradient", "gradient")]
+)
+def test_the_optimizer_says_which_noise_counts(profiled, kind, conf, objective):
+    """Both noises are measured, so that the file is good for either."""
+    profile, result = profiled(kind, conf=f"bits:3,sensitivity:on,verbose:1{conf}")
+    assert profile["objective"] == result.stats["sensitivity"]["objective"] == objective
+    measured = [unit["measurements"][0] for unit in profile["units"] if unit.get("measurements")]
+    assert measured and all(len(one) == 3 and one[2] >= 0 for one in measured)
+    assert any(abs(one[2] / one[1] - 1) > 0.05 for one in measured if one[1] > 0), "else both were the same number"
+    assert f"% of the {objective} (uniform" in result.stderr
+
+
 def profile_path(result):
     return next(item.partition(":")[2] for item in result.conf.split(",") if item.startswith("profile:"))
 
@@ -281,9 +295,9 @@ def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
     profile, _ = profiled(conf="bits:4,sensitivity:on,refresh:5", steps=12, file=file)
     for unit in profile["units"]:
         if unit.get("costs"):
-            steps = [step for step, _ in unit["measurements"]]
+            steps = [step for step, *_ in unit["measurements"]]
             assert steps == sorted(set(steps)) and len(steps) >= 3
-            assert all(noise >= 0 and math.isfinite(noise) for _, noise in unit["measurements"])
+            assert all(n >= 0 and math.isfinite(n) for _, *noise in unit["measurements"] for n in noise)
 
 
 @pytest.mark.parametrize("how, each", [("gact", 2), ("gact_code", 3)])
@@ -384,7 +398,7 @@ def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, 
     found = result.stats["sensitivity"]
     assert found["bursts"] == bursts and found["passes"] >= 16 * bursts + 3, result.stderr
     tanh = [u for u in json.loads(file.read_text())["units"] if u.get("producer") == "TanhBackward0" and u.get("costs")]
-    assert [step for step, _ in tanh[0]["measurements"]] == measured
+    assert [step for step, *_ in tanh[0]["measurements"]] == measured
     widths = sorted(u["width"] for u in tanh)
     assert len(tanh) == 2 and widths[0] < widths[1]
     loud = max(tanh, key=lambda unit: unit["measurements"][-1][1])

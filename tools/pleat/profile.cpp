@@ -91,8 +91,9 @@ std::string heading(const ProfileFigures& figures, const std::string& file) {
     line("noise", "unknown: no unit is measured, so each gets the uniform width");
     return text;
   }
-  line("noise", fmt::format("{} of the gradient's squared norm ({} of its norm)",
-                            noise_text(figures.noise), norm_text(figures.noise)));
+  line("noise",
+       fmt::format("{} of the {}'s squared norm ({} of its norm)", noise_text(figures.noise),
+                   sensitivity::name_of(figures.profile->objective), norm_text(figures.noise)));
   line("uniform",
        fmt::format("{} ({}): {}", noise_text(figures.uniform_noise),
                    norm_text(figures.uniform_noise), times(figures.uniform_noise / figures.noise)));
@@ -178,7 +179,8 @@ std::string curve_table(const std::vector<CurvePoint>& curve, bool known) {
 
 constexpr std::string_view kCurveLegend = R"text(
   payload     of the units that are measured; all: of every unit; ratio: uncompressed over all
-  noise       predicted error of the gradient, squared, over its squared norm; of norm: the root
+  noise       predicted error of the gradient, squared, over its squared norm; of norm: the root.
+              Of the update where the file's objective is that of Adam and its like
   as uniform  the one width for all that has as much noise; -: none of 1 to 8 has
 )text";
 

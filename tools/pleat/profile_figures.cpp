@@ -19,7 +19,8 @@ using sensitivity::Unit;
 using sensitivity::WidthCost;
 
 // `choice`: null if the assignment has none for the unit.
-UnitFigures unit_figures(const Unit& unit, const Assignment::Choice* choice, double bits) {
+UnitFigures unit_figures(const Unit& unit, const Assignment::Choice* choice, double bits,
+                         sensitivity::Objective objective) {
   UnitFigures row;
   row.unit = &unit;
   row.lossy = unit.may_be_noisy();
@@ -34,7 +35,7 @@ UnitFigures unit_figures(const Unit& unit, const Assignment::Choice* choice, dou
   row.uniform_width = uniform.width;
   row.uniform_bytes = uniform.bytes;
   if (row.measured) {
-    row.sensitivity = unit.noise();
+    row.sensitivity = unit.noise(objective);
     row.noise = row.sensitivity * chosen.error;
   }
   return row;
@@ -109,7 +110,8 @@ ProfileFigures figures_of(const Profile& profile, double bits) {
   for (const Unit& unit : profile.units) {
     const bool chosen =
         next < assignment.choices.size() && assignment.choices[next].key == unit.key;
-    add(figures, unit_figures(unit, chosen ? &assignment.choices[next] : nullptr, bits));
+    add(figures,
+        unit_figures(unit, chosen ? &assignment.choices[next] : nullptr, bits, profile.objective));
     next += chosen ? 1 : 0;
   }
   figures.noise = assignment.noise;

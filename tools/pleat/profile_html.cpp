@@ -111,6 +111,11 @@ std::string bits_chart(const ProfileFigures& figures) {
                    series);
 }
 
+std::string axis_name(const ProfileFigures& figures) {
+  return fmt::format("noise over the {}'s squared norm",
+                     sensitivity::name_of(figures.profile->objective));
+}
+
 std::string noise_chart(const ProfileFigures& figures) {
   const std::vector<const UnitFigures*> rows = in_forward_order(figures);
   Series at_four{"sensitivity (at 4 bits)", "two", true, true, {}};
@@ -129,10 +134,10 @@ std::string noise_chart(const ProfileFigures& figures) {
   }
   const std::vector<Series> series{std::move(at_four), std::move(chosen)};
   return svg_chart("Noise of each unit over the depth of the model", depth_axis(rows.size()),
-                   decades_axis("noise over the gradient's squared norm", values), series);
+                   decades_axis(axis_name(figures), values), series);
 }
 
-std::string curve_chart(const std::vector<CurvePoint>& curve) {
+std::string curve_chart(const ProfileFigures& figures, const std::vector<CurvePoint>& curve) {
   Series adaptive{"assignment", "one", true, true, {}};
   Series uniform{"uniform", "two", true, true, {}};
   std::vector<double> payloads;
@@ -152,7 +157,7 @@ std::string curve_chart(const std::vector<CurvePoint>& curve) {
   }
   const std::vector<Series> series{std::move(uniform), std::move(adaptive)};
   return svg_chart("Noise over payload", linear_axis("MB of payloads with noise", payloads),
-                   decades_axis("noise over the gradient's squared norm", noises), series);
+                   decades_axis(axis_name(figures), noises), series);
 }
 
 std::string stability_chart(const ProfileFigures& figures) {
@@ -164,8 +169,8 @@ std::string stability_chart(const ProfileFigures& figures) {
     double first = kUnknown;
     double last = kUnknown;
     for (const sensitivity::Measurement& measurement : row.unit->measurements) {
-      if (measurement.step == steps.first) first = measurement.noise;
-      if (measurement.step == steps.last) last = measurement.noise;
+      if (measurement.step == steps.first) first = measurement.of(figures.profile->objective);
+      if (measurement.step == steps.last) last = measurement.of(figures.profile->objective);
     }
     if (std::isnan(first) || std::isnan(last)) continue;
     values.insert(values.end(), {first, last});
@@ -244,7 +249,8 @@ std::string profile_html(const ProfilePage& page) {
   html += wide("bits over depth", bits_chart(figures));
   if (figures.measured > 0) {
     html += "<h2>Noise over depth</h2>\n" + wide("noise over depth", noise_chart(figures));
-    html += "<h2>Noise over payload</h2>\n" + wide("noise over payload", curve_chart(page.curve));
+    html += "<h2>Noise over payload</h2>\n" +
+            wide("noise over payload", curve_chart(figures, page.curve));
     html += wide("noise over payload, in numbers", curve_numbers(page.curve));
   } else {
     html += "<p>No unit is measured: noise is unknown, and each unit gets the uniform width.</p>\n";

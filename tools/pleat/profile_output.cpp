@@ -63,6 +63,7 @@ Json summary(const ProfileFigures& figures) {
   json["lossy_payload_bytes"] = figures.lossy_payload_bytes;
   json["uniform_lossy_payload_bytes"] = figures.uniform_bytes;
   json["fits"] = figures.fits;
+  json["objective"] = sensitivity::name_of(figures.profile->objective);
   json["noise"] = number(known ? figures.noise : kUnknown);
   json["uniform_noise"] = number(known ? figures.uniform_noise : kUnknown);
   json["least_noise"] = number(known ? figures.least_noise : kUnknown);

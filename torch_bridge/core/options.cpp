@@ -172,6 +172,10 @@ constexpr Names<Sensitivity, 5> kSensitivityNames{{{"off", Sensitivity::kOff},
                                                    {"gact", Sensitivity::kGact},
                                                    {"gact_code", Sensitivity::kGactCode}}};
 
+constexpr Names<Objective, 3> kObjectiveNames{{{"auto", Objective::kAuto},
+                                               {"gradient", Objective::kGradient},
+                                               {"update", Objective::kUpdate}}};
+
 // --- the table -------------------------------------------------------------------------------
 
 struct Entry {
@@ -288,6 +292,14 @@ constexpr std::array kEntries{
             return parse_name(kSensitivityNames, text, options.sensitivity);
           },
           [](const Options& options) { return name_text(kSensitivityNames, options.sensitivity); }},
+    Entry{{"objective", "auto", "auto | gradient | update",
+           "the noise that bits by sensitivity make least. gradient: of the whole gradient, for "
+           "SGD; update: of each weight's gradient beside its size, for Adam and its like; auto: "
+           "by the name of the optimizer"},
+          [](std::string_view text, Options& options) {
+            return parse_name(kObjectiveNames, text, options.objective);
+          },
+          [](const Options& options) { return name_text(kObjectiveNames, options.objective); }},
     Entry{
         {"profile", "none", "none, or a path",
          "the file that keeps what is known of each saved tensor; where it exists, bits are chosen "

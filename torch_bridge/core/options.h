@@ -54,6 +54,13 @@ enum class Sensitivity : std::uint8_t {
   return how >= Sensitivity::kGact;
 }
 
+// Which noise the bits of each tensor make least (sensitivity/profile.h).
+enum class Objective : std::uint8_t {
+  kAuto,  // as the class of the optimizer says that steps
+  kGradient,
+  kUpdate,
+};
+
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).
 struct TrustedName {
   std::string name;     // of its class, or of its nodes
@@ -77,6 +84,7 @@ struct Options {
   unsigned check = 0;      // backward passes to look at; `pleat check`
   std::string check_file;  // what was found is added to it
   Sensitivity sensitivity = Sensitivity::kOff;
+  Objective objective = Objective::kAuto;
   std::string profile;  // file that says what is known of each saved tensor
   std::optional<std::uint64_t>
       refresh;                // steps between bursts; 0: one burst; nothing: 990, 2000, ..

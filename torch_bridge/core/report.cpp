@@ -233,18 +233,19 @@ void add_sensitivity(Text& text, Runtime& runtime) {
     }
     return;
   }
+  const char* const of = s.of_update ? "update" : "gradient";
   text.add(
       "  sensitivity   %.2f bits on average for %zu of %zu tensors (%s, uniform %s); noise %.3g %% "
-      "of the gradient (uniform %.3g %%)\n",
+      "of the %s (uniform %.3g %%)\n",
       s.bits, s.measured, s.units, megabytes(static_cast<double>(s.bytes)).c_str(),
-      megabytes(static_cast<double>(s.uniform_bytes)).c_str(), 100 * std::sqrt(s.noise),
+      megabytes(static_cast<double>(s.uniform_bytes)).c_str(), 100 * std::sqrt(s.noise), of,
       100 * std::sqrt(s.uniform_noise));
   if (s.passes != 0) {
     text.add("                %" PRIu64 " bursts, %" PRIu64
              " extra passes, %.2f s, %s of gradients and sketches at once",
              s.bursts, s.passes, s.seconds, megabytes(static_cast<double>(s.burst_bytes)).c_str());
     if (s.checked > 0) {
-      text.add("; checked: %.3g %% of the gradient, predicted %.3g %%", 100 * std::sqrt(s.checked),
+      text.add("; checked: %.3g %% of the %s, predicted %.3g %%", 100 * std::sqrt(s.checked), of,
                100 * std::sqrt(s.predicted));
     }
     text.add("\n");

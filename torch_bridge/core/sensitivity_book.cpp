@@ -152,6 +152,7 @@ void SensitivityBook::enter(std::vector<Unit> rows) {
   }
   sensitivity::merge_into(found, profile_);
   found.torch = torch_;
+  found.objective = profile_.objective;
   found.beside = profile_.beside;
   found.at_peak = profile_.at_peak;
   found.steps = steps_.load(std::memory_order_relaxed);
@@ -182,7 +183,7 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   }
   enter(std::move(burst.rows));
   graph.attempts = 0;
-  graph.of_leaf = std::move(burst.of_leaf);
+  graph.predicted = {std::move(burst.of_leaf), std::move(burst.weight_of_leaf)};
   graph.to_check = checks_widths();
   graph.checks = 0;
   graph.is_stale = false;
@@ -223,11 +224,10 @@ void SensitivityBook::add_watch(std::uint64_t structure, bool stale, std::uint64
   plan_watch(graph);
 }
 
-std::vector<std::vector<SensitivityBook::Share>> SensitivityBook::shares_of(
-    std::uint64_t structure) const {
+SensitivityBook::Predicted SensitivityBook::predicted_by(std::uint64_t structure) const {
   const std::lock_guard guard(mutex_);
   const auto found = graphs_.find(structure);
-  return found != graphs_.end() ? found->second.of_leaf : std::vector<std::vector<Share>>();
+  return found != graphs_.end() ? found->second.predicted : Predicted();
 }
 
 void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
@@ -241,7 +241,7 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   graph.to_check = false;
   graph.attempts = 0;
   if (check.distrusted.empty()) {
-    graph.of_leaf = {};
+    graph.predicted = {};
     return;
   }
   graph.to_check = ++graph.checks < kMostChecks;  // others have new widths now
@@ -260,6 +260,47 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   changed_ = true;
   assign();
   write_locked();
+}
+
+// ---- the objective ------------------------------------------------------------------------------
+
+void SensitivityBook::note_optimizer(std::string_view name) noexcept {
+  // Whatever else there is, from Adam to Muon, divides by the size of what it gets.
+  const bool steps_by_gradient =
+      name.find("SGD") != std::string_view::npos || name == "LBFGS" || name == "LARS";
+  const Objective found = steps_by_gradient ? Objective::kGradient : Objective::kUpdate;
+  Objective before = of_optimizer_.load(std::memory_order_relaxed);
+  // Of two kinds in one program it is the second.
+  if (before == found || before == Objective::kUpdate) [[likely]] {
+    return;
+  }
+  try {
+    const std::lock_guard guard(mutex_);
+    const sensitivity::Objective old = objective_locked();
+    of_optimizer_.store(found, std::memory_order_relaxed);
+    if (objective_locked() != old) {
+      assign();
+    }
+  } catch (...) {  // no memory: widths stay as they are
+  }
+}
+
+// Before an optimizer has stepped it is what the file was measured for.
+sensitivity::Objective SensitivityBook::objective_locked() const noexcept {
+  const Objective asked = options_.objective != Objective::kAuto
+                              ? options_.objective
+                              : of_optimizer_.load(std::memory_order_relaxed);
+  if (is_of_gact(options_.sensitivity)) {
+    return sensitivity::Objective::kGradient;
+  }
+  return asked == Objective::kUpdate     ? sensitivity::Objective::kUpdate
+         : asked == Objective::kGradient ? sensitivity::Objective::kGradient
+                                         : profile_.objective;
+}
+
+sensitivity::Objective SensitivityBook::objective() const {
+  const std::lock_guard guard(mutex_);
+  return objective_locked();
 }
 
 // What this run has met, once it has met anything: others share no bytes with it.
@@ -286,6 +327,7 @@ sensitivity::Assignment SensitivityBook::assignment_of(const Profile& profile,
 
 // Puts the widths in force.
 void SensitivityBook::assign() {
+  profile_.objective = objective_locked();
   const bool asked_for = options_.sensitivity != Sensitivity::kOff || !file_.empty();
   if (options_.mode != Mode::kLossy || profile_.units.empty() || !asked_for) {
     bits_.set_table({});
@@ -355,6 +397,7 @@ SensitivityBook::Summary SensitivityBook::summary() const {
   s.file = file_;
   Profile measured;
   measured.bits = options_.bits;
+  measured.objective = profile_.objective;
   for (const Unit& unit : seen_units().units) {
     s.units += unit.costs.empty() ? 0 : 1;
     s.distrusted += unit.distrusted ? 1 : 0;
@@ -365,6 +408,7 @@ SensitivityBook::Summary SensitivityBook::summary() const {
   s.measured = measured.units.size();
   const sensitivity::Assignment of_measured = assignment_of(
       measured, goes_by_budget(measured) ? std::optional(assignment_.bytes) : std::nullopt);
+  s.of_update = measured.objective == sensitivity::Objective::kUpdate;
   s.noise = of_measured.noise;
   s.bytes = of_measured.bytes;
   s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, of_measured.bytes);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -68,17 +69,27 @@ class SensitivityBook {
   struct Burst {
     std::vector<sensitivity::Unit> rows;  // with a measurement each, where noise was measured
     std::vector<std::vector<Share>> of_leaf;
+    std::vector<double> weight_of_leaf;  // by the objective, of its noise; none: 1
     double unsteady = 0;  // of the gradient's squared norm: by how much two equal passes differ
     std::uint64_t passes = 0;
     double seconds = 0;
     std::uint64_t bytes = 0;  // of the gradients and sketches that the passes took
   };
   void add_burst(std::uint64_t graph, Burst burst);
-  // The shares that the last burst over the graph has found; empty if its leaves have changed.
-  [[nodiscard]] std::vector<std::vector<Share>> shares_of(std::uint64_t graph) const;
+  // The shares that the last burst over the graph has found, as the objective weighs them.
+  struct Predicted {
+    std::vector<std::vector<Share>> of_leaf;
+    std::vector<double> weight_of_leaf;
+  };
+  [[nodiscard]] Predicted predicted_by(std::uint64_t graph) const;
+
+  // An optimizer steps, of a class of that name. What it steps by is the objective from now on,
+  // unless an option names one. Any thread.
+  void note_optimizer(std::string_view name) noexcept;
+  [[nodiscard]] sensitivity::Objective objective() const;
 
   struct Check {
-    double predicted = 0, measured = 0;     // noise of all leaves, over the gradient's squared norm
+    double predicted = 0, measured = 0;     // noise of all leaves, by the objective
     std::vector<std::uint64_t> distrusted;  // units that get the default from now on
     std::uint64_t passes = 0;
     double seconds = 0;
@@ -133,6 +144,7 @@ class SensitivityBook {
     std::size_t units = 0;     // whose width could be chosen
     std::size_t measured = 0;  // of these
     double bits = 0;           // mean, of what is measured
+    bool of_update = false;    // what the noise is of, else of the gradient
     double noise = 0;          // predicted, of what is measured
     double uniform_noise = 0;  // if all had the uniform width
     std::uint64_t bytes = 0, uniform_bytes = 0;
@@ -160,7 +172,7 @@ class SensitivityBook {
     std::uint64_t watch = 0;  // the pass to watch in; 0: none
     bool is_stale = false;
     bool has_rows = false;
-    std::vector<std::vector<Share>> of_leaf;
+    Predicted predicted;
   };
   [[nodiscard]] Turn turn_of(Graph& graph) noexcept;
   void plan_next(Graph& graph) noexcept;
@@ -170,6 +182,7 @@ class SensitivityBook {
   void enter(std::vector<sensitivity::Unit> rows);
   void match_with_file(const std::vector<sensitivity::Unit>& rows);
   void forget_measurements(const std::vector<sensitivity::Unit>& rows);
+  [[nodiscard]] sensitivity::Objective objective_locked() const noexcept;
   [[nodiscard]] sensitivity::Profile seen_units() const;
   [[nodiscard]] bool goes_by_budget(const sensitivity::Profile& profile) const;
   [[nodiscard]] sensitivity::Assignment assignment_of(const sensitivity::Profile& profile,
@@ -196,6 +209,7 @@ class SensitivityBook {
   std::string named_;      // as the option had it when it was read
   bool changed_ = false;   // since the file was written
   bool to_match_ = false;  // nothing has been found yet that could be in the file that was read
+  std::atomic<Objective> of_optimizer_{Objective::kAuto};  // that was seen; kAuto: none was
   sensitivity::Profile profile_;
   sensitivity::Assignment assignment_;
   std::unordered_set<std::uint64_t> seen_;  // keys of units that some pass of this run has read

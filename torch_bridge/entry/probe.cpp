@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "torch_bridge/entry/probe_passes.h"
 #include "torch_bridge/entry/step_peak.h"
 #include "torch_bridge/policy/proofs.h"
+#include "torch_bridge/torch_access/optimizer_names.h"
 #include "torch_bridge/torch_access/python_source.h"
 
 namespace pleat::bridge {
@@ -155,8 +157,9 @@ class Measurement {
                         : sensitivity::estimate(stages_, readers_, clean_.noisy.size(), floor),
             burst);
     }
-    for (const double energy : floor) {
-      burst.unsteady += clean_.energy > 0 ? energy / clean_.energy : 0;
+    for (std::size_t p = 0; p < floor.size() && clean_.energy > 0; ++p) {
+      const double weight = p < burst.weight_of_leaf.size() ? burst.weight_of_leaf[p] : 1;
+      burst.unsteady += weight * floor[p] / clean_.energy;
     }
     burst.rows = rows_of(clean_.units);
     burst.passes = clean_.count();
@@ -211,7 +214,7 @@ class Measurement {
       for (const std::uint32_t u : readers_[p]) {
         const double least = p < floor.size() ? floor[p] : 0;
         const double energy = std::max(energy_of(stages_[0].errors[p][u]) - least, 0.0);
-        shares.push_back({u, energy});
+        shares.push_back({u, energy, 0});
         found.energies[u] += energy;
       }
     }
@@ -225,11 +228,20 @@ class Measurement {
       const double error = clean_.noisy[u]->probe_error;
       return error > 0 ? energy / error / clean_.energy : 0.0;
     };
-    const std::vector<double> energies =
-        one_by_one_ ? found.energies : sensitivity::cautious_energies(found);
-    for (std::uint32_t u = 0; u < clean_.noisy.size(); ++u) {
-      clean_.noisy[u]->row.measurements.push_back({step, at_4(u, energies[u])});
+    std::vector<double> noise;  // of each leaf, at 4 bits
+    for (const auto& shares : found.of_parameter) {
+      noise.push_back(std::accumulate(shares.begin(), shares.end(), 0.0,
+                                      [](double sum, const auto& s) { return sum + s.energy; }));
     }
+    using sensitivity::Objective;
+    const std::vector<double> energies = sensitivity::cautious_energies(found);
+    const std::vector<double> of_update =
+        sensitivity::cautious_energies(found, clean_.weights(Objective::kUpdate, noise));
+    for (std::uint32_t u = 0; u < clean_.noisy.size(); ++u) {
+      clean_.noisy[u]->row.measurements.push_back(
+          {step, at_4(u, energies[u]), at_4(u, of_update[u])});
+    }
+    burst.weight_of_leaf = clean_.weights(runtime_.sensitivity.objective(), noise);
     for (const auto& shares : found.of_parameter) {
       std::vector<Share>& of_leaf = burst.of_leaf.emplace_back();
       for (const auto& share : shares) {
@@ -294,6 +306,8 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
       !runtime->enabled() || runtime->check.watching() || !kind.accumulates || kind.creates_graph) {
     return;
   }
+  watch_optimizers(
+      [](std::string_view name) noexcept { Runtime::get()->sensitivity.note_optimizer(name); });
   using Turn = SensitivityBook::Turn;
   SensitivityBook& book = runtime->sensitivity;
   if (book.has_budget()) {

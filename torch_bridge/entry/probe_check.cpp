@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,7 +32,7 @@ struct LedgerRow {
 // One unit at a time with the noise of its width, beside what was predicted of it.
 std::vector<LedgerRow> ledger(ProbePasses& clean, const std::vector<std::uint8_t>& bits,
                               const std::unordered_map<std::uint64_t, double>& predicted,
-                              std::uint64_t seed) {
+                              const std::vector<double>& weights, std::uint64_t seed) {
   std::vector<LedgerRow> rows;
   for (std::size_t u = 0; u < clean.noisy.size(); ++u) {
     if (bits[u] == 0) {
@@ -42,8 +43,9 @@ std::vector<LedgerRow> ledger(ProbePasses& clean, const std::vector<std::uint8_t
     const sensitivity::Unit& row = clean.noisy[u]->row;
     const auto found = predicted.find(row.key);
     double measured = 0;
-    for (const Sketch& error : clean.errors(bits, amplitudes, seed)) {
-      measured += energy_of(error) / clean.energy;
+    const std::vector<Sketch> errors = clean.errors(bits, amplitudes, seed);
+    for (std::size_t p = 0; p < errors.size(); ++p) {
+      measured += weights[p] * energy_of(errors[p]) / clean.energy;
     }
     rows.push_back({row.producer + " to " + row.reader, bits[u],
                     found != predicted.end() ? found->second : 0, measured});
@@ -53,10 +55,12 @@ std::vector<LedgerRow> ledger(ProbePasses& clean, const std::vector<std::uint8_t
   return rows;
 }
 
-void print(const std::vector<LedgerRow>& rows, const SensitivityBook::Check& all) {
+void print(const std::vector<LedgerRow>& rows, const SensitivityBook::Check& all,
+           sensitivity::Objective objective) {
   std::fprintf(stderr,
-               "pleat: verify: noise of each saved tensor alone, in %% of the gradient's norm\n"
-               "  bits  predicted  measured\n");
+               "pleat: verify: noise of each saved tensor alone, in %% of the %s's norm\n"
+               "  bits  predicted  measured\n",
+               objective == sensitivity::Objective::kUpdate ? "update" : "gradient");
   constexpr std::size_t kMost = 100;
   for (std::size_t i = 0; i < std::min(kMost, rows.size()); ++i) {
     std::fprintf(stderr, "  %4u  %9.3g  %8.3g  %s\n", rows[i].bits,
@@ -86,9 +90,9 @@ struct Widths {
   std::vector<std::uint8_t> bits;
   double predicted = 0;
 
-  void add(const sensitivity::Unit& unit, std::uint8_t width) {
+  void add(const sensitivity::Unit& unit, sensitivity::Objective objective, std::uint8_t width) {
     bits.push_back(width);
-    predicted += unit.noise() * unit.cost_at(width).error;
+    predicted += unit.noise(objective) * unit.cost_at(width).error;
   }
 };
 
@@ -98,7 +102,10 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
                       const ExtraPasses::Run& run) {
   const auto start = std::chrono::steady_clock::now();
   SensitivityBook& book = runtime.sensitivity;
-  const std::vector<std::vector<Share>> shares = book.shares_of(graph);
+  const SensitivityBook::Predicted by_burst = book.predicted_by(graph);
+  const std::vector<std::vector<Share>>& shares = by_burst.of_leaf;
+  std::vector<double> weights = by_burst.weight_of_leaf;
+  weights.resize(shares.size(), 1);
   const sensitivity::Profile profile = book.profile();
   const auto with_costs = units_with_costs(profile);
   ProbePasses clean(runtime, roots, run, /*exactly=*/false, ReadLog::Costs::kNo);
@@ -121,7 +128,7 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     for (std::size_t p = 0; p < shares.size(); ++p) {
       for (const Share& share : shares[p]) {
         if (const auto error = error_of.find(share.key); error != error_of.end()) {
-          predicted[p] += share.noise * error->second;
+          predicted[p] += weights[p] * share.noise * error->second;
         }
       }
       found.predicted += predicted[p];
@@ -131,7 +138,8 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
       const std::vector<Sketch> errors = clean.errors(bits, amplitudes, sensitivity::mix(seed));
       found.measured = 0;
       for (std::size_t p = 0; p < shares.size(); ++p) {
-        measured[p] += weight * (energy_of(errors[p]) / clean.energy - measured[p]);
+        const double noise = weights[p] * energy_of(errors[p]) / clean.energy;
+        measured[p] += weight * (noise - measured[p]);
         found.measured += measured[p];
       }
     };
@@ -166,12 +174,12 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   }
   if (runtime.options().verify && bits.size() == clean.noisy.size()) {
     std::unordered_map<std::uint64_t, double> of_unit;
-    for (const std::vector<Share>& of_leaf : shares) {
-      for (const Share& share : of_leaf) {
-        of_unit[share.key] += share.noise * error_of[share.key];
+    for (std::size_t p = 0; p < shares.size(); ++p) {
+      for (const Share& share : shares[p]) {
+        of_unit[share.key] += weights[p] * share.noise * error_of[share.key];
       }
     }
-    print(ledger(clean, bits, of_unit, sensitivity::mix(graph)), found);
+    print(ledger(clean, bits, of_unit, weights, sensitivity::mix(graph)), found, profile.objective);
   }
   found.passes = clean.count();
   found.seconds = seconds_since(start);
@@ -198,8 +206,8 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
       continue;
     }
     const sensitivity::Unit& unit = *known->second;
-    assigned.add(unit, book.width_of(unit.key));
-    uniform.add(unit, unit.uniform_cost(runtime.bits.uniform()).width);
+    assigned.add(unit, profile.objective, book.width_of(unit.key));
+    uniform.add(unit, profile.objective, unit.uniform_cost(runtime.bits.uniform()).width);
     amplitudes.push_back(1);
     any = any || assigned.bits.back() != uniform.bits.back();
   }
@@ -209,15 +217,21 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     const double floor = book.unsteady() * clean.energy;
     double of_assigned = 0, of_uniform = 0;
     const auto draw = [&](std::uint64_t seed) {
-      const auto energy_at = [&](const Widths& widths) {
-        double energy = -floor;
+      const auto energies_at = [&](const Widths& widths) {
+        std::vector<double> energies;
         for (const Sketch& error : clean.errors(widths.bits, amplitudes, sensitivity::mix(seed))) {
-          energy += energy_of(error);
+          energies.push_back(energy_of(error));
         }
-        return energy;
+        return energies;
       };
-      of_assigned += energy_at(assigned);
-      of_uniform += energy_at(uniform);
+      const std::vector<double> with_assigned = energies_at(assigned);
+      const std::vector<double> with_uniform = energies_at(uniform);
+      const std::vector<double> weights = clean.weights(profile.objective, with_uniform);
+      const auto weighed = [&](const std::vector<double>& energies) {
+        return std::inner_product(energies.begin(), energies.end(), weights.begin(), -floor);
+      };
+      of_assigned += weighed(with_assigned);
+      of_uniform += weighed(with_uniform);
       // What is no number is stale.
       return !(of_assigned * uniform.predicted <= kTwice * of_uniform * assigned.predicted);
     };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "sensitivity/key.h"
@@ -155,6 +156,28 @@ std::vector<Sketch> ProbePasses::errors(const std::vector<std::uint8_t>& bits,
     }
   }
   return std::move(with_noise.of_leaf);
+}
+
+std::vector<double> ProbePasses::weights(sensitivity::Objective objective,
+                                         const std::vector<double>& noise) const {
+  std::vector<double> weights(sketches.size(), 1);
+  if (objective == sensitivity::Objective::kGradient) {
+    return weights;
+  }
+  std::vector<double> elements;
+  for (const torch::autograd::Edge& leaf : graph_.leaves) {
+    double product = 1;
+    for (const c10::SymInt& size : leaf.function->input_metadata(0).shape_as_dim_vector()) {
+      product *= static_cast<double>(size.guard_int(__FILE__, __LINE__));
+    }
+    elements.push_back(product);
+  }
+  const double all = std::accumulate(elements.begin(), elements.end(), 0.0);
+  for (std::size_t p = 0; p < weights.size(); ++p) {
+    const double own = energy_of(sketches[p]) + noise[p];
+    weights[p] = own > 0 ? elements[p] / all * energy / own : 0;
+  }
+  return weights;
 }
 
 void ProbePasses::end() {

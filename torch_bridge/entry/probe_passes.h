@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sensitivity/probe.h"
+#include "sensitivity/profile.h"
 #include "torch_bridge/entry/extra_passes.h"
 #include "torch_bridge/entry/read_log.h"
 
@@ -48,6 +49,12 @@ class ProbePasses {
       std::uint64_t seed, std::optional<std::size_t> redrawn = std::nullopt);
   // The random state is again what it was. Only units, sketches and counts are there from now on.
   void end();
+
+  // What the noise in each leaf's gradient counts: with Objective::kUpdate as much as if all
+  // leaves' elements were of one size, that of the clean gradient and the noise (its energy) of a
+  // leaf.
+  [[nodiscard]] std::vector<double> weights(sensitivity::Objective objective,
+                                            const std::vector<double>& noise) const;
 
   [[nodiscard]] const torch::autograd::edge_list& leaves() const noexcept { return graph_.leaves; }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }

@@ -10,14 +10,14 @@ def measured_in(profile: dict, step: int) -> dict[str, float]:
     """Noise of each unit that the burst of that step has measured, by key."""
     found = {}
     for unit in profile["units"]:
-        for at, noise in unit.get("measurements") or ():
+        for at, noise, *_ in unit.get("measurements") or ():
             if at == step:
                 found[unit["key"]] = noise
     return found
 
 
 def steps_measured(profile: dict) -> list[int]:
-    return sorted({at for unit in profile["units"] for at, _ in unit.get("measurements") or ()})
+    return sorted({at for unit in profile["units"] for at, *_ in unit.get("measurements") or ()})
 
 
 def ranks(values: list[float]) -> list[float]:

@@ -39,7 +39,7 @@ def noise_at_4_bits(unit: dict) -> float | None:
     if not measurements:
         return None
     last = measurements[-1][0] + 1
-    seen = [(((step + 1) / last) ** 2, math.log(noise)) for step, noise in measurements if noise > 0]
+    seen = [(((step + 1) / last) ** 2, math.log(noise)) for step, noise, *_ in measurements if noise > 0]
     return math.exp(sum(w * log for w, log in seen) / sum(w for w, _ in seen)) if seen else 0.0
 
 
