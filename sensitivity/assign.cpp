@@ -172,10 +172,18 @@ class Knapsack {
     for (const std::size_t i : blocked) {
       fill(items_[i]);
     }
+    while (exchange()) {
+    }
     return least_noise;
   }
 
  private:
+  struct Change {
+    Item* item;
+    const Candidate* to;
+    double gain;   // of noise
+    double bytes;  // that it takes
+  };
   struct Step {
     double saved = 0;  // noise by the byte
     std::size_t item = 0;
@@ -204,7 +212,55 @@ class Knapsack {
     }
   }
 
+  // Gives one item bytes that another can better do without: the exchange of most gain. What the
+  // greedy leaves by is the one step that did not fit, which is much where units are few.
+  bool exchange() {
+    constexpr std::size_t kMostItems = 200;
+    constexpr unsigned kMostExchanges = 100;
+    if (items_.size() > kMostItems || exchanges_ == kMostExchanges) {
+      return false;
+    }
+    std::vector<Change> wider;
+    std::vector<Change> narrower;
+    for (Item& item : items_) {
+      for (const std::vector<Candidate>* const list : {&item.hull, &item.others}) {
+        for (const Candidate& to : *list) {
+          const Change change{
+              &item, &to, item.chosen.noise - to.noise,
+              static_cast<double>(to.bytes) - static_cast<double>(item.chosen.bytes)};
+          if (change.bytes > 0 && change.gain > 0) {
+            wider.push_back(change);
+          } else if (change.bytes < 0) {
+            narrower.push_back(change);
+          }
+        }
+      }
+    }
+    const auto left = static_cast<double>(room_ - bytes_);
+    double most = 1e-9 * noise();  // less is no gain
+    const Change* up = nullptr;
+    const Change* down = nullptr;
+    for (const Change& more : wider) {
+      for (const Change& less : narrower) {
+        if (more.item != less.item && more.bytes + less.bytes <= left &&
+            more.gain + less.gain > most) {
+          most = more.gain + less.gain;
+          up = &more;
+          down = &less;
+        }
+      }
+    }
+    if (up == nullptr) {
+      return false;
+    }
+    ++exchanges_;
+    take(*down->item, *down->to);
+    take(*up->item, *up->to);
+    return true;
+  }
+
   std::vector<Item>& items_;
+  unsigned exchanges_ = 0;
   std::priority_queue<Step> steps_;
   std::uint64_t bytes_ = 0;
   std::uint64_t room_;

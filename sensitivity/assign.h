@@ -1,6 +1,7 @@
 // Which width each unit of a profile gets: the least noise in the gradient for so many bytes. A
 // separable multiple-choice knapsack: per unit the lower convex hull of (bytes, noise), then greedy
-// by noise saved per byte (Fox 1966), and a fill pass behind the first step that does not fit.
+// by noise saved per byte (Fox 1966), a fill pass behind the first step that does not fit, and
+// exchanges of bytes between two units, where there are at most 200.
 #pragma once
 
 #include <cstdint>
