@@ -44,6 +44,8 @@ PROGRAM = """
                 h = Twice.apply(h)
             if kind == "dropout":
                 h = torch.nn.functional.dropout(h, 0.3)
+            if kind == "shared":
+                return torch.nn.functional.linear(torch.tanh(h), self.inner.weight.t())
             return self.outer(torch.tanh(h))
     net, other, norm = Net(), Net(), torch.nn.BatchNorm1d(160)
     if kind == "frozen":
@@ -158,7 +160,7 @@ def trained(run_pair):
 
 
 # Kind, extra passes at least, and what the refusal says.
-MEASURED = ["plain", "tied", "frozen", "half", "accumulate", "evaluates", "raises", "autocast", "dropout", "two_models",
+MEASURED = ["plain", "tied", "shared", "frozen", "half", "accumulate", "evaluates", "raises", "autocast", "dropout", "two_models",
             "disables", "forks", "scaler", "not_finite"]  # fmt: skip
 REFUSED = {
     "custom": "probe_custom:1",
@@ -272,6 +274,25 @@ def test_the_optimizer_says_which_noise_counts(profiled, kind, conf, objective):
     assert measured and all(len(one) == 3 and one[2] >= 0 for one in measured)
     assert any(abs(one[2] / one[1] - 1) > 0.05 for one in measured if one[1] > 0), "else both were the same number"
     assert f"% of the {objective} (uniform" in result.stderr
+
+
+def test_verify_holds_each_prediction_against_its_noise(profiled):
+    """One pass for each unit, after the measurement: what is predicted of it, and what its noise does."""
+    _, result = profiled(conf="bits:3,sensitivity:exact,verify:1")
+    lines = result.stderr.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("pleat: verify: noise of each saved tensor"))
+    assert "of the gradient's norm" in lines[start]
+    rows = [re.fullmatch(r" +(\S+) +(\S+) +(\S+)  (.*)", line) for line in lines[start + 2 :]]
+    found = [(row[1], float(row[2]), float(row[3]), row[4]) for row in rows if row]
+    assert len(found) == result.stats["sensitivity"]["measured"] + 1
+    *alone, (bits, predicted, measured, at_once) = found
+    assert (bits, at_once) == ("all", "at once")
+    assert [row[2] for row in alone] == sorted((row[2] for row in alone), reverse=True)
+    assert 0.5 < measured / predicted < 2 and alone[0][0] in "1 2 3 4 6 8".split()
+    for _, of_unit, seen, name in alone:
+        if seen > 0.1 * measured:
+            assert 0.5 < seen / of_unit < 2, name
+    assert math.hypot(*(row[2] for row in alone)) == pytest.approx(measured, rel=0.5), "noises add up"
 
 
 def profile_path(result):
