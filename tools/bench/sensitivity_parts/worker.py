@@ -316,7 +316,7 @@ def measure_alone(lab: Lab, folder: pathlib.Path, found: dict) -> list[dict]:
     entries = []
     for unit in profile["units"]:
         for width, expected, error in unit.get("costs") or ():
-            if width not in (2, 4) or width < unit["floor"]:
+            if width not in (2, 4) or width < unit.get("floor", 1):
                 continue
             noise, taken = pass_with(f"only{unit['key']}-{width}", profiles.only(profile, unit["key"], width))
             entries.append(
