@@ -222,9 +222,9 @@ def units(profile):
 def profiled(run_script, tmp_path):
     """Runs the program with a profile; returns the profile, and the run's result."""
 
-    def run(kind="plain", conf="bits:4,sensitivity:on", steps=14, file=None):
+    def run(kind="plain", conf="bits:4,sensitivity:on", steps=14, file=None, fresh=False):
         file = file or tmp_path / f"{kind}.pleat"
-        result = run_script(PROGRAM, conf=f"{conf},min_bytes:0,profile:{file}", args=(kind, str(steps))).check()
+        result = run_script(PROGRAM, conf=f"{conf},min_bytes:0,profile:{file}", args=(kind, str(steps)), fresh=fresh).check()
         return json.loads(file.read_text()), result
 
     return run
@@ -268,7 +268,7 @@ def test_who_is_who_without_any_extra_pass(profiled):
 )
 def test_the_optimizer_says_which_noise_counts(profiled, kind, conf, objective):
     """Both noises are measured, so that the file is good for either."""
-    profile, result = profiled(kind, conf=f"bits:3,sensitivity:on,verbose:1{conf}")
+    profile, result = profiled(kind, conf=f"bits:3,sensitivity:on,verbose:1{conf}", fresh=True)
     assert profile["objective"] == result.stats["sensitivity"]["objective"] == objective
     measured = [unit["measurements"][0] for unit in profile["units"] if unit.get("measurements")]
     assert measured and all(len(one) == 3 and one[2] >= 0 for one in measured)
