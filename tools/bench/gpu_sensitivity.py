@@ -65,7 +65,7 @@ def measure(name, small, steps, draws, folder):
     import pleat
     import torch
 
-    pleat.enable(bits="lossless", sensitivity="off", profile="none")
+    pleat.enable(bits="lossless", sensitivity="off", objective="gradient", profile="none")  # noise is that of the gradient
     job = Job(name, small)
     train(job, steps)
     exact = gradient(job, 777)
