@@ -54,7 +54,7 @@ void tidy(std::vector<Measurement>& measurements) {
 
 }  // namespace
 
-std::string_view name_of(Objective objective) noexcept {
+const char* name_of(Objective objective) noexcept {
   return objective == Objective::kUpdate ? "update" : "gradient";
 }
 

@@ -27,7 +27,7 @@ enum class Objective : std::uint8_t {
 };
 
 // "gradient", "update".
-[[nodiscard]] std::string_view name_of(Objective objective) noexcept;
+[[nodiscard]] const char* name_of(Objective objective) noexcept;
 
 // One estimate of what a unit's noise does.
 struct Measurement {

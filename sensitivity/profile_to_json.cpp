@@ -113,7 +113,7 @@ std::string to_json(const Profile& profile) {
   text_field(out, "torch", profile.torch);
   field(out, "steps", profile.steps);
   field(out, "bits", profile.bits);
-  text_field(out, "objective", std::string(name_of(profile.objective)));
+  text_field(out, "objective", name_of(profile.objective));
   field(out, "passes", profile.passes);
   field(out, "seconds", profile.seconds);
   if (profile.at_peak > 0) {

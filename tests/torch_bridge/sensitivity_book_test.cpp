@@ -213,7 +213,7 @@ TEST(SensitivityBook, WidthsGoWithTheObjective) {
   EXPECT_GT(script.book.width_of(1), script.book.width_of(2));
   script.book.note_optimizer("AdamW");
   EXPECT_LT(script.book.width_of(1), script.book.width_of(2));
-  EXPECT_TRUE(script.book.summary().of_update);
+  EXPECT_EQ(script.book.summary().objective, sensitivity::Objective::kUpdate);
   EXPECT_EQ(script.book.profile().objective, sensitivity::Objective::kUpdate);
 }
 

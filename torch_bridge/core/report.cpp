@@ -233,7 +233,7 @@ void add_sensitivity(Text& text, Runtime& runtime) {
     }
     return;
   }
-  const char* const of = s.of_update ? "update" : "gradient";
+  const char* const of = sensitivity::name_of(s.objective);
   text.add(
       "  sensitivity   %.2f bits on average for %zu of %zu tensors (%s, uniform %s); noise %.3g %% "
       "of the %s (uniform %.3g %%)\n",

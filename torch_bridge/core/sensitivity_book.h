@@ -144,7 +144,7 @@ class SensitivityBook {
     std::size_t units = 0;     // whose width could be chosen
     std::size_t measured = 0;  // of these
     double bits = 0;           // mean, of what is measured
-    bool of_update = false;    // what the noise is of, else of the gradient
+    sensitivity::Objective objective = sensitivity::Objective::kGradient;  // what the noise is of
     double noise = 0;          // predicted, of what is measured
     double uniform_noise = 0;  // if all had the uniform width
     std::uint64_t bytes = 0, uniform_bytes = 0;

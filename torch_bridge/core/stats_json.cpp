@@ -174,7 +174,7 @@ void sensitivity_json(Json& json, const SensitivityBook::Summary& s) {
       .field("measured", static_cast<std::int64_t>(s.measured))
       .field("distrusted", static_cast<std::int64_t>(s.distrusted))
       .number("bits", s.bits)
-      .text("objective", s.of_update ? "update" : "gradient")
+      .text("objective", sensitivity::name_of(s.objective))
       .number("noise", s.noise)
       .number("uniform_noise", s.uniform_noise)
       .field("burst_bytes", static_cast<std::int64_t>(s.burst_bytes))

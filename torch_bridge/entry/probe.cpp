@@ -235,13 +235,15 @@ class Measurement {
     }
     using sensitivity::Objective;
     const std::vector<double> energies = sensitivity::cautious_energies(found);
-    const std::vector<double> of_update =
-        sensitivity::cautious_energies(found, clean_.weights(Objective::kUpdate, noise));
+    std::vector<double> weights = clean_.weights(Objective::kUpdate, noise);
+    const std::vector<double> of_update = sensitivity::cautious_energies(found, weights);
     for (std::uint32_t u = 0; u < clean_.noisy.size(); ++u) {
       clean_.noisy[u]->row.measurements.push_back(
           {step, at_4(u, energies[u]), at_4(u, of_update[u])});
     }
-    burst.weight_of_leaf = clean_.weights(runtime_.sensitivity.objective(), noise);
+    if (runtime_.sensitivity.objective() == Objective::kUpdate) {
+      burst.weight_of_leaf = std::move(weights);
+    }
     for (const auto& shares : found.of_parameter) {
       std::vector<Share>& of_leaf = burst.of_leaf.emplace_back();
       for (const auto& share : shares) {

@@ -60,7 +60,7 @@ void print(const std::vector<LedgerRow>& rows, const SensitivityBook::Check& all
   std::fprintf(stderr,
                "pleat: verify: noise of each saved tensor alone, in %% of the %s's norm\n"
                "  bits  predicted  measured\n",
-               objective == sensitivity::Objective::kUpdate ? "update" : "gradient");
+               sensitivity::name_of(objective));
   constexpr std::size_t kMost = 100;
   for (std::size_t i = 0; i < std::min(kMost, rows.size()); ++i) {
     std::fprintf(stderr, "  %4u  %9.3g  %8.3g  %s\n", rows[i].bits,
