@@ -147,6 +147,141 @@ int pleat_install_late(void) PLEAT_NOEXCEPT;
 void pleat_backward_enter(void) PLEAT_NOEXCEPT;
 void pleat_backward_exit(void) PLEAT_NOEXCEPT;
 
+/* --- traces --------------------------------------------------------------------------------------
+ * The bridge tells, libpleat_recorder.so (interpose/) writes. It lies beside the bridge and is
+ * opened when a trace is asked for. docs/trace_format.md says what the members of an event mean. */
+#define PLEAT_RECORDER_FILE "libpleat_recorder.so"
+#define PLEAT_RECORDER_VERSION 1u
+
+/* What happened. The numbers stand in files: none is ever given another meaning. Those below 64 are
+ * events of an allocator, whose changes add up; the others are marks. */
+typedef enum PleatTraceKind {
+  PLEAT_TRACE_SEGMENT_RESERVE = 1,
+  PLEAT_TRACE_SEGMENT_RELEASE = 2,
+  PLEAT_TRACE_PAGES_RELEASE = 3,
+  PLEAT_TRACE_ALLOCATE = 4,
+  PLEAT_TRACE_FREE = 5,
+  PLEAT_TRACE_SHRINK = 6,
+  PLEAT_TRACE_CHUNK_ALLOCATE = 7,
+  PLEAT_TRACE_CHUNK_FREE = 8,
+  PLEAT_TRACE_PAYLOAD_ALLOCATE = 9,
+  PLEAT_TRACE_PAYLOAD_SHRINK = 10,
+  PLEAT_TRACE_PAYLOAD_FREE = 11,
+  PLEAT_TRACE_TAG = 12,
+  PLEAT_TRACE_RELEASE = 13,
+  PLEAT_TRACE_WAIT = 14,
+  PLEAT_TRACE_HOLD = 15,
+  PLEAT_TRACE_KEEP = 16,
+  PLEAT_TRACE_ENCODE = 17,
+  PLEAT_TRACE_RESTORE = 18,
+  PLEAT_TRACE_RESTORED_FREE = 19,
+  PLEAT_TRACE_DROP = 20,
+  PLEAT_TRACE_OUT_OF_MEMORY = 21,
+  PLEAT_TRACE_OTHER = 22,
+  PLEAT_TRACE_PHASE = 64,    /* the thread begins `phase`; `bytes` is the number of the step */
+  PLEAT_TRACE_NODE = 65,     /* forward recorded `node` in `op` at `stack` */
+  PLEAT_TRACE_LABEL = 66,    /* `block` is a PleatTraceLabel, `reason` */
+  PLEAT_TRACE_PRESENT = 67,  /* what a device had when the trace began: `change` */
+  PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded: `op` says it in words */
+  PLEAT_TRACE_DUMP = 69,     /* somebody asks for a closer look at this moment */
+  PLEAT_TRACE_RESIDENT = 96, /* by the recorder: `bytes` of the process are resident */
+  PLEAT_TRACE_SMALL = 97,    /* by the recorder: `bytes` of tensors that are too small for Pleat
+                                live, `block` of them; `record` bytes and `node` tensors in all */
+  PLEAT_TRACE_LOST = 98      /* by the recorder: no room for `bytes` events before this one */
+} PleatTraceKind;
+
+typedef enum PleatTracePhase {
+  PLEAT_TRACE_PHASE_OTHER = 0, /* nothing of training is known of the thread */
+  PLEAT_TRACE_PHASE_FORWARD = 1,
+  PLEAT_TRACE_PHASE_BACKWARD = 2,
+  PLEAT_TRACE_PHASE_OPTIMIZER = 3,
+  PLEAT_TRACE_PHASE_BETWEEN = 4, /* after backward, before the optimizer */
+  PLEAT_TRACE_PHASE_DATA = 5     /* after the optimizer, before forward */
+} PleatTracePhase;
+
+typedef enum PleatTraceLabel {
+  PLEAT_TRACE_LABEL_PARAMETER = 1,
+  PLEAT_TRACE_LABEL_GRADIENT = 2
+} PleatTraceLabel;
+
+/* The kinds of statistics whose changes an event carries. */
+typedef enum PleatTraceChange {
+  PLEAT_TRACE_REQUESTED = 0,
+  PLEAT_TRACE_ACTIVE = 1,
+  PLEAT_TRACE_RESERVED = 2,
+  PLEAT_TRACE_SAVED_RAW = 3,
+  PLEAT_TRACE_PAYLOAD = 4,
+  PLEAT_TRACE_RESTORED = 5,
+  PLEAT_TRACE_CHANGES = 6
+} PleatTraceChange;
+
+typedef struct PleatTraceEvent {
+  uint64_t time_ns; /* CLOCK_MONOTONIC */
+  uint64_t address; /* in files: minus a random base of the process; 0: none */
+  uint64_t bytes;
+  uint64_t block;   /* unique on its device; 0: none */
+  uint64_t record;  /* the same */
+  uint64_t node;    /* forward thread << 48 | sequence number + 1; 0: none */
+  uint64_t key;     /* of a tag: the saved tensor across steps */
+  uint64_t stream;
+  int64_t change[PLEAT_TRACE_CHANGES];
+  uint32_t op;      /* a string; 0: none */
+  uint32_t stack;   /* 0: none */
+  uint32_t thread;  /* by the recorder: the system's number of the thread */
+  int8_t device;    /* -1: the host */
+  uint8_t kind, phase, reason;
+} PleatTraceEvent;
+
+typedef enum PleatTraceStacks {
+  PLEAT_TRACE_STACKS_NONE = 0,
+  PLEAT_TRACE_STACKS_PYTHON = 1,
+  PLEAT_TRACE_STACKS_NATIVE = 2,
+  PLEAT_TRACE_STACKS_BOTH = 3
+} PleatTraceStacks;
+
+typedef struct PleatTraceRequest {
+  uint32_t struct_size;
+  uint32_t stacks;        /* a PleatTraceStacks */
+  const char* path;       /* of the file, which must not exist; absolute */
+  const char* process;    /* a JSON object of what is to be known of the process */
+  uint64_t most_bytes;    /* of the file; 0: any number */
+} PleatTraceRequest;
+
+/* What the recorder does for the bridge. Every function may be called from any thread, with no lock
+ * held that a thread may hold while it waits for the interpreter's; all keep errno. */
+typedef struct PleatRecorder {
+  uint32_t version;
+  uint32_t struct_size;
+  /* Creates the file. 0: done; not 0: there is no trace, and `error` holds one line. */
+  int (*start)(const PleatTraceRequest* request, char* error, size_t error_bytes);
+  /* Writes what is left, closes the file. Returns the events that were written. No thread is in one
+   * of the functions below, nor will be. */
+  uint64_t (*stop)(void);
+  /* The id of a text; 0 if there is no room for it. */
+  uint32_t (*intern)(const char* text, size_t bytes);
+  /* The present stack of this thread; 0: there is none. `may_wait`: for the interpreter's lock. */
+  uint32_t (*stack)(int may_wait);
+  /* Writes the event down. Sets `thread`. Async-signal-safe. */
+  void (*event)(const PleatTraceEvent* event);
+  /* A tensor beside Pleat's memory came (bytes > 0) or went (< 0). */
+  void (*small)(int64_t bytes);
+  /* In a forked child: nothing more is written, whatever is called. */
+  void (*abandon)(void);
+  /* Own costs so far: nanoseconds of processor time of the writer's thread; bytes in the file. */
+  void (*cost)(uint64_t* writer_ns, uint64_t* file_bytes);
+} PleatRecorder;
+
+/* Exported by the recorder. Null: it is of another version. */
+const PleatRecorder* pleat_recorder(uint32_t version) PLEAT_NOEXCEPT;
+typedef const PleatRecorder* (*pleat_recorder_fn)(uint32_t);
+
+/* For the Python package: see pleat.trace there. 0: done; not 0: `error` holds one line. */
+int pleat_trace_start(const char* path, char* error, size_t error_bytes) PLEAT_NOEXCEPT;
+/* Ends the trace, if there is one. Returns 1 if there was. */
+int pleat_trace_stop(void) PLEAT_NOEXCEPT;
+/* The path of the trace that is being written; same convention as pleat_stats_json. */
+size_t pleat_trace_path(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif
