@@ -32,11 +32,11 @@ inline constexpr std::uint8_t kLastBlockType = 7;
 
 enum class Packing : std::uint8_t { kNone = 0, kZstd = 1 };
 
-inline constexpr std::uint32_t kBlockMagic = 0x6b6c4250;    // "PBlk"
-inline constexpr std::uint32_t kMostRawBytes = 16u << 20;   // of a block
-inline constexpr std::uint32_t kMostRecords = 1u << 16;     // of a block
-inline constexpr std::size_t kMostStringBytes = 1u << 12;   // of a string; the rest is cut off
-inline constexpr std::uint32_t kMostFrames = 256;           // of a stack; those at its root are cut
+inline constexpr std::uint32_t kBlockMagic = 0x6b6c4250;   // "PBlk"
+inline constexpr std::uint32_t kMostRawBytes = 16u << 20;  // of a block
+inline constexpr std::uint32_t kMostRecords = 1u << 16;    // of a block
+inline constexpr std::size_t kMostStringBytes = 1u << 12;  // of a string; the rest is cut off
+inline constexpr std::uint32_t kMostFrames = 256;          // of a stack; those at its root are cut
 
 struct BlockHeader {
   std::uint32_t magic;

@@ -219,16 +219,16 @@ typedef struct PleatTraceEvent {
   uint64_t time_ns; /* CLOCK_MONOTONIC */
   uint64_t address; /* in files: minus a random base of the process; 0: none */
   uint64_t bytes;
-  uint64_t block;   /* unique on its device; 0: none */
-  uint64_t record;  /* the same */
-  uint64_t node;    /* forward thread << 48 | sequence number + 1; 0: none */
-  uint64_t key;     /* of a tag: the saved tensor across steps */
+  uint64_t block;  /* unique on its device; 0: none */
+  uint64_t record; /* the same */
+  uint64_t node;   /* forward thread << 48 | sequence number + 1; 0: none */
+  uint64_t key;    /* of a tag: the saved tensor across steps */
   uint64_t stream;
   int64_t change[PLEAT_TRACE_CHANGES];
-  uint32_t op;      /* a string; 0: none */
-  uint32_t stack;   /* 0: none */
-  uint32_t thread;  /* by the recorder: the system's number of the thread */
-  int8_t device;    /* -1: the host */
+  uint32_t op;     /* a string; 0: none */
+  uint32_t stack;  /* 0: none */
+  uint32_t thread; /* by the recorder: the system's number of the thread */
+  int8_t device;   /* -1: the host */
   uint8_t kind, phase, reason;
 } PleatTraceEvent;
 
@@ -241,10 +241,10 @@ typedef enum PleatTraceStacks {
 
 typedef struct PleatTraceRequest {
   uint32_t struct_size;
-  uint32_t stacks;        /* a PleatTraceStacks */
-  const char* path;       /* of the file, which must not exist; absolute */
-  const char* process;    /* a JSON object of what is to be known of the process */
-  uint64_t most_bytes;    /* of the file; 0: any number */
+  uint32_t stacks;     /* a PleatTraceStacks */
+  const char* path;    /* of the file, which must not exist; absolute */
+  const char* process; /* a JSON object of what is to be known of the process */
+  uint64_t most_bytes; /* of the file; 0: any number */
 } PleatTraceRequest;
 
 /* What the recorder does for the bridge. Every function may be called from any thread, with no lock

@@ -15,6 +15,7 @@ namespace pleat::bridge {
 // passes: so nobody enters such a section with one of these locks.
 enum class ForkPlace : std::uint8_t {
   kInstall,       // installation
+  kTrace,         // a trace begins or ends
   kProofs,        // what is known of the graphs that are being recorded
   kOptions,       // held while the heaps are told of new options
   kHeap,          // the idle trimmer ends; the gate; link lock, records that wait, arena, pool

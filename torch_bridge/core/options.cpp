@@ -176,6 +176,11 @@ constexpr Names<Objective, 3> kObjectiveNames{{{"auto", Objective::kAuto},
                                                {"gradient", Objective::kGradient},
                                                {"update", Objective::kUpdate}}};
 
+constexpr Names<Stacks, 4> kStacksNames{{{"none", Stacks::kNone},
+                                         {"python", Stacks::kPython},
+                                         {"native", Stacks::kNative},
+                                         {"both", Stacks::kBoth}}};
+
 // --- the table -------------------------------------------------------------------------------
 
 struct Entry {
@@ -356,6 +361,21 @@ constexpr std::array kEntries{
             return parse_switch(text, options.probe_custom);
           },
           [](const Options& options) { return number_text(options.probe_custom ? 1 : 0); }},
+    Entry{{"trace", "none", "none, or a path",
+           "the file that says where the memory went, for `pleat trace`; begun at the start only. "
+           "%r: rank, %l: local rank, %p: process, %h: host, %t: time"},
+          [](std::string_view text, Options& options) {
+            if (text.empty()) return false;
+            options.trace = text == "none" ? "" : text;
+            return true;
+          },
+          [](const Options& options) { return options.trace.empty() ? "none" : options.trace; }},
+    Entry{{"stacks", "python", "python | native | both | none",
+           "where in the program each event of a trace was; read when a trace begins"},
+          [](std::string_view text, Options& options) {
+            return parse_name(kStacksNames, text, options.stacks);
+          },
+          [](const Options& options) { return name_text(kStacksNames, options.stacks); }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

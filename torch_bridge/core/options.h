@@ -61,6 +61,9 @@ enum class Objective : std::uint8_t {
   kUpdate,
 };
 
+// Which stacks a trace has.
+enum class Stacks : std::uint8_t { kNone, kPython, kNative, kBoth };
+
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).
 struct TrustedName {
   std::string name;     // of its class, or of its nodes
@@ -91,7 +94,9 @@ struct Options {
   std::size_t budget = 0;     // bytes at the peak of a step, instead of bits; 0: none
   bool verify = false;        // after a measurement: of each tensor alone, what it predicts
   bool probe_custom = false;  // functions in Python may run in extra passes
-  bool copy_raw = false;      // debug: raw blocks go through a payload instead of being held
+  std::string trace;  // file or folder of the trace that begins with the process; empty: none
+  Stacks stacks = Stacks::kPython;
+  bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 
 struct OptionRow {

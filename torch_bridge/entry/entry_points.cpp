@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/entry/check.h"
 #include "torch_bridge/entry/extra_passes.h"
 #include "torch_bridge/entry/in_place_gradient.h"
@@ -16,6 +17,7 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
+#include "torch_bridge/torch_access/trace_context.h"
 
 namespace pleat::bridge {
 namespace {
@@ -96,6 +98,8 @@ void ours_set_gradient_edge(const at::Tensor& variable, torch::autograd::Edge ed
     }
     if (Runtime* const runtime = Runtime::get(); runtime != nullptr && edge.function != nullptr) {
       note_node(*runtime, *edge.function);
+      if (tracing()) [[unlikely]]
+        trace_recorded(*edge.function);
       runtime->residency.advance();
     }
   }

@@ -1,10 +1,13 @@
 #include "torch_bridge/entry/passes.h"
 
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/entry/trace_labels.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/recording.h"
+#include "torch_bridge/torch_access/trace_context.h"
 
 namespace pleat::bridge {
 
@@ -13,6 +16,10 @@ void begin_pass(const torch::autograd::edge_list& roots, PassKind kind) noexcept
   Runtime* const runtime = backward_depth() == 1 ? Runtime::get() : nullptr;
   if (runtime == nullptr) {
     return;
+  }
+  if (tracing()) [[unlikely]] {
+    trace_pass_begins();
+    label_leaves(roots);
   }
   try {
     end_proofs(roots, recorders_of(roots), kind);
@@ -32,6 +39,10 @@ void backward_enter() noexcept {
 void backward_exit() noexcept {
   forget_pass(backward_depth());
   if (leave_pass()) {
+    if (tracing()) [[unlikely]] {
+      label_gradients();
+      trace_pass_ends();
+    }
     drop_kept_storages();
     if (!backward_is_running()) {
       forget_device_threads();

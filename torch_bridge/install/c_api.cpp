@@ -12,6 +12,7 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/passes.h"
 #include "torch_bridge/install/export.h"
+#include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -108,6 +109,35 @@ PLEAT_EXPORT size_t pleat_report_text(char* buffer, size_t buffer_bytes) noexcep
 PLEAT_EXPORT void pleat_reset_peaks(void) noexcept {
   if (Runtime* const runtime = Runtime::get()) {
     runtime->statistics.reset_peaks();
+  }
+}
+
+PLEAT_EXPORT int pleat_trace_start(const char* path, char* error, size_t error_bytes) noexcept {
+  using namespace pleat::bridge;
+  try {
+    Runtime* const runtime = Runtime::get();
+    std::string problem = "Pleat is not installed in this process";
+    if (runtime != nullptr && path != nullptr &&
+        start_trace(*runtime, path, Taken::kIsAnError, problem)) {
+      return 0;
+    }
+    copy_out(problem, error, error_bytes);
+  } catch (const std::exception& e) {
+    copy_out(e.what(), error, error_bytes);
+  }
+  return 1;
+}
+
+PLEAT_EXPORT int pleat_trace_stop(void) noexcept {
+  Runtime* const runtime = Runtime::get();
+  return runtime != nullptr && pleat::bridge::stop_trace(*runtime) ? 1 : 0;
+}
+
+PLEAT_EXPORT size_t pleat_trace_path(char* buffer, size_t buffer_bytes) noexcept {
+  try {
+    return pleat::bridge::copy_out(pleat::bridge::trace_path(), buffer, buffer_bytes);
+  } catch (...) {
+    return 0;
   }
 }
 

@@ -23,6 +23,7 @@
 #include "torch_bridge/memory/host_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
+#include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -84,13 +85,23 @@ void take_locks_around_fork() {
                    Runtime::get()->retire();
                    Runtime::get()->heaps.for_each(
                        [](allocator::Heap& heap) { heap.events().forget_other_threads(); });
+                   abandon_trace(*Runtime::get());
                    forget_other_threads_passes();
                  });
+}
+
+void begin_trace(Runtime& runtime) {
+  std::string problem;
+  const std::string pattern = runtime.options().trace;
+  if (!pattern.empty() && !start_trace(runtime, pattern, Taken::kUseAnother, problem)) {
+    std::fprintf(stderr, "pleat: %s; there is no trace\n", problem.c_str());
+  }
 }
 
 void print_report_at_exit() {
   if (Runtime* const runtime = Runtime::get()) {
     if (!runtime->retired()) {
+      finish_trace(*runtime);
       runtime->check.finish();
       runtime->sensitivity.write();
       if (runtime->options().verbose >= 1) {
@@ -155,6 +166,7 @@ class Installation {
     }
     take_locks_around_fork();
     std::atexit(print_report_at_exit);
+    begin_trace(*runtime);
     return true;
   }
 

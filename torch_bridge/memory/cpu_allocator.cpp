@@ -1,8 +1,12 @@
 #include "torch_bridge/memory/cpu_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 
+#include <cstdint>
 #include <cstring>
+
+#include "torch_bridge/core/trace_link.h"
 
 namespace pleat::bridge {
 namespace {
@@ -11,7 +15,17 @@ namespace {
 struct {
   c10::Allocator* allocator = nullptr;
   c10::DeleterFnPtr deleter = nullptr;
+  bool is_malloc = false;  // its memory comes from malloc
 } previous;
+
+// For a trace: what malloc has in use for a tensor that is too small for Pleat, its own word too.
+void count_small(void* pointer, std::int64_t sign) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr || pointer == nullptr) return;
+  const TraceCost::Timed timed(trace_costs.small);
+  recorder->small(sign *
+                  static_cast<std::int64_t>(::malloc_usable_size(pointer) + sizeof(std::size_t)));
+}
 
 class CpuAllocator final : public c10::Allocator {
  public:
@@ -38,6 +52,8 @@ class CpuAllocator final : public c10::Allocator {
   // whatever the size was.
   static c10::DataPtr from_previous(std::size_t bytes) {
     c10::DataPtr data = previous.allocator->allocate(bytes);
+    if (tracing() && previous.is_malloc) [[unlikely]]
+      count_small(data.get(), 1);
     (void)data.compare_exchange_deleter(previous.deleter,
                                         &cpu_deleter);  // keeps its own if special
     return data;
@@ -58,6 +74,8 @@ void cpu_deleter(void* pointer) {
     runtime->residency.release(block);
     return;
   }
+  if (tracing() && previous.is_malloc) [[unlikely]]
+    count_small(pointer, -1);
   previous.deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
 }
 
@@ -71,6 +89,7 @@ c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }
 void install_cpu_allocator(Runtime&) {
   previous.allocator = c10::GetAllocator(c10::DeviceType::CPU);
   previous.deleter = previous.allocator->raw_deleter();
+  previous.is_malloc = previous.allocator == c10::GetDefaultCPUAllocator();
   c10::SetCPUAllocator(&the_allocator(), 255);
 }
 

@@ -21,6 +21,7 @@
 #include "allocator/cuda/stream_events.h"
 #include "torch_bridge/cuda/access.h"
 #include "torch_bridge/torch_access/no_stack.h"
+#include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -233,6 +234,7 @@ class CudaDevices final : public cuda::FreeListener {
       auto facts = std::make_unique<DeviceFacts>("cuda:" + std::to_string(device), backend->heap(),
                                                  backend->codec().counts());
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
+      trace_heap(backend->heap());
       runtime_.devices.add(*facts.release());  // leaked, as the backend is
       slot.store(backend.get(), std::memory_order_release);
       most_.store(std::max(most_.load(std::memory_order_relaxed), at + 1));

@@ -12,6 +12,8 @@
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/kept_storages.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -158,6 +160,9 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
     runtime->exactness.add(own.exactness, bytes);
     runtime->check.add_exactness(own.exactness, place_, bytes);
+    if (tracing()) [[unlikely]] {
+      trace_decided(*this, backend_.heap().device().value, own.exactness, own.choice.bits);
+    }
   }
   if (ProofBook::Function* const function = function_.load(std::memory_order_relaxed)) {
     (own.exactness == Exactness::kFunction ? function->saved_bytes : function->behind_bytes)

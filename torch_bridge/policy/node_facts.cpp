@@ -1,5 +1,7 @@
 #include "torch_bridge/policy/node_facts.h"
 
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 

@@ -22,7 +22,9 @@ import re
 import sys
 from typing import Any, Iterator
 
-__all__ = ["enable", "disable", "is_enabled", "stats", "profile", "report", "reset_peaks", "exempt", "linear", "PleatError"]
+__all__ = [
+    "enable", "disable", "is_enabled", "stats", "profile", "report", "reset_peaks", "exempt", "linear", "trace", "PleatError",
+]
 __version__ = "0.1.0"
 
 _bridge: ctypes.CDLL | None = None
@@ -89,6 +91,9 @@ def _load() -> ctypes.CDLL:
     library.pleat_report_text.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.pleat_trust_class.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_trace_start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_trace_path.restype = ctypes.c_size_t
+    library.pleat_trace_path.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     _bridge = library
     return library
 
@@ -267,3 +272,6 @@ def _autoload() -> None:
         _install(_load())
     except Exception as error:  # noqa: BLE001
         print(f"pleat: {error}; running without Pleat", file=sys.stderr)
+
+
+from pleat import trace  # noqa: E402  it looks back at what is above

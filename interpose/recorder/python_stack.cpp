@@ -1,0 +1,122 @@
+#include "interpose/recorder/python_stack.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+namespace pleat::trace {
+namespace {
+
+template <class Function>
+bool find(const char* name, Function& function) noexcept {
+  function = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  return function != nullptr;
+}
+
+struct Range {
+  std::uint64_t within = 0;
+  std::uint64_t begin = 0, bytes = 0;
+};
+
+// The executable segment that `within` lies in.
+int look_for_range(dl_phdr_info* object, std::size_t /*bytes*/, void* argument) {
+  auto& range = *static_cast<Range*>(argument);
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const auto& header = object->dlpi_phdr[i];
+    const std::uint64_t begin = object->dlpi_addr + header.p_vaddr;
+    if (header.p_type == PT_LOAD && range.within - begin < header.p_memsz) {
+      range.begin = begin;
+      range.bytes = header.p_memsz;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool PythonStacks::open() noexcept {
+  if (found_) return true;
+  const bool complete =
+      find("Py_IsInitialized", api_.is_initialized) &&
+      find("PyGILState_GetThisThreadState", api_.this_thread_state) &&
+      (find("PyThreadState_GetUnchecked", api_.current_thread_state) ||
+       find("_PyThreadState_UncheckedGet", api_.current_thread_state)) &&
+      find("PyGILState_Ensure", api_.ensure) && find("PyGILState_Release", api_.release) &&
+      find("PyThreadState_GetFrame", api_.frame_of) && find("PyFrame_GetBack", api_.back) &&
+      find("PyFrame_GetCode", api_.code) && find("PyFrame_GetLineNumber", api_.line) &&
+      find("PyCode_Addr2Line", api_.line_at) && find("PyObject_GetAttrString", api_.attribute) &&
+      find("PyUnicode_AsUTF8AndSize", api_.utf8) && find("PyErr_Clear", api_.clear_error) &&
+      find("Py_IncRef", api_.increase) && find("Py_DecRef", api_.decrease);
+  if (!complete) return false;
+  find("PyFrame_GetLasti", api_.at);
+  find("Py_IsFinalizing", api_.is_finalizing) || find("_Py_IsFinalizing", api_.is_finalizing);
+  Range range{.within = reinterpret_cast<std::uint64_t>(api_.ensure)};
+  ::dl_iterate_phdr(&look_for_range, &range);
+  text_begin_ = range.begin;
+  text_bytes_ = range.bytes;
+  found_ = true;
+  return true;
+}
+
+PythonStacks::Lock::Lock(const PythonStacks& stacks, bool may_wait) noexcept : stacks_(stacks) {
+  const Api& api = stacks.api_;
+  if (!stacks.found_ || api.is_initialized() == 0) return;
+  void* const mine = api.this_thread_state();
+  if (mine == nullptr) return;
+  held_ = api.current_thread_state() == mine;
+  if (held_ || !may_wait) return;
+  // Whoever asks for the lock while Python ends never gets it.
+  if (api.is_finalizing != nullptr && api.is_finalizing() != 0) return;
+  state_ = api.ensure();
+  held_ = taken_ = true;
+}
+
+PythonStacks::Lock::~Lock() {
+  if (taken_) stacks_.api_.release(state_);
+}
+
+std::uint32_t PythonStacks::walk(std::span<RawFrame> frames) const noexcept {
+  std::uint32_t count = 0;
+  void* frame = api_.frame_of(api_.this_thread_state());
+  while (frame != nullptr) {
+    if (count < frames.size()) {
+      void* const code = api_.code(frame);
+      frames[count++] = {reinterpret_cast<std::uint64_t>(code),
+                         api_.at != nullptr ? api_.at(frame) : api_.line(frame)};
+      api_.decrease(code);  // the frame has it
+    }
+    void* const caller = count < frames.size() ? api_.back(frame) : nullptr;
+    api_.decrease(frame);
+    frame = caller;
+  }
+  return count;
+}
+
+std::uint32_t PythonStacks::text_of(void* code, const char* attribute,
+                                    Names& names) const noexcept {
+  void* const object = api_.attribute(code, attribute);
+  std::uint32_t number = 0;
+  if (object != nullptr) {
+    std::ptrdiff_t bytes = 0;
+    if (const char* const text = api_.utf8(object, &bytes)) {
+      number = names.text({text, static_cast<std::size_t>(bytes)});
+    }
+    api_.decrease(object);
+  }
+  if (number == 0) api_.clear_error();
+  return number;
+}
+
+Frame PythonStacks::describe(const RawFrame& raw, Names& names) noexcept {
+  auto* const code = reinterpret_cast<void*>(raw.code);
+  api_.increase(code);
+  Frame frame;
+  frame.name = text_of(code, "co_qualname", names);  // from 3.11 on
+  if (frame.name == 0) frame.name = text_of(code, "co_name", names);
+  frame.file = text_of(code, "co_filename", names);
+  const int line = api_.at != nullptr ? api_.line_at(code, raw.at) : raw.at;
+  frame.line = line > 0 ? static_cast<std::uint32_t>(line) : 0;
+  return frame;
+}
+
+}  // namespace pleat::trace

@@ -1,0 +1,320 @@
+#include "torch_bridge/torch_access/trace.h"
+
+#include <dlfcn.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/core/json_writer.h"
+#include "torch_bridge/core/trace_file.h"
+#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/trace_context.h"
+
+namespace pleat::bridge {
+namespace {
+
+using allocator::Event;
+using allocator::EventKind;
+using allocator::StatKind;
+
+// ---- events -------------------------------------------------------------------------------------
+
+constexpr std::uint8_t kind_of(EventKind kind) noexcept {
+  return static_cast<std::uint8_t>(static_cast<unsigned>(kind) + PLEAT_TRACE_SEGMENT_RESERVE);
+}
+static_assert(kind_of(EventKind::kSegmentReserve) == PLEAT_TRACE_SEGMENT_RESERVE &&
+              kind_of(EventKind::kAllocate) == PLEAT_TRACE_ALLOCATE &&
+              kind_of(EventKind::kPayloadFree) == PLEAT_TRACE_PAYLOAD_FREE &&
+              kind_of(EventKind::kTag) == PLEAT_TRACE_TAG &&
+              kind_of(EventKind::kEncode) == PLEAT_TRACE_ENCODE &&
+              kind_of(EventKind::kDrop) == PLEAT_TRACE_DROP &&
+              kind_of(EventKind::kOther) == PLEAT_TRACE_OTHER);
+
+constexpr std::array<StatKind, PLEAT_TRACE_CHANGES> kChanges = {
+    StatKind::kRequested, StatKind::kActive,  StatKind::kReserved,
+    StatKind::kSavedRaw,  StatKind::kPayload, StatKind::kRestored};
+
+constexpr bool begins_something(EventKind kind) noexcept {
+  return kind == EventKind::kAllocate || kind == EventKind::kChunkAllocate ||
+         kind == EventKind::kTag || kind == EventKind::kRestore || kind == EventKind::kOutOfMemory;
+}
+
+// Runs under locks of the allocator's.
+void note_moment(Event& event) noexcept {
+  event.time_ns = trace_clock();
+  event.phase = trace_phase();
+}
+
+class TraceSink final : public allocator::EventSink {
+ public:
+  void on_event(const Event& event) noexcept override {
+    const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+    if (recorder == nullptr) return;
+    const TraceCost::Timed timed(trace_costs.events);
+    PleatTraceEvent told{};
+    told.time_ns = event.time_ns;
+    told.address = event.address;
+    told.bytes = event.bytes;
+    told.block = event.block.value;
+    told.record = event.record.value;
+    told.key = event.kind == EventKind::kTag ? event.key.value : 0;
+    told.stream = event.stream.value;
+    for (std::size_t i = 0; i < kChanges.size(); ++i) {
+      told.change[i] = event.change[static_cast<std::size_t>(kChanges[i])];
+    }
+    told.device = static_cast<std::int8_t>(event.device.value);
+    told.kind = kind_of(event.kind);
+    told.phase = static_cast<std::uint8_t>(event.phase);
+    if (begins_something(event.kind)) {
+      told.op = trace_operator();
+      told.node = trace_node();
+      told.stack = trace_stack(*recorder);
+    }
+    recorder->event(&told);
+  }
+};
+
+TraceSink& the_sink() {
+  static auto* const sink = new TraceSink;  // leaked: blocks are freed until the very end
+  return *sink;
+}
+
+// ---- the recorder -------------------------------------------------------------------------------
+
+// libpleat_recorder.so beside this library. Null, and `problem` says why.
+const PleatRecorder* open_recorder(std::string& problem) {
+  static const PleatRecorder* recorder = nullptr;
+  if (recorder != nullptr) return recorder;
+  Dl_info us{};
+  if (::dladdr(reinterpret_cast<const void*>(&open_recorder), &us) == 0) {
+    problem = "cannot tell where the bridge is";
+    return nullptr;
+  }
+  std::error_code ignored;
+  for (std::filesystem::path own : {std::filesystem::absolute(us.dli_fname, ignored),
+                                    std::filesystem::canonical(us.dli_fname, ignored)}) {
+    const std::filesystem::path file = own.replace_filename(PLEAT_RECORDER_FILE);
+    if (!std::filesystem::exists(file, ignored)) continue;
+    void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const auto find = library != nullptr
+                          ? reinterpret_cast<pleat_recorder_fn>(::dlsym(library, "pleat_recorder"))
+                          : nullptr;
+    const PleatRecorder* const found = find != nullptr ? find(PLEAT_RECORDER_VERSION) : nullptr;
+    if (found != nullptr && found->struct_size == sizeof *found) return recorder = found;
+    const char* const why = library == nullptr ? ::dlerror() : nullptr;
+    problem = why != nullptr ? why : file.string() + " is of another version";
+    return nullptr;
+  }
+  problem = PLEAT_RECORDER_FILE " is not beside the bridge";
+  return nullptr;
+}
+
+std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
+  const Options options = runtime.options();
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  Json json;
+  json.open()
+      .field("pid", static_cast<std::int64_t>(who.process))
+      .text("host", who.host)
+      .text("torch", TORCH_VERSION)
+      .text("pleat", PLEAT_VERSION)
+      .text("stacks", option_value(options, "stacks"))
+      .field("start_ns", static_cast<std::int64_t>(trace_clock()))
+      .field("start_wall_ns",
+             static_cast<std::int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec);
+  if (who.rank) json.field("rank", static_cast<std::int64_t>(*who.rank));
+  if (who.local_rank) json.field("local_rank", static_cast<std::int64_t>(*who.local_rank));
+  if (who.world_size) json.field("world_size", static_cast<std::int64_t>(*who.world_size));
+  json.open("options");
+  for (const OptionRow& row : option_table()) {
+    // Paths tell more of a user than of memory.
+    if (row.key == "trace" || row.key == "profile" || row.key == "check_file") continue;
+    json.text(std::string(row.key).c_str(), option_value(options, row.key));
+  }
+  json.close().close();
+  return json.take();
+}
+
+std::uint32_t stacks_of(Stacks stacks) noexcept {
+  switch (stacks) {
+    case Stacks::kNone:
+      return PLEAT_TRACE_STACKS_NONE;
+    case Stacks::kPython:
+      return PLEAT_TRACE_STACKS_PYTHON;
+    case Stacks::kNative:
+      return PLEAT_TRACE_STACKS_NATIVE;
+    case Stacks::kBoth:
+      break;
+  }
+  return PLEAT_TRACE_STACKS_BOTH;
+}
+
+// Set by `pleat trace record`: the process says at its end what to type next.
+constexpr const char* kRecordVariable = "PLEAT_TRACE_RECORD";
+
+class Trace {
+ public:
+  enum class AtEnd : bool { kNo, kYes };
+  bool start(Runtime& runtime, const std::string& pattern, Taken taken, std::string& problem) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!path_.empty()) {
+      problem = "a trace is being written already: " + path_;
+      return false;
+    }
+    const PleatRecorder* const recorder = open_recorder(problem);
+    if (recorder == nullptr) return false;
+    const ProcessIdentity who = identify_process();
+    std::string file = trace_file(pattern, who, problem);
+    if (file.empty()) {
+      if (problem.empty()) problem = "no file was named";
+      return false;
+    }
+    std::error_code ignored;
+    if (const auto absolute = std::filesystem::absolute(file, ignored); !ignored) {
+      file = absolute.string();
+    }
+    const std::string process = process_json(runtime, who);
+    PleatTraceRequest request{};
+    request.struct_size = sizeof request;
+    request.stacks = stacks_of(runtime.options().stacks);
+    request.process = process.c_str();
+    std::array<char, 256> error{};
+    const auto open = [&](const std::string& path) {
+      request.path = path.c_str();
+      return recorder->start(&request, error.data(), error.size());
+    };
+    int code = open(file);
+    if (code == EEXIST && taken == Taken::kUseAnother) {
+      file = trace_file_of_process(file, who);
+      code = open(file);
+    }
+    if (code != 0) {
+      problem = file + ": " + error.data();
+      return false;
+    }
+    path_ = file;
+    trace_recorder.store(recorder, std::memory_order_release);
+    listen_to_operators();
+    runtime.heaps.for_each([](allocator::Heap& heap) { trace_heap(heap); });
+    return true;
+  }
+
+  bool stop(Runtime& runtime, AtEnd at_end, std::uint64_t* events, std::string* path) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (path_.empty()) return false;
+    const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+    // At the end of a process nobody is waited for: other threads may wait for Python's end in an
+    // event. And what torch keeps of its callbacks in each thread is gone then.
+    if (at_end == AtEnd::kNo) {
+      runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
+      forget_operators();
+    }
+    trace_recorder.store(nullptr, std::memory_order_release);
+    const std::uint64_t written = recorder->stop();
+    if (events != nullptr) *events = written;
+    if (path != nullptr) *path = path_;
+    path_.clear();
+    return true;
+  }
+
+  std::string path() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return path_;
+  }
+  // In a forked child, after the locks were let go.
+  void abandon() noexcept {
+    if (const PleatRecorder* const recorder = trace_recorder.exchange(nullptr)) {
+      recorder->abandon();
+      path_.clear();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  ForkLock fork_lock_{ForkPlace::kTrace, mutex_};
+  std::string path_;  // empty: no trace
+};
+
+Trace& the_trace() {
+  static auto* const one = new Trace;  // leaked: asked until the process ends
+  return *one;
+}
+
+}  // namespace
+
+bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std::string& problem) {
+  return the_trace().start(runtime, pattern, taken, problem);
+}
+
+bool stop_trace(Runtime& runtime) noexcept {
+  return the_trace().stop(runtime, Trace::AtEnd::kNo, nullptr, nullptr);
+}
+
+std::string trace_path() { return the_trace().path(); }
+
+void finish_trace(Runtime& runtime) noexcept {
+  try {
+    std::uint64_t events = 0;
+    std::string path;
+    if (!the_trace().stop(runtime, Trace::AtEnd::kYes, &events, &path)) return;
+    if (std::getenv(kRecordVariable) != nullptr) {
+      std::fprintf(stderr, "pleat: %llu events are in the trace; next: pleat trace summary %s\n",
+                   static_cast<unsigned long long>(events), path.c_str());
+    }
+  } catch (...) {  // no memory for a line
+  }
+}
+
+void abandon_trace(Runtime& runtime) noexcept {
+  the_trace().abandon();
+  runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
+}
+
+// What the heap has before the first event that is told.
+void trace_heap(allocator::Heap& heap) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  PleatTraceEvent present = trace_mark(PLEAT_TRACE_PRESENT);
+  present.device = static_cast<std::int8_t>(heap.device().value);
+  for (std::size_t i = 0; i < kChanges.size(); ++i) {
+    present.change[i] = heap.statistics().current(kChanges[i]);
+  }
+  recorder->event(&present);
+  heap.events().attach(&the_sink(), &note_moment);
+}
+
+void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_LABEL);
+  mark.block = block.id.value;
+  mark.address = reinterpret_cast<std::uint64_t>(block.begin);
+  mark.bytes = block.requested;
+  mark.reason = static_cast<std::uint8_t>(label);
+  recorder->event(&mark);
+}
+
+void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
+                   unsigned bits) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  const char* const name = exactness_name(why);
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_DECIDED);
+  mark.device = static_cast<std::int8_t>(device);
+  mark.record = record.id.value;
+  mark.bytes = record.bytes;
+  mark.op = recorder->intern(name, std::strlen(name));
+  mark.reason = static_cast<std::uint8_t>(std::min(bits, 255u));
+  recorder->event(&mark);
+}
+
+}  // namespace pleat::bridge

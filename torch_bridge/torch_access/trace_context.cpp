@@ -1,0 +1,205 @@
+#include "torch_bridge/torch_access/trace_context.h"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/pass_state.h"
+
+namespace pleat::bridge {
+namespace {
+
+using at::RecordFunction;
+using at::RecordScope;
+
+// Threads know each phase but backward by themselves: nodes of devices run in other threads.
+struct Running {
+  const RecordFunction* which;  // to compare only: it may end in another thread, unseen
+  std::uint64_t node;
+  std::uint32_t op;  // of nodes, and of an operator in no other
+  bool is_node;
+};
+struct ThreadContext {
+  static constexpr std::uint32_t kMostDepth = 64;
+  std::array<Running, kMostDepth> running;  // the innermost last
+  std::uint32_t depth = 0;                  // may be more than fit
+  PleatTracePhase phase = PLEAT_TRACE_PHASE_OTHER;
+  std::uint32_t optimizers = 0;  // steps of optimizers this thread is in, one within the other
+  bool passed = false;           // a backward pass has ended since the last step
+  std::uint32_t stack_of_pass = 0;
+  std::uint64_t last_node = 0;
+
+  [[nodiscard]] std::uint32_t kept() const noexcept { return std::min(depth, kMostDepth); }
+};
+thread_local ThreadContext context;
+
+std::atomic<std::uint64_t> step{0};
+std::atomic<bool> optimizer_seen{false};
+
+void begin_phase(PleatTracePhase phase) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (context.phase == phase || recorder == nullptr) return;
+  context.phase = phase;
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_PHASE);
+  mark.phase = static_cast<std::uint8_t>(phase);
+  mark.bytes = step.load(std::memory_order_relaxed);
+  recorder->event(&mark);
+}
+
+// ---- operators ----------------------------------------------------------------------------------
+
+constexpr unsigned kSequenceBits = 48;
+std::uint64_t node_number(std::uint64_t thread, std::int64_t sequence) noexcept {
+  return sequence < 0 ? 0 : thread << kSequenceBits | (static_cast<std::uint64_t>(sequence) + 1);
+}
+
+std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& function) {
+  const TraceCost::Timed timed(trace_costs.callbacks);
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const std::uint32_t at = context.depth++;
+  if (recorder == nullptr || at >= ThreadContext::kMostDepth) return nullptr;
+  Running& running = context.running[at];
+  running = {&function, 0, 0, function.scope() == RecordScope::BACKWARD_FUNCTION};
+  if (running.is_node) {
+    running.node = node_number(function.forwardThreadId(), function.seqNr());
+  } else if (at != 0 && context.running[at - 1].op != 0) {
+    running.op = context.running[at - 1].op;  // a part of that
+    return nullptr;
+  }
+  const char* const name = function.name();
+  if (running.is_node || !std::string_view(name).starts_with("autograd::engine::")) {
+    running.op = recorder->intern(name, std::strlen(name));
+  }
+  return nullptr;
+}
+
+// An operator may end in another thread than it began in, and one may begin before anybody listens.
+void operator_ends(const RecordFunction& function, at::ObserverContext* /*none*/) {
+  if (context.depth > ThreadContext::kMostDepth) {
+    --context.depth;
+    return;
+  }
+  for (std::uint32_t i = context.depth; i-- > 0;) {
+    if (context.running[i].which == &function) {
+      context.depth = i;
+      return;
+    }
+  }
+}
+
+bool is_optimizer_step(const RecordFunction& scope) noexcept {
+  return std::string_view(scope.name()).starts_with("Optimizer.step#");
+}
+
+std::unique_ptr<at::ObserverContext> scope_starts(const RecordFunction& scope) {
+  if (is_optimizer_step(scope)) {
+    optimizer_seen.store(true, std::memory_order_relaxed);
+    ++context.optimizers;
+    context.depth = 0;  // nothing runs here, whatever has ended unseen
+    begin_phase(PLEAT_TRACE_PHASE_OPTIMIZER);
+  }
+  return nullptr;
+}
+
+void scope_ends(const RecordFunction& scope, at::ObserverContext* /*none*/) {
+  if (context.optimizers == 0 || !is_optimizer_step(scope)) return;
+  if (--context.optimizers == 0) {
+    if (context.passed) step.fetch_add(1, std::memory_order_relaxed);
+    context.passed = false;
+    begin_phase(PLEAT_TRACE_PHASE_DATA);
+  }
+}
+
+std::array<at::CallbackHandle, 2> handles{};
+
+}  // namespace
+
+void listen_to_operators() {
+  handles[0] =
+      at::addGlobalCallback(at::RecordFunctionCallback(operator_starts, operator_ends)
+                                .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
+  handles[1] = at::addGlobalCallback(
+      at::RecordFunctionCallback(scope_starts, scope_ends).scopes({RecordScope::USER_SCOPE}));
+}
+
+void forget_operators() noexcept {
+  for (at::CallbackHandle& handle : handles) {
+    if (handle != 0) at::removeCallback(handle);
+    handle = 0;
+  }
+}
+
+std::uint8_t trace_phase() noexcept {
+  return static_cast<std::uint8_t>(in_backward() ? PLEAT_TRACE_PHASE_BACKWARD : context.phase);
+}
+
+std::uint32_t trace_operator() noexcept {
+  const std::uint32_t kept = context.kept();
+  return kept != 0 ? context.running[kept - 1].op : 0;
+}
+
+std::uint64_t trace_node() noexcept {
+  for (std::uint32_t i = context.kept(); i-- > 0;) {
+    if (context.running[i].is_node) return context.running[i].node;
+  }
+  return 0;
+}
+
+std::uint32_t trace_stack(const PleatRecorder& recorder) noexcept {
+  if (!in_backward()) return recorder.stack(1);
+  const std::uint32_t own = recorder.stack(0);
+  return own != 0 ? own : context.stack_of_pass;
+}
+
+PleatTraceEvent trace_mark(PleatTraceKind kind) noexcept {
+  PleatTraceEvent mark{};
+  mark.time_ns = trace_clock();
+  mark.kind = static_cast<std::uint8_t>(kind);
+  mark.phase = trace_phase();
+  mark.device = -1;
+  return mark;
+}
+
+void trace_recorded(const torch::autograd::Node& node) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr || in_backward()) return;
+  const std::uint64_t number =
+      node_number(node.thread_id(), static_cast<std::int64_t>(node.sequence_nr()));
+  if (number == context.last_node) return;  // one of its other outputs
+  context.last_node = number;
+  const TraceCost::Timed timed(trace_costs.events);
+  if (context.phase != PLEAT_TRACE_PHASE_FORWARD) {
+    if (context.phase == PLEAT_TRACE_PHASE_BETWEEN && context.passed &&
+        !optimizer_seen.load(std::memory_order_relaxed)) {
+      step.fetch_add(1, std::memory_order_relaxed);
+      context.passed = false;
+    }
+    begin_phase(PLEAT_TRACE_PHASE_FORWARD);
+  }
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_NODE);
+  mark.node = number;
+  mark.op = trace_operator();
+  mark.stack = trace_stack(*recorder);
+  recorder->event(&mark);
+}
+
+void trace_pass_begins() noexcept {
+  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
+    context.stack_of_pass = recorder->stack(1);
+    begin_phase(PLEAT_TRACE_PHASE_BACKWARD);
+  }
+}
+
+void trace_pass_ends() noexcept {
+  if (!tracing()) return;
+  context.passed = true;
+  begin_phase(context.optimizers != 0 ? PLEAT_TRACE_PHASE_OPTIMIZER : PLEAT_TRACE_PHASE_BETWEEN);
+}
+
+}  // namespace pleat::bridge
