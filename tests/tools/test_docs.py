@@ -52,5 +52,5 @@ def test_the_readmes_options_are_those_of_the_command(build_dir, preload_library
     command = [build_dir / "bin" / "pleat", "doctor", "--json", "--python", "/bin/false"]
     printed = subprocess.run(command, env=clean_environment("LD_"), capture_output=True, text=True).stdout
     options = {option["key"]: option["default"] for option in json.loads(printed)["options"]}
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (REPOSITORY / "README.md").read_text(), re.M)
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (REPOSITORY / "docs" / "options.md").read_text(), re.M)
     assert dict(rows) == options and len(rows) == len(options)

@@ -38,6 +38,7 @@ ROOMS = [
     ["torch_bridge/entry"],
     ["torch_bridge/install"],
     ["interpose"],
+    ["interpose/recorder"],
 ]
 TORCH_FREE = {"torch_bridge/core", "torch_bridge"}
 
