@@ -1,0 +1,79 @@
+#include "compression.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "numbers.h"
+
+namespace pleat::trace {
+namespace {
+
+void add(std::uint64_t& count, std::int64_t& sum, std::int64_t bytes) noexcept {
+  ++count;
+  sum = wrapping_add(sum, bytes);
+}
+
+}  // namespace
+
+CompressionSums& Compression::of(Origin origin) {
+  return by_place_[std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)];
+}
+
+void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
+  if (event.kind < PLEAT_TRACE_TAG || event.kind > PLEAT_TRACE_RESTORE || event.device != device_)
+    return;
+  const bool counts = event.kind == PLEAT_TRACE_TAG || event.kind == PLEAT_TRACE_HOLD ||
+                      event.kind == PLEAT_TRACE_ENCODE || event.kind == PLEAT_TRACE_RESTORE;
+  const LiveRecord* const record = counts ? ledger.record(device_, event.record) : nullptr;
+  if (record == nullptr) return;
+  const auto bytes = static_cast<std::int64_t>(event.bytes);
+  for (CompressionSums* const sums : {&all_, &of(record->origin)}) {
+    switch (event.kind) {
+      case PLEAT_TRACE_TAG:
+        add(sums->saved, sums->saved_bytes, bytes);
+        break;
+      case PLEAT_TRACE_HOLD:
+        add(sums->held, sums->held_bytes, bytes);
+        break;
+      case PLEAT_TRACE_ENCODE:
+        add(sums->encoded, sums->source_bytes, record->bytes);
+        sums->payload_bytes = wrapping_add(sums->payload_bytes, bytes);
+        break;
+      default:
+        add(sums->restored, sums->restored_bytes, bytes);
+    }
+  }
+  if (event.kind == PLEAT_TRACE_HOLD) {
+    HeldReason& held = held_[{record->decided, event.reason}];
+    add(held.records, held.bytes, bytes);
+  }
+}
+
+std::vector<CompressionLine> Compression::lines() const {
+  std::vector<CompressionLine> lines;
+  lines.reserve(by_place_.size());
+  for (const auto& [place, sums] : by_place_)
+    lines.push_back(
+        {static_cast<std::uint32_t>(place >> 32), static_cast<std::uint32_t>(place), sums});
+  std::sort(lines.begin(), lines.end(), [](const CompressionLine& a, const CompressionLine& b) {
+    return std::tie(b.sums.saved_bytes, a.op, a.frame) <
+           std::tie(a.sums.saved_bytes, b.op, b.frame);
+  });
+  return lines;
+}
+
+std::vector<HeldReason> Compression::reasons() const {
+  std::vector<HeldReason> reasons;
+  for (const auto& [why, sums] : held_) {
+    HeldReason reason = sums;
+    reason.reason = why.first != 0    ? std::string(definitions_.string(why.first))
+                    : why.second != 0 ? "reason " + std::to_string(why.second)
+                                      : "no reason told";
+    reasons.push_back(std::move(reason));
+  }
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const HeldReason& a, const HeldReason& b) { return a.bytes > b.bytes; });
+  return reasons;
+}
+
+}  // namespace pleat::trace

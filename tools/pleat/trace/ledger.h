@@ -1,0 +1,138 @@
+// The second pass over a trace: what every device has at every event, each live byte in exactly one
+// class, and what lives.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "byte_class.h"
+#include "last_sized.h"
+#include "live_table.h"
+#include "lives.h"
+#include "node_book.h"
+
+namespace pleat::trace {
+
+// Of a device, at a moment.
+struct Totals {
+  Changes sums{};  // requested, active, reserved, saved raw, payload, restored
+  // They add up to live(), unless the events disagree.
+  std::array<std::int64_t, kByteClasses> bytes{};
+
+  [[nodiscard]] std::int64_t live() const noexcept { return sums[PLEAT_TRACE_REQUESTED]; }
+  [[nodiscard]] std::int64_t active() const noexcept { return sums[PLEAT_TRACE_ACTIVE]; }
+  [[nodiscard]] std::int64_t reserved() const noexcept { return sums[PLEAT_TRACE_RESERVED]; }
+  [[nodiscard]] std::int64_t of(ByteClass which) const noexcept {
+    return bytes[static_cast<std::size_t>(which)];
+  }
+  // Of rounding, and of chunks what no payload has.
+  [[nodiscard]] std::int64_t slack() const noexcept { return above(active(), live()); }
+  [[nodiscard]] std::int64_t cached() const noexcept { return above(reserved(), active()); }
+  // How far `a` is above `b`, at least 0.
+  [[nodiscard]] static std::int64_t above(std::int64_t a, std::int64_t b) noexcept;
+};
+
+// A block, or a payload in a chunk, that lives.
+struct LiveEntry {
+  std::uint64_t block = 0;   // 0: a payload in a chunk, or what no event tells apart
+  std::uint64_t record = 0;  // 0: none
+  std::uint64_t key = 0;     // of the record
+  std::uint64_t address = 0;
+  std::int64_t bytes = 0;
+  std::uint64_t born_ns = 0;  // 0: before the trace
+  std::uint32_t step = kNoStep;
+  std::uint8_t phase = 0;
+  ByteClass of = ByteClass::kUnknown;
+  Origin born;     // the operator that ran, and where it was called
+  Origin forward;  // where forward made what it belongs to; no stack: nothing is known
+  // Where a person looks: forward's place if it is known.
+  [[nodiscard]] Origin place() const noexcept { return forward.stack != 0 ? forward : born; }
+};
+
+// A record that has not ended.
+struct LiveRecord {
+  std::int64_t bytes = 0;          // of the storage
+  std::int64_t payload_bytes = 0;  // 0: not encoded
+  std::int64_t chunk_bytes = 0;    // of these in a chunk
+  std::uint64_t block = 0;         // it was tagged on
+  std::uint64_t key = 0;
+  std::uint64_t time_ns = 0;
+  std::uint32_t step = kNoStep;
+  std::uint32_t decided = 0;  // a string: how it was to be coded
+  std::uint8_t phase = 0;
+  Origin origin;  // of the tag
+};
+
+// Room between blocks in the segments that the trace saw being reserved.
+struct Gaps {
+  std::int64_t segment_bytes = 0;
+  std::int64_t free_bytes = 0;
+  std::int64_t largest = 0;
+};
+
+class Ledger {
+ public:
+  Ledger(const File& file, const Lives& lives);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // Events in the order in which the first pass saw them.
+  void apply(const PleatTraceEvent& event);
+
+  // Of the device; all 0 if nothing was heard of it yet.
+  [[nodiscard]] const Totals& totals(int device) const noexcept;
+  // How many events were applied; so the number of the last one, plus 1.
+  [[nodiscard]] std::uint64_t events() const noexcept { return events_; }
+  [[nodiscard]] std::uint32_t step() const noexcept { return step_; }
+  // -1: not known yet.
+  [[nodiscard]] std::int64_t resident() const noexcept { return resident_; }
+  [[nodiscard]] std::int64_t small() const noexcept { return small_; }
+  // Resident bytes of the process that neither Pleat's memory nor small tensors explain.
+  [[nodiscard]] std::int64_t other() const noexcept;
+
+  // Adds up to live(). In no order.
+  [[nodiscard]] std::vector<LiveEntry> live(int device) const;
+  [[nodiscard]] Gaps gaps(int device) const;
+  [[nodiscard]] const LiveRecord* record(int device, std::uint64_t id) const noexcept;
+  // Events after which classes did not add up.
+  [[nodiscard]] std::uint64_t disagreements() const noexcept { return disagreements_; }
+
+ private:
+  struct LiveBlock;
+  struct Chunk;
+  struct Device;
+
+  Device& device(int index);
+  [[nodiscard]] const Device* find(int index) const noexcept;
+  void take_memory(Device& device, const PleatTraceEvent& event);
+  void take_record(Device& device, const PleatTraceEvent& event);
+  void take_tag(Device& device, const PleatTraceEvent& event);
+  void take_encode(Device& device, const PleatTraceEvent& event);
+  void take_restore(Device& device, const PleatTraceEvent& event);
+  void end_saving(Device& device, const PleatTraceEvent& event);
+  void take_mark(const PleatTraceEvent& event);
+  void take_present(Device& device, const PleatTraceEvent& event);
+  void add_changes(Device& device, const PleatTraceEvent& event);
+  LiveBlock* born(Device& device, const PleatTraceEvent& event, bool numbered);
+  LiveBlock* known(Device& device, const PleatTraceEvent& event);
+  static void died(Device& device, std::uint64_t id);
+
+  const File& file_;
+  const Lives& lives_;
+  std::map<int, std::unique_ptr<Device>> devices_;
+  int last_index_ = 0;
+  Device* last_device_ = nullptr;
+  LastSized last_sized_;
+  NodeBook nodes_;
+  std::uint64_t events_ = 0;
+  std::uint32_t step_ = kNoStep;
+  std::int64_t resident_ = -1;
+  std::int64_t small_ = 0;
+  std::uint64_t disagreements_ = 0;
+};
+
+}  // namespace pleat::trace

@@ -1,0 +1,117 @@
+// What a ledger tells of a moment.
+#include <algorithm>
+
+#include "ledger_state.h"
+
+namespace pleat::trace {
+namespace {
+
+const Totals kNothing;
+
+}  // namespace
+
+const Ledger::Device* Ledger::find(int index) const noexcept {
+  const auto it = devices_.find(index);
+  return it == devices_.end() ? nullptr : it->second.get();
+}
+
+const Totals& Ledger::totals(int device) const noexcept {
+  if (last_device_ != nullptr && device == last_index_) return last_device_->totals;
+  const Device* const found = find(device);
+  return found == nullptr ? kNothing : found->totals;
+}
+
+std::int64_t Ledger::other() const noexcept {
+  if (resident_ < 0) return 0;
+  return Totals::above(resident_, wrapping_add(totals(-1).reserved(), small_));
+}
+
+const LiveRecord* Ledger::record(int device, std::uint64_t id) const noexcept {
+  const Device* const found =
+      last_device_ != nullptr && device == last_index_ ? last_device_ : find(device);
+  return found == nullptr ? nullptr : found->records.find(id);
+}
+
+std::vector<LiveEntry> Ledger::live(int device) const {
+  std::vector<LiveEntry> entries;
+  const Device* const found = find(device);
+  if (found == nullptr) return entries;
+  std::int64_t unknown = found->totals.of(ByteClass::kUnknown);
+  found->blocks.for_each([&](std::uint64_t id, const LiveBlock& block) {
+    LiveEntry entry;
+    entry.block = id;
+    entry.record = block.record;
+    if (const LiveRecord* const record = found->records.find(block.record)) entry.key = record->key;
+    entry.address = block.address;
+    entry.bytes = block.bytes;
+    entry.born_ns = block.born_ns;
+    entry.step = block.step;
+    entry.phase = block.phase;
+    entry.of = block.now();
+    entry.born = block.born;
+    entry.forward = block.forward;
+    if (entry.of == ByteClass::kUnknown) unknown = wrapping_subtract(unknown, entry.bytes);
+    entries.push_back(entry);
+  });
+  std::int64_t chunked = std::max<std::int64_t>(found->chunked, 0);
+  found->records.for_each([&](std::uint64_t id, const LiveRecord& record) {
+    if (record.chunk_bytes <= 0) return;
+    LiveEntry entry;
+    entry.record = id;
+    entry.key = record.key;
+    entry.bytes = std::min(record.chunk_bytes, chunked);
+    entry.born_ns = record.time_ns;
+    entry.step = record.step;
+    entry.phase = record.phase;
+    entry.of = ByteClass::kPayloads;
+    entry.born = entry.forward = record.origin;
+    chunked -= entry.bytes;
+    if (entry.bytes > 0) entries.push_back(entry);
+  });
+  const auto add_rest = [&](ByteClass of, std::int64_t bytes) {
+    if (bytes <= 0) return;
+    LiveEntry entry;
+    entry.bytes = bytes;
+    entry.of = of;
+    entries.push_back(entry);
+  };
+  add_rest(ByteClass::kPayloads, chunked);
+  add_rest(ByteClass::kUnknown, unknown);
+  return entries;
+}
+
+Gaps Ledger::gaps(int device) const {
+  Gaps gaps;
+  const Device* const found = find(device);
+  if (found == nullptr || found->segments.empty()) return gaps;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;  // begin, end
+  const auto add = [&](std::uint64_t address, std::int64_t bytes) {
+    if (address != 0 && bytes > 0)
+      taken.emplace_back(address, address + static_cast<std::uint64_t>(bytes));
+  };
+  found->blocks.for_each(
+      [&](std::uint64_t /*id*/, const LiveBlock& block) { add(block.address, block.bytes); });
+  found->chunks.for_each(
+      [&](std::uint64_t /*id*/, const Chunk& chunk) { add(chunk.address, chunk.bytes); });
+  std::sort(taken.begin(), taken.end());
+  auto next = taken.begin();
+  for (const auto& [begin, end] : found->segments) {
+    std::uint64_t at = begin;
+    const auto pass = [&](std::uint64_t to) {
+      if (to <= at) return;
+      const auto room = static_cast<std::int64_t>(to - at);
+      gaps.free_bytes = wrapping_add(gaps.free_bytes, room);
+      gaps.largest = std::max(gaps.largest, room);
+    };
+    for (; next != taken.end() && next->first < end; ++next) {
+      if (next->second <= begin) continue;
+      pass(next->first);
+      at = std::max(at, next->second);
+    }
+    pass(end);
+    gaps.segment_bytes = wrapping_add(gaps.segment_bytes, static_cast<std::int64_t>(end - begin));
+  }
+  return gaps;
+}
+
+}  // namespace pleat::trace

@@ -1,0 +1,68 @@
+#include "lines.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace pleat::trace {
+
+Source source_of(std::string_view path) noexcept {
+  constexpr std::array<std::string_view, 4> kLibraries{"/torch/", "/torch_geometric/",
+                                                       "/transformers/", "/torchvision/"};
+  constexpr std::array<std::string_view, 3> kPackages{"/site-packages/", "/dist-packages/",
+                                                      "/lib/python3."};
+  for (const std::string_view part : kLibraries)
+    if (path.find(part) != std::string_view::npos) return Source::kLibrary;
+  for (const std::string_view part : kPackages)
+    if (path.find(part) != std::string_view::npos) return Source::kPackage;
+  return path.starts_with('<') ? Source::kPackage : Source::kUser;
+}
+
+Source Lines::source(std::uint32_t file) {
+  if (file > definitions_.last_string()) return source_of("?");
+  if (sources_.empty()) sources_.assign(definitions_.last_string() + std::size_t{1}, 255);
+  if (sources_[file] == 255)
+    sources_[file] = static_cast<std::uint8_t>(source_of(definitions_.string(file)));
+  return static_cast<Source>(sources_[file]);
+}
+
+std::uint32_t Lines::frame_of(std::uint32_t stack) {
+  if (stack == 0 || stack > definitions_.last_stack()) return 0;
+  if (frames_.empty()) frames_.assign(definitions_.last_stack() + std::size_t{1}, kNone);
+  if (frames_[stack] != kNone) return frames_[stack];
+  std::uint32_t innermost = 0;
+  std::uint32_t innermost_python = 0;
+  std::uint32_t package = 0;
+  std::uint32_t user = 0;
+  definitions_.walk(stack, [&](std::uint32_t id) {
+    if (innermost == 0) innermost = id;
+    const Frame* const frame = definitions_.frame(id);
+    if (frame == nullptr || frame->kind != FrameKind::kPython) return true;
+    if (innermost_python == 0) innermost_python = id;
+    const Source whose = source(frame->file);
+    if (whose == Source::kPackage && package == 0) package = id;
+    if (whose == Source::kUser) user = id;
+    return user == 0;
+  });
+  for (const std::uint32_t found : {user, package, innermost_python, innermost})
+    if (found != 0) return frames_[stack] = found;
+  return frames_[stack] = 0;
+}
+
+std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
+  const Frame* const frame = definitions_.frame(id);
+  if (frame == nullptr) return "?";
+  const bool python = frame->kind == FrameKind::kPython;
+  const Module* const module = python ? nullptr : definitions_.module(frame->name);
+  std::string_view path = python              ? definitions_.string(frame->file)
+                          : module != nullptr ? definitions_.string(module->path)
+                                              : std::string_view("?");
+  if (!whole_path) path = path.substr(path.rfind('/') + 1);
+  if (!python) return fmt::format("{}+{:#x}", path, frame->where);
+  return fmt::format("{}:{} {}", path, frame->where, definitions_.string(frame->name));
+}
+
+std::string Lines::text(std::uint32_t frame) const { return text_with(frame, false); }
+std::string Lines::long_text(std::uint32_t frame) const { return text_with(frame, true); }
+
+}  // namespace pleat::trace

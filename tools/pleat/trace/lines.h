@@ -1,0 +1,41 @@
+// The line of a stack at which a person would look: the innermost of the program's own sources.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "definitions.h"
+
+namespace pleat::trace {
+
+// Of a path: whose source it is.
+enum class Source : std::uint8_t {
+  kUser,
+  kPackage,  // installed, or Python's own
+  kLibrary,  // of torch and what is built on it
+};
+[[nodiscard]] Source source_of(std::string_view path) noexcept;
+
+class Lines {
+ public:
+  explicit Lines(const Definitions& definitions) : definitions_(definitions) {}
+
+  // The frame's id; 0: the stack has none.
+  //   The innermost Python frame of the program; else of a package; else the innermost of all.
+  [[nodiscard]] std::uint32_t frame_of(std::uint32_t stack);
+  // "train.py:12 forward"; "libtorch_cpu.so+0x1a2b"; "?" if nothing is known.
+  [[nodiscard]] std::string text(std::uint32_t frame) const;
+  // As above, with the whole path.
+  [[nodiscard]] std::string long_text(std::uint32_t frame) const;
+
+ private:
+  [[nodiscard]] std::string text_with(std::uint32_t frame, bool whole_path) const;
+  [[nodiscard]] Source source(std::uint32_t file);
+
+  const Definitions& definitions_;
+  std::vector<std::uint32_t> frames_;  // by stack; kNone: not looked for yet
+  std::vector<std::uint8_t> sources_;  // by string; 255: not looked at yet
+};
+
+}  // namespace pleat::trace

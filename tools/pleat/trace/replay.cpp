@@ -1,0 +1,108 @@
+#include "replay.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "numbers.h"
+
+namespace pleat::trace {
+
+Snapshot take_snapshot(const Ledger& ledger, int device, const PleatTraceEvent& event) {
+  Snapshot snapshot;
+  snapshot.taken = true;
+  snapshot.event = ledger.events() - 1;
+  snapshot.time_ns = event.time_ns;
+  snapshot.step = ledger.step();
+  snapshot.phase = event.phase;
+  snapshot.totals = ledger.totals(device);
+  snapshot.resident = ledger.resident();
+  snapshot.small = ledger.small();
+  snapshot.other = ledger.other();
+  snapshot.gaps = ledger.gaps(device);
+  snapshot.live = ledger.live(device);
+  return snapshot;
+}
+
+// ---- a curve ------------------------------------------------------------------------------------
+
+Curve::Curve(int device, const Lives& lives, std::size_t points)
+    : device_(device), most_(std::max<std::size_t>(points, 1)), start_ns_(lives.first_time_ns) {
+  width_ns_ = (lives.last_time_ns - lives.first_time_ns) / most_ + 1;
+}
+
+void Curve::begin(std::uint64_t time_ns, const Totals& totals) {
+  const std::uint64_t passed = time_ns - start_ns_;
+  end_ns_ = start_ns_ + (passed / width_ns_ + 1) * width_ns_;
+  points_.push_back({time_ns, totals, totals.bytes, totals.reserved()});
+}
+
+void Curve::take(const PleatTraceEvent& event, const Ledger& ledger) {
+  const Totals& totals = ledger.totals(device_);
+  const std::uint64_t time = std::max(event.time_ns, start_ns_);
+  if (points_.empty() || (time >= end_ns_ && points_.size() < most_)) {
+    // What was there when the piece began counts in it.
+    const std::uint64_t begins = time - (time - start_ns_) % width_ns_;
+    begin(begins, last_);
+  }
+  Point& point = points_.back();
+  if (totals.live() >= point.totals.live()) {
+    point.time_ns = time;
+    point.totals = totals;
+  }
+  for (std::size_t i = 0; i < kByteClasses; ++i)
+    point.highest[i] = std::max(point.highest[i], totals.bytes[i]);
+  point.highest_reserved = std::max(point.highest_reserved, totals.reserved());
+  last_ = totals;
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+namespace {
+
+bool passes(const LiveEntry& entry, const Replay& replay) {
+  const Filter& filter = replay.filter();
+  if (entry.bytes < 0 || static_cast<std::uint64_t>(entry.bytes) < filter.least_bytes) return false;
+  if (filter.of_class && entry.of != *filter.of_class) return false;
+  if (filter.step) {
+    const std::vector<Step>& steps = replay.lives().steps;
+    if (entry.step >= steps.size() || steps[entry.step].number != *filter.step) return false;
+  }
+  if (filter.op.empty()) return true;
+  const std::string_view op = replay.file().definitions().string(entry.place().op);
+  return op.find(filter.op) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<Group> group(const std::vector<LiveEntry>& live, GroupBy by, const Replay& replay,
+                         Lines& lines) {
+  std::vector<Group> groups;
+  std::unordered_map<std::uint64_t, std::array<std::uint32_t, kByteClasses>> found;
+  for (const LiveEntry& entry : live) {
+    if (!passes(entry, replay)) continue;
+    const Origin place = entry.place();
+    const std::uint32_t frame = by == GroupBy::kLine ? lines.frame_of(place.stack) : 0;
+    const std::uint64_t key = std::uint64_t{place.op} << 32 | frame;
+    std::uint32_t& index = found[key][static_cast<std::size_t>(entry.of)];  // plus 1
+    if (index == 0) {
+      groups.push_back({.op = place.op, .frame = frame, .of = entry.of});
+      index = static_cast<std::uint32_t>(groups.size());
+    }
+    Group& into = groups[index - 1];
+    into.bytes = wrapping_add(into.bytes, entry.bytes);
+    if (into.count == 0 || entry.born_ns < into.oldest_ns) into.oldest_ns = entry.born_ns;
+    ++into.count;
+    if (entry.step == kNoStep) continue;
+    if (into.first_step == kNoStep || entry.step < into.first_step) into.first_step = entry.step;
+    if (into.last_step == kNoStep || entry.step > into.last_step) into.last_step = entry.step;
+  }
+  // Of equals what came first, so that two runs print the same.
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return std::tie(b.bytes, a.oldest_ns, a.op, a.frame, a.of) <
+           std::tie(a.bytes, b.oldest_ns, b.op, b.frame, b.of);
+  });
+  return groups;
+}
+
+}  // namespace pleat::trace
