@@ -21,6 +21,7 @@
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
+#include "trace.h"
 
 namespace pleat::cli {
 namespace {
@@ -321,6 +322,9 @@ int main(int argc, char** argv) {
   ProfileCommands profile_commands;
   add_profile_commands(app, profile_commands);
 
+  TraceCommands trace_commands;
+  add_trace_commands(app, trace_commands);
+
   const auto is = [&](const char* name) { return argc > 1 && std::strcmp(argv[1], name) == 0; };
   const int own_words = is("run")     ? command_start(run_command, argc, argv)
                         : is("check") ? command_start(check_command, argc, argv)
@@ -334,6 +338,7 @@ int main(int argc, char** argv) {
   if (env_command.parsed()) return print_env(settings);
   if (doctor_command.parsed()) return doctor(python, settings, as_json);
   if (profile_commands.all->parsed()) return profile(profile_commands);
+  if (trace_commands.all->parsed()) return run_trace_command(trace_commands);
 
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;

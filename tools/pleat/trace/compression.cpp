@@ -15,8 +15,11 @@ void add(std::uint64_t& count, std::int64_t& sum, std::int64_t bytes) noexcept {
 
 }  // namespace
 
-CompressionSums& Compression::of(Origin origin) {
-  return by_place_[std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)];
+CompressionSums* Compression::of(Origin origin) {
+  const std::uint64_t place =
+      (std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)) + 1;  // 0 is no id
+  CompressionSums* const known = by_place_.find(place);
+  return known != nullptr ? known : by_place_.insert(place);
 }
 
 void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
@@ -27,7 +30,8 @@ void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
   const LiveRecord* const record = counts ? ledger.record(device_, event.record) : nullptr;
   if (record == nullptr) return;
   const auto bytes = static_cast<std::int64_t>(event.bytes);
-  for (CompressionSums* const sums : {&all_, &of(record->origin)}) {
+  for (CompressionSums* const sums : {&all_, of(record->origin)}) {
+    if (sums == nullptr) continue;
     switch (event.kind) {
       case PLEAT_TRACE_TAG:
         add(sums->saved, sums->saved_bytes, bytes);
@@ -52,9 +56,10 @@ void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
 std::vector<CompressionLine> Compression::lines() const {
   std::vector<CompressionLine> lines;
   lines.reserve(by_place_.size());
-  for (const auto& [place, sums] : by_place_)
-    lines.push_back(
-        {static_cast<std::uint32_t>(place >> 32), static_cast<std::uint32_t>(place), sums});
+  by_place_.for_each([&](std::uint64_t place, const CompressionSums& sums) {
+    lines.push_back({static_cast<std::uint32_t>((place - 1) >> 32),
+                     static_cast<std::uint32_t>(place - 1), sums});
+  });
   std::sort(lines.begin(), lines.end(), [](const CompressionLine& a, const CompressionLine& b) {
     return std::tie(b.sums.saved_bytes, a.op, a.frame) <
            std::tie(a.sums.saved_bytes, b.op, b.frame);

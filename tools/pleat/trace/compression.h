@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ledger.h"
 #include "lines.h"
+#include "live_table.h"
 
 namespace pleat::trace {
 
@@ -49,13 +49,14 @@ class Compression {
   [[nodiscard]] std::vector<HeldReason> reasons() const;
 
  private:
-  [[nodiscard]] CompressionSums& of(Origin origin);
+  // Null: there are too many places.
+  [[nodiscard]] CompressionSums* of(Origin origin);
 
   int device_;
   const Definitions& definitions_;
   Lines& lines_;
   CompressionSums all_;
-  std::unordered_map<std::uint64_t, CompressionSums> by_place_;
+  LiveTable<CompressionSums> by_place_;                                // operator and frame
   std::map<std::pair<std::uint32_t, std::uint8_t>, HeldReason> held_;  // words, number
 };
 

@@ -44,7 +44,7 @@ struct Device {
 class FirstPass {
  public:
   FirstPass(const File& file, const Filter& filter) : filter_(filter) {
-    lives_.start_ns = file.process().start_ns;
+    lives_.start_ns = file.start_ns();
   }
 
   bool take(const PleatTraceEvent& event);
@@ -172,7 +172,6 @@ bool FirstPass::take(const PleatTraceEvent& event) {
   if (lives_.events >= filter_.most_events) return false;
   if (lives_.events == 0) {
     lives_.first_time_ns = lives_.last_time_ns = event.time_ns;
-    if (lives_.start_ns == 0 || lives_.start_ns > event.time_ns) lives_.start_ns = event.time_ns;
   }
   lives_.last_time_ns = std::max(lives_.last_time_ns, event.time_ns);
   if (event.kind < PLEAT_TRACE_PHASE || event.kind == PLEAT_TRACE_PRESENT ||

@@ -65,8 +65,7 @@ struct Lives {
   std::uint64_t events = 0;
   std::uint64_t lost_events = 0;
   std::uint64_t first_time_ns = 0, last_time_ns = 0;
-  // By the first byte of time that the trace knows: when it was started, or its first record.
-  std::uint64_t start_ns = 0;
+  std::uint64_t start_ns = 0;  // File::start_ns()
   std::vector<Step> steps;
   Peak resident;  // `bytes` of the process
   bool resident_known = false;

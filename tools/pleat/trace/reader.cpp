@@ -42,6 +42,13 @@ void File::load(Unpacker& unpacker, const BlockPlace& place) {
   }
 }
 
+std::uint64_t File::start_ns() const noexcept {
+  const std::uint64_t told = process().start_ns;
+  if (record_blocks_.empty()) return told;
+  const std::uint64_t first = record_blocks_.front().header.first_time;
+  return told == 0 || told > first ? first : told;
+}
+
 // ---- merging ------------------------------------------------------------------------------------
 
 bool Merge::later(const Opened& a, const Opened& b) noexcept {

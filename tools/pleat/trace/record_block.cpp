@@ -1,6 +1,7 @@
 #include "record_block.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "numbers.h"
@@ -105,11 +106,18 @@ constexpr std::array<SameFunction, sizeof...(kIds)> same_functions(
 constexpr auto kDecode = decode_functions(std::make_index_sequence<kColumnsEnd>());
 constexpr auto kSetSame = same_functions(std::make_index_sequence<kColumnsEnd>());
 
-// Bytes that end a number.
+// Bytes that end a number, eight at a time.
 std::size_t numbers_in(std::span<const std::uint8_t> bytes) noexcept {
-  std::size_t count = 0;
-  for (const std::uint8_t byte : bytes) count += byte < 0x80 ? 1 : 0;
-  return count;
+  constexpr std::uint64_t kOnes = 0x0101010101010101u;
+  std::size_t more = 0;  // bytes that more follow
+  std::size_t i = 0;
+  for (; i + 8 <= bytes.size(); i += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    more += static_cast<std::size_t>((((word >> 7) & kOnes) * kOnes) >> 56);
+  }
+  for (; i < bytes.size(); ++i) more += bytes[i] >> 7;
+  return bytes.size() - more;
 }
 
 }  // namespace

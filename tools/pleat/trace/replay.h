@@ -38,7 +38,7 @@ class Replay {
           visit(event, static_cast<const Ledger&>(ledger));
           return true;
         },
-        kAllColumns, progress);
+        kAllColumns & ~column_bit(Column::kStream), progress);
   }
 
   [[nodiscard]] const File& file() const noexcept { return file_; }

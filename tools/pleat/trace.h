@@ -1,0 +1,48 @@
+// `pleat trace`: what a trace knows of a program's memory. Reads files; starts nothing.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trace/filter.h"
+
+namespace pleat::cli {
+
+// The moment whose memory is told.
+struct Moment {
+  enum class Kind : std::uint8_t { kPeak, kEnd, kOutOfMemory, kTime } kind = Kind::kPeak;
+  double seconds = 0;  // from the trace's beginning
+};
+
+struct TraceSummaryRequest {
+  std::string file;
+  bool as_json = false;
+  std::size_t top = 10;       // rows of each table
+  std::optional<int> device;  // -1: the host; none: all
+  Moment at;
+  std::optional<std::uint64_t> most_peak_bytes;
+  std::optional<std::uint64_t> most_growth_bytes;  // a step
+  double since_seconds = 0;
+  std::optional<double> until_seconds;
+  trace::Filter filter;  // but for its times
+};
+
+// Exit codes: 0; 2, no trace or an output that cannot be written; 3, over a limit. Reasons are one
+// line on stderr.
+inline constexpr int kTraceTrouble = 2;
+inline constexpr int kOverLimit = 3;
+[[nodiscard]] int trace_summary(const TraceSummaryRequest& request);
+
+struct TraceCommands {
+  CLI::App* all = nullptr;
+  CLI::App* summary = nullptr;
+  TraceSummaryRequest summary_request;
+};
+// Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
+void add_trace_commands(CLI::App& app, TraceCommands& commands);
+// What was parsed. Returns the exit code.
+[[nodiscard]] int run_trace_command(const TraceCommands& commands);
+
+}  // namespace pleat::cli
