@@ -22,6 +22,7 @@
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 #include "trace.h"
+#include "trace_record.h"
 
 namespace pleat::cli {
 namespace {
@@ -57,6 +58,17 @@ gradients, passes that differ from their own repetition), or the program failed.
 Examples:
   pleat check -- python train.py
   pleat check --steps 10 --stop --json check.json -- python train.py)text";
+constexpr const char* kRecordExamples =
+    R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
+--bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
+run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
+rank, %l the local rank, %p the process, %h the host, %t the time.
+
+Examples:
+  pleat trace record -- python train.py
+  pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
+  pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
+  pleat trace summary run.trace)text";
 constexpr const char* kDoctorExamples = R"text(Examples:
   pleat doctor
   pleat doctor --python ./venv/bin/python --json)text";
@@ -255,10 +267,11 @@ int profile(const ProfileCommands& commands) {
 
 // --- command line -----------------------------------------------------------------------------
 
-// The index of CMD in `pleat run [options] [--] CMD ...`, or of check; `argc` if there is none. All
-// words from there on are the program's, even "--" and flags named like ours.
-int command_start(const CLI::App& subcommand, int argc, char** argv) {
-  for (int i = 2; i < argc; ++i) {
+// The index of CMD in `pleat run [options] [--] CMD ...`, or of another that runs a program, whose
+// words begin at `first`; `argc` if there is none. All words from there on are the program's, even
+// "--" and flags named like ours.
+int command_start(const CLI::App& subcommand, int first, int argc, char** argv) {
+  for (int i = first; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--" || !word.starts_with('-')) return i;
     const CLI::Option* const option = subcommand.get_option_no_throw(std::string(word));
@@ -325,10 +338,25 @@ int main(int argc, char** argv) {
   TraceCommands trace_commands;
   add_trace_commands(app, trace_commands);
 
-  const auto is = [&](const char* name) { return argc > 1 && std::strcmp(argv[1], name) == 0; };
-  const int own_words = is("run")     ? command_start(run_command, argc, argv)
-                        : is("check") ? command_start(check_command, argc, argv)
-                                      : argc;
+  TraceRecordRequest record;
+  CLI::App& record_command = *trace_commands.all->add_subcommand(
+      "record",
+      "Run a program and write down where its memory goes: pleat trace record [OPTIONS] [--] CMD "
+      "...");
+  record_command.add_option("-o,--output", record.output, "file, or folder [pleat.trace]")
+      ->type_name("FILE");
+  record_command.add_flag("--force", record.force, "replace a file that exists");
+  add_option_flags(record_command, settings);
+  record_command.footer(kRecordExamples);
+
+  const auto is = [&](int at, const char* name) {
+    return argc > at && std::strcmp(argv[at], name) == 0;
+  };
+  const bool records = is(1, "trace") && is(2, "record");
+  const int own_words = is(1, "run")     ? command_start(run_command, 2, argc, argv)
+                        : is(1, "check") ? command_start(check_command, 2, argc, argv)
+                        : records        ? command_start(record_command, 3, argc, argv)
+                                         : argc;
   try {
     app.parse(reversed_words(own_words, argv));
   } catch (const CLI::ParseError& error) {
@@ -338,17 +366,23 @@ int main(int argc, char** argv) {
   if (env_command.parsed()) return print_env(settings);
   if (doctor_command.parsed()) return doctor(python, settings, as_json);
   if (profile_commands.all->parsed()) return profile(profile_commands);
-  if (trace_commands.all->parsed()) return run_trace_command(trace_commands);
+  if (trace_commands.all->parsed() && !record_command.parsed())
+    return run_trace_command(trace_commands);
 
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;
   if (*command == nullptr) {
-    CLI::App& asked = check_command.parsed() ? check_command : run_command;
+    CLI::App& asked = check_command.parsed() ? check_command
+                      : records              ? record_command
+                                             : run_command;
     complain(kUsage, "{}: no program given", asked.get_name());
     std::fputs(asked.help("pleat").c_str(), stderr);
     return kUsage;
   }
   request.command = command;
+  if (records) {
+    if (const int code = prepare_trace(record, settings); code != 0) return code;
+  }
   return check_command.parsed() ? run_check(settings, request) : run(settings, command);
 }
 
