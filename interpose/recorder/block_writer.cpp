@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 
 namespace pleat::trace {
 namespace {
@@ -210,86 +211,80 @@ void BlockWriter::names(Names& names, Modules& modules) noexcept {
 
 // ---- records ------------------------------------------------------------------------------------
 
-struct BlockWriter::Column {
-  trace::Column id;
-  Coding coding;
-  bool is_signed;
-  std::uint64_t (*value)(const PleatTraceEvent& event, std::uint64_t base);
-};
+// Writes a column: what `coded(record, the one before)` makes of each record, or, where all have
+// the same `value(record)`, that once.
+template <class Value, class Coded>
+void BlockWriter::column(std::uint8_t id, Coding coding, std::span<const PleatTraceEvent> records,
+                         Value&& value, Coded&& coded) noexcept {
+  const auto first = value(records[0]);
+  std::size_t same = 1;
+  while (same < records.size() && value(records[same]) == first) ++same;
+  part_.clear();
+  if (same == records.size()) {
+    coding = Coding::kSame;
+    if constexpr (std::is_signed_v<decltype(first)>) {
+      part_.number(zigzag(first));
+    } else {
+      part_.number(first);
+    }
+  } else {
+    const PleatTraceEvent none{};
+    const PleatTraceEvent* before = &none;
+    part_.numbers(records.size(), [&](std::size_t i) {
+      const std::uint64_t number = coded(records[i], *before);
+      before = &records[i];
+      return number;
+    });
+  }
+  const std::span<const std::uint8_t> bytes = part_.bytes();
+  const std::uint8_t head[2] = {id, static_cast<std::uint8_t>(coding)};
+  raw_.raw(head, sizeof head);
+  raw_.number(bytes.size());
+  raw_.raw(bytes.data(), bytes.size());
+}
 
 void BlockWriter::records(std::span<const PleatTraceEvent> records, std::uint64_t base) noexcept {
   if (records.empty()) return;
   using E = const PleatTraceEvent&;
-  using trace::Column;
-  static constexpr auto kPlain = Coding::kPlain;
-  static constexpr auto kDelta = Coding::kDelta;
-  static constexpr BlockWriter::Column kColumns[] = {
-      {Column::kTime, kDelta, false, [](E e, std::uint64_t) { return e.time_ns; }},
-      {Column::kKind, kPlain, false, [](E e, std::uint64_t) -> std::uint64_t { return e.kind; }},
-      {Column::kPhase, kPlain, false, [](E e, std::uint64_t) -> std::uint64_t { return e.phase; }},
-      {Column::kReason, kPlain, false,
-       [](E e, std::uint64_t) -> std::uint64_t { return e.reason; }},
-      {Column::kDevice, kPlain, false,
-       [](E e, std::uint64_t) { return static_cast<std::uint64_t>(e.device + 1); }},
-      {Column::kThread, kPlain, false,
-       [](E e, std::uint64_t) -> std::uint64_t { return e.thread; }},
-      {Column::kOp, kPlain, false, [](E e, std::uint64_t) -> std::uint64_t { return e.op; }},
-      {Column::kStack, kPlain, false, [](E e, std::uint64_t) -> std::uint64_t { return e.stack; }},
-      {Column::kStream, kPlain, false, [](E e, std::uint64_t) { return e.stream; }},
-      {Column::kAddress, kDelta, false,
-       [](E e, std::uint64_t from) { return e.address != 0 ? e.address - from : 0; }},
-      {Column::kBytes, kPlain, false, [](E e, std::uint64_t) { return e.bytes; }},
-      {Column::kBlock, kDelta, false, [](E e, std::uint64_t) { return e.block; }},
-      {Column::kRecord, kDelta, false, [](E e, std::uint64_t) { return e.record; }},
-      {Column::kNode, kDelta, false, [](E e, std::uint64_t) { return e.node; }},
-      {Column::kKey, kPlain, false, [](E e, std::uint64_t) { return e.key; }},
-  };
   raw_.clear();
-  const std::size_t count = records.size();
-  const auto put = [&](std::uint8_t id, Coding coding, auto&& value, auto&& expected) {
-    const std::uint64_t first = value(records[0]);
-    bool same = true;
-    for (std::size_t i = 1; same && i < count; ++i) same = value(records[i]) == first;
-    part_.clear();
-    if (same) {
-      part_.number(coding == Coding::kOverRow ? zigzag(static_cast<std::int64_t>(first)) : first);
-      coding = Coding::kSame;
-    } else {
-      std::uint64_t before = 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t now = value(records[i]);
-        if (coding == Coding::kPlain) {
-          part_.number(now);
-        } else {
-          const std::uint64_t from = coding == Coding::kDelta ? before : expected(records[i]);
-          part_.number(zigzag(static_cast<std::int64_t>(now - from)));
-        }
-        before = now;
-      }
-    }
-    const std::span<const std::uint8_t> bytes = part_.bytes();
-    const std::uint8_t head[2] = {id, static_cast<std::uint8_t>(coding)};
-    raw_.raw(head, sizeof head);
-    raw_.number(bytes.size());
-    raw_.raw(bytes.data(), bytes.size());
+  const auto plain = [&](Column id, auto&& value) {
+    column(
+        static_cast<std::uint8_t>(id), Coding::kPlain, records,
+        [&](E e) { return static_cast<std::uint64_t>(value(e)); },
+        [&](E e, E) { return static_cast<std::uint64_t>(value(e)); });
   };
-  for (const BlockWriter::Column& column : kColumns) {
-    put(
-        static_cast<std::uint8_t>(column.id), column.coding,
-        [&](E e) { return column.value(e, base); }, [](E) { return std::uint64_t{0}; });
-  }
+  const auto delta = [&](Column id, auto&& value) {
+    column(static_cast<std::uint8_t>(id), Coding::kDelta, records, value, [&](E e, E before) {
+      return zigzag(static_cast<std::int64_t>(value(e) - value(before)));
+    });
+  };
+  delta(Column::kTime, [](E e) { return e.time_ns; });
+  plain(Column::kKind, [](E e) { return e.kind; });
+  plain(Column::kPhase, [](E e) { return e.phase; });
+  plain(Column::kReason, [](E e) { return e.reason; });
+  plain(Column::kDevice, [](E e) { return static_cast<unsigned>(e.device + 1); });
+  plain(Column::kThread, [](E e) { return e.thread; });
+  plain(Column::kOp, [](E e) { return e.op; });
+  plain(Column::kStack, [](E e) { return e.stack; });
+  plain(Column::kStream, [](E e) { return e.stream; });
+  delta(Column::kAddress, [base](E e) { return e.address != 0 ? e.address - base : 0; });
+  plain(Column::kBytes, [](E e) { return e.bytes; });
+  delta(Column::kBlock, [](E e) { return e.block; });
+  delta(Column::kRecord, [](E e) { return e.record; });
+  delta(Column::kNode, [](E e) { return e.node; });
+  plain(Column::kKey, [](E e) { return e.key; });
   for (unsigned which = 0; which < PLEAT_TRACE_CHANGES; ++which) {
-    put(
-        static_cast<std::uint8_t>(static_cast<unsigned>(Column::kChange) + which), Coding::kOverRow,
-        [&](E e) { return static_cast<std::uint64_t>(e.change[which]); },
-        [&](E e) { return static_cast<std::uint64_t>(predicted(which, e.kind, e.bytes)); });
+    const auto id = static_cast<std::uint8_t>(static_cast<unsigned>(Column::kChange) + which);
+    column(
+        id, Coding::kOverRow, records, [which](E e) { return e.change[which]; },
+        [which](E e, E) { return zigzag(e.change[which] - predicted(which, e.kind, e.bytes)); });
   }
   if (part_.failed()) {
     state_ = FileState::kFailed;
     error_ = ENOMEM;
     return;
   }
-  block(BlockType::kRecords, static_cast<std::uint32_t>(count), records.front().time_ns,
+  block(BlockType::kRecords, static_cast<std::uint32_t>(records.size()), records.front().time_ns,
         records.back().time_ns);
 }
 

@@ -24,6 +24,19 @@ class Output {
     at[count++] = static_cast<std::uint8_t>(value);
     bytes_.advance(count);
   }
+  // `number(i)` for each i below `count`.
+  template <class Number>
+  void numbers(std::size_t count, Number&& number) noexcept {
+    std::uint8_t* const begin = bytes_.reserve(count * kMostNumberBytes);
+    if (begin == nullptr) return fail();
+    std::uint8_t* at = begin;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t value = number(i);
+      for (; value >= 0x80; value >>= 7) *at++ = static_cast<std::uint8_t>(value | 0x80);
+      *at++ = static_cast<std::uint8_t>(value);
+    }
+    bytes_.advance(static_cast<std::size_t>(at - begin));
+  }
   void raw(const void* data, std::size_t bytes) noexcept;
   void text(std::string_view text) noexcept {
     number(text.size());
@@ -70,7 +83,9 @@ class BlockWriter {
   void set_most_bytes(std::uint64_t bytes) noexcept { most_bytes_ = bytes; }
 
  private:
-  struct Column;
+  template <class Value, class Coded>
+  void column(std::uint8_t id, Coding coding, std::span<const PleatTraceEvent> records,
+              Value&& value, Coded&& coded) noexcept;
   void block(BlockType type, std::uint32_t count, std::uint64_t first_time,
              std::uint64_t last_time) noexcept;
   void put(const void* data, std::size_t bytes) noexcept;

@@ -28,7 +28,7 @@ struct LastStack {
 
 class Ring {
  public:
-  static constexpr std::size_t kRecords = 4096;
+  static constexpr std::size_t kRecords = 8192;
 
   // In the thread that has the ring, or in a handler of a signal that interrupts it there. True: it
   // is time to wake the writer.
@@ -50,7 +50,7 @@ class Ring {
       place.thread = thread_;
       wake = at - read == kRecords / 2;
     } else {
-      lost_.store(lost_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      lost_.fetch_add(1, std::memory_order_relaxed);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     depth_.store(depth, std::memory_order_relaxed);
@@ -104,9 +104,13 @@ class Ring {
             small_count_went_.load(std::memory_order_relaxed)};
   }
 
-  // Takes a ring that no thread has. Its last events may wait to be read still.
+  // Takes a ring that no thread has, and that is not half full of another thread's events.
   [[nodiscard]] bool take(std::uint32_t thread) noexcept {
     bool free = false;
+    if (taken_.load(std::memory_order_relaxed) - read_.load(std::memory_order_relaxed) >
+        kRecords / 2) {
+      return false;
+    }
     if (!taken_by_thread_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
       return false;
     }

@@ -2,6 +2,7 @@
 // one of native code. Beside it, a loop of arithmetic to compare machines by.
 //
 //   pleat_trace_bench [--json]
+//   pleat_trace_bench --write FILE EVENTS   a trace of so many events, for who reads it
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -116,6 +117,115 @@ double python_ns(const std::filesystem::path& folder) {
   return median();
 }
 
+// A training of 40 saved tensors a step, with what a forward and a backward pass do to memory.
+class MadeUp {
+ public:
+  explicit MadeUp(std::uint64_t events) : left_(events) {
+    for (int i = 0; i < 40; ++i) {
+      const std::string op = fmt::format("aten::op{}", i);
+      ops_.push_back(recorder->intern(op.data(), op.size()));
+    }
+  }
+  void run() {
+    for (std::uint64_t step = 0; left_ > 0; ++step) {
+      phase(PLEAT_TRACE_PHASE_FORWARD, step);
+      std::vector<std::uint64_t> saved;
+      for (std::size_t i = 0; i < ops_.size(); ++i) saved.push_back(save(i));
+      phase(PLEAT_TRACE_PHASE_BACKWARD, step);
+      for (std::size_t i = ops_.size(); i-- > 0;) give_back(i, saved[i]);
+      phase(PLEAT_TRACE_PHASE_OPTIMIZER, step);
+      phase(PLEAT_TRACE_PHASE_DATA, step + 1);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t bytes_of(std::size_t i) {
+    return static_cast<std::int64_t>(262144 + 4096 * i);
+  }
+  PleatTraceEvent event(PleatTraceKind kind, std::size_t i, std::uint64_t block) {
+    PleatTraceEvent made{};
+    made.time_ns = now_ns();
+    made.kind = static_cast<std::uint8_t>(kind);
+    made.phase = phase_;
+    made.device = -1;
+    made.block = block;
+    made.address = 0x7f0000000000u + i * 1048576;
+    made.op = kind == PLEAT_TRACE_ALLOCATE || kind == PLEAT_TRACE_TAG ? ops_[i] : 0;
+    made.bytes = static_cast<std::uint64_t>(bytes_of(i));
+    return made;
+  }
+  void tell(const PleatTraceEvent& made) {
+    if (left_ == 0) return;
+    --left_;
+    if (++since_rest_ == kEvents) {  // the writer keeps up
+      since_rest_ = 0;
+      ::usleep(4000);
+    }
+    recorder->event(&made);
+  }
+  void change(PleatTraceEvent made, int which, std::int64_t bytes, int other = -1) {
+    made.change[which] = bytes;
+    if (other >= 0) made.change[other] = bytes;
+    tell(made);
+  }
+  void phase(PleatTracePhase begins, std::uint64_t step) {
+    phase_ = begins;
+    PleatTraceEvent made = event(PLEAT_TRACE_PHASE, 0, 0);
+    made.address = 0;
+    made.bytes = step;
+    tell(made);
+  }
+  std::uint64_t save(std::size_t i) {
+    const std::int64_t bytes = bytes_of(i);
+    const std::uint64_t block = ++blocks_;
+    change(event(PLEAT_TRACE_ALLOCATE, i, block), PLEAT_TRACE_REQUESTED, bytes, PLEAT_TRACE_ACTIVE);
+    PleatTraceEvent tag = event(PLEAT_TRACE_TAG, i, block);
+    tag.record = ++records_;
+    change(tag, PLEAT_TRACE_SAVED_RAW, bytes);
+    PleatTraceEvent encode = event(PLEAT_TRACE_ENCODE, i, 0);
+    encode.record = tag.record;
+    encode.change[PLEAT_TRACE_SAVED_RAW] = -bytes;
+    encode.change[PLEAT_TRACE_PAYLOAD] = bytes / 8;
+    encode.bytes = static_cast<std::uint64_t>(bytes / 8);
+    tell(encode);
+    change(event(PLEAT_TRACE_FREE, i, block), PLEAT_TRACE_REQUESTED, -bytes, PLEAT_TRACE_ACTIVE);
+    return tag.record;
+  }
+  void give_back(std::size_t i, std::uint64_t record) {
+    const std::int64_t bytes = bytes_of(i);
+    const std::uint64_t block = ++blocks_;
+    change(event(PLEAT_TRACE_ALLOCATE, i, block), PLEAT_TRACE_REQUESTED, bytes, PLEAT_TRACE_ACTIVE);
+    PleatTraceEvent restore = event(PLEAT_TRACE_RESTORE, i, block);
+    restore.record = record;
+    change(restore, PLEAT_TRACE_RESTORED, bytes);
+    restore.kind = PLEAT_TRACE_RESTORED_FREE;
+    restore.time_ns = now_ns();
+    change(restore, PLEAT_TRACE_RESTORED, -bytes);
+    change(event(PLEAT_TRACE_FREE, i, block), PLEAT_TRACE_REQUESTED, -bytes, PLEAT_TRACE_ACTIVE);
+    PleatTraceEvent drop = event(PLEAT_TRACE_DROP, i, 0);
+    drop.record = record;
+    drop.bytes = static_cast<std::uint64_t>(bytes / 8);
+    change(drop, PLEAT_TRACE_PAYLOAD, -bytes / 8);
+  }
+
+  std::uint64_t left_;
+  int since_rest_ = 0;
+  std::uint8_t phase_ = 0;
+  std::uint64_t blocks_ = 0, records_ = 0;
+  std::vector<std::uint32_t> ops_;
+};
+
+void write_trace(const std::string& file, std::uint64_t events) {
+  PleatTraceRequest request{};
+  request.struct_size = sizeof request;
+  request.path = file.c_str();
+  request.process = "{}";
+  std::array<char, 256> error{};
+  if (recorder->start(&request, error.data(), error.size()) != 0) fail(file + ": " + error.data());
+  MadeUp(events).run();
+  recorder->stop();
+}
+
 double reference_ns() {
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {
@@ -144,6 +254,10 @@ int main(int argc, char** argv) {
   recorder = reinterpret_cast<pleat_recorder_fn>(::dlsym(opened, "pleat_recorder"))(
       PLEAT_RECORDER_VERSION);
   if (recorder == nullptr) fail("the recorder is of another version");
+  if (argc == 4 && std::strcmp(argv[1], "--write") == 0) {
+    write_trace(std::filesystem::absolute(argv[2]).string(), std::strtoull(argv[3], nullptr, 10));
+    return 0;
+  }
   std::string folder =
       (std::filesystem::temp_directory_path() / "pleat_trace_bench.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) fail("no folder for traces");

@@ -5,6 +5,7 @@
 
 #include "torch_bridge/core/json_writer.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/trace_link.h"
 
 namespace pleat::bridge {
 namespace {
@@ -193,6 +194,27 @@ void sensitivity_json(Json& json, const SensitivityBook::Summary& s) {
   json.close_list().close();
 }
 
+// What the trace that is being written, and those before it, have cost.
+void trace_json(Json& json) {
+  const auto field = [&json](const char* name, std::uint64_t value) {
+    json.field(name, static_cast<std::int64_t>(value));
+  };
+  std::uint64_t writer_ns = 0, file_bytes = 0;
+  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
+    recorder->cost(&writer_ns, &file_bytes);
+  }
+  json.open("trace").truth("on", tracing());
+  field("events", trace_costs.events.count());
+  field("event_ns", trace_costs.events.ns());
+  field("callbacks", trace_costs.callbacks.count());
+  field("callback_ns", trace_costs.callbacks.ns());
+  field("small", trace_costs.small.count());
+  field("small_ns", trace_costs.small.ns());
+  field("writer_ns", writer_ns);
+  field("file_bytes", file_bytes);
+  json.close();
+}
+
 }  // namespace
 
 std::string stats_json(Runtime& runtime) {
@@ -223,6 +245,7 @@ std::string stats_json(Runtime& runtime) {
       .close();
   sensitivity_json(json, runtime.sensitivity.summary());
   devices_json(json, runtime.devices);
+  trace_json(json);
   json.close();
   return json.take();
 }
