@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 
 namespace pleat::trace {
 namespace {
@@ -46,7 +47,11 @@ bool PythonStacks::open() noexcept {
       find("PyFrame_GetCode", api_.code) && find("PyFrame_GetLineNumber", api_.line) &&
       find("PyCode_Addr2Line", api_.line_at) && find("PyObject_GetAttrString", api_.attribute) &&
       find("PyUnicode_AsUTF8AndSize", api_.utf8) && find("PyErr_Clear", api_.clear_error) &&
-      find("Py_IncRef", api_.increase) && find("Py_DecRef", api_.decrease);
+      find("_Py_NoneStruct", none_) && find("Py_IncRef", api_.increase) &&
+      find("Py_DecRef", api_.decrease) && find("PyImport_ImportModule", api_.import) &&
+      find("PyObject_CallFunctionObjArgs", api_.call) &&
+      find("PyCFunction_NewEx", api_.new_function) && find("PyEval_SaveThread", api_.let_go) &&
+      find("PyEval_RestoreThread", api_.take_again);
   if (!complete) return false;
   find("PyFrame_GetLasti", api_.at);
   find("Py_IsFinalizing", api_.is_finalizing) || find("_Py_IsFinalizing", api_.is_finalizing);
@@ -54,8 +59,51 @@ bool PythonStacks::open() noexcept {
   ::dl_iterate_phdr(&look_for_range, &range);
   text_begin_ = range.begin;
   text_bytes_ = range.bytes;
-  found_ = true;
-  return true;
+  found_ = hear_of_the_end();
+  return found_;
+}
+
+// A thread that asks for the lock once Python ends is ended, or hangs: whatever it was in the midst
+// of. Functions of `atexit` run while other threads can still have the lock.
+bool PythonStacks::hear_of_the_end() noexcept {
+  struct Method {  // PyMethodDef
+    const char* name;
+    void* (*function)(void*, void*);
+    int flags;
+    const char* text;
+  };
+  constexpr int kNoArguments = 0x0004;  // METH_NOARGS
+  static PythonStacks* the_one = nullptr;
+  the_one = this;
+  static Method method{"pleat_trace_takes_no_more_stacks",
+                       [](void*, void*) { return at_the_end(the_one, nullptr); }, kNoArguments,
+                       nullptr};
+  if (api_.is_initialized() == 0) return false;
+  const int state = api_.ensure();
+  void* const module = api_.import("atexit");
+  void* const registers = module != nullptr ? api_.attribute(module, "register") : nullptr;
+  void* const function = api_.new_function(&method, nullptr, nullptr);
+  void* const done = registers != nullptr && function != nullptr
+                         ? api_.call(registers, function, static_cast<void*>(nullptr))
+                         : nullptr;
+  const bool heard = done != nullptr;
+  for (void* const object : {done, function, registers, module}) {
+    if (object != nullptr) api_.decrease(object);
+  }
+  if (!heard) api_.clear_error();
+  api_.release(state);
+  return heard;
+}
+
+// With the lock held. Returns None.
+void* PythonStacks::at_the_end(void* self, void* /*arguments*/) noexcept {
+  auto& stacks = *static_cast<PythonStacks*>(self);
+  stacks.ends_.store(true, std::memory_order_seq_cst);
+  void* const thread = stacks.api_.let_go();
+  while (stacks.waiting_.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+  stacks.api_.take_again(thread);
+  stacks.api_.increase(stacks.none_);
+  return stacks.none_;
 }
 
 PythonStacks::Lock::Lock(const PythonStacks& stacks, bool may_wait) noexcept : stacks_(stacks) {
@@ -67,12 +115,20 @@ PythonStacks::Lock::Lock(const PythonStacks& stacks, bool may_wait) noexcept : s
   if (held_ || !may_wait) return;
   // Whoever asks for the lock while Python ends never gets it.
   if (api.is_finalizing != nullptr && api.is_finalizing() != 0) return;
-  state_ = api.ensure();
-  held_ = taken_ = true;
+  stacks.waiting_.fetch_add(1, std::memory_order_seq_cst);
+  if (!stacks.ends_.load(std::memory_order_seq_cst)) {
+    state_ = api.ensure();
+    held_ = taken_ = true;
+  } else {
+    stacks.waiting_.fetch_sub(1, std::memory_order_seq_cst);
+  }
 }
 
 PythonStacks::Lock::~Lock() {
-  if (taken_) stacks_.api_.release(state_);
+  if (taken_) {
+    stacks_.api_.release(state_);
+    stacks_.waiting_.fetch_sub(1, std::memory_order_seq_cst);
+  }
 }
 
 std::uint32_t PythonStacks::walk(std::span<RawFrame> frames) const noexcept {

@@ -1,6 +1,8 @@
 // Stacks of Python, through its documented C API, which is found in the process.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -11,7 +13,8 @@ namespace pleat::trace {
 
 class PythonStacks {
  public:
-  // Looks for Python. False: the process has none, or one that this does not know.
+  // Looks for Python, and asks it to say when it ends. False: the process has none, or one that
+  // this does not know. The calling thread may have the interpreter's lock, or not.
   bool open() noexcept;
 
   // The frames of this thread, the innermost first, into `frames`. Returns how many; 0 in a thread
@@ -49,6 +52,8 @@ class PythonStacks {
     int state_ = 0;
   };
 
+  bool hear_of_the_end() noexcept;
+  static void* at_the_end(void* self, void* arguments) noexcept;
   [[nodiscard]] std::uint32_t walk(std::span<RawFrame> frames) const noexcept;
   [[nodiscard]] std::uint32_t text_of(void* code, const char* attribute,
                                       Names& names) const noexcept;
@@ -71,9 +76,17 @@ class PythonStacks {
     void (*clear_error)();
     void (*increase)(void*);
     void (*decrease)(void*);
+    void* (*import)(const char*);
+    void* (*call)(void*, ...);
+    void* (*new_function)(void*, void*, void*);
+    void* (*let_go)();
+    void (*take_again)(void*);
   };
   Api api_{};
+  void* none_ = nullptr;
   bool found_ = false;
+  mutable std::atomic<bool> ends_{false};
+  mutable std::atomic<int> waiting_{0};  // threads that want the lock
   std::uint64_t text_begin_ = 0, text_bytes_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/torch_access/trace_context.h"
 
 namespace pleat::bridge {
 namespace {
@@ -26,6 +27,7 @@ struct Labels {
   std::vector<Leaf> leaves;
   std::unordered_set<const c10::TensorImpl*> known;
   std::uint64_t passes = 0;
+  std::uint32_t of_trace = 0;
 
   // A model's graph is the same in most steps; a leaf that is new is found a little later then.
   [[nodiscard]] bool is_walk_due() noexcept {
@@ -73,6 +75,11 @@ void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std
 void label_leaves(const torch::autograd::edge_list& roots) noexcept {
   Runtime* const runtime = Runtime::get();
   if (runtime == nullptr) return;
+  if (labels.of_trace != number_of_trace()) {  // it has been told nothing yet
+    labels.of_trace = number_of_trace();
+    labels.passes = 0;
+    for (Leaf& leaf : labels.leaves) leaf.block = leaf.gradient = 0;
+  }
   try {
     if (!roots.empty() && labels.is_walk_due()) walk(roots);
     for (Leaf& leaf : labels.leaves) {

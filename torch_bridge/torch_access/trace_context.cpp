@@ -35,17 +35,33 @@ struct ThreadContext {
   std::uint32_t stack_of_pass = 0;
   std::uint64_t last_node = 0;
 
+  std::uint32_t of_trace = 0;  // what is here was learnt in an earlier trace, if not in this one
+
   [[nodiscard]] std::uint32_t kept() const noexcept { return std::min(depth, kMostDepth); }
 };
 thread_local ThreadContext context;
 
 std::atomic<std::uint64_t> step{0};
 std::atomic<bool> optimizer_seen{false};
+std::atomic<std::uint32_t> trace_number{0};
+
+// What this thread is doing, as far as this trace has seen.
+ThreadContext& mine() noexcept {
+  const std::uint32_t trace = trace_number.load(std::memory_order_relaxed);
+  if (context.of_trace != trace) [[unlikely]] {
+    context.depth = context.optimizers = context.stack_of_pass = 0;
+    context.phase = PLEAT_TRACE_PHASE_OTHER;
+    context.passed = false;
+    context.last_node = 0;
+    context.of_trace = trace;
+  }
+  return context;
+}
 
 void begin_phase(PleatTracePhase phase) noexcept {
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
-  if (context.phase == phase || recorder == nullptr) return;
-  context.phase = phase;
+  if (mine().phase == phase || recorder == nullptr) return;
+  mine().phase = phase;
   PleatTraceEvent mark = trace_mark(PLEAT_TRACE_PHASE);
   mark.phase = static_cast<std::uint8_t>(phase);
   mark.bytes = step.load(std::memory_order_relaxed);
@@ -62,14 +78,15 @@ std::uint64_t node_number(std::uint64_t thread, std::int64_t sequence) noexcept 
 std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& function) {
   const TraceCost::Timed timed(trace_costs.callbacks);
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
-  const std::uint32_t at = context.depth++;
+  ThreadContext& own = mine();
+  const std::uint32_t at = own.depth++;
   if (recorder == nullptr || at >= ThreadContext::kMostDepth) return nullptr;
-  Running& running = context.running[at];
+  Running& running = own.running[at];
   running = {&function, 0, 0, function.scope() == RecordScope::BACKWARD_FUNCTION};
   if (running.is_node) {
     running.node = node_number(function.forwardThreadId(), function.seqNr());
-  } else if (at != 0 && context.running[at - 1].op != 0) {
-    running.op = context.running[at - 1].op;  // a part of that
+  } else if (at != 0 && own.running[at - 1].op != 0) {
+    running.op = own.running[at - 1].op;  // a part of that
     return nullptr;
   }
   const char* const name = function.name();
@@ -81,13 +98,13 @@ std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& funct
 
 // An operator may end in another thread than it began in, and one may begin before anybody listens.
 void operator_ends(const RecordFunction& function, at::ObserverContext* /*none*/) {
-  if (context.depth > ThreadContext::kMostDepth) {
-    --context.depth;
+  if (mine().depth > ThreadContext::kMostDepth) {
+    --mine().depth;
     return;
   }
-  for (std::uint32_t i = context.depth; i-- > 0;) {
-    if (context.running[i].which == &function) {
-      context.depth = i;
+  for (std::uint32_t i = mine().depth; i-- > 0;) {
+    if (mine().running[i].which == &function) {
+      mine().depth = i;
       return;
     }
   }
@@ -100,18 +117,18 @@ bool is_optimizer_step(const RecordFunction& scope) noexcept {
 std::unique_ptr<at::ObserverContext> scope_starts(const RecordFunction& scope) {
   if (is_optimizer_step(scope)) {
     optimizer_seen.store(true, std::memory_order_relaxed);
-    ++context.optimizers;
-    context.depth = 0;  // nothing runs here, whatever has ended unseen
+    ++mine().optimizers;
+    mine().depth = 0;  // nothing runs here, whatever has ended unseen
     begin_phase(PLEAT_TRACE_PHASE_OPTIMIZER);
   }
   return nullptr;
 }
 
 void scope_ends(const RecordFunction& scope, at::ObserverContext* /*none*/) {
-  if (context.optimizers == 0 || !is_optimizer_step(scope)) return;
-  if (--context.optimizers == 0) {
-    if (context.passed) step.fetch_add(1, std::memory_order_relaxed);
-    context.passed = false;
+  if (mine().optimizers == 0 || !is_optimizer_step(scope)) return;
+  if (--mine().optimizers == 0) {
+    if (mine().passed) step.fetch_add(1, std::memory_order_relaxed);
+    mine().passed = false;
     begin_phase(PLEAT_TRACE_PHASE_DATA);
   }
 }
@@ -121,12 +138,17 @@ std::array<at::CallbackHandle, 2> handles{};
 }  // namespace
 
 void listen_to_operators() {
+  step.store(0, std::memory_order_relaxed);
+  optimizer_seen.store(false, std::memory_order_relaxed);
+  trace_number.fetch_add(1, std::memory_order_relaxed);
   handles[0] =
       at::addGlobalCallback(at::RecordFunctionCallback(operator_starts, operator_ends)
                                 .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
   handles[1] = at::addGlobalCallback(
       at::RecordFunctionCallback(scope_starts, scope_ends).scopes({RecordScope::USER_SCOPE}));
 }
+
+std::uint32_t number_of_trace() noexcept { return trace_number.load(std::memory_order_relaxed); }
 
 void forget_operators() noexcept {
   for (at::CallbackHandle& handle : handles) {
@@ -136,17 +158,17 @@ void forget_operators() noexcept {
 }
 
 std::uint8_t trace_phase() noexcept {
-  return static_cast<std::uint8_t>(in_backward() ? PLEAT_TRACE_PHASE_BACKWARD : context.phase);
+  return static_cast<std::uint8_t>(in_backward() ? PLEAT_TRACE_PHASE_BACKWARD : mine().phase);
 }
 
 std::uint32_t trace_operator() noexcept {
-  const std::uint32_t kept = context.kept();
-  return kept != 0 ? context.running[kept - 1].op : 0;
+  const std::uint32_t kept = mine().kept();
+  return kept != 0 ? mine().running[kept - 1].op : 0;
 }
 
 std::uint64_t trace_node() noexcept {
-  for (std::uint32_t i = context.kept(); i-- > 0;) {
-    if (context.running[i].is_node) return context.running[i].node;
+  for (std::uint32_t i = mine().kept(); i-- > 0;) {
+    if (mine().running[i].is_node) return mine().running[i].node;
   }
   return 0;
 }
@@ -154,7 +176,7 @@ std::uint64_t trace_node() noexcept {
 std::uint32_t trace_stack(const PleatRecorder& recorder) noexcept {
   if (!in_backward()) return recorder.stack(1);
   const std::uint32_t own = recorder.stack(0);
-  return own != 0 ? own : context.stack_of_pass;
+  return own != 0 ? own : mine().stack_of_pass;
 }
 
 PleatTraceEvent trace_mark(PleatTraceKind kind) noexcept {
@@ -171,14 +193,14 @@ void trace_recorded(const torch::autograd::Node& node) noexcept {
   if (recorder == nullptr || in_backward()) return;
   const std::uint64_t number =
       node_number(node.thread_id(), static_cast<std::int64_t>(node.sequence_nr()));
-  if (number == context.last_node) return;  // one of its other outputs
-  context.last_node = number;
+  if (number == mine().last_node) return;  // one of its other outputs
+  mine().last_node = number;
   const TraceCost::Timed timed(trace_costs.events);
-  if (context.phase != PLEAT_TRACE_PHASE_FORWARD) {
-    if (context.phase == PLEAT_TRACE_PHASE_BETWEEN && context.passed &&
+  if (mine().phase != PLEAT_TRACE_PHASE_FORWARD) {
+    if (mine().phase == PLEAT_TRACE_PHASE_BETWEEN && mine().passed &&
         !optimizer_seen.load(std::memory_order_relaxed)) {
       step.fetch_add(1, std::memory_order_relaxed);
-      context.passed = false;
+      mine().passed = false;
     }
     begin_phase(PLEAT_TRACE_PHASE_FORWARD);
   }
@@ -191,15 +213,15 @@ void trace_recorded(const torch::autograd::Node& node) noexcept {
 
 void trace_pass_begins() noexcept {
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
-    context.stack_of_pass = recorder->stack(1);
+    mine().stack_of_pass = recorder->stack(1);
     begin_phase(PLEAT_TRACE_PHASE_BACKWARD);
   }
 }
 
 void trace_pass_ends() noexcept {
   if (!tracing()) return;
-  context.passed = true;
-  begin_phase(context.optimizers != 0 ? PLEAT_TRACE_PHASE_OPTIMIZER : PLEAT_TRACE_PHASE_BETWEEN);
+  mine().passed = true;
+  begin_phase(mine().optimizers != 0 ? PLEAT_TRACE_PHASE_OPTIMIZER : PLEAT_TRACE_PHASE_BETWEEN);
 }
 
 }  // namespace pleat::bridge

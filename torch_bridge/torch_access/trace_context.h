@@ -9,9 +9,13 @@
 
 namespace pleat::bridge {
 
-// Listens to operators, backward nodes and optimizers from now on; to none of them.
+// Listens to operators, backward nodes and optimizers from now on, for a trace that begins; to none
+// of them.
 void listen_to_operators();
 void forget_operators() noexcept;
+
+// Another one for each trace.
+[[nodiscard]] std::uint32_t number_of_trace() noexcept;
 
 // The phase of this thread. Takes no lock.
 [[nodiscard]] std::uint8_t trace_phase() noexcept;

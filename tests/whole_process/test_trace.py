@@ -1,0 +1,418 @@
+"""Traces of whole processes: what is in the file is what happened, and the program does not notice."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import textwrap
+
+import pytest
+
+from conftest import LOSSY, STOCK_ONLY, _missing, assert_identical
+
+pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
+
+
+@pytest.fixture(scope="session")
+def command(build_dir):
+    path = build_dir / "bin" / "pleat"
+    if not path.exists():
+        _missing(f"{path} is not built")
+    return path
+
+
+@pytest.fixture(scope="session")
+def summarised(command):
+    """What `pleat trace summary --json` says of a file; the host's part is under "host"."""
+
+    def summarised(path, *options):
+        done = subprocess.run([command, "trace", "summary", "--json", *options, path], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        summary["host"] = next((device for device in summary["devices"] if device["device"] == "host"), None)
+        return summary
+
+    return summarised
+
+
+# What the scripts below begin with.
+TRACING = textwrap.dedent("""
+    import ctypes, os, sys, torch, pleat_test_support as t
+    torch.manual_seed(0)
+    F = torch.nn.functional
+    folder = sys.argv[1]
+    bridge = t.bridge().library
+    bridge.pleat_trace_start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    def start(name):
+        error = ctypes.create_string_buffer(4096)
+        assert bridge.pleat_trace_start(os.path.join(folder, name).encode(), error, len(error)) == 0, error.value
+    def stop():
+        assert bridge.pleat_trace_stop() == 1
+    class Net(torch.nn.Module):
+        def __init__(self, width=160):
+            super().__init__()
+            self.inner, self.middle = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
+            self.outer = torch.nn.Linear(width, width)
+        def forward(self, x):
+            x = F.gelu(self.inner(x))
+            x = torch.tanh(self.middle(x))
+            return self.outer(x)
+    def train(net, optimizer, steps, rows=512, keep=None):
+        for step in range(steps):
+            x = torch.randn(rows, 160)
+            loss = net(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if keep is not None:
+                keep(step)
+        return loss.item()
+""")
+
+
+def of(line_table):
+    return [(row["class"], row["line"] or "") for row in line_table]
+
+
+def test_peaks_are_the_allocators_own_to_the_byte(run_script, summarised, tmp_path):
+    modes = ["bits:4", "bits:lossless", "bits:off", "bits:4,place:inplace,when:forward_end", "bits:2,min_bytes:0"]
+    run = run_script(
+        TRACING
+        + textwrap.dedent(f"""
+        modes = {modes!r}
+        figures = []
+        for i, mode in enumerate(modes):
+            t.bridge().enable("place:arena,when:release,min_bytes:64KiB," + mode)
+            bridge.pleat_reset_peaks()
+            start(f"{{i}}.trace")
+            net = Net()
+            train(net, torch.optim.AdamW(net.parameters()), 4)
+            del net
+            stop()
+            figures.append(t.bridge().stats()["bytes"])
+        t.emit(figures=figures)
+        """),
+        args=[tmp_path],
+    )
+    assert run.returncode == 0, run.stderr
+    kinds = {"peak_live": "requested", "peak_active": "active", "peak_reserved": "reserved", "peak_payload": "payload",
+             "peak_saved_raw": "saved_raw", "peak_restored": "restored"}
+    for i, (mode, figures) in enumerate(zip(modes, run.json["figures"])):
+        summary = summarised(tmp_path / f"{i}.trace")
+        host = summary["host"]
+        assert {name: host[name]["bytes"] for name in kinds} == {name: figures[kind]["peak"] for name, kind in kinds.items()}, mode
+        assert host["peak_payload"]["bytes"] > 0 or mode in ("bits:off", "bits:lossless")
+        assert host["peak_saved_raw"]["bytes"] > 0 and host["peak_live"]["bytes"] > 1 << 20
+        assert summary["disagreements"] == 0 and summary["lost_events"] == 0 and not summary["incomplete"]
+        moment = host["moment"]
+        assert sum(moment["classes"].values()) == moment["live_bytes"] == host["peak_live"]["bytes"]
+        assert moment["classes"]["unknown"] <= 0.02 * moment["live_bytes"], mode
+
+
+def test_a_trace_changes_no_value(run_script, tmp_path):
+    script = TRACING + textwrap.dedent("""
+        net = Net()
+        losses = [train(net, torch.optim.AdamW(net.parameters()), 1) for _ in range(4)]
+        random = torch.rand(3)
+        t.emit(losses=losses, random=random, **{k.replace(".", "_"): v for k, v in net.state_dict().items()})
+    """)
+    without = run_script(script, conf=LOSSY, args=[tmp_path])
+    traced = run_script(script, conf=f"{LOSSY},stacks:both,trace:{tmp_path / 't.trace'}", args=[tmp_path])
+    assert without.returncode == traced.returncode == 0, traced.stderr
+    assert (tmp_path / "t.trace").exists()
+    assert_identical(traced.json, without.json)
+    assert traced.stdout == without.stdout and traced.stderr == without.stderr
+
+
+def test_who_it_was(run_script, summarised, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        class Hungry(torch.optim.SGD):
+            def step(self):
+                if not hasattr(self, "large"):
+                    self.large = [torch.zeros(1 << 20) for _ in range(4)]  # hungry
+                return super().step()
+        def traced(name, make, steps, rows=512, keep=None):
+            start(name)
+            net = Net()
+            train(net, make(net.parameters()), steps, rows, keep)
+            stop()
+        sgd = lambda parameters: torch.optim.SGD(parameters, lr=1e-3)
+        kept = []
+        def leak(step):
+            kept.append(torch.ones(1 << 18))  # the leak
+        traced("leak.trace", sgd, 9, keep=leak)
+        kept.clear()
+        class Remembers(Net):
+            def forward(self, x):
+                y = super().forward(x)
+                kept.append(y * 2)  # forgotten
+                return y
+        start("forgotten.trace")
+        net = Remembers()
+        train(net, sgd(net.parameters()), 8)
+        stop()
+        kept.clear()
+        traced("state.trace", lambda parameters: Hungry(parameters, lr=1e-3), 3)
+        traced("batch.trace", sgd, 3, rows=20000)
+        t.emit(done=1)
+        """),
+        args=[tmp_path],
+        conf="bits:off",
+    )
+    assert run.returncode == 0, run.stderr
+    growth = summarised(tmp_path / "leak.trace")["host"]["growth"]
+    assert "leak" in growth["lines"][0]["line"]
+    assert growth["lines"][0]["bytes_per_step"] == pytest.approx(1 << 20, rel=0.02)
+    forgotten = summarised(tmp_path / "forgotten.trace")["host"]
+    assert "Remembers.forward" in forgotten["growth"]["lines"][0]["line"] or "forward" in forgotten["growth"]["lines"][0]["line"]
+    assert forgotten["growth"]["lines"][0]["bytes_per_step"] == pytest.approx(512 * 160 * 4, rel=0.02)
+    state = summarised(tmp_path / "state.trace")["host"]
+    assert state["by_line"][0]["class"] == "optimizer state" and "step" in state["by_line"][0]["line"]
+    assert state["moment"]["classes"]["optimizer state"] == 16 << 20
+    batch = summarised(tmp_path / "batch.trace")["host"]
+    assert "forward" in batch["by_line"][0]["line"] and batch["by_line"][0]["class"] in ("saved raw", "temporary", "kept")
+
+
+def test_phases_steps_and_forward_lines(run_script, summarised, tmp_path):
+    """Also with a step by hand, several passes a step, and an evaluation in between."""
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        def first_layer(net, x):
+            return F.gelu(net.inner(x))
+        def second_layer(net, x):
+            return torch.tanh(net.middle(x))
+        def step(net, passes):
+            for _ in range(passes):
+                net.outer(second_layer(net, first_layer(net, torch.randn(512, 160)))).square().mean().backward()
+        net = Net()
+        start("by_hand.trace")
+        for _ in range(3):
+            step(net, 1)
+            with torch.no_grad():
+                for p in net.parameters():
+                    p -= 1e-3 * p.grad
+                    p.grad = None
+        stop()
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        start("optimizer.trace")
+        for _ in range(3):
+            step(net, 2)
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.no_grad():
+                net(torch.randn(512, 160))
+        stop()
+        t.emit(done=1)
+        """),
+        args=[tmp_path],
+    )
+    assert run.returncode == 0, run.stderr
+    for name in ("by_hand", "optimizer"):
+        summary = summarised(tmp_path / f"{name}.trace", "--top", "100")
+        host = summary["host"]
+        with_forward = [row["step"] for row in host["steps"] if row["peak_bytes"] > 1 << 20]
+        assert {0, 1, 2} <= set(with_forward) and max(with_forward) <= 3, name
+        assert host["peak_restored"]["phase"] == "backward"
+        assert host["peak_payload"]["phase"] in ("forward", "backward")
+        lines = {row["line"] for row in host["compression"]["lines"]}
+        assert any("first_layer" in line for line in lines) and any("second_layer" in line for line in lines)
+        restored = [row for row in host["compression"]["lines"] if row["restored_bytes"]]
+        assert restored and all("layer" in row["line"] or "forward" in row["line"] or "step" in row["line"] for row in restored)
+    adam = summarised(tmp_path / "optimizer.trace", "--at", "end")["host"]["moment"]["classes"]
+    weights = 3 * 160 * 160 * 4
+    assert adam["optimizer state"] == 2 * weights
+    assert adam["parameters"] == weights
+
+
+ODD_NAMES = TRACING + textwrap.dedent('''
+    start("names.trace")
+    made = {}
+    for number, (file, name) in enumerate([("caf\\u00e9.py", "gr\\u00f6\\u00dfe"), ("<ipython-input-1-abc>", "cell"), ("<string>", "plain"),
+                                           ("a;b\\nc.py", "semi"), ("x" * 9000, "long")]):
+        space = {"torch": torch}
+        exec(compile(f"def {name}(keep):\\n    keep.append(torch.ones(1 << {16 + number}))\\n", file, "exec"), space)
+        made[name] = space[name]
+    keep = []
+    for function in made.values():
+        function(keep)
+    import functools
+    keep.append(functools.partial(torch.ones, 1 << 21)())
+    keep.extend(map(torch.ones, [1 << 22]))
+    stop()
+    t.emit(done=1)
+''')
+
+
+def test_lines_of_generated_code(run_script, summarised, tmp_path):
+    run = run_script(ODD_NAMES, args=[tmp_path])
+    assert run.returncode == 0, run.stderr
+    lines = [row["line"] for row in summarised(tmp_path / "names.trace", "--at", "end")["host"]["by_line"]]
+    text = "\n".join(map(str, lines))
+    for wanted in ("café.py:2 größe", "<ipython-input-1-abc>:2 cell", "<string>:2 plain", "semi"):
+        assert wanted in text, text
+
+
+EDGES = {
+    "an exception": "raise ValueError('of the script')",
+    "an end at once": "import time; time.sleep(0.6); os._exit(7)",
+    "an end by exit": "sys.exit(5)",
+    "a thread that stays in an operator": """
+        import threading, time
+        threading.Thread(target=lambda: torch.linalg.svd(torch.randn(2500, 2500)), daemon=True).start()
+        time.sleep(0.2)
+    """,
+    "a handler of signals": """
+        import signal, time
+        signal.signal(signal.SIGALRM, lambda *_: torch.ones(1 << 16))
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        train(net, optimizer, 5)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    """,
+    "a profiler": """
+        from torch.profiler import profile, ProfilerActivity
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+            train(net, optimizer, 2)
+        assert any(row.key == "aten::linear" for row in seen.key_averages())
+    """,
+    "hooks of the user": """
+        packed = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: packed.append(1) or x, lambda x: x):
+            train(net, optimizer, 2)
+        assert packed
+    """,
+    "switched off": "t.bridge().disable(); train(net, optimizer, 2)",
+    "all descriptors closed": "import time; time.sleep(0.6); os.closerange(3, 256); train(net, optimizer, 2)",
+    "a fork": """
+        pid = os.fork()
+        if pid == 0:
+            train(net, optimizer, 2)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        train(net, optimizer, 2)
+    """,
+    "gradients of gradients": """
+        x = torch.randn(512, 160, requires_grad=True)
+        g, = torch.autograd.grad(net(x).square().sum(), x, create_graph=True)
+        g.square().sum().backward()
+    """,
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path):
+    script = (
+        TRACING
+        + "net = Net()\noptimizer = torch.optim.AdamW(net.parameters())\ntrain(net, optimizer, 2)\nprint('trained', flush=True)\n"
+        + textwrap.dedent(EDGES[edge])
+    )
+    file = tmp_path / "edge.trace"
+    traced = run_script(script, conf=f"{LOSSY},trace:{file}", args=[tmp_path], fresh=True)
+    assert traced.returncode == {"an exception": 1, "an end at once": 7, "an end by exit": 5}.get(edge, 0), traced.stderr
+    assert traced.stdout == "trained\n"
+    if edge == "all descriptors closed":
+        assert traced.stderr == f"pleat: the trace {file} ends here: its file was closed\n"
+    elif edge not in ("an exception", "a profiler"):  # which have something to say
+        assert traced.stderr == ""
+    summary = summarised(file)
+    assert summary["events"] > 50 and summary["host"]["peak_live"]["bytes"] > 1 << 20
+    assert summary["incomplete"] == (edge in ("an end at once", "all descriptors closed"))
+
+
+def test_ranks_and_children_have_files_of_their_own(run_script, summarised, tmp_path):
+    script = TRACING + textwrap.dedent("""
+        import subprocess
+        net = Net()
+        train(net, torch.optim.AdamW(net.parameters()), 2)
+        if len(sys.argv) == 2:
+            subprocess.run([sys.executable, sys.argv[0], folder, "child"], check=True)
+        t.emit(pid=os.getpid())
+    """)
+    conf = f"{LOSSY},trace:{tmp_path}/run.trace"
+    run = run_script(script, conf=conf, args=[tmp_path], env={"RANK": "3", "WORLD_SIZE": "4"})
+    assert run.returncode == 0, run.stderr
+    files = sorted(path.name for path in tmp_path.glob("*.trace"))
+    assert len(files) == 2 and files[1] == "run.rank3.trace" or files[0] == "run.rank3.trace", files
+    other = next(name for name in files if name != "run.rank3.trace")
+    assert re.fullmatch(r"run\.rank3\.\d+\.trace", other)
+    for name in files:
+        summary = summarised(tmp_path / name)
+        assert summary["process"]["rank"] == 3 and summary["process"]["world_size"] == 4
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import os, sys, torch\ntorch.ones(1 << 18)\nprint(os.getpid())\nsys.exit(int(sys.argv[1]))\n")
+    environment = {k: v for k, v in os.environ.items() if k not in ("PLEAT_CONF", "LD_PRELOAD")}
+
+    def record(*words):
+        process = subprocess.Popen([command, "trace", "record", *words], cwd=tmp_path, env=environment, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = process.communicate(timeout=120)
+        return process, out, err
+
+    process, out, err = record("-o", "a.trace", "--", test_python, script, "9")
+    assert process.returncode == 9 and int(out) == process.pid
+    assert err == f"pleat: {err.split()[1]} events are in the trace; next: pleat trace summary {tmp_path / 'a.trace'}\n"
+    before = (tmp_path / "a.trace").read_bytes()
+    process, out, err = record("-o", "a.trace", "--", test_python, script, "9")
+    assert process.returncode == 2 and out == "" and "--force" in err and len(err.splitlines()) == 1
+    assert (tmp_path / "a.trace").read_bytes() == before
+    process, out, err = record("--force", "-o", "a.trace", "--", test_python, script, "0")
+    assert process.returncode == 0 and (tmp_path / "a.trace").read_bytes() != before
+    for words, said in ((["-o", "no/folder/a.trace", "--", "true"], "no such folder"), (["-o", "a.trace"], "no program"),
+                        (["-o", "", "--", "true"], "no file")):
+        process, out, err = record(*words)
+        assert process.returncode == 2 and said in err, err
+    (tmp_path / "link.trace").symlink_to(tmp_path / "elsewhere")
+    process, out, err = record("--force", "-o", "link.trace", "--", "true")
+    assert process.returncode == 2 and (tmp_path / "link.trace").is_symlink()
+
+
+def test_the_file_tells_no_contents_no_environment_and_no_command(run_script, tmp_path):
+    secret = 0x53454352  # of all tensors
+    script = TRACING + textwrap.dedent(f"""
+        keep = [torch.full((1 << 18,), {secret}, dtype=torch.int32) for _ in range(4)]
+        net = Net()
+        train(net, torch.optim.AdamW(net.parameters()), 2)
+        t.emit(address=keep[0].data_ptr())
+    """)
+    run = run_script(script, conf=f"{LOSSY},trace:{tmp_path}/s.trace", args=[tmp_path, "argument-of-the-command"],
+                     env={"SECRET_VARIABLE": "value-of-the-variable"})
+    assert run.returncode == 0, run.stderr
+    data = unpacked(tmp_path / "s.trace")
+    for hidden in (secret.to_bytes(4, "little") * 4, b"SECRET_VARIABLE", b"value-of-the-variable", b"argument-of-the-command"):
+        assert hidden not in data
+    assert b"aten::" in data
+
+
+def unpacked(path):
+    """The contents of a trace's blocks, by the description of the format."""
+    import struct
+
+    data, at, out = path.read_bytes(), 16, []
+    while at + 48 <= len(data) and data[at : at + 4] == b"PBlk":
+        packing, stored = data[at + 5], struct.unpack_from("<I", data, at + 8)[0]
+        body = data[at + 48 : at + 48 + stored]
+        out.append(body if packing == 0 else libzstd(body, struct.unpack_from("<I", data, at + 12)[0]))
+        at += 48 + stored
+    assert out
+    return b"".join(out)
+
+
+def libzstd(body, size):
+    import ctypes
+    import ctypes.util
+
+    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
+    library = ctypes.CDLL(name)
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    room = ctypes.create_string_buffer(max(size, 1))
+    done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
+    assert done == size
+    return room.raw[:size]
