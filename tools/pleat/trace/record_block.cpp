@@ -142,9 +142,9 @@ bool RecordBlock::parse(Columns wanted) {
     const std::uint8_t id = cursor.byte();
     const auto coding = static_cast<Coding>(cursor.byte());
     const std::span<const std::uint8_t> bytes = cursor.bytes(cursor.number());
-    if (cursor.failed() || coding > Coding::kOverRow) return false;
+    if (cursor.failed()) return false;
     if (id == 0 || id >= kColumnsEnd) continue;
-    if ((seen >> id & 1u) != 0) return false;
+    if (coding > Coding::kOverRow || (seen >> id & 1u) != 0) return false;
     seen |= 1u << id;
     if (!add_column(id, coding, bytes)) return false;
     // A column nobody wants is verified all the same, so that all passes see the same blocks.

@@ -1,0 +1,525 @@
+// Each rule of what bytes are there for, by a few events told by hand; and what is told of a whole
+// trace: peaks, steps, growth, places, compression.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tests/tools/trace/story.h"
+#include "tools/pleat/trace/compression.h"
+#include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/replay.h"
+
+namespace pleat::trace {
+namespace {
+
+using testing::kBackward;
+using testing::kBetween;
+using testing::kData;
+using testing::kForward;
+using testing::kOptimizer;
+using testing::kOther;
+using testing::Story;
+using Sizes = std::array<std::int64_t, kByteClasses>;
+
+// Classes after each event of the host, verified to add up to what is requested.
+struct Told {
+  std::unique_ptr<File> file;
+  std::unique_ptr<Replay> replay;
+  std::vector<Totals> totals;
+  std::vector<std::vector<LiveEntry>> live;
+  std::uint64_t disagreements = 0;
+
+  explicit Told(Story& story) : file(story.open()), replay(std::make_unique<Replay>(*file)) {
+    replay->for_each([&](const PleatTraceEvent& /*event*/, const Ledger& ledger) {
+      totals.push_back(ledger.totals(-1));
+      live.push_back(ledger.live(-1));
+      disagreements = ledger.disagreements();
+      std::int64_t classes = 0;
+      std::int64_t entries = 0;
+      for (const std::int64_t bytes : totals.back().bytes) classes += bytes;
+      for (const LiveEntry& entry : live.back()) entries += entry.bytes;
+      EXPECT_EQ(classes, totals.back().live()) << totals.size() - 1;
+      EXPECT_EQ(entries, totals.back().live()) << totals.size() - 1;
+    });
+    EXPECT_EQ(totals.size(), story.events().size());
+  }
+  [[nodiscard]] std::int64_t at(std::size_t event, ByteClass of) const {
+    return totals[event].of(of);
+  }
+  // All that lives after the event is of this class.
+  [[nodiscard]] bool all(std::size_t event, ByteClass of) const {
+    return totals[event].live() > 0 && at(event, of) == totals[event].live();
+  }
+};
+
+// ---- classes ------------------------------------------------------------------------------------
+
+TEST(TraceClasses, ALabelCountsForTheWholeLife) {
+  Story story;
+  const std::size_t parameter = story.allocate(1, 100);
+  const std::size_t gradient = story.allocate(2, 10);
+  story.label(1, PLEAT_TRACE_LABEL_PARAMETER, 100);
+  story.label(2, PLEAT_TRACE_LABEL_GRADIENT, 10);
+  const std::size_t tagged = story.record(PLEAT_TRACE_TAG, 5, 1, 100);
+  const Told told(story);
+  EXPECT_TRUE(told.all(parameter, ByteClass::kParameters));
+  EXPECT_EQ(told.at(gradient, ByteClass::kGradients), 10);
+  EXPECT_EQ(told.at(tagged, ByteClass::kParameters), 100);
+  EXPECT_EQ(told.at(tagged, ByteClass::kSavedRaw), 0);
+}
+
+TEST(TraceClasses, WhatTheOptimizerMakesAndKeepsIsItsState) {
+  Story story;
+  story.begin(kOptimizer);
+  const std::size_t state = story.allocate(1, 100);
+  const std::size_t both = story.allocate(2, 10);
+  story.thread = 2;  // another thread's phase does not end it
+  story.begin(kForward);
+  story.thread = 1;
+  story.free(2);
+  story.begin(kData, 1);
+  story.free(1);
+  const Told told(story);
+  EXPECT_TRUE(told.all(state, ByteClass::kOptimizerState));
+  EXPECT_EQ(told.at(both, ByteClass::kOptimizerState), 100);
+  EXPECT_EQ(told.at(both, ByteClass::kUnknown), 10);
+}
+
+TEST(TraceClasses, DataThatIsThereWhenTheNextPhaseBeginsIsInput) {
+  for (const std::uint8_t phase : {kOther, kData}) {
+    Story story;
+    story.begin(phase);
+    const std::size_t input = story.allocate(1, 100);
+    const std::size_t both = story.allocate(2, 10);
+    story.free(2);
+    story.thread = 2;
+    story.begin(kForward);
+    const std::size_t saved = story.record(PLEAT_TRACE_TAG, 1, 1, 100);
+    const Told told(story);
+    EXPECT_TRUE(told.all(input, ByteClass::kInputs));
+    EXPECT_EQ(told.at(both, ByteClass::kTemporary), 10);
+    EXPECT_TRUE(told.all(saved, ByteClass::kInputs));
+  }
+}
+
+TEST(TraceClasses, FromItsTagABlockIsSavedRawUntilItsRecordIsEncodedKeptOrDropped) {
+  for (const std::uint8_t end : {PLEAT_TRACE_ENCODE, PLEAT_TRACE_KEEP, PLEAT_TRACE_DROP}) {
+    Story story;
+    story.begin(kForward);
+    const std::size_t born = story.allocate(1, 100);
+    const std::size_t tagged = story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+    const std::size_t others = story.record(end, 8, 1, 0);  // of another record
+    const std::size_t ended = story.record(end, 7, 0, 0);
+    story.begin(kBackward);
+    story.free(1);
+    const Told told(story);
+    EXPECT_TRUE(told.all(born, ByteClass::kKept));
+    EXPECT_TRUE(told.all(tagged, ByteClass::kSavedRaw));
+    EXPECT_TRUE(told.all(others, ByteClass::kSavedRaw));
+    EXPECT_TRUE(told.all(ended, ByteClass::kKept));
+  }
+}
+
+TEST(TraceClasses, PlacesInChunksAreFromTheirAllocationPayloads) {
+  Story story;
+  story.allocate(1, 100);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  const std::size_t taken = story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 40, 40);
+  const std::size_t shrunk = story.slot(PLEAT_TRACE_PAYLOAD_SHRINK, 25, -15);
+  story.record(PLEAT_TRACE_ENCODE, 7, 1, 25);
+  const std::size_t freed = story.free(1);
+  const std::size_t gone = story.slot(PLEAT_TRACE_PAYLOAD_FREE, 25, -25);
+  const Told told(story);
+  EXPECT_EQ(told.at(taken, ByteClass::kPayloads), 40);
+  EXPECT_EQ(told.at(shrunk, ByteClass::kPayloads), 25);
+  EXPECT_EQ(told.at(shrunk, ByteClass::kSavedRaw), 100);
+  EXPECT_TRUE(told.all(freed, ByteClass::kPayloads));
+  ASSERT_EQ(told.live[freed].size(), 1u);
+  EXPECT_EQ(told.live[freed][0].record, 7u);
+  EXPECT_EQ(told.totals[gone].live(), 0);
+}
+
+TEST(TraceClasses, ABlockThatIsEncodedInPlaceIsAPayloadFromThenOn) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 100);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  const std::size_t before = story.shrink(1, 30);
+  const std::size_t encoded = story.record(PLEAT_TRACE_ENCODE, 7, 1, 30);
+  story.begin(kBackward);
+  const std::size_t freed = story.free(1);
+  const Told told(story);
+  EXPECT_TRUE(told.all(before, ByteClass::kSavedRaw));
+  EXPECT_TRUE(told.all(encoded, ByteClass::kPayloads));
+  EXPECT_EQ(told.totals[freed].live(), 0);
+}
+
+TEST(TraceClasses, ABlockThatALargePayloadGetsIsAPayloadAllItsLife) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 1000);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 1000);
+  const std::size_t room = story.allocate(2, 400);
+  story.shrink(2, 250);
+  story.record(PLEAT_TRACE_ENCODE, 7, 1, 250);
+  const std::size_t freed = story.free(1);
+  story.begin(kBackward);
+  const Told told(story);
+  EXPECT_EQ(told.at(room, ByteClass::kPayloads), 400);
+  EXPECT_EQ(told.at(room, ByteClass::kSavedRaw), 1000);
+  EXPECT_TRUE(told.all(freed, ByteClass::kPayloads));
+}
+
+TEST(TraceClasses, ABlockThatIsRestoredIntoIsRestoredAllItsLife) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 100);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  story.record(PLEAT_TRACE_ENCODE, 7, 1, 0);
+  story.free(1);
+  story.begin(kBackward);
+  const std::size_t born = story.allocate(2, 100);
+  story.record(PLEAT_TRACE_RESTORE, 7, 2, 100);
+  const std::size_t free_of_storage = story.record(PLEAT_TRACE_RESTORED_FREE, 7, 2, 100);
+  story.free(2);
+  const Told told(story);
+  EXPECT_TRUE(told.all(born, ByteClass::kRestored));
+  EXPECT_TRUE(told.all(free_of_storage, ByteClass::kRestored));
+}
+
+TEST(TraceClasses, ARawBlockThatIsGivenBackIsRestoredFromThenOn) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 100);
+  const std::size_t tagged = story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  story.record(PLEAT_TRACE_HOLD, 7, 1, 100);
+  story.begin(kBackward);
+  const std::size_t restored = story.record(PLEAT_TRACE_RESTORE, 7, 1, 100);
+  const std::size_t raw_again = story.record(PLEAT_TRACE_RESTORED_FREE, 7, 1, 100);
+  const Told told(story);
+  EXPECT_TRUE(told.all(tagged, ByteClass::kSavedRaw));
+  EXPECT_TRUE(told.all(restored, ByteClass::kRestored));
+  EXPECT_TRUE(told.all(raw_again, ByteClass::kSavedRaw));
+}
+
+TEST(TraceClasses, WhatIsBornAndFreedWithinAPhaseIsTemporaryWhatOutlivesItIsKept) {
+  for (const std::uint8_t phase : {kForward, kBackward, kBetween}) {
+    Story story;
+    story.begin(phase);
+    const std::size_t kept = story.allocate(1, 100);
+    const std::size_t both = story.allocate(2, 10);
+    story.free(2);
+    story.begin(kOptimizer);
+    story.free(1);
+    const Told told(story);
+    EXPECT_TRUE(told.all(kept, ByteClass::kKept));
+    EXPECT_EQ(told.at(both, ByteClass::kTemporary), 10);
+  }
+}
+
+TEST(TraceClasses, TheEndOfATraceEndsThePhasesOfTraining) {
+  Story story;
+  story.begin(kOther);
+  const std::size_t other = story.allocate(1, 1);
+  Story training;
+  training.begin(kForward);
+  const std::size_t forward = training.allocate(1, 10);
+  EXPECT_TRUE(Told(story).all(other, ByteClass::kUnknown));
+  EXPECT_TRUE(Told(training).all(forward, ByteClass::kKept));
+  Story optimizer;
+  optimizer.begin(kOptimizer);
+  const std::size_t state = optimizer.allocate(1, 10);
+  EXPECT_TRUE(Told(optimizer).all(state, ByteClass::kOptimizerState));
+}
+
+TEST(TraceClasses, WhatWasThereBeforeTheTraceIsUnknownUntilToldOtherwise) {
+  Story story;
+  const std::size_t present = story.present(1000, 4096);
+  story.allocate(50, 10);
+  story.label(20, PLEAT_TRACE_LABEL_PARAMETER, 300);
+  const std::size_t saved = story.record(PLEAT_TRACE_TAG, 7, 21, 200);
+  PleatTraceEvent gone = testing::event(PLEAT_TRACE_FREE, 1000 + 10 * story.events().size());
+  gone.block = 22;  // nobody has heard of
+  gone.bytes = 50;
+  gone.change[0] = gone.change[1] = -50;
+  const std::size_t freed = story.add(gone);
+  story.free(20);
+  const std::size_t slot = story.slot(PLEAT_TRACE_PAYLOAD_FREE, 60, -60);
+  const Told told(story);
+  EXPECT_EQ(told.at(present, ByteClass::kParameters), 300);
+  EXPECT_EQ(told.at(present, ByteClass::kPayloads), 60);
+  EXPECT_EQ(told.at(present, ByteClass::kUnknown), 640);
+  EXPECT_EQ(told.at(saved, ByteClass::kSavedRaw), 200);
+  EXPECT_EQ(told.at(freed, ByteClass::kUnknown), 400);
+  EXPECT_EQ(told.at(slot, ByteClass::kPayloads), 0);
+  EXPECT_EQ(told.totals[slot].cached(), 4096 - told.totals[slot].active());
+  EXPECT_EQ(told.disagreements, 0u);
+}
+
+TEST(TraceClasses, LostEventsMakeADisagreementAndNoNegativeBytes) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 100);
+  PleatTraceEvent odd = testing::event(PLEAT_TRACE_OTHER, 1011);
+  odd.change[0] = -40;
+  story.add(odd);
+  const auto file = story.open();
+  const Replay replay(*file);
+  std::uint64_t disagreements = 0;
+  replay.for_each([&](const PleatTraceEvent& /*event*/, const Ledger& ledger) {
+    for (const std::int64_t bytes : ledger.totals(-1).bytes) EXPECT_GE(bytes, 0);
+    disagreements = ledger.disagreements();
+  });
+  EXPECT_EQ(disagreements, 1u);
+}
+
+TEST(TraceClasses, DevicesHaveBlocksAndRecordsOfTheirOwn) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 100);
+  story.device = 3;
+  const std::size_t other = story.allocate(1, 7);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 7);
+  const auto file = story.open();
+  const Replay replay(*file);
+  EXPECT_EQ(replay.lives().devices.size(), 2u);
+  replay.for_each([&](const PleatTraceEvent& /*event*/, const Ledger& ledger) {
+    if (ledger.events() <= other + 1) return;
+    EXPECT_EQ(ledger.totals(-1).of(ByteClass::kKept), 100);
+    EXPECT_EQ(ledger.totals(3).of(ByteClass::kSavedRaw), 7);
+  });
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+TEST(TraceReplay, PeaksAreWhereTheyWereFirstReachedAndStepsKnowTheirOwn) {
+  Story story;
+  story.begin(kForward, 10);
+  story.allocate(1, 100);
+  const std::size_t peak = story.allocate(2, 50);
+  story.free(2);
+  story.allocate(3, 50);
+  story.free(3);
+  const std::size_t second = story.begin(kForward, 11);
+  story.thread = 2;
+  story.begin(kBackward, 10);  // lags behind: no step
+  story.allocate(4, 20);
+  const auto file = story.open();
+  const Replay replay(*file);
+  const Lives& lives = replay.lives();
+  const DeviceLives& host = lives.devices.at(-1);
+  EXPECT_EQ(host.peaks[PLEAT_TRACE_REQUESTED].bytes, 150);
+  EXPECT_EQ(host.peaks[PLEAT_TRACE_REQUESTED].event, peak);
+  EXPECT_EQ(host.peaks[PLEAT_TRACE_REQUESTED].phase, kForward);
+  ASSERT_EQ(lives.steps.size(), 2u);
+  EXPECT_EQ(lives.steps[1].number, 11u);
+  EXPECT_EQ(lives.steps[1].event, second);
+  ASSERT_EQ(host.steps.size(), 2u);
+  EXPECT_EQ(host.steps[0].peak, 150);
+  EXPECT_EQ(host.steps[0].live_at_end, 100);
+  EXPECT_EQ(host.steps[1].peak, 120);
+  EXPECT_EQ(host.steps[1].live_at_end, 120);
+}
+
+TEST(TraceReplay, AFilterBoundsWhereThePeakIsLookedForAndHowMuchIsRead) {
+  Story story;
+  story.allocate(1, 100);
+  story.free(1);
+  story.allocate(2, 30);
+  story.free(2);
+  const auto file = story.open();
+  Filter filter;
+  filter.since_ns = 1015;
+  const Replay late(*file, filter);
+  EXPECT_EQ(late.lives().devices.at(-1).peaks[0].bytes, 30);
+  filter = {};
+  filter.most_events = 2;
+  const Replay two(*file, filter);
+  std::size_t seen = 0;
+  two.for_each([&](const PleatTraceEvent& /*event*/, const Ledger& /*ledger*/) { ++seen; });
+  EXPECT_EQ(two.lives().events, 2u);
+  EXPECT_EQ(seen, 2u);
+}
+
+TEST(TraceReplay, WhatLeaksEachStepIsTheFirstLineOfGrowth) {
+  Story story;
+  testing::TraceWriter& writer = story.writer;
+  const std::uint32_t main = writer.python_frame("main", "/me/train.py", 7);
+  const std::uint32_t loss = writer.python_frame("log", "/me/train.py", 9);
+  const std::uint32_t torch = writer.python_frame("add", "/x/site-packages/torch/_tensor.py", 1);
+  const std::uint32_t leaking = writer.stack_of({main, loss, torch});
+  const std::uint32_t other = writer.stack_of({main, torch});
+  const std::uint32_t op = writer.string("aten::add");
+  std::uint64_t block = 0;
+  std::uint64_t last = 0;
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    story.begin(kForward, step);
+    story.op = op;
+    story.stack = leaking;
+    story.allocate(++block, 1 << 20);
+    story.stack = other;  // twice as much, given back a step later
+    story.allocate(++block, 2 << 20);
+    if (last != 0) story.free(last);
+    last = block;
+    if (step == 3) story.allocate(++block, 64 << 20);  // once only
+  }
+  const auto file = story.open();
+  const Replay replay(*file);
+  Lines lines(file->definitions());
+  std::vector<LiveEntry> live;
+  replay.for_each([&](const PleatTraceEvent&, const Ledger& ledger) { live = ledger.live(-1); });
+  const Growth growth = find_growth(live, replay.lives(), lines);
+  ASSERT_TRUE(growth.known);
+  EXPECT_EQ(growth.steps, 6u);
+  ASSERT_EQ(growth.lines.size(), 1u);
+  EXPECT_EQ(growth.lines[0].bytes_per_step, 1 << 20);
+  EXPECT_EQ(growth.lines[0].steps, 6u);
+  EXPECT_EQ(lines.text(growth.lines[0].frame), "train.py:9 log");
+  EXPECT_FALSE(find_growth(live, Lives{}, lines).known);
+}
+
+TEST(TraceReplay, RestoredBlocksAndThoseOfBackwardBelongToTheLineOfForward) {
+  Story story;
+  testing::TraceWriter& writer = story.writer;
+  const std::uint32_t forward = writer.stack_of({writer.python_frame("f", "/me/net.py", 5)});
+  const std::uint32_t mark = writer.stack_of({writer.python_frame("g", "/me/net.py", 6)});
+  const std::uint32_t backward = writer.stack_of({writer.python_frame("main", "/me/t.py", 1)});
+  story.begin(kForward);
+  story.stack = forward;
+  story.allocate(1, 100);
+  story.node = 77;
+  story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  story.record(PLEAT_TRACE_ENCODE, 7, 1, 0);
+  story.free(1);
+  story.stack = mark;
+  story.node = 78;
+  story.mark(PLEAT_TRACE_NODE);
+  story.begin(kBackward);
+  story.stack = backward;
+  story.node = 0;
+  story.allocate(2, 100);
+  story.record(PLEAT_TRACE_RESTORE, 7, 2, 100);
+  story.node = 77;
+  story.allocate(3, 10);
+  story.node = 78;
+  story.allocate(4, 1);
+  const Told told(story);
+  Lines lines(told.file->definitions());
+  std::map<std::uint64_t, std::string> places;
+  for (const LiveEntry& entry : told.live.back())
+    places[entry.block] = lines.text(lines.frame_of(entry.place().stack));
+  EXPECT_EQ(places[2], "net.py:5 f");
+  EXPECT_EQ(places[3], "net.py:5 f");
+  EXPECT_EQ(places[4], "net.py:6 g");
+  const std::vector<Group> groups = group(told.live.back(), GroupBy::kLine, *told.replay, lines);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].bytes, 100);
+  EXPECT_EQ(groups[0].of, ByteClass::kRestored);
+}
+
+TEST(TraceReplay, ALineIsTheInnermostOfTheProgramElseOfAPackageElseOfAll) {
+  testing::TraceWriter writer;
+  const auto frame = [&](const char* file) { return writer.python_frame("f", file, 1); };
+  const std::uint32_t user = frame("/me/a.py");
+  const std::uint32_t inner = frame("/me/b.py");
+  const std::uint32_t package = frame("/x/site-packages/lightning/c.py");
+  const std::uint32_t frozen = frame("<frozen runpy>");
+  const std::uint32_t torch = frame("/x/site-packages/torch/d.py");
+  const std::uint32_t native = writer.native_frame(writer.module("/lib/libtorch.so", ""), 0x1a);
+  const std::uint32_t all[] = {writer.stack_of({frozen, user, inner, package, torch, native}),
+                               writer.stack_of({frozen, package, torch}), writer.stack_of({torch}),
+                               writer.stack_of({native}), writer.stack_of({torch, native})};
+  const std::string path = testing::write_file(writer.finish());
+  std::string error;
+  const auto file = File::open(path, error);
+  std::remove(path.c_str());
+  Lines lines(file->definitions());
+  const std::uint32_t wanted[] = {inner, package, torch, native, torch};
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(lines.frame_of(all[i]), wanted[i]) << i;
+  EXPECT_EQ(lines.frame_of(0), 0u);
+  EXPECT_EQ(lines.frame_of(999), 0u);
+  EXPECT_EQ(lines.text(native), "libtorch.so+0x1a");
+  EXPECT_EQ(lines.text(999), "?");
+}
+
+TEST(TraceReplay, GapsLieBetweenBlocksOfSegments) {
+  Story story;
+  const auto segment = [&](std::uint8_t kind, std::uint64_t address, std::uint64_t bytes) {
+    PleatTraceEvent one = testing::event(kind, 1000 + 10 * story.events().size());
+    one.address = address;
+    one.bytes = bytes;
+    story.add(one);
+  };
+  const auto block = [&](std::uint64_t id, std::uint64_t address, std::uint64_t bytes) {
+    PleatTraceEvent one = story.events()[story.allocate(id, bytes)];
+    one.address = address;
+    const_cast<PleatTraceEvent&>(story.events().back()) = one;
+  };
+  segment(PLEAT_TRACE_SEGMENT_RESERVE, 10000, 1000);
+  segment(PLEAT_TRACE_SEGMENT_RESERVE, 11000, 1000);  // grows
+  segment(PLEAT_TRACE_SEGMENT_RESERVE, 50000, 500);
+  segment(PLEAT_TRACE_SEGMENT_RELEASE, 50300, 200);
+  block(1, 10100, 100);
+  block(2, 11500, 100);
+  const auto file = story.open();
+  const Replay replay(*file);
+  Gaps gaps;
+  replay.for_each([&](const PleatTraceEvent&, const Ledger& ledger) { gaps = ledger.gaps(-1); });
+  EXPECT_EQ(gaps.segment_bytes, 2300);
+  EXPECT_EQ(gaps.free_bytes, 2100);
+  EXPECT_EQ(gaps.largest, 1300);
+}
+
+TEST(TraceReplay, CompressionIsSummedByPlaceAndReason) {
+  Story story;
+  const std::uint32_t why = story.writer.string("noise is not allowed");
+  story.op = story.writer.string("aten::mm");
+  story.allocate(1, 100);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 100);
+  story.record(PLEAT_TRACE_ENCODE, 7, 1, 25);
+  story.free(1);
+  story.allocate(2, 60);
+  story.record(PLEAT_TRACE_TAG, 8, 2, 60);
+  const std::uint32_t op = std::exchange(story.op, why);
+  story.record(PLEAT_TRACE_DECIDED, 8, 0, 60);
+  story.op = op;
+  story.record(PLEAT_TRACE_HOLD, 8, 2, 60);
+  story.record(PLEAT_TRACE_RESTORE, 8, 2, 60);
+  const auto file = story.open();
+  const Replay replay(*file);
+  Lines lines(file->definitions());
+  Compression compression(-1, file->definitions(), lines);
+  replay.for_each(
+      [&](const PleatTraceEvent& event, const Ledger& ledger) { compression.take(event, ledger); });
+  EXPECT_EQ(compression.all().saved_bytes, 160);
+  EXPECT_EQ(compression.all().source_bytes, 100);
+  EXPECT_EQ(compression.all().payload_bytes, 25);
+  EXPECT_EQ(compression.all().held_bytes, 60);
+  EXPECT_EQ(compression.all().restored, 1u);
+  ASSERT_EQ(compression.reasons().size(), 1u);
+  EXPECT_EQ(compression.reasons()[0].reason, "noise is not allowed");
+  ASSERT_EQ(compression.lines().size(), 1u);
+  EXPECT_EQ(file->definitions().string(compression.lines()[0].op), "aten::mm");
+}
+
+TEST(TraceReplay, ACurveHasAtMostSoManyPointsAndLosesNoPeak) {
+  Story story;
+  for (std::uint64_t i = 1; i < 2000; ++i) {
+    story.allocate(i, i % 977 + 1);
+    story.free(i);
+  }
+  const auto file = story.open();
+  const Replay replay(*file);
+  Curve curve(-1, replay.lives(), 100);
+  replay.for_each(
+      [&](const PleatTraceEvent& event, const Ledger& ledger) { curve.take(event, ledger); });
+  EXPECT_LE(curve.points().size(), 100u);
+  EXPECT_GE(curve.points().size(), 90u);
+  std::int64_t highest = 0;
+  for (const Curve::Point& point : curve.points()) highest = std::max(highest, point.totals.live());
+  EXPECT_EQ(highest, 977);
+}
+
+}  // namespace
+}  // namespace pleat::trace
