@@ -167,13 +167,14 @@ def test_who_it_was(run_script, summarised, tmp_path):
     assert "leak" in growth["lines"][0]["line"]
     assert growth["lines"][0]["bytes_per_step"] == pytest.approx(1 << 20, rel=0.02)
     forgotten = summarised(tmp_path / "forgotten.trace")["host"]
-    assert "Remembers.forward" in forgotten["growth"]["lines"][0]["line"] or "forward" in forgotten["growth"]["lines"][0]["line"]
+    assert "Remembers.forward" in forgotten["growth"]["lines"][0]["line"], forgotten["growth"]
     assert forgotten["growth"]["lines"][0]["bytes_per_step"] == pytest.approx(512 * 160 * 4, rel=0.02)
     state = summarised(tmp_path / "state.trace")["host"]
     assert state["by_line"][0]["class"] == "optimizer state" and "step" in state["by_line"][0]["line"]
     assert state["moment"]["classes"]["optimizer state"] == 16 << 20
     batch = summarised(tmp_path / "batch.trace")["host"]
-    assert "forward" in batch["by_line"][0]["line"] and batch["by_line"][0]["class"] in ("saved raw", "temporary", "kept")
+    assert re.search(r" (train|Net\.forward)$", batch["by_line"][0]["line"])
+    assert batch["by_line"][0]["bytes"] >= 20000 * 160 * 4 and batch["by_line"][0]["blocks"] <= 2
 
 
 def test_phases_steps_and_forward_lines(run_script, summarised, tmp_path):
@@ -216,7 +217,7 @@ def test_phases_steps_and_forward_lines(run_script, summarised, tmp_path):
         summary = summarised(tmp_path / f"{name}.trace", "--top", "100")
         host = summary["host"]
         with_forward = [row["step"] for row in host["steps"] if row["peak_bytes"] > 1 << 20]
-        assert {0, 1, 2} <= set(with_forward) and max(with_forward) <= 3, name
+        assert {0, 1, 2} <= set(with_forward) and max(with_forward) <= 4, name
         assert host["peak_restored"]["phase"] == "backward"
         assert host["peak_payload"]["phase"] in ("forward", "backward")
         lines = {row["line"] for row in host["compression"]["lines"]}
@@ -224,8 +225,8 @@ def test_phases_steps_and_forward_lines(run_script, summarised, tmp_path):
         restored = [row for row in host["compression"]["lines"] if row["restored_bytes"]]
         assert restored and all("layer" in row["line"] or "forward" in row["line"] or "step" in row["line"] for row in restored)
     adam = summarised(tmp_path / "optimizer.trace", "--at", "end")["host"]["moment"]["classes"]
-    weights = 3 * 160 * 160 * 4
-    assert adam["optimizer state"] == 2 * weights
+    weights = 3 * (160 * 160 + 160) * 4
+    assert adam["optimizer state"] == 2 * weights + 6 * 4  # and the number of the step of each
     assert adam["parameters"] == weights
 
 

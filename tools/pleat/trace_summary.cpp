@@ -19,7 +19,7 @@ class DeviceWatch {
     using Kind = Moment::Kind;
     const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
     if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-    if (moment.kind == Kind::kEnd) wanted_ = all_.events - 1;
+    if (moment.kind == Kind::kEnd) wanted_ = all_.end_event;
     if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
     if (moment.kind == Kind::kTime) {
       by_time_ = true;
@@ -35,7 +35,7 @@ class DeviceWatch {
     if (wanted_ && number == *wanted_) at_ = take_snapshot(ledger, lives_.device, event);
     if (by_time_ && !at_.taken && (event.time_ns >= time_ns_ || last))
       at_ = take_snapshot(ledger, lives_.device, event);
-    if (last) end_ = ledger.live(lives_.device);
+    if (number == all_.end_event) end_ = ledger.live(lives_.device);
   }
 
   [[nodiscard]] DeviceSummary summary(const trace::Replay& replay, trace::Lines& lines) {

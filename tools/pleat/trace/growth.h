@@ -1,5 +1,5 @@
 // What a program gathers from step to step: places whose blocks are still there at the end of the
-// trace, although they were born long before.
+// last step, although they were born long before.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Growth {
   std::vector<GrowthLine> lines;  // that grew in at least half of the steps; the fastest first
 };
 
-// `live`: at the end of the trace.
+// `live`: at Lives::end_event.
 [[nodiscard]] Growth find_growth(const std::vector<LiveEntry>& live, const Lives& lives,
                                  Lines& lines);
 

@@ -15,7 +15,7 @@ Source source_of(std::string_view path) noexcept {
     if (path.find(part) != std::string_view::npos) return Source::kLibrary;
   for (const std::string_view part : kPackages)
     if (path.find(part) != std::string_view::npos) return Source::kPackage;
-  return path.starts_with('<') ? Source::kPackage : Source::kUser;
+  return path.starts_with("<frozen ") ? Source::kPackage : Source::kUser;
 }
 
 Source Lines::source(std::uint32_t file) {

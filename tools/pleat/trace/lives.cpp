@@ -68,6 +68,7 @@ class FirstPass {
 
   const Filter& filter_;
   Lives lives_;
+  bool any_phase_ = false;
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
@@ -182,6 +183,8 @@ bool FirstPass::take(const PleatTraceEvent& event) {
   } else {
     take_mark(event);
   }
+  if (event.kind == PLEAT_TRACE_PHASE || !any_phase_) lives_.end_event = lives_.events;
+  any_phase_ = any_phase_ || event.kind == PLEAT_TRACE_PHASE;
   ++lives_.events;
   return true;
 }

@@ -67,6 +67,9 @@ struct Lives {
   std::uint64_t first_time_ns = 0, last_time_ns = 0;
   std::uint64_t start_ns = 0;  // File::start_ns()
   std::vector<Step> steps;
+  // The last event before the program winds down: the last phase's beginning, or, where there were
+  // none, the last of all. When a program ends it frees what it had gathered.
+  std::uint64_t end_event = 0;
   Peak resident;  // `bytes` of the process
   bool resident_known = false;
   std::int64_t most_small_bytes = 0;
