@@ -51,6 +51,7 @@ libfmt-dev /usr/include/fmt/format.h
 nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 libeigen3-dev /usr/include/eigen3/Eigen/Core
 libsimde-dev /usr/include/simde/simde-common.h
+libzstd-dev /usr/include/zstd.h
 strace strace
 LIST
 }
