@@ -220,7 +220,8 @@ std::uint32_t TraceWriter::stack_of(const std::vector<std::uint32_t>& frames) {
 
 std::uint32_t TraceWriter::module(std::string_view path, std::string_view build_id) {
   Bytes item;
-  put_number(item, string(path));
+  put_number(item, path.size());
+  item += path;
   put_number(item, build_id.size());
   return add(modules_, item.append(build_id));
 }

@@ -118,7 +118,7 @@ class Definitions::Reading {
     return !cursor_.failed();
   }
   [[nodiscard]] bool read(Module& module) {
-    module.path = as_id(cursor_.number());
+    if (!read(module.path)) return false;
     const std::span<const std::uint8_t> id = cursor_.bytes(cursor_.number());
     module.build_id_bytes = static_cast<std::uint8_t>(std::min(id.size(), module.build_id.size()));
     std::copy_n(id.begin(), module.build_id_bytes, module.build_id.begin());
@@ -151,7 +151,7 @@ std::string_view Definitions::string(std::uint32_t id) const noexcept {
   if (id == 0) return {};
   const Text* const text = strings_.find(id);
   if (text == nullptr) return "?";
-  return std::string_view(texts_).substr(text->begin, text->bytes);
+  return this->text(*text);
 }
 
 }  // namespace pleat::trace

@@ -77,8 +77,13 @@ struct Stack {
   std::uint32_t frame = 0;
 };
 
+// A part of the text of all definitions.
+struct Text {
+  std::uint32_t begin = 0, bytes = 0;
+};
+
 struct Module {
-  std::uint32_t path = 0;  // a string
+  Text path;
   std::array<std::uint8_t, 20> build_id{};
   std::uint8_t build_id_bytes = 0;
 };
@@ -101,6 +106,9 @@ class Definitions {
   [[nodiscard]] const Frame* frame(std::uint32_t id) const noexcept { return frames_.find(id); }
   [[nodiscard]] const Stack* stack(std::uint32_t id) const noexcept { return stacks_.find(id); }
   [[nodiscard]] const Module* module(std::uint32_t id) const noexcept { return modules_.find(id); }
+  [[nodiscard]] std::string_view text(Text part) const noexcept {
+    return std::string_view(texts_).substr(part.begin, part.bytes);
+  }
   [[nodiscard]] std::uint32_t last_string() const noexcept { return strings_.last(); }
   [[nodiscard]] std::uint32_t last_frame() const noexcept { return frames_.last(); }
   [[nodiscard]] std::uint32_t last_stack() const noexcept { return stacks_.last(); }
@@ -117,9 +125,6 @@ class Definitions {
   }
 
  private:
-  struct Text {
-    std::uint32_t begin, bytes;
-  };
   class Reading;
 
   IdTable<Text> strings_;

@@ -55,7 +55,7 @@ std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
   const bool python = frame->kind == FrameKind::kPython;
   const Module* const module = python ? nullptr : definitions_.module(frame->name);
   std::string_view path = python              ? definitions_.string(frame->file)
-                          : module != nullptr ? definitions_.string(module->path)
+                          : module != nullptr ? definitions_.text(module->path)
                                               : std::string_view("?");
   if (!whole_path) path = path.substr(path.rfind('/') + 1);
   if (!python) return fmt::format("{}+{:#x}", path, frame->where);
