@@ -49,6 +49,7 @@ libbenchmark-dev /usr/include/benchmark/benchmark.h
 libcli11-dev /usr/include/CLI/CLI.hpp
 libfmt-dev /usr/include/fmt/format.h
 nlohmann-json3-dev /usr/include/nlohmann/json.hpp
+libzstd-dev /usr/include/zstd.h
 libeigen3-dev /usr/include/eigen3/Eigen/Core
 libsimde-dev /usr/include/simde/simde-common.h
 libzstd-dev /usr/include/zstd.h

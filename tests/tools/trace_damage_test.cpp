@@ -33,10 +33,9 @@ TEST(TraceReader, WhatIsNoTraceIsOneClearLine) {
 TEST(TraceReader, AGigabyteOfZerosIsRefusedAtOnceAndAfterAHeaderToo) {
   std::string error;
   for (const Bytes& head : {Bytes(), TraceWriter().bytes()}) {
-    const std::string path = write_file(head);
-    ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 30), 0);
-    const std::unique_ptr<File> file = File::open(path, error);
-    ::unlink(path.c_str());
+    const MemoryFile memory(head);
+    memory.grow(std::int64_t{1} << 30);
+    const std::unique_ptr<File> file = File::open(memory.path(), error);
     EXPECT_EQ(file == nullptr, head.empty());
     if (file == nullptr) continue;
     EXPECT_TRUE(file->incomplete());

@@ -145,13 +145,13 @@ TEST(TraceReplay, ALineIsTheInnermostOfTheProgramElseOfAPackageElseOfAll) {
   const std::uint32_t frozen = frame("<frozen runpy>");
   const std::uint32_t torch = frame("/x/site-packages/torch/d.py");
   const std::uint32_t native = writer.native_frame(writer.module("/lib/libtorch.so", ""), 0x1a);
+  const std::uint32_t pleat = writer.native_frame(writer.module("/lib/libpleat.so", ""), 1);
   const std::uint32_t all[] = {writer.stack_of({frozen, user, inner, package, torch, native}),
                                writer.stack_of({frozen, package, torch}), writer.stack_of({torch}),
-                               writer.stack_of({native}), writer.stack_of({torch, native})};
-  const std::string path = write_file(writer.finish());
+                               writer.stack_of({native, pleat}), writer.stack_of({torch, native})};
+  const MemoryFile memory(writer.finish());
   std::string error;
-  const auto file = File::open(path, error);
-  std::remove(path.c_str());
+  const auto file = File::open(memory.path(), error);
   Lines lines(file->definitions());
   const std::uint32_t wanted[] = {inner, package, torch, native, torch};
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(lines.frame_of(all[i]), wanted[i]) << i;

@@ -1,6 +1,8 @@
 // A trace's summary for a program: the same as its text. Bytes and times are whole numbers; what is
 // not known is null.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "profile_output.h"
 #include "trace_summary.h"
@@ -100,6 +102,10 @@ Json Writer::device(const DeviceSummary& device) const {
   json["moment"] = device.at.taken ? moment(device.at) : Json();
   json["by_line"] = groups(device.by_line, true);
   json["by_operator"] = groups(device.by_operator, false);
+  std::vector<trace::Group> kept;
+  std::copy_if(device.by_line.begin(), device.by_line.end(), std::back_inserter(kept),
+               [](const trace::Group& one) { return one.of == trace::ByteClass::kKept; });
+  json["kept_by_line"] = groups(kept, true);
   json["steps"] = steps(*device.lives);
   json["growth"] = growth(device.growth);
   json["compression"] = compression(device);

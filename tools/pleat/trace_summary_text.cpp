@@ -32,6 +32,7 @@ class Writer {
       name_ = device_text(device.lives->device);
       moment(device);
       groups(device);
+      kept(device);
       growth(device);
       fragmentation(device);
       compression(device);
@@ -46,6 +47,7 @@ class Writer {
   void moment(const DeviceSummary& device);
   void classes(const Snapshot& at, bool is_host);
   void groups(const DeviceSummary& device);
+  void kept(const DeviceSummary& device);
   void growth(const DeviceSummary& device);
   void fragmentation(const DeviceSummary& device);
   void compression(const DeviceSummary& device);
@@ -135,7 +137,9 @@ void Writer::moment(const DeviceSummary& device) {
   if (peak.bytes > 0) text_ += " at " + when(peak.time_ns, peak.step, peak.phase);
   text_ += '\n';
   if (device.lives->out_of_memory > 0)
-    line("out of memory", fmt::format("{} times", count_text(device.lives->out_of_memory)));
+    line("out of memory", device.lives->out_of_memory == 1
+                              ? "once"
+                              : fmt::format("{} times", count_text(device.lives->out_of_memory)));
   if (!at.taken) {
     if (request_.at.kind == Moment::Kind::kOutOfMemory) line("", "memory never ran out");
     return;
@@ -188,6 +192,25 @@ void Writer::groups(const DeviceSummary& device) {
     if (groups.size() > request_.top)
       text_ += fmt::format("  and {} more\n", count_text(groups.size() - request_.top));
   }
+}
+
+// Activations that nobody needs for backward and the program forgot to let go.
+void Writer::kept(const DeviceSummary& device) {
+  if (request_.filter.of_class || device.by_line.size() <= request_.top) return;  // seen above
+  TextTable table({{"size"},
+                   {"blocks", Align::kRight, false, 1},
+                   {"born in step", Align::kRight, false, 2},
+                   {"operator", Align::kLeft, true},
+                   {"line", Align::kLeft, true}});
+  std::size_t rows = 0;
+  for (const trace::Group& group : device.by_line) {
+    if (group.of != ByteClass::kKept || rows++ >= request_.top) continue;
+    table.add({size_text(group.bytes), count_text(group.count), born_text(group), op(group.op),
+               place(group.frame)});
+  }
+  if (table.empty()) return;
+  title("kept by the program beyond its phase");
+  this->table(table);
 }
 
 // ---- the whole trace ----------------------------------------------------------------------------

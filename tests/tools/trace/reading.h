@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <memory>
 #include <random>
@@ -23,10 +22,9 @@ struct Opened {
 };
 
 inline Opened open(const Bytes& bytes) {
-  const std::string path = write_file(bytes);
+  const MemoryFile memory(bytes);
   Opened opened;
-  opened.file = File::open(path, opened.error);
-  ::unlink(path.c_str());
+  opened.file = File::open(memory.path(), opened.error);
   EXPECT_EQ(opened.file == nullptr, !opened.error.empty());
   EXPECT_EQ(opened.error.find('\n'), std::string::npos);
   return opened;

@@ -1,7 +1,5 @@
 #include "story.h"
 
-#include <unistd.h>
-
 #include <stdexcept>
 
 namespace pleat::trace::testing {
@@ -100,10 +98,9 @@ std::unique_ptr<File> Story::open() {
     writer.records(
         {events_.begin() + static_cast<std::ptrdiff_t>(i),
          events_.begin() + static_cast<std::ptrdiff_t>(std::min(i + kInBlock, events_.size()))});
-  const std::string path = write_file(writer.finish());
+  const MemoryFile memory(writer.finish());
   std::string error;
-  std::unique_ptr<File> file = File::open(path, error);
-  ::unlink(path.c_str());
+  std::unique_ptr<File> file = File::open(memory.path(), error);
   if (file == nullptr) throw std::runtime_error(error);
   return file;
 }

@@ -1,11 +1,11 @@
 #include "writer.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
 
 namespace pleat::trace::testing {
@@ -263,13 +263,17 @@ void TraceWriter::records(const std::vector<PleatTraceEvent>& events, std::uint6
   block(6, columns(events, codings), static_cast<std::uint32_t>(events.size()), first, last);
 }
 
-std::string write_file(const Bytes& bytes) {
-  std::string path = "/tmp/pleat_trace_test_XXXXXX";
-  const int file = ::mkstemp(path.data());
-  if (file < 0) throw std::runtime_error("no temporary file");
-  ::close(file);
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
+MemoryFile::MemoryFile(const Bytes& bytes) : file_(::memfd_create("trace", MFD_CLOEXEC)) {
+  if (file_ < 0 || ::write(file_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("no file in memory");
+}
+
+MemoryFile::~MemoryFile() { ::close(file_); }
+
+std::string MemoryFile::path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+void MemoryFile::grow(std::int64_t bytes) const {
+  if (::ftruncate(file_, bytes) != 0) throw std::runtime_error("no large file in memory");
 }
 
 }  // namespace pleat::trace::testing

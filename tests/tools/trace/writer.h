@@ -77,7 +77,19 @@ class TraceWriter {
 [[nodiscard]] Bytes columns(const std::vector<PleatTraceEvent>& events,
                             const std::map<int, Coding>& codings);
 
-// Writes `bytes` to a new file of this test's own. Returns its path.
-[[nodiscard]] std::string write_file(const Bytes& bytes);
+// A file in memory: thousands of them cost little.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const Bytes& bytes);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  [[nodiscard]] std::string path() const;
+  // The rest reads as zeros.
+  void grow(std::int64_t bytes) const;
+
+ private:
+  int file_;
+};
 
 }  // namespace pleat::trace::testing

@@ -26,6 +26,14 @@ Source Lines::source(std::uint32_t file) {
   return static_cast<Source>(sources_[file]);
 }
 
+// The libraries that write traces stand in native stacks, too.
+bool Lines::is_of_pleat(const Frame& frame) const noexcept {
+  if (frame.kind != FrameKind::kNative) return false;
+  const Module* const module = definitions_.module(frame.name);
+  return module != nullptr &&
+         definitions_.text(module->path).find("/libpleat") != std::string_view::npos;
+}
+
 std::uint32_t Lines::frame_of(std::uint32_t stack) {
   if (stack == 0 || stack > definitions_.last_stack()) return 0;
   if (frames_.empty()) frames_.assign(definitions_.last_stack() + std::size_t{1}, kNone);
@@ -35,8 +43,8 @@ std::uint32_t Lines::frame_of(std::uint32_t stack) {
   std::uint32_t package = 0;
   std::uint32_t user = 0;
   definitions_.walk(stack, [&](std::uint32_t id) {
-    if (innermost == 0) innermost = id;
     const Frame* const frame = definitions_.frame(id);
+    if (innermost == 0 && (frame == nullptr || !is_of_pleat(*frame))) innermost = id;
     if (frame == nullptr || frame->kind != FrameKind::kPython) return true;
     if (innermost_python == 0) innermost_python = id;
     const Source whose = source(frame->file);

@@ -22,7 +22,8 @@ class Lines {
   explicit Lines(const Definitions& definitions) : definitions_(definitions) {}
 
   // The frame's id; 0: the stack has none.
-  //   The innermost Python frame of the program; else of a package; else the innermost of all.
+  //   The innermost Python frame of the program; else of a package; else the
+  //   innermost of all but Pleat's own.
   [[nodiscard]] std::uint32_t frame_of(std::uint32_t stack);
   // "train.py:12 forward"; "libtorch_cpu.so+0x1a2b"; "?" if nothing is known.
   [[nodiscard]] std::string text(std::uint32_t frame) const;
@@ -32,6 +33,7 @@ class Lines {
  private:
   [[nodiscard]] std::string text_with(std::uint32_t frame, bool whole_path) const;
   [[nodiscard]] Source source(std::uint32_t file);
+  [[nodiscard]] bool is_of_pleat(const Frame& frame) const noexcept;
 
   const Definitions& definitions_;
   std::vector<std::uint32_t> frames_;  // by stack; kNone: not looked for yet
