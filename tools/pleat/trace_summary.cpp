@@ -47,6 +47,7 @@ class DeviceWatch {
     summary.compression = compression_.all();
     summary.compression_lines = compression_.lines();
     summary.held = compression_.reasons();
+    summary.exact = compression_.exact();
     summary.at = std::move(at_);
     return summary;
   }

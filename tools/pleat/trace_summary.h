@@ -21,6 +21,7 @@ struct DeviceSummary {
   trace::CompressionSums compression;
   std::vector<trace::CompressionLine> compression_lines;
   std::vector<trace::HeldReason> held;
+  std::vector<trace::ExactLine> exact;
 };
 
 struct TraceSummary {

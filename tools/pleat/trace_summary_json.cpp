@@ -207,6 +207,15 @@ Json Writer::compression(const DeviceSummary& device) const {
     put(row, line.sums);
     json["lines"].push_back(std::move(row));
   }
+  json["exact"] = Json::array();
+  for (const trace::ExactLine& exact : device.exact) {
+    if (json["exact"].size() >= request_.top) break;
+    Json row = place(exact.op, exact.frame);
+    row["why"] = exact.why;
+    row["records"] = exact.records;
+    row["bytes"] = exact.bytes;
+    json["exact"].push_back(std::move(row));
+  }
   return json;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "text_table.h"
 #include "torch_bridge/core/option_text.h"
@@ -36,6 +37,7 @@ class Writer {
       growth(device);
       fragmentation(device);
       compression(device);
+      exact(device);
     }
     if (summary_.devices.empty()) text_ += "\nnothing is known of any memory\n";
     return text_;
@@ -51,6 +53,7 @@ class Writer {
   void growth(const DeviceSummary& device);
   void fragmentation(const DeviceSummary& device);
   void compression(const DeviceSummary& device);
+  void exact(const DeviceSummary& device);
 
   void line(const char* name, const std::string& words) {
     text_ += fmt::format("  {:<13} {}\n", name, words);
@@ -254,6 +257,44 @@ void Writer::fragmentation(const DeviceSummary& device) {
   if (gaps.segment_bytes > 0)
     line("largest gap", fmt::format("{} of {} free in segments of {}", size_text(gaps.largest),
                                     size_text(gaps.free_bytes), size_text(gaps.segment_bytes)));
+}
+
+// What core/exactness.h names, for whoever wants to change it.
+std::string_view in_words(std::string_view why) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords{{
+      {"operator", "the operator bears no noise"},
+      {"function", "saved by a function that Pleat cannot look into"},
+      {"pole", "a division, logarithm, comparison or loss follows"},
+      {"function_behind", "a function that Pleat cannot look into follows"},
+      {"no_proof", "nothing that follows shows noise to be harmless"},
+      {"no_room", "memory was short before a proof came"},
+      {"computed_weight", "computed from weights alone"},
+      {"derivative", "results of derivatives are made of it"},
+      {"in_backward", "saved while backward runs"},
+      {"rule", "the option `rule` says so"},
+      {"assigned", "its bits by sensitivity say so"},
+  }};
+  for (const auto& [name, words] : kWords)
+    if (why == name) return words;
+  return why;
+}
+
+void Writer::exact(const DeviceSummary& device) {
+  if (device.exact.empty()) return;
+  title("stored exactly, though floats, and why");
+  TextTable table({{"size"},
+                   {"tensors", Align::kRight, false, 1},
+                   {"why", Align::kLeft, true},
+                   {"operator", Align::kLeft, true},
+                   {"line", Align::kLeft, true}});
+  for (std::size_t i = 0; i < std::min(device.exact.size(), request_.top); ++i) {
+    const trace::ExactLine& line = device.exact[i];
+    table.add({size_text(line.bytes), count_text(line.records),
+               bridge::printable(in_words(line.why), kMostWord), op(line.op), place(line.frame)});
+  }
+  this->table(table);
+  if (device.exact.size() > request_.top)
+    text_ += fmt::format("  and {} more\n", device.exact.size() - request_.top);
 }
 
 void Writer::compression(const DeviceSummary& device) {

@@ -22,7 +22,18 @@ CompressionSums* Compression::of(Origin origin) {
   return known != nullptr ? known : by_place_.insert(place);
 }
 
+void Compression::take_decision(const PleatTraceEvent& event, const Ledger& ledger) {
+  const LiveRecord* const record = ledger.record(device_, event.record);
+  if (record == nullptr || definitions_.string(event.op) == "may_bear_noise") return;
+  const std::tuple key{event.op, record->origin.op, lines_.frame_of(record->origin.stack)};
+  if (exact_.size() >= kMostExact && !exact_.contains(key)) return;
+  Exact& exact = exact_[key];
+  add(exact.records, exact.bytes, static_cast<std::int64_t>(event.bytes));
+}
+
 void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
+  if (event.kind == PLEAT_TRACE_DECIDED && event.device == device_)
+    return take_decision(event, ledger);
   if (event.kind < PLEAT_TRACE_TAG || event.kind > PLEAT_TRACE_RESTORE || event.device != device_)
     return;
   const bool counts = event.kind == PLEAT_TRACE_TAG || event.kind == PLEAT_TRACE_HOLD ||
@@ -64,6 +75,17 @@ std::vector<CompressionLine> Compression::lines() const {
     return std::tie(b.sums.saved_bytes, a.op, a.frame) <
            std::tie(a.sums.saved_bytes, b.op, b.frame);
   });
+  return lines;
+}
+
+std::vector<ExactLine> Compression::exact() const {
+  std::vector<ExactLine> lines;
+  for (const auto& [key, sums] : exact_) {
+    const auto [why, op, frame] = key;
+    lines.push_back({std::string(definitions_.string(why)), op, frame, sums.records, sums.bytes});
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const ExactLine& a, const ExactLine& b) { return a.bytes > b.bytes; });
   return lines;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ledger.h"
@@ -37,6 +38,16 @@ struct HeldReason {
   std::int64_t bytes = 0;
 };
 
+// What was to be stored without noise, though it could have been lossy: no proof says that noise is
+// harmless there.
+struct ExactLine {
+  std::string why;  // as core/exactness.h names it
+  std::uint32_t op = 0;
+  std::uint32_t frame = 0;
+  std::uint64_t records = 0;
+  std::int64_t bytes = 0;
+};
+
 class Compression {
  public:
   Compression(int device, const Definitions& definitions, Lines& lines)
@@ -47,10 +58,12 @@ class Compression {
   // What saved most comes first, in both.
   [[nodiscard]] std::vector<CompressionLine> lines() const;
   [[nodiscard]] std::vector<HeldReason> reasons() const;
+  [[nodiscard]] std::vector<ExactLine> exact() const;
 
  private:
   // Null: there are too many places.
   [[nodiscard]] CompressionSums* of(Origin origin);
+  void take_decision(const PleatTraceEvent& event, const Ledger& ledger);
 
   int device_;
   const Definitions& definitions_;
@@ -58,6 +71,13 @@ class Compression {
   CompressionSums all_;
   LiveTable<CompressionSums> by_place_;                                // operator and frame
   std::map<std::pair<std::uint32_t, std::uint8_t>, HeldReason> held_;  // words, number
+  struct Exact {
+    std::uint64_t records = 0;
+    std::int64_t bytes = 0;
+  };
+  static constexpr std::size_t kMostExact = 65'536;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Exact>
+      exact_;  // why, op, frame
 };
 
 }  // namespace pleat::trace
