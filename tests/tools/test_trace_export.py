@@ -169,10 +169,11 @@ def write_trace(path, events, strings=()):
 
 @pytest.fixture
 def by_hand(tmp_path):
-    """Two devices; names that every format must quote; addresses around 0; memory that runs out."""
-    events = [dict(kind=SEGMENT, device=2, address=2**64 - 4096, bytes=3 << 20, change={RESERVED: 3 << 20})]
+    """Two devices; names that every format must quote; addresses below 0; memory that runs out."""
+    base = 2**64 - (1 << 30) - 4096
+    events = [dict(kind=SEGMENT, device=2, address=base, bytes=3 << 20, change={RESERVED: 3 << 20})]
     for i in range(3):
-        where = dict(address=(i << 20) - 4096 & 2**64 - 1, bytes=1 << 20, block=i + 1, op=1, stack=2)
+        where = dict(address=base + (i << 20), bytes=1 << 20, block=i + 1, op=1, stack=2)
         events.append(dict(kind=ALLOCATE, device=2, **where, change={REQUESTED: 1 << 20, ACTIVE: 1 << 20}))
     events.append(dict(kind=FREE, device=2, block=2, bytes=1 << 20, change={REQUESTED: -1 << 20, ACTIVE: -1 << 20}))
     where = dict(address=5000, bytes=5 << 20, block=1)
@@ -287,7 +288,7 @@ def test_torchs_own_tool_reads_a_snapshot(export, recorded, test_python, tmp_pat
     file.write_bytes(export(recorded, "torch-snapshot.pickle"))
     script = (
         "import pickle, sys; from torch.cuda import _memory_viz as viz; s = pickle.load(open(sys.argv[1], 'rb'));"
-        "print(viz.segsum(s), viz.trace(s), viz.memory(s), viz.segments(s), viz.trace_plot(s, 0), viz.segment_plot(s, 0))"
+        "print(viz.segsum(s), viz.trace(s), viz.memory(s, str), viz.trace_plot(s, 0), viz.segment_plot(s, 0))"
     )
     done = subprocess.run([test_python, "-c", script, file], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "aten::linear" in done.stdout, done.stderr[-2000:]
@@ -474,8 +475,9 @@ def profiles(data):
         assert profile["type"] == "sampled" and profile["unit"] == "bytes" and profile["startValue"] == 0
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["endValue"] == sum(profile["weights"]) and all(weight > 0 for weight in profile["weights"])
-        stacks = [tuple(frames[i]["name"] for i in sample) for sample in profile["samples"]]
+        stacks = [tuple((frames[i]["name"], frames[i].get("line")) for i in sample) for sample in profile["samples"]]
         found[profile["name"]] = dict(zip(stacks, profile["weights"]))
+        assert len(set(stacks)) == len(stacks)
     assert 0 <= file["activeProfileIndex"] < len(file["profiles"])
     return found
 
@@ -488,12 +490,12 @@ def test_flame_graphs_add_up(export, recorded, host):
     rows = csv.DictReader(io.StringIO(export(recorded, "csv").decode(), newline=""))
     allocated = sum(int(row["bytes"]) for row in rows if row["kind"] == "allocate")
     assert sum(found["allocated"].values()) == allocated
-    assert any(stack[-1] == "aten::linear" and "Layer.forward" in stack for stack in found["peak"])
+    assert any(stack[-1][0] == "aten::linear" and "Layer.forward" in dict(stack) for stack in found["peak"])
 
 
 def test_what_leaks_is_what_the_script_holds(export, recorded):
     (stack,) = (leaked := profiles(export(recorded, "speedscope"))["leaked"])
-    assert stack[-1] == "aten::ones" and leaked[stack] % (256 * 128 * 4) == 0
+    assert stack[-1][0] == "aten::ones" and leaked[stack] % (256 * 128 * 4) == 0
 
 
 @pytest.mark.parametrize("what", ["peak", "leaked", "saved", "allocated"])

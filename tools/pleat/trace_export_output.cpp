@@ -101,7 +101,8 @@ void put_json_text(ExportOutput& out, std::string_view text) {
   out.put('"');
 }
 
-void put_csv_field(ExportOutput& out, std::string_view text) {
+void put_csv_field(ExportOutput& out, std::string_view raw) {
+  const std::string text = valid_utf8(raw);
   if (text.find_first_of("\",\r\n") == std::string_view::npos) return out.put(text);
   out.put('"');
   for (const char c : text) {

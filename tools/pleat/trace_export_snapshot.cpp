@@ -74,12 +74,23 @@ void SnapshotDevice::add(SnapshotAction action, Place& place, const PleatTraceEv
   entry.time_ns = event.time_ns;
   entry.place = place.origin;
   const std::uint64_t number = history_.add(entry);
-  if (action == SnapshotAction::kAlloc) place.entry = number;
+  if (action != SnapshotAction::kAlloc) return;
+  place.entry = number;
+  if (place.first_entry == 0) place.first_entry = number;
 }
 
 void SnapshotDevice::call(Place& place, ByteClass of) {
   place.of = of;
   if (SnapshotEntry* const entry = history_.find(place.entry)) entry->of = of;
+}
+
+void SnapshotDevice::attribute(Place& place, trace::Origin origin) {
+  place.origin = origin;
+  // It was allocated, and where it shrank, freed and allocated again.
+  for (const std::uint64_t number : {place.first_entry, place.entry - 1, place.entry}) {
+    SnapshotEntry* const entry = history_.find(number);
+    if (entry != nullptr && entry->address == place.address) entry->place = origin;
+  }
 }
 
 void SnapshotDevice::begin(Place& place, const PleatTraceEvent& event, const Ledger& ledger) {
@@ -194,8 +205,7 @@ void SnapshotDevice::take_encode(const PleatTraceEvent& event, const Ledger& led
       place->requested != static_cast<std::int64_t>(event.bytes)) {
     return;
   }
-  place->origin = record->origin;
-  if (SnapshotEntry* const entry = history_.find(place->entry)) entry->place = record->origin;
+  attribute(*place, record->origin);
 }
 
 }  // namespace pleat::cli

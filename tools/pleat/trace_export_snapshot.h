@@ -88,7 +88,8 @@ class SnapshotDevice {
     std::uint64_t address = 0;
     std::int64_t requested = 0, active = 0;
     std::uint64_t stream = 0;
-    std::uint64_t entry = 0;  // of its allocation
+    std::uint64_t entry = 0;  // of its allocation, or of the last time that it shrank
+    std::uint64_t first_entry = 0;
     trace::ByteClass of = trace::ByteClass::kUnknown;
     bool listed = true;  // the filter leaves it in
     bool outside = false;
@@ -108,6 +109,8 @@ class SnapshotDevice {
   void add(SnapshotAction action, Place& place, const PleatTraceEvent& event);
   // What the place is there for, in its entry as well.
   void call(Place& place, trace::ByteClass of);
+  // Where the place belongs, in all of its entries.
+  void attribute(Place& place, trace::Origin origin);
 
   void take_moment(const PleatTraceEvent& event, const trace::Ledger& ledger);
   [[nodiscard]] std::vector<SnapshotTile> used(const trace::Ledger& ledger) const;

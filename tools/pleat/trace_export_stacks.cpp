@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <array>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -66,11 +68,45 @@ struct DeviceStacks {
   StackSums& of(StackBytes what) { return sums[static_cast<std::size_t>(what)]; }
 };
 
+// A line may have frames of several ids, one for each call that stands in it. To a person they are
+// one: of stacks that read the same, the first stands for all.
+class SameStacks {
+ public:
+  explicit SameStacks(const trace::Definitions& definitions)
+      : first_(definitions.last_stack() + std::size_t{1}) {
+    std::map<std::array<std::uint64_t, 4>, std::uint32_t> frames;
+    std::vector<std::uint32_t> first_frame(definitions.last_frame() + std::size_t{1});
+    for (std::uint32_t id = 1; id < first_frame.size(); ++id) {
+      const trace::Frame* const frame = definitions.frame(id);
+      first_frame[id] = id;
+      if (frame == nullptr) continue;
+      const std::array<std::uint64_t, 4> text{static_cast<std::uint64_t>(frame->kind), frame->name,
+                                              frame->file, frame->where};
+      first_frame[id] = frames.try_emplace(text, id).first->second;
+    }
+    std::unordered_map<std::uint64_t, std::uint32_t> stacks;
+    for (std::uint32_t id = 1; id < first_.size(); ++id) {
+      const trace::Stack* const stack = definitions.stack(id);
+      first_[id] = id;
+      if (stack == nullptr || stack->frame >= first_frame.size()) continue;
+      const std::uint64_t text =
+          std::uint64_t{first_[stack->caller]} << 32 | first_frame[stack->frame];
+      first_[id] = stacks.try_emplace(text, id).first->second;
+    }
+  }
+  [[nodiscard]] std::uint32_t first(std::uint32_t stack) const {
+    return stack < first_.size() ? first_[stack] : stack;
+  }
+
+ private:
+  std::vector<std::uint32_t> first_;  // by stack
+};
+
 // ---- what bytes belong to which stack -----------------------------------------------------------
 
 class StackCollector {
  public:
-  explicit StackCollector(const TraceExport& to) : to_(to) {
+  explicit StackCollector(const TraceExport& to) : to_(to), same_(to.file.definitions()) {
     for (const auto& [index, lives] : to.lives.devices)
       if (to.wants(index)) devices_[index].lives = &lives;
   }
@@ -89,7 +125,7 @@ class StackCollector {
   void add(StackSums& sums, const LiveEntry& entry) const {
     const Origin place = entry.place();
     if (!to_.is_of_class(entry.of) || !to_.passes(entry.bytes, place.op, entry.step)) return;
-    sums.add(place, entry.of, entry.bytes);
+    sums.add({place.op, same_.first(place.stack)}, entry.of, entry.bytes);
   }
   void take_moment(const Ledger& ledger) {
     const std::uint64_t number = ledger.events() - 1;
@@ -122,6 +158,7 @@ class StackCollector {
   }
 
   const TraceExport& to_;
+  const SameStacks same_;
   std::map<int, DeviceStacks> devices_;
 };
 
@@ -243,7 +280,8 @@ class Speedscope {
 };
 
 // A ';' ends a frame and a newline a stack.
-std::string collapsed_name(std::string name) {
+std::string collapsed_name(std::string_view text) {
+  std::string name = valid_utf8(text);
   for (char& c : name) {
     if (c == ';') c = ',';
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
