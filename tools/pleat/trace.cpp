@@ -11,6 +11,8 @@
 #include "profile_output.h"
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
+#include "trace_export.h"
+#include "trace_options.h"
 #include "trace_summary.h"
 #include "trace_text.h"
 
@@ -36,9 +38,11 @@ Examples:
   pleat trace summary run.trace --class kept --min-size 1MiB
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step)text";
 
+}  // namespace
+
 // ---- options ------------------------------------------------------------------------------------
 
-[[noreturn]] void refuse(const char* option, std::string_view value, std::string_view allowed) {
+void refuse(const char* option, std::string_view value, std::string_view allowed) {
   throw CLI::ValidationError(
       option, fmt::format("'{}': allowed are {}", bridge::printable(value), allowed));
 }
@@ -50,18 +54,6 @@ std::optional<double> parse_seconds(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end || !(number >= 0 && number < 1e9)) return std::nullopt;
   return number;
-}
-
-// Adds an option whose text `parse` turns into something, or into nothing.
-template <class Parse, class Take>
-void add_parsed(CLI::App& command, const char* name, const char* help, const char* type,
-                const char* allowed, Parse parse, Take take) {
-  const auto read = [=](const std::string& text) {
-    const auto value = parse(text);
-    if (!value) refuse(name, text, allowed);
-    take(*value);
-  };
-  command.add_option_function<std::string>(name, read, help)->type_name(type);
 }
 
 std::optional<Moment> parse_moment(std::string_view text) {
@@ -88,6 +80,8 @@ std::optional<int> parse_device(std::string_view text) {
   return number && *number < 128 ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
+namespace {
+
 std::optional<std::uint64_t> parse_growth(std::string_view text) {
   if (text.ends_with("/step")) text.remove_suffix(5);
   return parse_size(text);
@@ -101,64 +95,38 @@ void add_limits(CLI::App& command, TraceSummaryRequest& request) {
              parse_growth, [&](std::uint64_t bytes) { request.most_growth_bytes = bytes; });
 }
 
-void add_filters(CLI::App& command, TraceSummaryRequest& request) {
+}  // namespace
+
+void add_filters(CLI::App& command, TraceSelection& request) {
   trace::Filter& filter = request.filter;
   constexpr const char* kSeconds = "seconds from the trace's beginning";
   constexpr const char* kCounts = "whole numbers";
-  add_parsed(command, "--since", "look for the peak from here on", "SECONDS", kSeconds,
-             parse_seconds, [&](double seconds) { request.since_seconds = seconds; });
-  add_parsed(command, "--until", "look for the peak up to here", "SECONDS", kSeconds, parse_seconds,
+  add_parsed(command, "--since", "leave out what was before", "SECONDS", kSeconds, parse_seconds,
+             [&](double seconds) { request.since_seconds = seconds; });
+  add_parsed(command, "--until", "leave out what came later", "SECONDS", kSeconds, parse_seconds,
              [&](double seconds) { request.until_seconds = seconds; });
-  add_parsed(command, "--min-size", "list blocks of at least this", "SIZE", "sizes like 1MiB",
+  add_parsed(command, "--min-size", "only blocks of at least this", "SIZE", "sizes like 1MiB",
              parse_size, [&](std::uint64_t bytes) { filter.least_bytes = bytes; });
-  command.add_option("--op", filter.op, "list blocks of operators with this in their name")
+  command.add_option("--op", filter.op, "only blocks of operators with this in their name")
       ->type_name("TEXT");
   const auto take_class = [&filter](const std::string& name) {
     filter.of_class = trace::class_of_name(name);
     if (!filter.of_class)
       refuse("--class", name, fmt::format("{}", fmt::join(trace::kClassNames, ", ")));
   };
-  command.add_option_function<std::string>("--class", take_class, "list blocks of this class")
+  command.add_option_function<std::string>("--class", take_class, "only blocks of this class")
       ->type_name("CLASS");
-  add_parsed(command, "--step", "list blocks that were born in this step", "N", kCounts,
+  add_parsed(command, "--step", "only blocks that were born in this step", "N", kCounts,
              parse_count, [&](std::uint64_t step) { filter.step = step; });
+  add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",
+             parse_device, [&](int device) { request.device = device; });
   add_parsed(command, "--max-events", "read no more than this", "N", kCounts, parse_count,
              [&](std::uint64_t events) { filter.most_events = events; });
 }
 
-// ---- progress -----------------------------------------------------------------------------------
-
-// A line on a terminal, once reading takes longer than a second.
-class ProgressLine {
- public:
-  ProgressLine() : shows_(::isatty(STDERR_FILENO) == 1) {}
-  ~ProgressLine() {
-    if (printed_) say("\r\x1b[K");
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  // Of pass 0 or 1.
-  [[nodiscard]] trace::Progress pass(int number) {
-    if (!shows_) return {};
-    return [this, number](std::uint64_t done, std::uint64_t all) {
-      const auto now = std::chrono::steady_clock::now();
-      if (now - start_ < std::chrono::seconds(1) || now - told_ < std::chrono::milliseconds(200))
-        return;
-      told_ = now;
-      printed_ = true;
-      const double part = all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all);
-      say("\rpleat: reading {:.0f} %", 50 * (number + part));
-    };
-  }
-
- private:
-  const bool shows_;
-  bool printed_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), told_{};
-};
-
 // ---- limits -------------------------------------------------------------------------------------
+
+namespace {
 
 int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request) {
   const std::string file = bridge::printable(request.file);
@@ -184,9 +152,19 @@ int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request
   return 0;
 }
 
-std::uint64_t moment_ns(const trace::File& file, double seconds) {
-  return file.start_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+}  // namespace
+
+trace::Filter filter_of(const TraceSelection& selection, const trace::File& file) {
+  const auto moment = [&file](double seconds) {
+    return file.start_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  };
+  trace::Filter filter = selection.filter;
+  if (selection.since_seconds > 0) filter.since_ns = moment(selection.since_seconds);
+  if (selection.until_seconds) filter.until_ns = moment(*selection.until_seconds);
+  return filter;
 }
+
+namespace {
 
 int summarise_file(const TraceSummaryRequest& request) {
   std::string error;
@@ -195,11 +173,8 @@ int summarise_file(const TraceSummaryRequest& request) {
     say("pleat: {}: {}\n", bridge::printable(request.file), error);
     return kTraceTrouble;
   }
-  trace::Filter filter = request.filter;
-  if (request.since_seconds > 0) filter.since_ns = moment_ns(*file, request.since_seconds);
-  if (request.until_seconds) filter.until_ns = moment_ns(*file, *request.until_seconds);
   std::optional<ProgressLine> progress(std::in_place);
-  const trace::Replay replay(*file, filter, progress->pass(0));
+  const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
   trace::Lines lines(file->definitions());
   const TraceSummary summary = summarise(replay, lines, request, progress->pass(1));
   progress.reset();
@@ -230,18 +205,17 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.summary->add_flag("--json", request.as_json, "machine-readable");
   add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
              parse_count, [&](std::uint64_t rows) { request.top = rows; });
-  add_parsed(*commands.summary, "--device", "only this one [all]", "DEVICE",
-             "host, cuda:0 and the like", parse_device,
-             [&](int device) { request.device = device; });
   add_parsed(*commands.summary, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
              "peak, end, oom and seconds from the trace's beginning", parse_moment,
              [&](const Moment& moment) { request.at = moment; });
   add_limits(*commands.summary, request);
   add_filters(*commands.summary, request);
+  commands.exporting = add_trace_export(*commands.all);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
+  if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

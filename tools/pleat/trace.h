@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,17 +17,21 @@ struct Moment {
   double seconds = 0;  // from the trace's beginning
 };
 
-struct TraceSummaryRequest {
+// Which file, and which part of it.
+struct TraceSelection {
   std::string file;
-  bool as_json = false;
-  std::size_t top = 10;       // rows of each table
   std::optional<int> device;  // -1: the host; none: all
-  Moment at;
-  std::optional<std::uint64_t> most_peak_bytes;
-  std::optional<std::uint64_t> most_growth_bytes;  // a step
   double since_seconds = 0;
   std::optional<double> until_seconds;
   trace::Filter filter;  // but for its times
+};
+
+struct TraceSummaryRequest : TraceSelection {
+  bool as_json = false;
+  std::size_t top = 10;  // rows of each table
+  Moment at;
+  std::optional<std::uint64_t> most_peak_bytes;
+  std::optional<std::uint64_t> most_growth_bytes;  // a step
 };
 
 // Exit codes: 0; 2, no trace or an output that cannot be written; 3, over a limit. Reasons are one
@@ -35,10 +40,13 @@ inline constexpr int kTraceTrouble = 2;
 inline constexpr int kOverLimit = 3;
 [[nodiscard]] int trace_summary(const TraceSummaryRequest& request);
 
+class TraceExportCommand;
+
 struct TraceCommands {
   CLI::App* all = nullptr;
   CLI::App* summary = nullptr;
   TraceSummaryRequest summary_request;
+  std::shared_ptr<TraceExportCommand> exporting;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);
