@@ -11,6 +11,7 @@
 #include "profile_output.h"
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
+#include "trace_report.h"
 #include "trace_summary.h"
 #include "trace_text.h"
 
@@ -126,6 +127,14 @@ void add_filters(CLI::App& command, TraceSummaryRequest& request) {
              [&](std::uint64_t events) { filter.most_events = events; });
 }
 
+void add_device_and_moment(CLI::App& command, TraceSummaryRequest& request) {
+  add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",
+             parse_device, [&](int device) { request.device = device; });
+  add_parsed(command, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
+             "peak, end, oom and seconds from the trace's beginning", parse_moment,
+             [&](const Moment& moment) { request.at = moment; });
+}
+
 // ---- progress -----------------------------------------------------------------------------------
 
 // A line on a terminal, once reading takes longer than a second.
@@ -208,6 +217,25 @@ int summarise_file(const TraceSummaryRequest& request) {
   return printed ? check_limits(summary, request) : kTraceTrouble;
 }
 
+// ---- report -------------------------------------------------------------------------------------
+
+void add_report(TraceCommands& commands) {
+  commands.report_request = std::make_shared<TraceReportRequest>();
+  TraceSummaryRequest& selection = commands.report_request->selection;
+  commands.report = add_trace_report(*commands.all, *commands.report_request);
+  add_device_and_moment(*commands.report, selection);
+  add_filters(*commands.report, selection);
+}
+
+int report(const TraceReportRequest& request) {
+  std::optional<ProgressLine> progress(std::in_place);
+  return trace_report(request, [&](int pass) {
+    if (pass < 2) return progress->pass(pass);
+    progress.reset();
+    return trace::Progress();
+  });
+}
+
 }  // namespace
 
 int trace_summary(const TraceSummaryRequest& request) {
@@ -230,18 +258,15 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.summary->add_flag("--json", request.as_json, "machine-readable");
   add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
              parse_count, [&](std::uint64_t rows) { request.top = rows; });
-  add_parsed(*commands.summary, "--device", "only this one [all]", "DEVICE",
-             "host, cuda:0 and the like", parse_device,
-             [&](int device) { request.device = device; });
-  add_parsed(*commands.summary, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
-             "peak, end, oom and seconds from the trace's beginning", parse_moment,
-             [&](const Moment& moment) { request.at = moment; });
+  add_device_and_moment(*commands.summary, request);
   add_limits(*commands.summary, request);
   add_filters(*commands.summary, request);
+  add_report(commands);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
+  if (commands.report->parsed()) return report(*commands.report_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

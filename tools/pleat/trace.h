@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -35,10 +36,14 @@ inline constexpr int kTraceTrouble = 2;
 inline constexpr int kOverLimit = 3;
 [[nodiscard]] int trace_summary(const TraceSummaryRequest& request);
 
+struct TraceReportRequest;
+
 struct TraceCommands {
   CLI::App* all = nullptr;
   CLI::App* summary = nullptr;
   TraceSummaryRequest summary_request;
+  CLI::App* report = nullptr;
+  std::shared_ptr<TraceReportRequest> report_request;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "byte_class.h"
@@ -97,6 +99,10 @@ class Ledger {
   // Adds up to live(). In no order.
   [[nodiscard]] std::vector<LiveEntry> live(int device) const;
   [[nodiscard]] Gaps gaps(int device) const;
+  // A block that lives, without its record's key; nothing: it is not known.
+  [[nodiscard]] std::optional<LiveEntry> block(int device, std::uint64_t id) const;
+  // Begin and end of what the trace saw being reserved, by address; never adjacent.
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> segments(int device) const;
   [[nodiscard]] const LiveRecord* record(int device, std::uint64_t id) const noexcept;
   // Events after which classes did not add up.
   [[nodiscard]] std::uint64_t disagreements() const noexcept { return disagreements_; }
