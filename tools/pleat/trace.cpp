@@ -13,6 +13,7 @@
 #include "torch_bridge/core/option_text.h"
 #include "trace_export.h"
 #include "trace_options.h"
+#include "trace_report.h"
 #include "trace_summary.h"
 #include "trace_text.h"
 
@@ -124,6 +125,12 @@ void add_filters(CLI::App& command, TraceSelection& request) {
              [&](std::uint64_t events) { filter.most_events = events; });
 }
 
+void add_moment(CLI::App& command, TraceSummaryRequest& request) {
+  add_parsed(command, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
+             "peak, end, oom and seconds from the trace's beginning", parse_moment,
+             [&](const Moment& moment) { request.at = moment; });
+}
+
 // ---- limits -------------------------------------------------------------------------------------
 
 namespace {
@@ -183,6 +190,25 @@ int summarise_file(const TraceSummaryRequest& request) {
   return printed ? check_limits(summary, request) : kTraceTrouble;
 }
 
+// ---- report -------------------------------------------------------------------------------------
+
+void add_report(TraceCommands& commands) {
+  commands.report_request = std::make_shared<TraceReportRequest>();
+  TraceSummaryRequest& selection = commands.report_request->selection;
+  commands.report = add_trace_report(*commands.all, *commands.report_request);
+  add_moment(*commands.report, selection);
+  add_filters(*commands.report, selection);
+}
+
+int report(const TraceReportRequest& request) {
+  std::optional<ProgressLine> progress(std::in_place);
+  return trace_report(request, [&](int pass) {
+    if (pass < 2) return progress->pass(pass);
+    progress.reset();
+    return trace::Progress();
+  });
+}
+
 }  // namespace
 
 int trace_summary(const TraceSummaryRequest& request) {
@@ -205,17 +231,17 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.summary->add_flag("--json", request.as_json, "machine-readable");
   add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
              parse_count, [&](std::uint64_t rows) { request.top = rows; });
-  add_parsed(*commands.summary, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
-             "peak, end, oom and seconds from the trace's beginning", parse_moment,
-             [&](const Moment& moment) { request.at = moment; });
+  add_moment(*commands.summary, request);
   add_limits(*commands.summary, request);
   add_filters(*commands.summary, request);
   commands.exporting = add_trace_export(*commands.all);
+  add_report(commands);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
   if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
+  if (commands.report->parsed()) return report(*commands.report_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

@@ -41,12 +41,15 @@ inline constexpr int kOverLimit = 3;
 [[nodiscard]] int trace_summary(const TraceSummaryRequest& request);
 
 class TraceExportCommand;
+struct TraceReportRequest;
 
 struct TraceCommands {
   CLI::App* all = nullptr;
   CLI::App* summary = nullptr;
   TraceSummaryRequest summary_request;
   std::shared_ptr<TraceExportCommand> exporting;
+  CLI::App* report = nullptr;
+  std::shared_ptr<TraceReportRequest> report_request;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);

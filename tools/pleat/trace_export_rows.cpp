@@ -154,7 +154,7 @@ void put_place(const TraceExport& to, std::uint32_t frame_id) {
     return to.out.put(fmt::format(",{}", frame->where));
   }
   const trace::Module* const module = definitions.module(frame->name);
-  put_csv_field(to.out, module == nullptr ? "?" : definitions.string(module->path));
+  put_csv_field(to.out, module == nullptr ? "?" : definitions.text(module->path));
   to.out.put(fmt::format(",{:#x}", frame->where));
 }
 

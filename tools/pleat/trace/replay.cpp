@@ -58,8 +58,6 @@ void Curve::take(const PleatTraceEvent& event, const Ledger& ledger) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-namespace {
-
 bool passes(const LiveEntry& entry, const Replay& replay) {
   const Filter& filter = replay.filter();
   if (entry.bytes < 0 || static_cast<std::uint64_t>(entry.bytes) < filter.least_bytes) return false;
@@ -72,8 +70,6 @@ bool passes(const LiveEntry& entry, const Replay& replay) {
   const std::string_view op = replay.file().definitions().string(entry.place().op);
   return op.find(filter.op) != std::string_view::npos;
 }
-
-}  // namespace
 
 std::vector<Group> group(const std::vector<LiveEntry>& live, GroupBy by, const Replay& replay,
                          Lines& lines) {

@@ -100,6 +100,9 @@ class Curve {
 
 // ---- tables -------------------------------------------------------------------------------------
 
+// The filter lets the entry through: its size, class, step of birth and operator.
+[[nodiscard]] bool passes(const LiveEntry& entry, const Replay& replay);
+
 // Entries of one place and class together.
 struct Group {
   std::uint32_t op = 0;

@@ -1,0 +1,112 @@
+#include "trace_report_watch.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace pleat::cli {
+namespace {
+
+using trace::Ledger;
+using trace::LiveEntry;
+
+// Everything of one device, as events pass by.
+class DeviceWatch {
+ public:
+  DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives, const Moment& moment,
+              trace::Lines& lines)
+      : replay_(replay),
+        lives_(lives),
+        lines_(lines),
+        curve_(lives.device, replay.lives(), kReportPoints),
+        compression_(lives.device, replay.file().definitions(), lines),
+        run_(lives.device, lines),
+        chunks_(lives.device) {
+    using Kind = Moment::Kind;
+    const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
+    if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
+    if (moment.kind == Kind::kEnd) wanted_ = replay.lives().events - 1;
+    if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
+    if (moment.kind == Kind::kTime) {
+      const double ns = std::min(moment.seconds * 1e9, 9e18);
+      wanted_time_ns_ = replay.lives().start_ns + static_cast<std::uint64_t>(ns);
+    }
+  }
+
+  void take(const PleatTraceEvent& event, const Ledger& ledger) {
+    const std::uint64_t number = ledger.events() - 1;
+    const bool last = number + 1 == replay_.lives().events;
+    curve_.take(event, ledger);
+    compression_.take(event, ledger);
+    run_.take(event, ledger);
+    chunks_.take(event, ledger);
+    const bool now = wanted_time_ns_ ? !at_.taken && (event.time_ns >= *wanted_time_ns_ || last)
+                                     : wanted_ && number == *wanted_;
+    if (now) {
+      at_ = take_snapshot(ledger, lives_.device, event);
+      map_ = memory_map(ledger, lives_.device, at_.live, chunks_, kReportPieces);
+    }
+    if (last) end_ = ledger.live(lives_.device);
+  }
+
+  [[nodiscard]] DeviceReport report() {
+    DeviceReport report;
+    report.lives = &lives_;
+    report.curve = curve_.points();
+    report.by_line = group(at_.live, trace::GroupBy::kLine, replay_, lines_);
+    report.by_operator = group(at_.live, trace::GroupBy::kOperator, replay_, lines_);
+    report.run = run_.places();
+    report.map = std::move(map_);
+    report.growth = find_growth(end_, replay_.lives(), lines_);
+    report.compression = compression_.all();
+    report.compression_lines = compression_.lines();
+    report.left_raw = run_.left_raw();
+    std::erase_if(at_.live, [&](const LiveEntry& entry) { return !passes(entry, replay_); });
+    report.flame = flame_of(at_.live, replay_.file().definitions(), kReportFrames);
+    at_.live = {};
+    report.at = std::move(at_);
+    return report;
+  }
+
+ private:
+  const trace::Replay& replay_;
+  const trace::DeviceLives& lives_;
+  trace::Lines& lines_;
+  trace::Curve curve_;
+  trace::Compression compression_;
+  RunPlaces run_;
+  ChunkPlaces chunks_;
+  std::optional<std::uint64_t> wanted_;          // an event
+  std::optional<std::uint64_t> wanted_time_ns_;  // instead: the first event from here on
+  trace::Snapshot at_;
+  MemoryMap map_;
+  std::vector<LiveEntry> end_;
+};
+
+}  // namespace
+
+TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
+                          const TraceSummaryRequest& selection, const trace::Progress& progress) {
+  TraceReport report;
+  report.replay = &replay;
+  ResidentCurve resident(replay.lives(), kReportPoints);
+  PhaseBands phases(replay.lives(), kReportPoints);
+  std::vector<std::unique_ptr<DeviceWatch>> watches;
+  for (const auto& [index, lives] : replay.lives().devices) {
+    if (selection.device && *selection.device != index) continue;
+    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, selection.at, lines));
+  }
+  replay.for_each(
+      [&](const PleatTraceEvent& event, const Ledger& ledger) {
+        resident.take(event);
+        phases.take(event);
+        for (const auto& watch : watches) watch->take(event, ledger);
+        report.disagreements = ledger.disagreements();
+      },
+      progress);
+  report.resident = resident.points();
+  report.phases = phases.bands();
+  for (const auto& watch : watches) report.devices.push_back(watch->report());
+  return report;
+}
+
+}  // namespace pleat::cli
