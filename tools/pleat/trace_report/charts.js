@@ -41,8 +41,9 @@ function stepNotes(from, until) {
   const shown = [];
   for (const step of lines)
     if (shown.length === 0 || step[1] - shown.at(-1)[1] >= (until - from) * 1e6 * (shown.length === 1 ? 0.07 : 0.045)) shown.push(step);
+  const roomy = lines.length < 2 || lines[1][1] - lines[0][1] >= (until - from) * 1e6 * 0.06;
   return shown.map((step) => ({x: step[1] / 1e6, xref: 'x', y: 1, yref: 'paper',
-    text: step === shown[0] ? `step ${step[0]}` : String(step[0]), showarrow: false, xanchor: 'left', yanchor: 'top', font: {size: 10, color: colour('--soft')}, xshift: 2}));
+    text: step === shown[0] && roomy ? `step ${step[0]}` : String(step[0]), showarrow: false, xanchor: 'left', yanchor: 'top', font: {size: 10, color: colour('--soft')}, xshift: 2}));
 }
 
 // Each phase as one shape of many rectangles, on an axis of its own below the curves.
@@ -116,7 +117,7 @@ function timeTraces(unit) {
   }
   const where = curve.time.map((us) => [stepAt(us), phaseAt(us)].filter(Boolean).join(', '));
   traces.push({x, y: curve.live.map((bytes) => bytes / unit.bytes), customdata: curve.live.map((bytes, i) => size(bytes) + (where[i] ? `  (${where[i]})` : '')),
-    name: 'live', type: 'scatter', mode: 'lines', line: {width: 0.8, shape: 'hv', color: colour('--ink')}, hovertemplate: '%{customdata}', showlegend: false});
+    name: 'live', type: 'scatter', mode: 'lines', opacity: 0.45, line: {width: 0.8, shape: 'hv', color: colour('--ink')}, hovertemplate: '%{customdata}', showlegend: false});
   const most = Math.max(...curve.reserved, 1);
   traces.push({x, y: curve.reserved.map((bytes) => bytes / unit.bytes), customdata: curve.reserved.map(size), name: 'reserved', type: 'scatter', mode: 'lines',
     line: {width: 1.4, shape: 'hv', color: colour('--reserved'), dash: 'dash'}, hovertemplate: '%{customdata}'});
@@ -141,7 +142,7 @@ async function drawTimeChart() {
   const unit = axisUnit(Math.max(device.peak_reserved.bytes, device.peak_live.bytes));
   const layout = baseLayout(where.clientHeight);
   const phases = phaseTraces();
-  Object.assign(layout.xaxis, {title: {text: 'seconds', standoff: 4}, range: whole, anchor: phases.length ? 'y2' : 'y'});
+  Object.assign(layout.xaxis, {title: {text: 'seconds', standoff: 4}, range: whole, hoverformat: '.3f', unifiedhovertitle: {text: '%{x} s'}, anchor: phases.length ? 'y2' : 'y'});
   Object.assign(layout.yaxis, {title: {text: unit.name}, domain: [phases.length ? 0.07 : 0, 1]});
   layout.yaxis2 = {domain: [0, 0.045], visible: false, fixedrange: true, range: [0, 1]};
   layout.shapes = stepShapes(...whole);

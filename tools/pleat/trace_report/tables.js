@@ -59,7 +59,7 @@ function makeTable(columns, rows, options) {
 function cellOf(column, row) {
   const shown = column.show(row);
   if (!column.text) return element('td', {}, shown);
-  return element('td', {class: 'text'}, typeof shown === 'string' ? element('span', {title: shown}, shown) : shown);
+  return element('td', {class: column.wrap ? 'text wrap' : 'text'}, typeof shown === 'string' ? element('span', {title: shown}, shown) : shown);
 }
 
 // A table of a few rows that stand as they are.
@@ -157,7 +157,7 @@ function drawCompression() {
     bytes('saved', 'saved'), bytes('compressed', 'source'), bytes('to', 'to'),
     {title: 'ratio', value: (row) => row.to > 0 ? row.source / row.to : 0, show: (row) => row.to > 0 ? ratio(row.source, row.to) : ''},
     bytes('restored', 'restored'), bytes('left raw', 'raw'),
-    {title: 'raw, though', text: true, value: why, show: why},
+    {title: 'raw, though', text: true, wrap: true, value: why, show: why},
   ];
   const parts = [element('p', {}, words.join(' '))];
   if (device.compression.reasons.length > 0) {
