@@ -52,8 +52,9 @@ function drawMap() {
   }
   const scale = mapScale(segments);
   const moment = device.moment;
-  hint.textContent = `A full row is ${size(scale)}. ${size(moment.free)} of ${size(moment.segments)} in the segments that the trace saw being reserved are free ` +
-    `${momentWord()}, the largest gap has ${size(moment.largest_gap)}.` +
+  hint.textContent = `A full row is ${size(scale)}.` +
+    (moment.segments > 0 ? ` ${size(moment.free)} of ${size(moment.segments)} in the segments that the trace saw being reserved are free ` +
+      `${momentWord()}, the largest gap has ${size(moment.largest_gap)}.` : '') +
     (segments.some((one) => one.by_blocks) ? ' Segments of before the trace are shown from their first block to their last.' : '') +
     ' Arrows move from block to block.' +
     (leftOut ? ` The ${count(leftOut)} smallest blocks, ${size(leftBytes)}, are left out.` : '');

@@ -175,7 +175,7 @@ function drawGrowthTable() {
   const growth = device.growth;
   const hint = (text) => to.replaceChildren(element('p', {class: 'hint'}, text));
   if (!growth) return hint('Too few steps to tell what grows: five are needed.');
-  if (growth.lines.length === 0) return hint(`Nothing stays of the ${count(growth.steps)} steps that were looked at.`);
+  if (growth.lines.length === 0) return hint(`No line leaves blocks behind in half of the ${count(growth.steps)} steps that were looked at, or more.`);
   const columns = [
     {title: 'line', text: true, value: (row) => shortLine(texts[row.line]), show: lineColumn},
     {title: 'operator', text: true, value: (row) => texts[row.op], show: opColumn},
