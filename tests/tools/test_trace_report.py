@@ -253,7 +253,7 @@ def test_the_browser_draws_all_and_asks_for_nothing(chromium, build_dir, page, d
 def test_keyboard_search_and_sorting(chromium, bare_page):
     chromium.open(bare_page, ready=DRAWN)
     assert chromium.complaints() == []
-    chromium.value("document.getElementById('flame-graph').focus()")
+    chromium.value("document.getElementById('flame-graph').focus({preventScroll: true})")
     chromium.key("ArrowDown")
     assert shapes(chromium, "#flame-graph .current") == 1
     assert not chromium.value("document.getElementById('tip').hidden")
