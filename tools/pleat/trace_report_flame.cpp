@@ -14,7 +14,8 @@ using Kind = FlameNode::Kind;
 // The whole tree, as entries come.
 class FlameTree {
  public:
-  explicit FlameTree(const trace::Definitions& definitions) : definitions_(definitions) {
+  FlameTree(const trace::Definitions& definitions, trace::Lines& lines)
+      : definitions_(definitions), lines_(lines) {
     nodes_.push_back({});
   }
 
@@ -23,7 +24,7 @@ class FlameTree {
     const trace::Origin place = entry.place();
     path_.clear();
     definitions_.walk(place.stack, [&](std::uint32_t frame) {
-      path_.push_back(frame);
+      path_.push_back(lines_.first_like(frame));
       return true;
     });
     std::uint32_t at = 0;
@@ -56,6 +57,7 @@ class FlameTree {
   }
 
   const trace::Definitions& definitions_;
+  trace::Lines& lines_;
   std::vector<FlameNode> nodes_;
   std::unordered_map<Key, std::uint32_t, Hash> children_;
   std::vector<std::uint32_t> path_;
@@ -81,8 +83,9 @@ std::size_t parents_of_dropped(const std::vector<FlameNode>& nodes,
 }  // namespace
 
 std::vector<FlameNode> flame_of(const std::vector<trace::LiveEntry>& live,
-                                const trace::Definitions& definitions, std::size_t most) {
-  FlameTree tree(definitions);
+                                const trace::Definitions& definitions, trace::Lines& lines,
+                                std::size_t most) {
+  FlameTree tree(definitions, lines);
   for (const trace::LiveEntry& entry : live) tree.add(entry);
   const std::vector<FlameNode>& nodes = tree.nodes();
   // A parent is as large as its child, or larger, and was made before it: it stands before it.

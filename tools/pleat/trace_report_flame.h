@@ -7,6 +7,7 @@
 
 #include "trace/definitions.h"
 #include "trace/ledger.h"
+#include "trace/lines.h"
 
 namespace pleat::cli {
 
@@ -26,6 +27,6 @@ struct FlameNode {
 // At most `most` nodes, the largest; the root comes first, a parent before its children.
 [[nodiscard]] std::vector<FlameNode> flame_of(const std::vector<trace::LiveEntry>& live,
                                               const trace::Definitions& definitions,
-                                              std::size_t most);
+                                              trace::Lines& lines, std::size_t most);
 
 }  // namespace pleat::cli

@@ -264,21 +264,22 @@ Json Writer::flame(const DeviceReport& device) {
 Json Writer::map(const MemoryMap& map) {
   Json segments = Json::array();
   auto piece = map.pieces.begin();
-  for (const auto& [begin, end] : map.segments) {
+  for (const auto& [begin, end, by_blocks] : map.segments) {
     Json pieces = Json::array();
     for (; piece != map.pieces.end() && piece->address < end; ++piece) {
+      if (piece->address < begin) continue;
       const std::uint32_t frame = lines_.frame_of(piece->place.stack);
       pieces.push_back({static_cast<int>(piece->kind), piece->address - begin, piece->bytes,
                         static_cast<int>(piece->of), op(piece->place.op), line(frame)});
     }
     segments.push_back({{"address", fmt::format("{:#x}", begin)},
                         {"bytes", end - begin},
+                        {"by_blocks", by_blocks},
                         {"pieces", std::move(pieces)}});
   }
   return {{"segments", std::move(segments)},
           {"left_out", map.left_out},
-          {"left_out_bytes", map.left_out_bytes},
-          {"elsewhere", map.elsewhere_bytes}};
+          {"left_out_bytes", map.left_out_bytes}};
 }
 
 Json Writer::growth(const trace::Growth& growth) {

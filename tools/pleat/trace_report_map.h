@@ -20,12 +20,17 @@ struct MapPiece {
   trace::Origin place;
 };
 
+struct MapSegment {
+  std::uint64_t begin = 0, end = 0;
+  // Reserved before the trace began: it is known by its blocks only, from the first to the last.
+  bool by_blocks = false;
+};
+
 struct MemoryMap {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> segments;  // begin, end; by address
+  std::vector<MapSegment> segments;  // by address
   std::vector<MapPiece> pieces;  // by address, a chunk before its payloads; within a segment each
   std::uint64_t left_out = 0;    // pieces too many
   std::int64_t left_out_bytes = 0;
-  std::int64_t elsewhere_bytes = 0;  // of blocks in no segment that the trace saw
 };
 
 // Chunks, and the places of payloads in them: the ledger knows their sum only.

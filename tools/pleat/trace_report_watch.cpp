@@ -61,7 +61,7 @@ class DeviceWatch {
     report.compression_lines = compression_.lines();
     report.left_raw = run_.left_raw();
     std::erase_if(at_.live, [&](const LiveEntry& entry) { return !passes(entry, replay_); });
-    report.flame = flame_of(at_.live, replay_.file().definitions(), kReportFrames);
+    report.flame = flame_of(at_.live, replay_.file().definitions(), lines_, kReportFrames);
     at_.live = {};
     report.at = std::move(at_);
     return report;

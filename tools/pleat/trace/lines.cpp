@@ -53,8 +53,15 @@ std::uint32_t Lines::frame_of(std::uint32_t stack) {
     return user == 0;
   });
   for (const std::uint32_t found : {user, package, innermost_python, innermost})
-    if (found != 0) return frames_[stack] = found;
+    if (found != 0) return frames_[stack] = first_like(found);
   return frames_[stack] = 0;
+}
+
+std::uint32_t Lines::first_like(std::uint32_t id) {
+  const Frame* const frame = definitions_.frame(id);
+  if (frame == nullptr) return id;
+  return first_.try_emplace({frame->kind, frame->name, frame->file, frame->where}, id)
+      .first->second;
 }
 
 std::string Lines::text_with(std::uint32_t id, bool whole_path) const {

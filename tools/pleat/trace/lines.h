@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "definitions.h"
@@ -25,6 +27,8 @@ class Lines {
   //   The innermost Python frame of the program; else of a package; else the
   //   innermost of all but Pleat's own.
   [[nodiscard]] std::uint32_t frame_of(std::uint32_t stack);
+  // The first frame that is of the same function and line: a recorder may number one twice.
+  [[nodiscard]] std::uint32_t first_like(std::uint32_t frame);
   // "train.py:12 forward"; "libtorch_cpu.so+0x1a2b"; "?" if nothing is known.
   [[nodiscard]] std::string text(std::uint32_t frame) const;
   // As above, with the whole path.
@@ -36,6 +40,8 @@ class Lines {
   [[nodiscard]] bool is_of_pleat(const Frame& frame) const noexcept;
 
   const Definitions& definitions_;
+  using FrameKey = std::tuple<FrameKind, std::uint32_t, std::uint32_t, std::uint64_t>;
+  std::map<FrameKey, std::uint32_t> first_;
   std::vector<std::uint32_t> frames_;  // by stack; kNone: not looked for yet
   std::vector<std::uint8_t> sources_;  // by string; 255: not looked at yet
 };

@@ -13,8 +13,8 @@ function baseLayout(height) {
   const axis = {gridcolor: edge, zerolinecolor: edge, linecolor: edge, tickcolor: edge, automargin: true};
   return {
     height, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: {color: ink, size: 12, family: 'system-ui, sans-serif'},
-    margin: {l: 56, r: 12, t: 8, b: 40}, hovermode: 'x unified', hoverlabel: {bgcolor: colour('--paper'), bordercolor: edge, font: {color: ink}},
-    legend: {orientation: 'h', y: -0.16, x: 0, traceorder: 'normal'},
+    margin: {l: 56, r: 12, t: 10, b: 40}, hovermode: 'x unified', hoverlabel: {bgcolor: colour('--paper'), bordercolor: edge, font: {color: ink}},
+    showlegend: false,
     xaxis: {...axis, showspikes: true, spikemode: 'across', spikethickness: 1, spikecolor: colour('--soft'), spikedash: 'solid'},
     yaxis: {...axis, rangemode: 'tozero', fixedrange: true},
   };
@@ -37,9 +37,13 @@ function stepShapes(from, until) {
 }
 function stepNotes(from, until) {
   const lines = stepLines(from, until);
-  const stride = Math.ceil(lines.length / 16) || 1;
-  return lines.filter((step, index) => index % stride === 0).map((step) => ({x: step[1] / 1e6, xref: 'x', y: 1, yref: 'paper',
-    text: step[0] === lines[0][0] ? `step ${step[0]}` : String(step[0]), showarrow: false, xanchor: 'left', yanchor: 'top', font: {size: 10, color: colour('--soft')}, xshift: 2}));
+  // A label needs a twentieth of the width; the first one says what they are.
+  const shown = [];
+  for (const step of lines)
+    if (shown.length === 0 || step[1] - shown.at(-1)[1] >= (until - from) * 1e6 * (shown.length === 1 ? 0.07 : 0.045)) shown.push(step);
+  const roomy = lines.length < 2 || lines[1][1] - lines[0][1] >= (until - from) * 1e6 * 0.06;
+  return shown.map((step) => ({x: step[1] / 1e6, xref: 'x', y: 1, yref: 'paper',
+    text: step === shown[0] && roomy ? `step ${step[0]}` : String(step[0]), showarrow: false, xanchor: 'left', yanchor: 'top', font: {size: 10, color: colour('--soft')}, xshift: 2}));
 }
 
 // Each phase as one shape of many rectangles, on an axis of its own below the curves.
@@ -54,11 +58,37 @@ function phaseTraces() {
       y.push(0, 1, 1, 0, 0, null);
     }
     if (x.length === 0) return;
-    const variable = '--p-' + name.split(' ')[0];
     traces.push({x, y, yaxis: 'y2', type: 'scatter', mode: 'lines', fill: 'toself', line: {width: 0}, name, legendgroup: 'phases',
-      fillcolor: colour(variable) || colour('--soft'), hoverinfo: 'skip', legend: 'legend2'});
+      fillcolor: colour(phaseVariable(name)), hoverinfo: 'skip', showlegend: false});
   });
   return traces;
+}
+
+// A button for each curve: plotly's own legend has no keyboard, and no room on a narrow page.
+function drawTimeKeys() {
+  const where = byId('time-chart');
+  const keys = [];
+  where.data.forEach((trace, index) => {
+    if (trace.yaxis === 'y2' || trace.name === 'live') return;
+    const one = CLASSES.find((of) => of.name === trace.name);
+    const mark = one ? swatch(one) : element('span', {class: 'swatch ' + {reserved: 'line', resident: 'line solid', peak: 'peak'}[trace.name]});
+    const key = element('button', {type: 'button', 'aria-pressed': String(trace.visible !== false)}, mark, trace.name);
+    key.addEventListener('click', async () => {
+      const visible = key.getAttribute('aria-pressed') !== 'true';
+      key.setAttribute('aria-pressed', String(visible));
+      await Plotly.restyle(where, {visible}, [index]);
+    });
+    keys.push(key);
+  });
+  byId('time-keys').replaceChildren(...keys);
+}
+
+function phaseVariable(name) { return '--p-' + name.split(' ')[0]; }
+function drawPhaseLegend() {
+  const present = new Set(data.phases.map((band) => band[2]));
+  byId('phase-legend').replaceChildren(...data.phase_names.filter((name, phase) => present.has(phase)).map((name) =>
+    element('span', {}, element('span', {class: 'swatch', style: `background:var(${phaseVariable(name)})`}), name)));
+  if (present.size > 0) byId('phase-legend').prepend(element('span', {}, 'Phases below the curves:'));
 }
 
 function phaseAt(time) {
@@ -87,7 +117,7 @@ function timeTraces(unit) {
   }
   const where = curve.time.map((us) => [stepAt(us), phaseAt(us)].filter(Boolean).join(', '));
   traces.push({x, y: curve.live.map((bytes) => bytes / unit.bytes), customdata: curve.live.map((bytes, i) => size(bytes) + (where[i] ? `  (${where[i]})` : '')),
-    name: 'live', type: 'scatter', mode: 'lines', line: {width: 0.8, shape: 'hv', color: colour('--ink')}, hovertemplate: '%{customdata}', showlegend: false});
+    name: 'live', type: 'scatter', mode: 'lines', opacity: 0.45, line: {width: 0.8, shape: 'hv', color: colour('--ink')}, hovertemplate: '%{customdata}', showlegend: false});
   const most = Math.max(...curve.reserved, 1);
   traces.push({x, y: curve.reserved.map((bytes) => bytes / unit.bytes), customdata: curve.reserved.map(size), name: 'reserved', type: 'scatter', mode: 'lines',
     line: {width: 1.4, shape: 'hv', color: colour('--reserved'), dash: 'dash'}, hovertemplate: '%{customdata}'});
@@ -95,8 +125,8 @@ function timeTraces(unit) {
     // A process of 10 GiB would press a model of 1 GiB flat.
     const apart = Math.max(...data.resident.map((point) => point[1])) > 2 * most;
     traces.push({x: data.resident.map((point) => point[0] / 1e6), y: data.resident.map((point) => point[1] / unit.bytes),
-      customdata: data.resident.map((point) => size(point[1])), name: apart ? 'resident (click to show)' : 'resident', type: 'scatter', mode: 'lines',
-      line: {width: 1.4, shape: 'hv', color: colour('--resident')}, hovertemplate: '%{customdata}', visible: apart ? 'legendonly' : true});
+      customdata: data.resident.map((point) => size(point[1])), name: 'resident', type: 'scatter', mode: 'lines',
+      line: {width: 1.4, shape: 'hv', color: colour('--resident')}, hovertemplate: '%{customdata}', visible: !apart});
   }
   const peak = device.peak_live;
   if (peak.bytes > 0)
@@ -112,14 +142,14 @@ async function drawTimeChart() {
   const unit = axisUnit(Math.max(device.peak_reserved.bytes, device.peak_live.bytes));
   const layout = baseLayout(where.clientHeight);
   const phases = phaseTraces();
-  Object.assign(layout.xaxis, {title: {text: 'seconds', standoff: 4}, range: whole, anchor: phases.length ? 'y2' : 'y'});
+  Object.assign(layout.xaxis, {title: {text: 'seconds', standoff: 4}, range: whole, hoverformat: '.3f', unifiedhovertitle: {text: '%{x} s'}, anchor: phases.length ? 'y2' : 'y'});
   Object.assign(layout.yaxis, {title: {text: unit.name}, domain: [phases.length ? 0.07 : 0, 1]});
   layout.yaxis2 = {domain: [0, 0.045], visible: false, fixedrange: true, range: [0, 1]};
-  layout.legend2 = {orientation: 'h', y: -0.26, x: 0, title: {text: 'phases  '}, itemclick: false, itemdoubleclick: false};
-  layout.margin.b = phases.length ? 96 : 64;
   layout.shapes = stepShapes(...whole);
   layout.annotations = stepNotes(...whole);
   await Plotly.react(where, [...timeTraces(unit), ...phases], layout, CHART_CONFIG);
+  drawTimeKeys();
+  drawPhaseLegend();
   where.removeAllListeners?.('plotly_relayout');
   where.on('plotly_relayout', (change) => {
     if (!('xaxis.range[0]' in change || 'xaxis.range' in change || 'xaxis.autorange' in change)) return;
@@ -160,6 +190,7 @@ async function drawGrowthChart() {
   const layout = baseLayout(where.clientHeight);
   Object.assign(layout.xaxis, {title: {text: 'step', standoff: 4}, ...(x.length < 12 ? {dtick: 1} : {tickformat: ',d'})});
   layout.yaxis.title = {text: unit.name};
-  layout.legend.y = -0.28;
+  Object.assign(layout, {showlegend: true, legend: {orientation: 'h', x: 0, y: 1.02, yanchor: 'bottom'}});
+  layout.margin.t = 30;
   await Plotly.react(where, [line('live at the end of the step', 2, '--accent', 'solid'), line('peak of the step', 1, '--soft', 'dot')], layout, CHART_CONFIG);
 }

@@ -41,7 +41,7 @@ function mapRow(segment, from, scale) {
 
 function drawMap() {
   const root = byId('map-rows');
-  const {segments, left_out: leftOut, left_out_bytes: leftBytes, elsewhere} = device.map;
+  const {segments, left_out: leftOut, left_out_bytes: leftBytes} = device.map;
   map.current = -1;
   map.pieces = segments.flatMap((one) => one.pieces);
   const hint = byId('map-hint');
@@ -52,10 +52,12 @@ function drawMap() {
   }
   const scale = mapScale(segments);
   const moment = device.moment;
-  hint.textContent = `A full row is ${size(scale)}. ${size(moment.free)} of ${size(moment.segments)} in segments are free ` +
-    `${momentWord()}, the largest gap has ${size(moment.largest_gap)}. Arrows move from block to block.` +
-    (leftOut ? ` The ${count(leftOut)} smallest blocks, ${size(leftBytes)}, are left out.` : '') +
-    (elsewhere ? ` ${size(elsewhere)} lie in memory of before the trace.` : '');
+  hint.textContent = `A full row is ${size(scale)}.` +
+    (moment.segments > 0 ? ` ${size(moment.free)} of ${size(moment.segments)} in the segments that the trace saw being reserved are free ` +
+      `${momentWord()}, the largest gap has ${size(moment.largest_gap)}.` : '') +
+    (segments.some((one) => one.by_blocks) ? ' Segments of before the trace are shown from their first block to their last.' : '') +
+    ' Arrows move from block to block.' +
+    (leftOut ? ` The ${count(leftOut)} smallest blocks, ${size(leftBytes)}, are left out.` : '');
   const rows = [];
   // Numbers by place: looking each up in a list would take the square of their count.
   const number = new Map(map.pieces.map((piece, index) => [piece, index]));
@@ -64,7 +66,7 @@ function drawMap() {
     for (let from = 0; from < segment.bytes; from += scale) {
       if (rows.length >= 400) break;  // a page that nobody can read
       rows.push(element('div', {class: 'row'},
-        element('span', {title: segment.address}, from === 0 ? size(segment.bytes) : ''), mapRow(segment, from, scale)));
+        element('span', {title: segment.address}, from > 0 ? '' : (segment.by_blocks ? 'at least ' : '') + size(segment.bytes)), mapRow(segment, from, scale)));
     }
   }
   const present = new Set(map.pieces.filter((piece) => piece[0] !== CHUNK).map((piece) => piece[3]));

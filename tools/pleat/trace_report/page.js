@@ -5,6 +5,15 @@ function momentWord() {
   return moment.live === device.peak_live.bytes && moment.time === device.peak_live.time ? 'at the peak' : `at ${seconds(moment.time)}`;
 }
 
+// Options are a JSON object, or whatever the file says.
+function optionFacts(text) {
+  try {
+    const options = JSON.parse(text);
+    if (options !== null && typeof options === 'object') return Object.entries(options).map(([name, value]) => [name, String(value)]);
+  } catch { /* shown as it is */ }
+  return [['options', text]];
+}
+
 function drawHead() {
   const process = data.process;
   byId('title').textContent = data.file;
@@ -12,9 +21,13 @@ function drawHead() {
   const rank = process.rank === null ? null : process.world_size === null ? String(process.rank) : `${process.rank} of ${process.world_size}`;
   const facts = [['process', process.pid ? process.pid + (process.host ? ` on ${process.host}` : '') : null], ['rank', rank], ['torch', process.torch],
     ['Pleat', process.pleat], ['began', when], ['length', seconds(data.length)], ['events', count(data.events)],
-    ['steps', count(data.step_count)], ['stacks', process.stacks], ['options', process.options], ['command', process.command]];
-  byId('facts').replaceChildren(...facts.filter((fact) => fact[1] !== null && fact[1] !== undefined).map(([name, value]) =>
-    element('div', {}, element('dt', {}, name), element('dd', {}, value))));
+    ['steps', count(data.step_count)], ['stacks', process.stacks]];
+  const pairs = (list) => list.filter((fact) => fact[1] !== null && fact[1] !== undefined).map(([name, value]) =>
+    element('div', {}, element('dt', {}, name), element('dd', {}, value)));
+  byId('facts').replaceChildren(...pairs(facts));
+  const more = pairs([['command', process.command], ...optionFacts(process.options)]);
+  byId('options').hidden = more.length === 0;
+  byId('option-facts').replaceChildren(...more);
   const notices = [];
   if (data.incomplete) notices.push('The trace was not ended: the program was killed, or it still runs. The last half second may be missing.');
   if (data.lost > 0) notices.push(`${count(data.lost)} events were lost: sums are off by what they did.`);
@@ -51,11 +64,12 @@ function drawMoment() {
   title.textContent = `${size(moment.live)} live ${momentWord()}` + (moment.step === null ? '' : `, step ${moment.step}`) + `, ${moment.phase}`;
   byId('moment-bar').replaceChildren(...stackBar(moment.classes, Math.max(1, moment.live)).children);
   const rows = STACK_ORDER.filter((one) => moment.classes[one.index] !== 0).map((one) =>
-    [element('span', {}, swatch(one), one.name), size(moment.classes[one.index]), share(moment.classes[one.index], moment.live)]);
-  const beside = [['+ slack', moment.slack], ['+ cached', moment.cached]];
-  if (device.device === 'host') beside.push(['+ small tensors', moment.small]);
-  for (const [name, bytes] of beside) rows.push([name, size(bytes), '']);
-  byId('moment-table').replaceChildren(plainTable(['made of', 'size', 'of live'], rows, (index) => index === 0));
+    [element('dt', {}, swatch(one), one.name), size(moment.classes[one.index]), share(moment.classes[one.index], moment.live)]);
+  const beside = [['slack', moment.slack], ['cached', moment.cached]];
+  if (device.device === 'host') beside.push(['small tensors', moment.small]);
+  for (const [name, bytes] of beside) rows.push([element('dt', {}, '+ ' + name), size(bytes), '']);
+  byId('moment-table').replaceChildren(...rows.map(([name, bytes, part]) =>
+    element('div', {}, name, element('dd', {}, bytes), element('dd', {}, part))));
 }
 
 async function drawAll() {

@@ -38,7 +38,7 @@ function makeTable(columns, rows, options) {
     const found = chosen();
     const shown = state.all ? found : found.slice(0, FIRST_ROWS);
     body.replaceChildren(...shown.map((row) => element('tr', {}, ...columns.map((column) =>
-      element('td', {class: column.text ? 'text' : null}, column.show(row))))));
+      cellOf(column, row)))));
     heads.forEach((head, index) => {
       if (index === state.sort) head.setAttribute('aria-sort', state.down ? 'descending' : 'ascending');
       else head.removeAttribute('aria-sort');
@@ -54,6 +54,12 @@ function makeTable(columns, rows, options) {
   const field = element('input', {type: 'search', placeholder: 'Search', 'aria-label': `Search in ${options.name}`});
   field.addEventListener('input', () => { state.words = field.value; state.all = false; fillRows(); });
   return element('div', {}, element('div', {class: 'tools'}, field, told), table, more);
+}
+
+function cellOf(column, row) {
+  const shown = column.show(row);
+  if (!column.text) return element('td', {}, shown);
+  return element('td', {class: column.wrap ? 'text wrap' : 'text'}, typeof shown === 'string' ? element('span', {title: shown}, shown) : shown);
 }
 
 // A table of a few rows that stand as they are.
@@ -90,9 +96,9 @@ function placeColumns(byLine) {
     {title: 'of live', value: live, show: (row) => live(row) ? share(live(row), all) : ''},
     {title: 'made of', value: live, show: bar},
     {title: 'blocks', value: (row) => row.blocks, show: (row) => row.blocks ? count(row.blocks) : ''},
-    {title: 'allocated, all run', value: (row) => row.allocated, show: (row) => row.allocated ? size(row.allocated) : ''},
+    {title: 'allocated in all', value: (row) => row.allocated, show: (row) => row.allocated ? size(row.allocated) : ''},
     {title: 'times', value: (row) => row.allocations, show: (row) => row.allocations ? count(row.allocations) : ''},
-    {title: 'saved, all run', value: (row) => row.saved, show: (row) => row.saved ? size(row.saved) : ''},
+    {title: 'saved in all', value: (row) => row.saved, show: (row) => row.saved ? size(row.saved) : ''},
   ];
   const op = {title: 'operator', text: true, value: (row) => texts[row.op], show: opColumn};
   const line = {title: 'line', text: true, value: (row) => shortLine(texts[row.line]), show: lineColumn};
@@ -151,12 +157,12 @@ function drawCompression() {
     bytes('saved', 'saved'), bytes('compressed', 'source'), bytes('to', 'to'),
     {title: 'ratio', value: (row) => row.to > 0 ? row.source / row.to : 0, show: (row) => row.to > 0 ? ratio(row.source, row.to) : ''},
     bytes('restored', 'restored'), bytes('left raw', 'raw'),
-    {title: 'why raw', text: true, value: why, show: why},
+    {title: 'raw, though', text: true, wrap: true, value: why, show: why},
   ];
   const parts = [element('p', {}, words.join(' '))];
   if (device.compression.reasons.length > 0) {
     const rows = [...device.compression.reasons].sort((a, b) => b[2] - a[2]);
-    parts.push(plainTable(['left raw because', 'tensors', 'bytes'],
+    parts.push(plainTable(['left raw, though decided as', 'tensors', 'bytes'],
       rows.map(([text, records, held]) => [texts[text], count(records), size(held)]), (index) => index === 0));
   }
   parts.push(makeTable(columns, device.compression.lines,
@@ -169,7 +175,7 @@ function drawGrowthTable() {
   const growth = device.growth;
   const hint = (text) => to.replaceChildren(element('p', {class: 'hint'}, text));
   if (!growth) return hint('Too few steps to tell what grows: five are needed.');
-  if (growth.lines.length === 0) return hint(`Nothing stays of the ${count(growth.steps)} steps that were looked at.`);
+  if (growth.lines.length === 0) return hint(`No line leaves blocks behind in half of the ${count(growth.steps)} steps that were looked at, or more.`);
   const columns = [
     {title: 'line', text: true, value: (row) => shortLine(texts[row.line]), show: lineColumn},
     {title: 'operator', text: true, value: (row) => texts[row.op], show: opColumn},
