@@ -158,6 +158,15 @@ def check_history(snapshot):
             elif event["action"] == "free_completed":
                 assert live.pop(event["addr"])["size"] == event["size"]
         assert times == sorted(times)
+        # Allocator State History: from the end back to the beginning.
+        there = {s["address"]: s["total_size"] for s in segments}
+        for event in reversed(events):
+            if event["action"] == "segment_alloc":
+                assert there.pop(event["addr"]) == event["size"]
+            elif event["action"] == "segment_free":
+                there[event["addr"]] = event["size"]
+            elif event["action"] in ("alloc", "free_completed"):
+                assert any(at <= event["addr"] < at + size for at, size in there.items())
         blocks = [b for s in segments for b in s["blocks"] if b["state"] == "active_allocated"]
         held = {b["address"]: b["requested_size"] for b in blocks if b["frames"] or b["category"] != "unknown"}
         assert held.items() >= {a: e["size"] for a, e in live.items() if e["category"] != "unknown"}.items()
@@ -259,7 +268,7 @@ def test_devices_and_odd_addresses(export, summary, by_hand):
         assert sum(s["requested_size"] for s in segments) == device["peak_live"]["bytes"]
     frames = {frame["name"] for segment in snapshot["segments"] for b in segment["blocks"] for frame in b["frames"]}
     assert frames == {'a;b "c", d\n\\', "for\rward;", "caf\ufffd\ufffd"}
-    assert snapshot["device_traces"][2][1]["time_us"] == (10**18 + 2000) // 1000
+    assert snapshot["device_traces"][2][-1]["time_us"] == (10**18 + 6000) // 1000
 
 
 def test_a_snapshot_of_where_memory_ran_out(export, pleat, by_hand, recorded):
@@ -421,10 +430,10 @@ def test_events_as_csv_and_as_lines_of_json(export, recorded, summary, host):
 
 def test_odd_names_survive_csv_and_json(export, by_hand):
     rows = list(csv.DictReader(io.StringIO(export(by_hand, "csv").decode(), newline="")))
-    assert rows[1]["op"] == 'a;b "c", d\n\\' and rows[1]["file"] == 'dir,with "quotes"/x.py' and rows[1]["line"] == "12"
-    line = json.loads(export(by_hand, "json").splitlines()[1])
-    assert line["op"] == rows[1]["op"] and line["device"] == "cuda:1"
-    assert line["stack"] == [f"{rows[1]['file']}:12 for\rward;", f"{rows[1]['file']}:7 caf\ufffd\ufffd"]
+    assert rows[3]["op"] == 'a;b "c", d\n\\' and rows[3]["file"] == 'dir,with "quotes"/x.py' and rows[3]["line"] == "12"
+    line = json.loads(export(by_hand, "json").splitlines()[3])
+    assert line["op"] == rows[3]["op"] and line["device"] == "cuda:1"
+    assert line["stack"] == [f"{rows[3]['file']}:12 for\rward;", f"{rows[3]['file']}:7 caf\ufffd\ufffd"]
 
 
 def test_filters(export, recorded, by_hand, host):

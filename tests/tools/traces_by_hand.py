@@ -4,7 +4,7 @@ import json
 import struct
 
 PROCESS, STRINGS, FRAMES, STACKS, RECORDS = 1, 2, 3, 4, 6
-SEGMENT, ALLOCATE, FREE, TAG, OUT_OF_MEMORY = 1, 4, 5, 12, 21
+SEGMENT, RELEASE, ALLOCATE, FREE, TAG, OUT_OF_MEMORY = 1, 2, 4, 5, 12, 21
 COLUMNS = dict(time=1, kind=2, phase=3, device=5, thread=6, op=7, stack=8, address=10, bytes=11, block=12, record=13)
 REQUESTED, ACTIVE, RESERVED = 16, 17, 18
 
@@ -55,7 +55,9 @@ def write_trace(path, events, strings=()):
 def odd_trace(path):
     """Two devices; names that every format must quote; addresses below 0; memory that runs out."""
     base = 2**64 - (1 << 30) - 4096
-    events = [dict(kind=SEGMENT, device=2, address=base, bytes=3 << 20, change={RESERVED: 3 << 20})]
+    events = [dict(kind=SEGMENT, device=2, address=base + (2 << 20), bytes=4 << 20, change={RESERVED: 4 << 20})]
+    events.append(dict(kind=RELEASE, device=2, address=base + (4 << 20), bytes=1 << 20, change={RESERVED: -1 << 20}))
+    events.append(dict(kind=SEGMENT, device=2, address=base, bytes=2 << 20, change={RESERVED: 2 << 20}))
     for i in range(3):
         where = dict(address=base + (i << 20), bytes=1 << 20, block=i + 1, op=1, stack=2)
         events.append(dict(kind=ALLOCATE, device=2, **where, change={REQUESTED: 1 << 20, ACTIVE: 1 << 20}))

@@ -86,9 +86,9 @@ void SnapshotDevice::add_rest_of_chunks(std::vector<SnapshotTile>& tiles) const 
 // Those that the trace saw being reserved. Around what lies outside of them, others are made up:
 // the viewer needs one for each address.
 std::vector<SnapshotSegment> SnapshotDevice::places_of_segments(
-    const Ledger& ledger, const std::vector<SnapshotTile>& tiles) const {
+    const std::vector<SnapshotTile>& tiles) const {
   using Range = std::pair<std::uint64_t, std::uint64_t>;
-  const std::vector<Range> known = ledger.segments(lives_.device);
+  const std::vector<Range> known(reserved_.begin(), reserved_.end());
   std::vector<Range> outside;
   const auto note = [&](std::uint64_t begin, std::int64_t bytes) {
     const std::uint64_t end = begin + static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
@@ -128,7 +128,7 @@ void SnapshotDevice::take_moment(const PleatTraceEvent& event, const Ledger& led
   taken_ = true;
   time_ns_ = event.time_ns;
   const std::vector<SnapshotTile> tiles = used(ledger);
-  segments_ = places_of_segments(ledger, tiles);
+  segments_ = places_of_segments(tiles);
   auto next = tiles.begin();
   for (SnapshotSegment& segment : segments_) {
     std::uint64_t at = segment.address;
