@@ -112,7 +112,8 @@ bool SnapshotDevice::in_segment(std::uint64_t address) const {
 
 void SnapshotDevice::reserve(const PleatTraceEvent& event) {
   const std::uint64_t end = event.address + event.bytes;
-  if (end <= event.address || reserved_.size() >= kMostSegments) return;
+  if (end <= event.address || event.bytes > kMostPieceBytes) return;
+  if (reserved_.size() >= kMostSegments) return;
   release(event);  // what is there in spite of it
   reserved_.emplace(event.address, end);
   add_segment(SnapshotAction::kSegmentAlloc, event.address, end, event);

@@ -32,6 +32,9 @@ struct SnapshotEntry {
   trace::Origin place;
 };
 
+// No device has more. What a damaged trace says to be larger is passed over.
+inline constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 50;
+
 // A piece of a segment.
 struct SnapshotTile {
   std::uint64_t address = 0;
