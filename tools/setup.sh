@@ -82,7 +82,7 @@ requirements() {
     core) printf '%s\n' "torch==$torch.*" numpy ;;
     demo) printf '%s\n' matplotlib plotly ;;
     test) printf '%s\n' numpy matplotlib plotly pytest pytest-xdist expecttest psutil scikit-build-core \
-            clang-format==14.0.6 ;;
+            clang-format==14.0.6 perfetto ;;
     # torchvision 0.(15+n) is the one for torch 2.n
     bench) printf '%s\n' transformers "torchvision==0.$((${torch#*.} + 15)).*" torch_geometric \
              matplotlib scikit-learn psutil ;;

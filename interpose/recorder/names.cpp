@@ -24,7 +24,8 @@ Names::Lock::~Lock() {
 bool Names::open() noexcept {
   if (bytes_ == nullptr) bytes_ = static_cast<char*>(map_zeros(kMostTextBytes));
   return bytes_ != nullptr && texts_.open(kMostTexts) && frames_.open(kMostFramesInAll) &&
-         raw_frames_.open(kMostFramesInAll) && stacks_.open(kMostStacks);
+         raw_frames_.open(kMostFramesInAll) && frame_of_raw_.open(kMostFramesInAll) &&
+         stacks_.open(kMostStacks);
 }
 
 std::uint64_t Names::hash_of(std::string_view text) noexcept {
@@ -76,20 +77,28 @@ std::uint32_t Names::add_stack(std::uint32_t parent, const RawFrame& raw,
 }
 
 std::uint32_t Names::find_frame(const RawFrame& raw) const noexcept {
-  return frame_index_.find(hash_of(raw),
-                           [&](std::uint32_t number) { return raw_frames_[number - 1] == raw; });
+  const std::uint32_t seen = frame_index_.find(
+      hash_of(raw), [&](std::uint32_t number) { return raw_frames_[number - 1] == raw; });
+  return seen != 0 ? frame_of_raw_[seen - 1] : 0;
 }
 
-// The code is added last: the writer's thread looks at frames_ only.
+// A line has several places in its code: they are one frame.
 std::uint32_t Names::add_frame(const RawFrame& raw, const Frame& frame) noexcept {
-  if (!frames_.add(frame)) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    return 0;
+  std::uint32_t number = line_index_.find(
+      hash_of(frame), [&](std::uint32_t known) { return frames_[known - 1] == frame; });
+  if (number == 0) {
+    if (!frames_.add(frame)) {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+      return 0;
+    }
+    number = static_cast<std::uint32_t>(frames_.size());
+    line_index_.add(hash_of(frame), number,
+                    [&](std::uint32_t old) { return hash_of(frames_[old - 1]); });
   }
-  raw_frames_.add(raw);
-  const auto number = static_cast<std::uint32_t>(frames_.size());
-  frame_index_.add(hash_of(raw), number,
-                   [&](std::uint32_t old) { return hash_of(raw_frames_[old - 1]); });
+  if (frame_of_raw_.add(number) && raw_frames_.add(raw)) {
+    frame_index_.add(hash_of(raw), static_cast<std::uint32_t>(raw_frames_.size()),
+                     [&](std::uint32_t old) { return hash_of(raw_frames_[old - 1]); });
+  }
   return number;
 }
 

@@ -21,6 +21,7 @@ struct Text {
 };
 
 struct Frame {
+  friend bool operator==(const Frame&, const Frame&) = default;
   FrameKind kind = FrameKind::kPython;
   std::uint32_t name = 0;  // Python: texts
   std::uint32_t file = 0;
@@ -136,6 +137,9 @@ class Names {
   }
   static std::uint64_t hash_of(const RawFrame& raw) noexcept { return hash_of(0, raw); }
   static std::uint64_t hash_of(std::string_view text) noexcept;
+  static std::uint64_t hash_of(const Frame& frame) noexcept {
+    return mixed(mixed(std::uint64_t{frame.name} << 32 | frame.file) + frame.line) + frame.address;
+  }
   [[nodiscard]] std::uint32_t find_stack(std::uint32_t parent, const RawFrame& raw) const noexcept {
     return stack_index_.find(hash_of(parent, raw), [&](std::uint32_t number) {
       const Stack& stack = stacks_[number - 1];
@@ -166,9 +170,10 @@ class Names {
   std::size_t bytes_used_ = 0;
   GrowingArray<Text> texts_;
   GrowingArray<Frame> frames_;
-  GrowingArray<RawFrame> raw_frames_;  // as long as frames_
+  GrowingArray<RawFrame> raw_frames_;         // that were seen
+  GrowingArray<std::uint32_t> frame_of_raw_;  // as long
   GrowingArray<Stack> stacks_;
-  Index text_index_, frame_index_, stack_index_;
+  Index text_index_, frame_index_, line_index_, stack_index_;
   std::atomic<std::uint64_t> refused_{0};
 };
 

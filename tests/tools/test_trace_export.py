@@ -7,12 +7,12 @@ import os
 import pickle
 import pickletools
 import re
-import struct
 import subprocess
 from collections import Counter, defaultdict
 
 import pytest
 
+import traces_by_hand
 from conftest import IN_CI, clean_environment
 
 FORMATS = ["torch-snapshot.pickle", "torch-snapshot.json", "perfetto", "speedscope", "collapsed", "csv", "json"]
@@ -116,73 +116,9 @@ def host(summary, recorded):
     return device
 
 
-# ---- traces by hand: docs/trace_format.md ----------------------------------------------------------
-
-PROCESS, STRINGS, FRAMES, STACKS, RECORDS = 1, 2, 3, 4, 6
-SEGMENT, ALLOCATE, FREE, TAG, OUT_OF_MEMORY = 1, 4, 5, 12, 21
-COLUMNS = dict(time=1, kind=2, phase=3, device=5, thread=6, op=7, stack=8, address=10, bytes=11, block=12, record=13)
-REQUESTED, ACTIVE, RESERVED = 16, 17, 18
-
-
-def number(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out + bytes([value]))
-
-
-def zigzag(value):
-    return number((value << 1 ^ value >> 63) & (1 << 64) - 1)
-
-
-def block(kind, raw, count, times=(0, 0)):
-    head = struct.pack("<IBBHIIIIQQ", 0x6B6C4250, kind, 0, 0, len(raw), len(raw), count, 0, *times)
-    check = 0xCBF29CE484222325
-    for byte in head:
-        check = (check ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    return head + struct.pack("<Q", check) + raw
-
-
-def write_trace(path, events, strings=()):
-    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved."""
-    columns = b""
-    for name, column in COLUMNS.items():
-        body = b"".join(number(event.get(name, 0)) for event in events)
-        columns += bytes([column, 1]) + number(len(body)) + body
-    for change in (REQUESTED, ACTIVE, RESERVED):
-        body = b"".join(zigzag(event.get("change", {}).get(change, 0)) for event in events)
-        columns += bytes([change, 1]) + number(len(body)) + body
-    texts = [text if isinstance(text, bytes) else text.encode() for text in strings]
-    path.write_bytes(
-        b"PleatTr\n"
-        + struct.pack("<II", 1, 0)
-        + block(PROCESS, json.dumps({"pid": 7, "start_ns": 1000, "start_wall_ns": 10**18}).encode(), 1)
-        + block(STRINGS, number(1) + b"".join(number(len(t)) + t for t in texts), len(texts))
-        # Frame 1 is called by frame 2: string 2 in file 3, and string 4 in file 3.
-        + block(FRAMES, number(1) + bytes([1, 2, 3, 12, 1, 4, 3, 7]), 2)
-        + block(STACKS, number(1) + bytes([0, 2, 1, 1]), 2)
-        + block(RECORDS, columns, len(events), (events[0]["time"], events[-1]["time"]))
-    )
-    return path
-
-
 @pytest.fixture
 def by_hand(tmp_path):
-    """Two devices; names that every format must quote; addresses below 0; memory that runs out."""
-    base = 2**64 - (1 << 30) - 4096
-    events = [dict(kind=SEGMENT, device=2, address=base, bytes=3 << 20, change={RESERVED: 3 << 20})]
-    for i in range(3):
-        where = dict(address=base + (i << 20), bytes=1 << 20, block=i + 1, op=1, stack=2)
-        events.append(dict(kind=ALLOCATE, device=2, **where, change={REQUESTED: 1 << 20, ACTIVE: 1 << 20}))
-    events.append(dict(kind=FREE, device=2, block=2, bytes=1 << 20, change={REQUESTED: -1 << 20, ACTIVE: -1 << 20}))
-    where = dict(address=5000, bytes=5 << 20, block=1)
-    events.append(dict(kind=ALLOCATE, device=0, **where, change={REQUESTED: 5 << 20, ACTIVE: 6 << 20, RESERVED: 8 << 20}))
-    events.append(dict(kind=OUT_OF_MEMORY, device=2, bytes=1 << 30, op=1, stack=2))
-    for i, event in enumerate(events):
-        event |= dict(time=2000 + 1000 * i, thread=9)
-    names = ['a;b "c", d\n\\', "for\rward;", 'dir,with "quotes"/x.py', b"caf\xff\xe9"]
-    return write_trace(tmp_path / "hand.trace", events, names)
+    return traces_by_hand.odd_trace(tmp_path / "hand.trace")
 
 
 # ---- torch's snapshots -----------------------------------------------------------------------------
@@ -222,6 +158,15 @@ def check_history(snapshot):
             elif event["action"] == "free_completed":
                 assert live.pop(event["addr"])["size"] == event["size"]
         assert times == sorted(times)
+        # Allocator State History: from the end back to the beginning.
+        there = {s["address"]: s["total_size"] for s in segments}
+        for event in reversed(events):
+            if event["action"] == "segment_alloc":
+                assert there.pop(event["addr"]) == event["size"]
+            elif event["action"] == "segment_free":
+                there[event["addr"]] = event["size"]
+            elif event["action"] in ("alloc", "free_completed"):
+                assert any(at <= event["addr"] < at + size for at, size in there.items())
         blocks = [b for s in segments for b in s["blocks"] if b["state"] == "active_allocated"]
         held = {b["address"]: b["requested_size"] for b in blocks if b["frames"] or b["category"] != "unknown"}
         assert held.items() >= {a: e["size"] for a, e in live.items() if e["category"] != "unknown"}.items()
@@ -323,7 +268,7 @@ def test_devices_and_odd_addresses(export, summary, by_hand):
         assert sum(s["requested_size"] for s in segments) == device["peak_live"]["bytes"]
     frames = {frame["name"] for segment in snapshot["segments"] for b in segment["blocks"] for frame in b["frames"]}
     assert frames == {'a;b "c", d\n\\', "for\rward;", "caf\ufffd\ufffd"}
-    assert snapshot["device_traces"][2][1]["time_us"] == (10**18 + 2000) // 1000
+    assert snapshot["device_traces"][2][-1]["time_us"] == (10**18 + 6000) // 1000
 
 
 def test_a_snapshot_of_where_memory_ran_out(export, pleat, by_hand, recorded):
@@ -338,66 +283,12 @@ def test_a_snapshot_of_where_memory_ran_out(export, pleat, by_hand, recorded):
 # ---- perfetto --------------------------------------------------------------------------------------
 
 
-class Timeline:
-    """A Perfetto trace as its own classes parse it."""
-
-    def __init__(self, data):
-        try:
-            from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-        except ImportError:
-            (pytest.fail if IN_CI else pytest.skip)("the package perfetto is missing")
-        trace = protos.Trace()
-        trace.ParseFromString(data)
-        event_type = protos.TrackEvent.Type
-        self.tracks, self.counters, self.slices, self.instants = {}, defaultdict(list), [], []
-        names, values, annotations, open_slices = {}, {}, {}, defaultdict(list)
-        times = []
-        assert trace.packet[0].clock_snapshot.primary_trace_clock == 3
-        for packet in trace.packet:
-            assert packet.trusted_packet_sequence_id == 1
-            names |= {name.iid: name.name for name in packet.interned_data.event_names}
-            annotations |= {name.iid: name.name for name in packet.interned_data.debug_annotation_names}
-            values |= {value.iid: value.str.decode() for value in packet.interned_data.debug_annotation_string_values}
-            if packet.trace_packet_defaults.timestamp_clock_id:
-                assert packet.trace_packet_defaults.timestamp_clock_id == 3 and packet.sequence_flags == 1
-            if packet.HasField("track_descriptor"):
-                track = packet.track_descriptor
-                assert track.uuid not in self.tracks
-                self.tracks[track.uuid] = track
-                assert track.HasField("process") or track.parent_uuid in self.tracks
-            if not packet.HasField("track_event"):
-                continue
-            event = packet.track_event
-            assert packet.sequence_flags == 2 and event.track_uuid in self.tracks
-            times.append(packet.timestamp)
-            if event.type == event_type.TYPE_COUNTER:
-                track = self.tracks[event.track_uuid]
-                assert track.counter.unit == track.counter.UNIT_SIZE_BYTES
-                self.counters[track.name].append((packet.timestamp, event.counter_value))
-                continue
-            if event.type == event_type.TYPE_SLICE_END:
-                open_slices[event.track_uuid].pop()["end"] = packet.timestamp
-                continue
-            track = self.tracks[event.track_uuid]
-            one = dict(begin=packet.timestamp, track=track.name or track.thread.thread_name)
-            one |= dict(name=event.name or names[event.name_iid], flows=list(event.flow_ids))
-            for note in event.debug_annotations:
-                kind = note.WhichOneof("value")
-                value = getattr(note, kind)
-                one[annotations[note.name_iid]] = values[value] if kind == "string_value_iid" else value
-            if event.type == event_type.TYPE_INSTANT:
-                self.instants.append(one)
-                continue
-            assert event.type == event_type.TYPE_SLICE_BEGIN
-            if not track.HasField("thread"):
-                assert not open_slices[event.track_uuid], "only slices of threads nest"
-            self.slices.append(one)
-            open_slices[event.track_uuid].append(one)
-        assert times == sorted(times)
-        assert not any(open_slices.values()), "a slice has no end"
-
-    def counter_at(self, name, time_ns):
-        return [value for at, value in self.counters[name] if at <= time_ns][-1]
+def Timeline(data):
+    try:
+        import perfetto_timeline
+    except ImportError:
+        (pytest.fail if IN_CI else pytest.skip)("the package perfetto is missing")
+    return perfetto_timeline.Timeline(data)
 
 
 @pytest.fixture(scope="session")
@@ -539,10 +430,10 @@ def test_events_as_csv_and_as_lines_of_json(export, recorded, summary, host):
 
 def test_odd_names_survive_csv_and_json(export, by_hand):
     rows = list(csv.DictReader(io.StringIO(export(by_hand, "csv").decode(), newline="")))
-    assert rows[1]["op"] == 'a;b "c", d\n\\' and rows[1]["file"] == 'dir,with "quotes"/x.py' and rows[1]["line"] == "12"
-    line = json.loads(export(by_hand, "json").splitlines()[1])
-    assert line["op"] == rows[1]["op"] and line["device"] == "cuda:1"
-    assert line["stack"] == [f"{rows[1]['file']}:12 for\rward;", f"{rows[1]['file']}:7 caf\ufffd\ufffd"]
+    assert rows[3]["op"] == 'a;b "c", d\n\\' and rows[3]["file"] == 'dir,with "quotes"/x.py' and rows[3]["line"] == "12"
+    line = json.loads(export(by_hand, "json").splitlines()[3])
+    assert line["op"] == rows[3]["op"] and line["device"] == "cuda:1"
+    assert line["stack"] == [f"{rows[3]['file']}:12 for\rward;", f"{rows[3]['file']}:7 caf\ufffd\ufffd"]
 
 
 def test_filters(export, recorded, by_hand, host):
@@ -568,6 +459,9 @@ def test_filters(export, recorded, by_hand, host):
     assert blocks and all(b["frames"][0]["name"] == "aten::zeros_like" for b in blocks)
     slices = Timeline(export(recorded, "perfetto", "--op", "gelu", "--min-size", "64KiB")).slices
     assert {one["name"] for one in slices if "bytes" in one} == {"aten::gelu"}
+    part = Timeline(export(recorded, "perfetto", "--since", str(since), "--until", str(until), "--min-size", "0"))
+    assert {"step 2", "step 3"} <= {one["name"] for one in part.slices} and part.counters["host live"]
+    assert 0 < max(one["end"] for one in part.slices) - min(one["begin"] for one in part.slices) <= (until - since) * 1e9 + 1
 
 
 # ---- files -----------------------------------------------------------------------------------------
@@ -602,6 +496,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(pleat, by_hand, tmp_path):
     refused("--to", "csv", by_hand)
     refused("-o", tmp_path / "a", by_hand)
     refused("--to", "csv", "-o", tmp_path / "a", tmp_path / "none.trace")
+    refused("--to", "csv", "--at", "end", "-o", "-", by_hand)
+    refused("--to", "speedscope", "--what", "saved", "-o", "-", by_hand)
     refused("--to", "collapsed", "--what", "lost", "-o", "-", by_hand)
     refused("--to", "csv", "-o", tmp_path / "no" / "folder", by_hand)
     refused("--to", "csv", "--force", "-o", tmp_path, by_hand)

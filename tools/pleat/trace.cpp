@@ -37,7 +37,8 @@ Examples:
   pleat trace summary run.trace
   pleat trace summary run.trace --at oom --top 30
   pleat trace summary run.trace --class kept --min-size 1MiB
-  pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step)text";
+  pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
+  pleat trace export --to perfetto -o run.pftrace run.trace)text";
 
 }  // namespace
 

@@ -109,6 +109,14 @@ class TraceExportCommand {
  public:
   explicit TraceExportCommand(CLI::App& trace);
   [[nodiscard]] bool parsed() const { return app_->parsed(); }
+  // One line; empty: the options fit the format.
+  [[nodiscard]] std::string complaint() const {
+    if (app_->count("--at") > 0 && !is_snapshot(request_.format))
+      return "--at is for torch-snapshot.pickle and torch-snapshot.json";
+    if (app_->count("--what") > 0 && request_.format != ExportFormat::kCollapsed)
+      return "--what is for collapsed";
+    return {};
+  }
   // What was parsed, once all of it is known.
   [[nodiscard]] TraceExportRequest request() const {
     TraceExportRequest request = request_;
@@ -160,6 +168,10 @@ bool trace_export_parsed(const TraceExportCommand& command) { return command.par
 
 int run_trace_export(const TraceExportCommand& command) {
   const TraceExportRequest request = command.request();
+  if (const std::string complaint = command.complaint(); !complaint.empty()) {
+    say("pleat: {}\n", complaint);
+    return kTraceTrouble;
+  }
   try {
     return export_file(request);
   } catch (const std::bad_alloc&) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMostEntries = 200'000;  // of a device, unless --max-events says more
 constexpr std::uint64_t kAllEntries = 1u << 26;  // more than fit into memory
+constexpr std::size_t kMostSegments = 1u << 20;
 constexpr std::size_t kMostThreads = 1u << 16;
 
 }  // namespace
@@ -93,12 +94,61 @@ void SnapshotDevice::attribute(Place& place, trace::Origin origin) {
   }
 }
 
+// ---- segments -----------------------------------------------------------------------------------
+
+void SnapshotDevice::add_segment(SnapshotAction action, std::uint64_t begin, std::uint64_t end,
+                                 const PleatTraceEvent& event) {
+  Place whole;
+  whole.address = begin;
+  whole.requested = static_cast<std::int64_t>(end - begin);
+  whole.stream = event.stream;
+  add(action, whole, event);
+}
+
+bool SnapshotDevice::in_segment(std::uint64_t address) const {
+  const auto behind = reserved_.upper_bound(address);
+  return behind != reserved_.begin() && std::prev(behind)->second > address;
+}
+
+void SnapshotDevice::reserve(const PleatTraceEvent& event) {
+  const std::uint64_t end = event.address + event.bytes;
+  if (end <= event.address || event.bytes > kMostPieceBytes) return;
+  if (reserved_.size() >= kMostSegments) return;
+  release(event);  // what is there in spite of it
+  reserved_.emplace(event.address, end);
+  add_segment(SnapshotAction::kSegmentAlloc, event.address, end, event);
+}
+
+// To the viewer a segment is freed as a whole: what is left of it is allocated again.
+void SnapshotDevice::release(const PleatTraceEvent& event) {
+  const std::uint64_t begin = event.address;
+  const std::uint64_t end = begin + event.bytes;
+  if (end <= begin) return;
+  auto it = reserved_.upper_bound(begin);
+  if (it != reserved_.begin() && std::prev(it)->second > begin) --it;
+  while (it != reserved_.end() && it->first < end) {
+    const auto [left, right] = *it;
+    it = reserved_.erase(it);
+    add_segment(SnapshotAction::kSegmentFree, left, right, event);
+    if (left < begin) {
+      reserved_.emplace(left, begin);
+      add_segment(SnapshotAction::kSegmentAlloc, left, begin, event);
+    }
+    if (right > end) {
+      reserved_.emplace(end, right);
+      add_segment(SnapshotAction::kSegmentAlloc, end, right, event);
+    }
+  }
+}
+
+// ---- blocks and records -------------------------------------------------------------------------
+
 void SnapshotDevice::begin(Place& place, const PleatTraceEvent& event, const Ledger& ledger) {
   place.address = event.address;
   place.requested = static_cast<std::int64_t>(event.bytes);
   place.active = std::max(event.change[PLEAT_TRACE_ACTIVE], place.requested);
   place.stream = event.stream;
-  place.outside = !ledger.in_segment(event.device, event.address);
+  place.outside = !in_segment(event.address);
   place.listed = to_.passes(place.requested, place.origin.op, ledger.step());
   add(SnapshotAction::kAlloc, place, event);
 }
@@ -121,18 +171,18 @@ void SnapshotDevice::end(Place& place, const PleatTraceEvent& event) {
 }
 
 void SnapshotDevice::take_memory(const PleatTraceEvent& event, const Ledger& ledger) {
-  Place whole;  // of what is no block
-  whole.address = event.address;
-  whole.requested = static_cast<std::int64_t>(event.bytes);
-  whole.stream = event.stream;
-  whole.origin = {event.op, event.stack};
   switch (event.kind) {
     case PLEAT_TRACE_SEGMENT_RESERVE:
-      return add(SnapshotAction::kSegmentAlloc, whole, event);
+      return reserve(event);
     case PLEAT_TRACE_SEGMENT_RELEASE:
-      return add(SnapshotAction::kSegmentFree, whole, event);
-    case PLEAT_TRACE_OUT_OF_MEMORY:
-      return add(SnapshotAction::kOutOfMemory, whole, event);
+      return release(event);
+    case PLEAT_TRACE_OUT_OF_MEMORY: {
+      Place wanted;
+      wanted.requested = static_cast<std::int64_t>(event.bytes);
+      wanted.stream = event.stream;
+      wanted.origin = {event.op, event.stack};
+      return add(SnapshotAction::kOutOfMemory, wanted, event);
+    }
     case PLEAT_TRACE_ALLOCATE: {
       blocks_.erase(event.block);
       Place* const place = blocks_.insert(event.block);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,9 @@ struct SnapshotEntry {
   std::uint64_t time_ns = 0;
   trace::Origin place;
 };
+
+// No device has more. What a damaged trace says to be larger is passed over.
+inline constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 50;
 
 // A piece of a segment.
 struct SnapshotTile {
@@ -103,6 +107,11 @@ class SnapshotDevice {
   void take_memory(const PleatTraceEvent& event, const trace::Ledger& ledger);
   void take_record(const PleatTraceEvent& event, const trace::Ledger& ledger);
   void take_encode(const PleatTraceEvent& event, const trace::Ledger& ledger);
+  void reserve(const PleatTraceEvent& event);
+  void release(const PleatTraceEvent& event);
+  void add_segment(SnapshotAction action, std::uint64_t begin, std::uint64_t end,
+                   const PleatTraceEvent& event);
+  [[nodiscard]] bool in_segment(std::uint64_t address) const;
   void begin(Place& place, const PleatTraceEvent& event, const trace::Ledger& ledger);
   void shrink(Place& place, const PleatTraceEvent& event);
   void end(Place& place, const PleatTraceEvent& event);
@@ -116,7 +125,7 @@ class SnapshotDevice {
   [[nodiscard]] std::vector<SnapshotTile> used(const trace::Ledger& ledger) const;
   void add_rest_of_chunks(std::vector<SnapshotTile>& tiles) const;
   [[nodiscard]] std::vector<SnapshotSegment> places_of_segments(
-      const trace::Ledger& ledger, const std::vector<SnapshotTile>& tiles) const;
+      const std::vector<SnapshotTile>& tiles) const;
   void add_unplaced(const trace::Ledger& ledger);
   [[nodiscard]] bool is_filtered() const;
 
@@ -126,9 +135,10 @@ class SnapshotDevice {
   std::optional<std::uint64_t> wanted_ns_;
   bool taken_ = false;
   std::uint64_t time_ns_ = 0;
-  trace::LiveTable<Place> blocks_;                                 // by id
-  trace::LiveTable<Place> payloads_;                               // in chunks, by address
-  trace::LiveTable<Chunk> chunks_;                                 // by id
+  std::map<std::uint64_t, std::uint64_t> reserved_;  // segments, as they were: begin, end
+  trace::LiveTable<Place> blocks_;                   // by id
+  trace::LiveTable<Place> payloads_;                 // in chunks, by address
+  trace::LiveTable<Chunk> chunks_;                   // by id
   std::unordered_map<std::uint32_t, std::uint64_t> last_payload_;  // by thread: its address
   SnapshotHistory history_;
   std::vector<SnapshotSegment> segments_;

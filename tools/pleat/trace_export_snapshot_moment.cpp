@@ -24,6 +24,19 @@ bool by_address(const SnapshotTile& a, const SnapshotTile& b) {
   return std::tie(a.address, a.bytes) < std::tie(b.address, b.bytes);
 }
 
+constexpr auto kMost = static_cast<std::int64_t>(kMostPieceBytes);
+
+// By address. What overlaps cannot be in one segment: only a damaged trace has it.
+void keep_apart(std::vector<SnapshotTile>& tiles) {
+  std::sort(tiles.begin(), tiles.end(), by_address);
+  std::size_t kept = 0;
+  for (const SnapshotTile& tile : tiles) {
+    if (end_of(tile) <= tile.address || tile.bytes > kMost) continue;
+    if (kept == 0 || end_of(tiles[kept - 1]) <= tile.address) tiles[kept++] = tile;
+  }
+  tiles.resize(kept);
+}
+
 }  // namespace
 
 bool SnapshotDevice::is_filtered() const {
@@ -44,14 +57,11 @@ std::vector<SnapshotTile> SnapshotDevice::used(const Ledger& ledger) const {
   });
   payloads_.for_each(
       [&](std::uint64_t /*address*/, const Place& place) { add(place, ByteClass::kPayloads); });
-  std::sort(tiles.begin(), tiles.end(), by_address);
-  // What overlaps cannot be in one segment: only a damaged trace has it.
-  std::vector<SnapshotTile> apart;
-  for (const SnapshotTile& tile : tiles)
-    if (end_of(tile) > tile.address && (apart.empty() || end_of(apart.back()) <= tile.address))
-      apart.push_back(tile);
-  if (!is_filtered()) add_rest_of_chunks(apart);
-  return apart;
+  keep_apart(tiles);
+  if (is_filtered()) return tiles;
+  add_rest_of_chunks(tiles);
+  keep_apart(tiles);
+  return tiles;
 }
 
 // A chunk is active as a whole. Where it has no payloads, nobody asked for its bytes.
@@ -80,21 +90,20 @@ void SnapshotDevice::add_rest_of_chunks(std::vector<SnapshotTile>& tiles) const 
     pass(end);
   });
   tiles.insert(tiles.end(), rest.begin(), rest.end());
-  std::sort(tiles.begin(), tiles.end(), by_address);
 }
 
 // Those that the trace saw being reserved. Around what lies outside of them, others are made up:
 // the viewer needs one for each address.
 std::vector<SnapshotSegment> SnapshotDevice::places_of_segments(
-    const Ledger& ledger, const std::vector<SnapshotTile>& tiles) const {
+    const std::vector<SnapshotTile>& tiles) const {
   using Range = std::pair<std::uint64_t, std::uint64_t>;
-  const std::vector<Range> known = ledger.segments(lives_.device);
+  const std::vector<Range> known(reserved_.begin(), reserved_.end());
   std::vector<Range> outside;
   const auto note = [&](std::uint64_t begin, std::int64_t bytes) {
     const std::uint64_t end = begin + static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
     const auto it = std::upper_bound(known.begin(), known.end(), Range{begin, ~std::uint64_t{0}});
     const bool inside = it != known.begin() && it[-1].second > begin;
-    if (!inside && end > begin) outside.emplace_back(begin, end);
+    if (!inside && end > begin && bytes <= kMost) outside.emplace_back(begin, end);
   };
   for (const SnapshotTile& tile : tiles) note(tile.address, tile.bytes);
   history_.for_each([&](const SnapshotEntry& entry) {
@@ -128,7 +137,7 @@ void SnapshotDevice::take_moment(const PleatTraceEvent& event, const Ledger& led
   taken_ = true;
   time_ns_ = event.time_ns;
   const std::vector<SnapshotTile> tiles = used(ledger);
-  segments_ = places_of_segments(ledger, tiles);
+  segments_ = places_of_segments(tiles);
   auto next = tiles.begin();
   for (SnapshotSegment& segment : segments_) {
     std::uint64_t at = segment.address;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "torch_bridge/core/option_text.h"
+#include "trace/numbers.h"
 #include "trace_export_snapshot.h"
 #include "trace_export_values.h"
 #include "trace_text.h"
@@ -116,9 +117,9 @@ void TorchSnapshot::put(const SnapshotDevice& device, const SnapshotSegment& seg
   std::int64_t active = 0;
   std::int64_t requested = 0;
   for (const SnapshotTile& tile : segment.tiles) {
-    if (tile.state == State::kAllocated) allocated += tile.bytes;
-    if (tile.state != State::kFree) active += tile.bytes;
-    requested += tile.requested;
+    if (tile.state == State::kAllocated) allocated = trace::wrapping_add(allocated, tile.bytes);
+    if (tile.state != State::kFree) active = trace::wrapping_add(active, tile.bytes);
+    requested = trace::wrapping_add(requested, tile.requested);
   }
   out_.begin_dict();
   out_.put("device", index(device));

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "byte_class.h"
@@ -103,7 +102,6 @@ class Ledger {
   [[nodiscard]] std::optional<LiveEntry> block(int device, std::uint64_t id) const;
   // Begin and end of what the trace saw being reserved, by address; never adjacent.
   [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> segments(int device) const;
-  [[nodiscard]] bool in_segment(int device, std::uint64_t address) const noexcept;
   [[nodiscard]] const LiveRecord* record(int device, std::uint64_t id) const noexcept;
   // Events after which classes did not add up.
   [[nodiscard]] std::uint64_t disagreements() const noexcept { return disagreements_; }

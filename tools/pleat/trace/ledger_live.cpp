@@ -114,4 +114,10 @@ Gaps Ledger::gaps(int device) const {
   return gaps;
 }
 
+std::vector<std::pair<std::uint64_t, std::uint64_t>> Ledger::segments(int device) const {
+  const Device* const found = find(device);
+  if (found == nullptr) return {};
+  return {found->segments.begin(), found->segments.end()};
+}
+
 }  // namespace pleat::trace

@@ -1,4 +1,4 @@
-// What a ledger tells of one block, and of addresses.
+// What a ledger tells of one block.
 #include <algorithm>
 
 #include "ledger_state.h"
@@ -21,19 +21,6 @@ std::optional<LiveEntry> Ledger::block(int device, std::uint64_t id) const {
   entry.born = block->born;
   entry.forward = block->forward;
   return entry;
-}
-
-std::vector<std::pair<std::uint64_t, std::uint64_t>> Ledger::segments(int device) const {
-  const Device* const found = find(device);
-  if (found == nullptr) return {};
-  return {found->segments.begin(), found->segments.end()};
-}
-
-bool Ledger::in_segment(int device, std::uint64_t address) const noexcept {
-  const Device* const found = find(device);
-  if (found == nullptr) return false;
-  const auto behind = found->segments.upper_bound(address);
-  return behind != found->segments.begin() && std::prev(behind)->second > address;
 }
 
 }  // namespace pleat::trace

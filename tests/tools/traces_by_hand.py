@@ -1,0 +1,71 @@
+"""Traces that no program left: docs/trace_format.md, written apart from the recorder."""
+
+import json
+import struct
+
+PROCESS, STRINGS, FRAMES, STACKS, RECORDS = 1, 2, 3, 4, 6
+SEGMENT, RELEASE, ALLOCATE, FREE, TAG, OUT_OF_MEMORY = 1, 2, 4, 5, 12, 21
+COLUMNS = dict(time=1, kind=2, phase=3, device=5, thread=6, op=7, stack=8, address=10, bytes=11, block=12, record=13)
+REQUESTED, ACTIVE, RESERVED = 16, 17, 18
+
+
+def number(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def zigzag(value):
+    return number((value << 1 ^ value >> 63) & (1 << 64) - 1)
+
+
+def block(kind, raw, count, times=(0, 0)):
+    head = struct.pack("<IBBHIIIIQQ", 0x6B6C4250, kind, 0, 0, len(raw), len(raw), count, 0, *times)
+    check = 0xCBF29CE484222325
+    for byte in head:
+        check = (check ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return head + struct.pack("<Q", check) + raw
+
+
+def write_trace(path, events, strings=()):
+    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved."""
+    columns = b""
+    for name, column in COLUMNS.items():
+        body = b"".join(number(event.get(name, 0)) for event in events)
+        columns += bytes([column, 1]) + number(len(body)) + body
+    for change in (REQUESTED, ACTIVE, RESERVED):
+        body = b"".join(zigzag(event.get("change", {}).get(change, 0)) for event in events)
+        columns += bytes([change, 1]) + number(len(body)) + body
+    texts = [text if isinstance(text, bytes) else text.encode() for text in strings]
+    path.write_bytes(
+        b"PleatTr\n"
+        + struct.pack("<II", 1, 0)
+        + block(PROCESS, json.dumps({"pid": 7, "start_ns": 1000, "start_wall_ns": 10**18}).encode(), 1)
+        + block(STRINGS, number(1) + b"".join(number(len(t)) + t for t in texts), len(texts))
+        # Frame 1 is called by frame 2: string 2 in file 3, and string 4 in file 3.
+        + block(FRAMES, number(1) + bytes([1, 2, 3, 12, 1, 4, 3, 7]), 2)
+        + block(STACKS, number(1) + bytes([0, 2, 1, 1]), 2)
+        + block(RECORDS, columns, len(events), (events[0]["time"], events[-1]["time"]))
+    )
+    return path
+
+
+def odd_trace(path):
+    """Two devices; names that every format must quote; addresses below 0; memory that runs out."""
+    base = 2**64 - (1 << 30) - 4096
+    events = [dict(kind=SEGMENT, device=2, address=base + (2 << 20), bytes=4 << 20, change={RESERVED: 4 << 20})]
+    events.append(dict(kind=RELEASE, device=2, address=base + (4 << 20), bytes=1 << 20, change={RESERVED: -1 << 20}))
+    events.append(dict(kind=SEGMENT, device=2, address=base, bytes=2 << 20, change={RESERVED: 2 << 20}))
+    for i in range(3):
+        where = dict(address=base + (i << 20), bytes=1 << 20, block=i + 1, op=1, stack=2)
+        events.append(dict(kind=ALLOCATE, device=2, **where, change={REQUESTED: 1 << 20, ACTIVE: 1 << 20}))
+    events.append(dict(kind=FREE, device=2, block=2, bytes=1 << 20, change={REQUESTED: -1 << 20, ACTIVE: -1 << 20}))
+    where = dict(address=5000, bytes=5 << 20, block=1)
+    events.append(dict(kind=ALLOCATE, device=0, **where, change={REQUESTED: 5 << 20, ACTIVE: 6 << 20, RESERVED: 8 << 20}))
+    events.append(dict(kind=OUT_OF_MEMORY, device=2, bytes=1 << 30, op=1, stack=2))
+    for i, event in enumerate(events):
+        event |= dict(time=2000 + 1000 * i, thread=9)
+    names = ['a;b "c", d\n\\', "for\rward;", 'dir,with "quotes"/x.py', b"caf\xff\xe9"]
+    return write_trace(path, events, names)
