@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import stat
 import subprocess
@@ -374,6 +375,40 @@ def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
     (tmp_path / "link.trace").symlink_to(tmp_path / "elsewhere")
     process, out, err = record("--force", "-o", "link.trace", "--", "true")
     assert process.returncode == 2 and (tmp_path / "link.trace").is_symlink()
+
+
+def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path):
+    package = str(pathlib.Path(__file__).parents[2] / "torch_bridge" / "python")
+    run = run_script(
+        TRACING
+        + textwrap.dedent(f"""
+        sys.path.insert(0, {package!r})
+        import pathlib, pleat
+        net = Net()
+        optimizer = torch.optim.AdamW(net.parameters())
+        assert pleat.trace.path() is None and not pleat.trace.stop()
+        with pleat.trace.recording(pathlib.Path(folder) / "part.trace"):
+            assert pleat.trace.path() == os.path.join(folder, "part.trace")
+            train(net, optimizer, 2)
+            try:
+                pleat.trace.start(os.path.join(folder, "second.trace"))
+                raise AssertionError("two at once")
+            except pleat.PleatError as error:
+                assert "already" in str(error)
+        for path, why in ((os.path.join(folder, "part.trace"), "File exists"), (os.path.join(folder, "no", "x"), "No such file"), ("", "named")):
+            try:
+                pleat.trace.start(path)
+                raise AssertionError(path)
+            except pleat.PleatError as error:
+                assert why in str(error), error
+        t.emit(done=1)
+        """),
+        args=[tmp_path],
+    )
+    assert run.returncode == 0, run.stderr
+    classes = summarised(tmp_path / "part.trace", "--at", "end")["host"]["moment"]["classes"]
+    assert classes["parameters"] == 3 * (160 * 160 + 160) * 4  # though they were there before
+    assert not (tmp_path / "second.trace").exists()
 
 
 def test_the_file_tells_no_contents_no_environment_and_no_command(run_script, tmp_path):

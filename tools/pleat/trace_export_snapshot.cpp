@@ -46,7 +46,7 @@ SnapshotDevice::SnapshotDevice(const TraceExport& to, const trace::DeviceLives& 
   const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
   const Moment& moment = to.request.at;
   if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-  if (moment.kind == Kind::kEnd) wanted_ = to.lives.events - 1;
+  if (moment.kind == Kind::kEnd) wanted_ = to.lives.end_event;
   if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
   if (moment.kind == Kind::kTime)
     wanted_ns_ =

@@ -24,7 +24,7 @@ class DeviceWatch {
     using Kind = Moment::Kind;
     const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
     if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-    if (moment.kind == Kind::kEnd) wanted_ = replay.lives().events - 1;
+    if (moment.kind == Kind::kEnd) wanted_ = replay.lives().end_event;
     if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
     if (moment.kind == Kind::kTime) {
       const double ns = std::min(moment.seconds * 1e9, 9e18);
@@ -45,7 +45,7 @@ class DeviceWatch {
       at_ = take_snapshot(ledger, lives_.device, event);
       map_ = memory_map(ledger, lives_.device, at_.live, chunks_, kReportPieces);
     }
-    if (last) end_ = ledger.live(lives_.device);
+    if (number == replay_.lives().end_event) end_ = ledger.live(lives_.device);
   }
 
   [[nodiscard]] DeviceReport report() {

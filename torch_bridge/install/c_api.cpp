@@ -116,9 +116,10 @@ PLEAT_EXPORT int pleat_trace_start(const char* path, char* error, size_t error_b
   using namespace pleat::bridge;
   try {
     Runtime* const runtime = Runtime::get();
-    std::string problem = "Pleat is not installed in this process";
-    if (runtime != nullptr && path != nullptr &&
-        start_trace(*runtime, path, Taken::kIsAnError, problem)) {
+    std::string problem;
+    if (runtime == nullptr || path == nullptr) {
+      problem = "Pleat is not installed in this process";
+    } else if (start_trace(*runtime, path, Taken::kIsAnError, problem)) {
       return 0;
     }
     copy_out(problem, error, error_bytes);

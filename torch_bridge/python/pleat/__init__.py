@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import pathlib
@@ -274,4 +275,7 @@ def _autoload() -> None:
         print(f"pleat: {error}; running without Pleat", file=sys.stderr)
 
 
-from pleat import trace  # noqa: E402  it looks back at what is above
+def __getattr__(name: str) -> Any:
+    if name == "trace":  # by itself: most programs have no use for it
+        return importlib.import_module(f"{__name__}.trace")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
