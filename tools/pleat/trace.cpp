@@ -1,11 +1,5 @@
 #include "trace.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
-
-#include <charconv>
-#include <chrono>
 #include <new>
 
 #include "profile_output.h"
@@ -40,49 +34,7 @@ Examples:
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
   pleat trace export --to perfetto -o run.pftrace run.trace)text";
 
-}  // namespace
-
-// ---- options ------------------------------------------------------------------------------------
-
-void refuse(const char* option, std::string_view value, std::string_view allowed) {
-  throw CLI::ValidationError(
-      option, fmt::format("'{}': allowed are {}", bridge::printable(value), allowed));
-}
-
-std::optional<double> parse_seconds(std::string_view text) {
-  if (text.ends_with('s')) text.remove_suffix(1);
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end || !(number >= 0 && number < 1e9)) return std::nullopt;
-  return number;
-}
-
-std::optional<Moment> parse_moment(std::string_view text) {
-  using Kind = Moment::Kind;
-  if (text == "peak") return Moment{Kind::kPeak};
-  if (text == "end") return Moment{Kind::kEnd};
-  if (text == "oom") return Moment{Kind::kOutOfMemory};
-  const std::optional<double> seconds = parse_seconds(text);
-  return seconds ? std::optional(Moment{Kind::kTime, *seconds}) : std::nullopt;
-}
-
-std::optional<std::uint64_t> parse_count(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
-std::optional<int> parse_device(std::string_view text) {
-  if (text == "host" || text == "cpu") return -1;
-  if (text.starts_with("cuda:")) text.remove_prefix(5);
-  const std::optional<std::uint64_t> number = parse_count(text);
-  return number && *number < 128 ? std::optional(static_cast<int>(*number)) : std::nullopt;
-}
-
-namespace {
+// ---- limits -------------------------------------------------------------------------------------
 
 std::optional<std::uint64_t> parse_growth(std::string_view text) {
   if (text.ends_with("/step")) text.remove_suffix(5);
@@ -96,45 +48,6 @@ void add_limits(CLI::App& command, TraceSummaryRequest& request) {
   add_parsed(command, "--max-growth", "exit code 3 if memory grows faster", "SIZE/step", kSizes,
              parse_growth, [&](std::uint64_t bytes) { request.most_growth_bytes = bytes; });
 }
-
-}  // namespace
-
-void add_filters(CLI::App& command, TraceSelection& request) {
-  trace::Filter& filter = request.filter;
-  constexpr const char* kSeconds = "seconds from the trace's beginning";
-  constexpr const char* kCounts = "whole numbers";
-  add_parsed(command, "--since", "leave out what was before", "SECONDS", kSeconds, parse_seconds,
-             [&](double seconds) { request.since_seconds = seconds; });
-  add_parsed(command, "--until", "leave out what came later", "SECONDS", kSeconds, parse_seconds,
-             [&](double seconds) { request.until_seconds = seconds; });
-  add_parsed(command, "--min-size", "only blocks of at least this", "SIZE", "sizes like 1MiB",
-             parse_size, [&](std::uint64_t bytes) { filter.least_bytes = bytes; });
-  command.add_option("--op", filter.op, "only blocks of operators with this in their name")
-      ->type_name("TEXT");
-  const auto take_class = [&filter](const std::string& name) {
-    filter.of_class = trace::class_of_name(name);
-    if (!filter.of_class)
-      refuse("--class", name, fmt::format("{}", fmt::join(trace::kClassNames, ", ")));
-  };
-  command.add_option_function<std::string>("--class", take_class, "only blocks of this class")
-      ->type_name("CLASS");
-  add_parsed(command, "--step", "only blocks that were born in this step", "N", kCounts,
-             parse_count, [&](std::uint64_t step) { filter.step = step; });
-  add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",
-             parse_device, [&](int device) { request.device = device; });
-  add_parsed(command, "--max-events", "read no more than this", "N", kCounts, parse_count,
-             [&](std::uint64_t events) { filter.most_events = events; });
-}
-
-void add_moment(CLI::App& command, TraceSummaryRequest& request) {
-  add_parsed(command, "--at", "the moment to tell of [peak]", "peak|end|oom|SECONDS",
-             "peak, end, oom and seconds from the trace's beginning", parse_moment,
-             [&](const Moment& moment) { request.at = moment; });
-}
-
-// ---- limits -------------------------------------------------------------------------------------
-
-namespace {
 
 int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request) {
   const std::string file = bridge::printable(request.file);
@@ -160,27 +73,9 @@ int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request
   return 0;
 }
 
-}  // namespace
-
-trace::Filter filter_of(const TraceSelection& selection, const trace::File& file) {
-  const auto moment = [&file](double seconds) {
-    return file.start_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-  };
-  trace::Filter filter = selection.filter;
-  if (selection.since_seconds > 0) filter.since_ns = moment(selection.since_seconds);
-  if (selection.until_seconds) filter.until_ns = moment(*selection.until_seconds);
-  return filter;
-}
-
-namespace {
-
 int summarise_file(const TraceSummaryRequest& request) {
-  std::string error;
-  const std::unique_ptr<trace::File> file = trace::File::open(request.file, error);
-  if (file == nullptr) {
-    say("pleat: {}: {}\n", bridge::printable(request.file), error);
-    return kTraceTrouble;
-  }
+  const std::unique_ptr<trace::File> file = open_trace(request.file);
+  if (file == nullptr) return kTraceTrouble;
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
   trace::Lines lines(file->definitions());
@@ -189,25 +84,6 @@ int summarise_file(const TraceSummaryRequest& request) {
   const bool printed = request.as_json ? put_summary_json(summary, lines, request)
                                        : put(text_of(summary, lines, request));
   return printed ? check_limits(summary, request) : kTraceTrouble;
-}
-
-// ---- report -------------------------------------------------------------------------------------
-
-void add_report(TraceCommands& commands) {
-  commands.report_request = std::make_shared<TraceReportRequest>();
-  TraceSummaryRequest& selection = commands.report_request->selection;
-  commands.report = add_trace_report(*commands.all, *commands.report_request);
-  add_moment(*commands.report, selection);
-  add_filters(*commands.report, selection);
-}
-
-int report(const TraceReportRequest& request) {
-  std::optional<ProgressLine> progress(std::in_place);
-  return trace_report(request, [&](int pass) {
-    if (pass < 2) return progress->pass(pass);
-    progress.reset();
-    return trace::Progress();
-  });
 }
 
 }  // namespace
@@ -232,17 +108,18 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.summary->add_flag("--json", request.as_json, "machine-readable");
   add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
              parse_count, [&](std::uint64_t rows) { request.top = rows; });
-  add_moment(*commands.summary, request);
+  add_moment(*commands.summary, "the moment to tell of [peak]", request.at);
   add_limits(*commands.summary, request);
   add_filters(*commands.summary, request);
   commands.exporting = add_trace_export(*commands.all);
-  add_report(commands);
+  commands.report_request = std::make_shared<TraceReportRequest>();
+  commands.report = add_trace_report(*commands.all, *commands.report_request);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
   if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
-  if (commands.report->parsed()) return report(*commands.report_request);
+  if (commands.report->parsed()) return trace_report(*commands.report_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

@@ -8,14 +8,9 @@
 #include <string>
 
 #include "trace/filter.h"
+#include "trace_moment.h"
 
 namespace pleat::cli {
-
-// The moment whose memory is told.
-struct Moment {
-  enum class Kind : std::uint8_t { kPeak, kEnd, kOutOfMemory, kTime } kind = Kind::kPeak;
-  double seconds = 0;  // from the trace's beginning
-};
 
 // Which file, and which part of it.
 struct TraceSelection {

@@ -78,14 +78,10 @@ bool is_snapshot(ExportFormat format) {
 }
 
 int export_file(const TraceExportRequest& request) {
-  std::string error;
-  const std::unique_ptr<trace::File> file = trace::File::open(request.file, error);
-  if (file == nullptr) {
-    say("pleat: {}: {}\n", bridge::printable(request.file), error);
-    return kTraceTrouble;
-  }
-  ExportOutput out;
-  if (!out.open(request.output, request.force)) {
+  const std::unique_ptr<trace::File> file = open_trace(request.file);
+  if (file == nullptr) return kTraceTrouble;
+  TraceOutput out;
+  if (!out.open(request.output, request.force, kUsersMode)) {
     say("pleat: {}\n", out.error());
     return kTraceTrouble;
   }
@@ -151,9 +147,7 @@ TraceExportCommand::TraceExportCommand(CLI::App& trace)
       ->required()
       ->type_name("FILE");
   command.add_flag("--force", request_.force, "replace a file that exists");
-  add_parsed(command, "--at", "moment of a snapshot [peak]", "peak|end|oom|SECONDS",
-             "peak, end, oom and seconds from the trace's beginning", parse_moment,
-             [this](const Moment& moment) { request_.at = moment; });
+  add_moment(command, "moment of a snapshot [peak]", request_.at);
   add_parsed(command, "--what", "bytes of collapsed stacks [peak]", "peak|leaked|saved|allocated",
              "peak, leaked, saved and allocated", parse_what,
              [this](StackBytes what) { request_.what = what; });

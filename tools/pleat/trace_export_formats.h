@@ -10,7 +10,7 @@
 #include "trace/lines.h"
 #include "trace/replay.h"
 #include "trace_export.h"
-#include "trace_export_output.h"
+#include "trace_output.h"
 
 namespace pleat::cli {
 
@@ -21,7 +21,7 @@ struct TraceExport {
   const trace::Lives& lives;
   trace::Lines& lines;
   const trace::Progress& progress;
-  ExportOutput& out;
+  TraceOutput& out;
 
   // The second pass: before(event, ledger) sees what the event ends, after(event, ledger) what it
   // makes; after() may return false, which ends it. Ends early once `out` has failed.
@@ -45,18 +45,9 @@ struct TraceExport {
   [[nodiscard]] bool wants(int device) const {
     return !request.device || *request.device == device;
   }
-  [[nodiscard]] bool names(std::uint32_t op) const {
-    return filter.op.empty() ||
-           file.definitions().string(op).find(filter.op) != std::string_view::npos;
-  }
-  [[nodiscard]] bool in_step(std::uint32_t step) const {
-    return !filter.step || (step < lives.steps.size() && lives.steps[step].number == *filter.step);
-  }
   // Filters but for times, classes and devices: of something of so many bytes.
   [[nodiscard]] bool passes(std::int64_t bytes, std::uint32_t op, std::uint32_t step) const {
-    return (filter.least_bytes == 0 ||
-            (bytes >= 0 && static_cast<std::uint64_t>(bytes) >= filter.least_bytes)) &&
-           names(op) && in_step(step);
+    return trace::passes(filter, lives, file.definitions(), bytes, op, step);
   }
   [[nodiscard]] bool is_of_class(trace::ByteClass of) const {
     return !filter.of_class || *filter.of_class == of;

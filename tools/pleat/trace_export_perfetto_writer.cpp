@@ -34,7 +34,7 @@ ProtoMessage interned_text(std::uint64_t iid, std::string_view text) {
 
 }  // namespace
 
-PerfettoWriter::PerfettoWriter(ExportOutput& out, const trace::Definitions& definitions,
+PerfettoWriter::PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions,
                                trace::Lines& lines)
     : out_(out),
       definitions_(definitions),

@@ -11,7 +11,7 @@
 
 #include "trace/byte_class.h"
 #include "trace/lines.h"
-#include "trace_export_output.h"
+#include "trace_output.h"
 
 namespace pleat::cli {
 
@@ -48,7 +48,7 @@ class PerfettoWriter {
   using Track = std::uint64_t;  // its uuid
   static constexpr Track kProcess = 1;
 
-  PerfettoWriter(ExportOutput& out, const trace::Definitions& definitions, trace::Lines& lines);
+  PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions, trace::Lines& lines);
 
   // What a slice says of itself. 0 and nothing: that it does not say.
   struct Details {
@@ -82,7 +82,7 @@ class PerfettoWriter {
   void intern(ProtoMessage& interned, unsigned field, std::vector<bool>& known, std::size_t id,
               std::uint64_t iid, std::string_view text) const;
 
-  ExportOutput& out_;
+  TraceOutput& out_;
   const trace::Definitions& definitions_;
   trace::Lines& lines_;
   std::vector<bool> known_ops_, known_lines_;

@@ -159,7 +159,7 @@ void put_place(const TraceExport& to, std::uint32_t frame_id) {
 }
 
 template <class Number>
-void put_field(ExportOutput& out, const std::optional<Number>& number) {
+void put_field(TraceOutput& out, const std::optional<Number>& number) {
   if (number) out.put(fmt::format_int(*number).c_str());
   out.put(',');
 }
@@ -169,7 +169,7 @@ std::optional<std::uint64_t> unless_0(std::uint64_t id) {
 }
 
 void put_csv_row(const TraceExport& to, const Row& row) {
-  ExportOutput& out = to.out;
+  TraceOutput& out = to.out;
   out.put(fmt::format("{:.9f},", row.seconds));
   put_field(out, row.step);
   out.put(trace::phase_name(row.event->phase));
@@ -199,7 +199,7 @@ class JsonLines {
   explicit JsonLines(const TraceExport& to) : to_(to) {}
 
   void put(const Row& row) {
-    ExportOutput& out = to_.out;
+    TraceOutput& out = to_.out;
     const trace::Frame* const frame =
         to_.file.definitions().frame(to_.lines.frame_of(row.place.stack));
     out.put(fmt::format("{{\"time_s\":{:.9f},\"step\":", row.seconds));

@@ -41,26 +41,15 @@ SnapshotEntry* SnapshotHistory::find(std::uint64_t number) {
 SnapshotDevice::SnapshotDevice(const TraceExport& to, const trace::DeviceLives& lives)
     : to_(to),
       lives_(lives),
-      history_(std::min(to.request.most_events.value_or(kMostEntries), kAllEntries)) {
-  using Kind = Moment::Kind;
-  const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
-  const Moment& moment = to.request.at;
-  if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-  if (moment.kind == Kind::kEnd) wanted_ = to.lives.end_event;
-  if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
-  if (moment.kind == Kind::kTime)
-    wanted_ns_ =
-        to.lives.start_ns + static_cast<std::uint64_t>(std::min(moment.seconds, 9e9) * 1e9);
-}
+      moment_(to.request.at, lives, to.lives),
+      history_(std::min(to.request.most_events.value_or(kMostEntries), kAllEntries)) {}
 
 bool SnapshotDevice::take(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (taken_ || (!wanted_ && !wanted_ns_)) return false;
+  if (!moment_.may_come()) return false;
   if (is_memory(event.kind) && event.device == lives_.device) take_memory(event, ledger);
-  const std::uint64_t number = ledger.events() - 1;
-  const bool last = number + 1 == to_.lives.events;
-  if (wanted_ ? number == *wanted_ : event.time_ns >= *wanted_ns_ || last)
-    take_moment(event, ledger);
-  return !taken_;
+  if (!moment_.is_now(event, ledger.events() - 1)) return true;
+  take_moment(event, ledger);
+  return false;
 }
 
 void SnapshotDevice::add(SnapshotAction action, Place& place, const PleatTraceEvent& event) {

@@ -131,8 +131,7 @@ class SnapshotDevice {
 
   const TraceExport& to_;
   const trace::DeviceLives& lives_;
-  std::optional<std::uint64_t> wanted_;  // the event; nothing: by time, or there is none
-  std::optional<std::uint64_t> wanted_ns_;
+  MomentWatch moment_;
   bool taken_ = false;
   std::uint64_t time_ns_ = 0;
   std::map<std::uint64_t, std::uint64_t> reserved_;  // segments, as they were: begin, end

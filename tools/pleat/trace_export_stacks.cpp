@@ -68,29 +68,18 @@ struct DeviceStacks {
   StackSums& of(StackBytes what) { return sums[static_cast<std::size_t>(what)]; }
 };
 
-// A line may have frames of several ids, one for each call that stands in it. To a person they are
-// one: of stacks that read the same, the first stands for all.
+// Of stacks whose frames read the same, the first stands for all.
 class SameStacks {
  public:
-  explicit SameStacks(const trace::Definitions& definitions)
+  SameStacks(const trace::Definitions& definitions, trace::Lines& lines)
       : first_(definitions.last_stack() + std::size_t{1}) {
-    std::map<std::array<std::uint64_t, 4>, std::uint32_t> frames;
-    std::vector<std::uint32_t> first_frame(definitions.last_frame() + std::size_t{1});
-    for (std::uint32_t id = 1; id < first_frame.size(); ++id) {
-      const trace::Frame* const frame = definitions.frame(id);
-      first_frame[id] = id;
-      if (frame == nullptr) continue;
-      const std::array<std::uint64_t, 4> text{static_cast<std::uint64_t>(frame->kind), frame->name,
-                                              frame->file, frame->where};
-      first_frame[id] = frames.try_emplace(text, id).first->second;
-    }
     std::unordered_map<std::uint64_t, std::uint32_t> stacks;
     for (std::uint32_t id = 1; id < first_.size(); ++id) {
       const trace::Stack* const stack = definitions.stack(id);
       first_[id] = id;
-      if (stack == nullptr || stack->frame >= first_frame.size()) continue;
+      if (stack == nullptr) continue;
       const std::uint64_t text =
-          std::uint64_t{first_[stack->caller]} << 32 | first_frame[stack->frame];
+          std::uint64_t{first_[stack->caller]} << 32 | lines.first_like(stack->frame);
       first_[id] = stacks.try_emplace(text, id).first->second;
     }
   }
@@ -106,7 +95,7 @@ class SameStacks {
 
 class StackCollector {
  public:
-  explicit StackCollector(const TraceExport& to) : to_(to), same_(to.file.definitions()) {
+  explicit StackCollector(const TraceExport& to) : to_(to), same_(to.file.definitions(), to.lines) {
     for (const auto& [index, lives] : to.lives.devices)
       if (to.wants(index)) devices_[index].lives = &lives;
   }

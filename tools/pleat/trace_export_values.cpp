@@ -13,7 +13,7 @@ namespace {
 
 class JsonWriter final : public ValueWriter {
  public:
-  explicit JsonWriter(ExportOutput& out) : out_(out) {}
+  explicit JsonWriter(TraceOutput& out) : out_(out) {}
 
   void begin_dict() override { begin('{', '}'); }
   void begin_list() override { begin('[', ']'); }
@@ -61,7 +61,7 @@ class JsonWriter final : public ValueWriter {
     if (open_.size() <= 3) out_.put('\n');
   }
 
-  ExportOutput& out_;
+  TraceOutput& out_;
   std::vector<Open> open_;
   bool after_key_ = false;
 };
@@ -70,7 +70,7 @@ class JsonWriter final : public ValueWriter {
 
 class PickleWriter final : public ValueWriter {
  public:
-  explicit PickleWriter(ExportOutput& out) : out_(out) { out_.put("\x80\x04"); }
+  explicit PickleWriter(TraceOutput& out) : out_(out) { out_.put("\x80\x04"); }
 
   void begin_dict() override {
     before();
@@ -184,7 +184,7 @@ class PickleWriter final : public ValueWriter {
     put_memo('q', 'r', next_memo_++);
   }
 
-  ExportOutput& out_;
+  TraceOutput& out_;
   std::vector<Open> open_;
   std::unordered_map<std::string, std::uint32_t> words_;
   std::unordered_map<std::uint64_t, std::uint32_t> values_;
@@ -194,11 +194,11 @@ class PickleWriter final : public ValueWriter {
 
 }  // namespace
 
-std::unique_ptr<ValueWriter> make_json_writer(ExportOutput& out) {
+std::unique_ptr<ValueWriter> make_json_writer(TraceOutput& out) {
   return std::make_unique<JsonWriter>(out);
 }
 
-std::unique_ptr<ValueWriter> make_pickle_writer(ExportOutput& out) {
+std::unique_ptr<ValueWriter> make_pickle_writer(TraceOutput& out) {
   return std::make_unique<PickleWriter>(out);
 }
 

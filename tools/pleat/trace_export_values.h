@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "trace_export_output.h"
+#include "trace_output.h"
 
 namespace pleat::cli {
 
@@ -48,9 +48,9 @@ class ValueWriter {
   ValueWriter() = default;
 };
 
-[[nodiscard]] std::unique_ptr<ValueWriter> make_json_writer(ExportOutput& out);
+[[nodiscard]] std::unique_ptr<ValueWriter> make_json_writer(TraceOutput& out);
 // Protocol 4, of opcodes that torch's viewer knows: no frames, no globals. Lists grow by at most
 // 1000 items at once, as the viewer passes each item as an argument.
-[[nodiscard]] std::unique_ptr<ValueWriter> make_pickle_writer(ExportOutput& out);
+[[nodiscard]] std::unique_ptr<ValueWriter> make_pickle_writer(TraceOutput& out);
 
 }  // namespace pleat::cli

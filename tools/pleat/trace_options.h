@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,11 @@ void add_parsed(CLI::App& command, const char* name, const char* help, const cha
 
 // --since, --until, --min-size, --op, --class, --step, --device, --max-events.
 void add_filters(CLI::App& command, TraceSelection& request);
+// --at.
+void add_moment(CLI::App& command, const char* help, Moment& moment);
+
+// Null: it cannot be read, which is said on stderr.
+[[nodiscard]] std::unique_ptr<trace::File> open_trace(const std::string& path);
 // With its times, which count from the beginning of the file's trace.
 [[nodiscard]] trace::Filter filter_of(const TraceSelection& selection, const trace::File& file);
 

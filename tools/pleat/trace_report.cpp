@@ -6,6 +6,8 @@
 
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
+#include "trace_options.h"
+#include "trace_output.h"
 #include "trace_report_json.h"
 #include "trace_report_page.h"
 #include "trace_text.h"
@@ -35,41 +37,36 @@ int trouble(const std::string& file, const std::string& why) {
   return kTraceTrouble;
 }
 
-trace::Filter filter_with_times(const TraceSummaryRequest& selection, const trace::File& file) {
-  const auto moment = [&](double seconds) {
-    return file.start_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-  };
-  trace::Filter filter = selection.filter;
-  if (selection.since_seconds > 0) filter.since_ns = moment(selection.since_seconds);
-  if (selection.until_seconds) filter.until_ns = moment(*selection.until_seconds);
-  return filter;
-}
-
-int make_report(const TraceReportRequest& request, const PassProgress& progress) {
-  const std::string& trace_path = request.selection.file;
+int make_report(const TraceReportRequest& request) {
   std::error_code ignored;
-  if (fs::equivalent(trace_path, request.output, ignored))
+  if (fs::equivalent(request.file, request.output, ignored))
     return trouble(request.output, "is the trace itself");
-  // Before the work; write_whole() looks again.
-  if (!request.force && fs::exists(fs::symlink_status(request.output, ignored)))
-    return trouble(request.output, "exists; --force replaces it");
-  std::string error;
-  const std::unique_ptr<trace::File> file = trace::File::open(trace_path, error);
-  if (file == nullptr) return trouble(trace_path, error);
+  TraceOutput out;
+  // Who may read the trace may read the page.
+  if (!out.open(request.output, request.force, kOwnersMode)) {
+    say("pleat: {}\n", out.error());
+    return kTraceTrouble;
+  }
+  const std::unique_ptr<trace::File> file = open_trace(request.file);
+  if (file == nullptr) return kTraceTrouble;
   std::string json;
   {
-    const trace::Replay replay(*file, filter_with_times(request.selection, *file), progress(0));
+    std::optional<ProgressLine> progress(std::in_place);
+    const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
     trace::Lines lines(file->definitions());
-    const TraceReport report = gather_report(replay, lines, request.selection, progress(1));
-    progress(2);
-    if (report.devices.empty() && request.selection.device)
-      return trouble(trace_path, "has nothing of " + device_text(*request.selection.device));
-    json = report_json(report, lines, request.selection);
+    const TraceReport report = gather_report(replay, lines, request, progress->pass(1));
+    progress.reset();
+    if (report.devices.empty() && request.device)
+      return trouble(request.file, "has nothing of " + device_text(*request.device));
+    json = report_json(report, lines, request);
   }
   const std::string plotly = load_plotly();
-  const std::string title = trace_path.substr(trace_path.rfind('/') + 1);
-  error = write_whole(request.output, report_page(title, json, plotly), request.force);
-  if (!error.empty()) return trouble(request.output, error);
+  const std::string title = request.file.substr(request.file.rfind('/') + 1);
+  out.put(report_page(title, json, plotly));
+  if (!out.close()) {
+    say("pleat: {}\n", out.error());
+    return kTraceTrouble;
+  }
   if (plotly.empty())
     say("pleat: {}: charts are left out: plotly.min.js was not there\n",
         bridge::printable(request.output));
@@ -82,17 +79,21 @@ CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
   CLI::App* const command =
       trace.add_subcommand("report", "Make a page of HTML that shows where memory went");
   command->footer(kExamples);
-  command->add_option("FILE", request.selection.file, "a trace")->required()->type_name("");
-  command->add_option("-o,--output", request.output, "the page")->required()->type_name("FILE");
+  command->add_option("FILE", request.file, "a trace")->required()->type_name("");
+  command->add_option("-o,--output", request.output, "the page; -: standard output")
+      ->required()
+      ->type_name("FILE");
   command->add_flag("--force", request.force, "replace a file that exists");
+  add_moment(*command, "the moment to tell of [peak]", request.at);
+  add_filters(*command, request);
   return command;
 }
 
-int trace_report(const TraceReportRequest& request, const PassProgress& progress) {
+int trace_report(const TraceReportRequest& request) {
   try {
-    return make_report(request, progress);
+    return make_report(request);
   } catch (const std::bad_alloc&) {
-    return trouble(request.selection.file, "not enough memory to read it");
+    return trouble(request.file, "not enough memory to read it");
   }
 }
 

@@ -39,7 +39,7 @@ class Texts {
 
 class Writer {
  public:
-  Writer(const TraceReport& report, trace::Lines& lines, const TraceSummaryRequest& request)
+  Writer(const TraceReport& report, trace::Lines& lines, const TraceReportRequest& request)
       : report_(report),
         lines_(lines),
         request_(request),
@@ -74,7 +74,7 @@ class Writer {
 
   const TraceReport& report_;
   trace::Lines& lines_;
-  const TraceSummaryRequest& request_;
+  const TraceReportRequest& request_;
   const trace::File& file_;
   const Lives& lives_;
   Texts texts_;
@@ -341,7 +341,7 @@ Json Writer::compression(const DeviceReport& device) {
 }  // namespace
 
 std::string report_json(const TraceReport& report, trace::Lines& lines,
-                        const TraceSummaryRequest& selection) {
+                        const TraceReportRequest& selection) {
   const std::string plain =
       Writer(report, lines, selection).json().dump(-1, ' ', true, Json::error_handler_t::replace);
   // All that is not ASCII is escaped already. These three stand in strings only, and must not end

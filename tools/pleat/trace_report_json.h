@@ -9,6 +9,6 @@ namespace pleat::cli {
 
 // Of the page: its keys are read by trace_report/*.js and by nobody else.
 [[nodiscard]] std::string report_json(const TraceReport& report, trace::Lines& lines,
-                                      const TraceSummaryRequest& selection);
+                                      const TraceReportRequest& selection);
 
 }  // namespace pleat::cli

@@ -14,20 +14,15 @@ void ChunkPlaces::take(const PleatTraceEvent& event, const trace::Ledger& ledger
   if (event.device != device_) return;
   const auto bytes = static_cast<std::int64_t>(event.bytes);
   switch (event.kind) {
-    case PLEAT_TRACE_CHUNK_ALLOCATE: {
-      Chunk* chunk = chunks_.find(event.block);
-      if (chunk == nullptr) chunk = chunks_.insert(event.block);
-      if (chunk != nullptr) *chunk = {event.address, bytes};
+    case PLEAT_TRACE_CHUNK_ALLOCATE:
+      if (Chunk* const chunk = chunks_.find_or_insert(event.block)) *chunk = {event.address, bytes};
       break;
-    }
     case PLEAT_TRACE_CHUNK_FREE:
       chunks_.erase(event.block);
       break;
     case PLEAT_TRACE_PAYLOAD_ALLOCATE:
     case PLEAT_TRACE_PAYLOAD_SHRINK: {
-      Payload* payload = payloads_.find(event.address);
-      if (payload == nullptr) payload = payloads_.insert(event.address);
-      if (payload != nullptr) {
+      if (Payload* const payload = payloads_.find_or_insert(event.address)) {
         payload->bytes = bytes;
         if (payload->place.op == 0) payload->place = {event.op, event.stack};
       }

@@ -1,15 +1,10 @@
 #include "trace_report_page.h"
 
 #include <strings.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include "installation.h"
@@ -50,31 +45,6 @@ std::string script(std::string_view source) {
   return safe;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int number() const noexcept { return number_; }
-  [[nodiscard]] bool close() noexcept { return ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
-
-bool write_all(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(file, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string load_plotly() {
@@ -107,41 +77,6 @@ std::string report_page(std::string_view title, std::string_view json, std::stri
     if (name == "SCRIPT") html += script(assets::kScript);
     at = end + 2;
   }
-}
-
-std::string write_whole(const std::string& path, std::string_view content, bool replace) {
-  constexpr const char* kThere = "exists; --force replaces it";
-  std::error_code error;
-  if (fs::is_directory(path, error)) return std::strerror(EISDIR);
-  const bool there = fs::exists(fs::symlink_status(path, error));
-  if (there && !replace) return kThere;
-  std::string temporary = path + ".XXXXXX";
-  Descriptor file(::mkstemp(temporary.data()));
-  if (file.number() < 0) return std::strerror(errno);
-  // Who may read the trace may read the page: mkstemp's mode, the owner only, is the trace's too.
-  bool written = write_all(file.number(), content);
-  int why = errno;
-  if (!file.close() && written) {
-    written = false;
-    why = errno;
-  }
-  // link() refuses a name that was taken meanwhile; file systems without it have rename().
-  if (written && !replace) {
-    written = ::link(temporary.c_str(), path.c_str()) == 0;
-    why = errno;
-    if (written || why == EEXIST) {
-      ::unlink(temporary.c_str());
-      return written ? "" : kThere;
-    }
-    written = ::rename(temporary.c_str(), path.c_str()) == 0;
-    why = errno;
-  } else if (written) {
-    written = ::rename(temporary.c_str(), path.c_str()) == 0;
-    why = errno;
-  }
-  if (written) return {};
-  ::unlink(temporary.c_str());
-  return std::strerror(why);
 }
 
 }  // namespace pleat::cli

@@ -11,8 +11,7 @@ using trace::wrapping_add;
 RunSums* RunPlaces::sums(Origin origin) {
   const PlaceKey place = key(origin);
   const std::uint64_t id = (std::uint64_t{place.op} << 32 | place.frame) + 1;  // 0 is no id
-  RunSums* const known = sums_.find(id);
-  return known != nullptr ? known : sums_.insert(id);
+  return sums_.find_or_insert(id);
 }
 
 void RunPlaces::take(const PleatTraceEvent& event, const Ledger& ledger) {

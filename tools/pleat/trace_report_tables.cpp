@@ -65,7 +65,7 @@ std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line) {
   return rows;
 }
 
-std::string report_filter_text(const TraceSummaryRequest& request) {
+std::string report_filter_text(const TraceReportRequest& request) {
   std::string text;
   const auto say_that = [&](std::string words) {
     text += (text.empty() ? "" : ", ") + std::move(words);

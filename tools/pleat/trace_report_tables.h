@@ -27,6 +27,6 @@ struct PlaceRow {
 [[nodiscard]] std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line);
 
 // Which filters a page was made with: "operator with gelu, class payloads"; empty: none.
-[[nodiscard]] std::string report_filter_text(const TraceSummaryRequest& request);
+[[nodiscard]] std::string report_filter_text(const TraceReportRequest& request);
 
 }  // namespace pleat::cli

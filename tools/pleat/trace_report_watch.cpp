@@ -20,28 +20,16 @@ class DeviceWatch {
         curve_(lives.device, replay.lives(), kReportPoints),
         compression_(lives.device, replay.file().definitions(), lines),
         run_(lives.device, lines),
-        chunks_(lives.device) {
-    using Kind = Moment::Kind;
-    const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
-    if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-    if (moment.kind == Kind::kEnd) wanted_ = replay.lives().end_event;
-    if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
-    if (moment.kind == Kind::kTime) {
-      const double ns = std::min(moment.seconds * 1e9, 9e18);
-      wanted_time_ns_ = replay.lives().start_ns + static_cast<std::uint64_t>(ns);
-    }
-  }
+        chunks_(lives.device),
+        moment_(moment, lives, replay.lives()) {}
 
   void take(const PleatTraceEvent& event, const Ledger& ledger) {
     const std::uint64_t number = ledger.events() - 1;
-    const bool last = number + 1 == replay_.lives().events;
     curve_.take(event, ledger);
     compression_.take(event, ledger);
     run_.take(event, ledger);
     chunks_.take(event, ledger);
-    const bool now = wanted_time_ns_ ? !at_.taken && (event.time_ns >= *wanted_time_ns_ || last)
-                                     : wanted_ && number == *wanted_;
-    if (now) {
+    if (moment_.is_now(event, number)) {
       at_ = take_snapshot(ledger, lives_.device, event);
       map_ = memory_map(ledger, lives_.device, at_.live, chunks_, kReportPieces);
     }
@@ -75,8 +63,7 @@ class DeviceWatch {
   trace::Compression compression_;
   RunPlaces run_;
   ChunkPlaces chunks_;
-  std::optional<std::uint64_t> wanted_;          // an event
-  std::optional<std::uint64_t> wanted_time_ns_;  // instead: the first event from here on
+  MomentWatch moment_;
   trace::Snapshot at_;
   MemoryMap map_;
   std::vector<LiveEntry> end_;
@@ -85,7 +72,7 @@ class DeviceWatch {
 }  // namespace
 
 TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
-                          const TraceSummaryRequest& selection, const trace::Progress& progress) {
+                          const TraceReportRequest& selection, const trace::Progress& progress) {
   TraceReport report;
   report.replay = &replay;
   ResidentCurve resident(replay.lives(), kReportPoints);

@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "trace.h"
 #include "trace/compression.h"
 #include "trace/growth.h"
 #include "trace/replay.h"
+#include "trace_report.h"
 #include "trace_report_flame.h"
 #include "trace_report_map.h"
 #include "trace_report_places.h"
@@ -44,7 +44,7 @@ struct TraceReport {
 
 // Makes the second pass. `lines` and `replay` must outlive what is returned.
 [[nodiscard]] TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
-                                        const TraceSummaryRequest& selection,
+                                        const TraceReportRequest& selection,
                                         const trace::Progress& progress);
 
 }  // namespace pleat::cli

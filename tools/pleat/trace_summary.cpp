@@ -15,26 +15,13 @@ class DeviceWatch {
               trace::Lines& lines)
       : all_(replay.lives()),
         lives_(lives),
-        compression_(lives.device, replay.file().definitions(), lines) {
-    using Kind = Moment::Kind;
-    const trace::Peak& peak = lives.peaks[PLEAT_TRACE_REQUESTED];
-    if (moment.kind == Kind::kPeak && peak.bytes > 0) wanted_ = peak.event;
-    if (moment.kind == Kind::kEnd) wanted_ = all_.end_event;
-    if (moment.kind == Kind::kOutOfMemory) wanted_ = lives.last_out_of_memory;
-    if (moment.kind == Kind::kTime) {
-      by_time_ = true;
-      const double ns = std::min(moment.seconds * 1e9, 9e18);
-      time_ns_ = all_.start_ns + static_cast<std::uint64_t>(ns);
-    }
-  }
+        moment_(moment, lives, replay.lives()),
+        compression_(lives.device, replay.file().definitions(), lines) {}
 
   void take(const PleatTraceEvent& event, const Ledger& ledger) {
     const std::uint64_t number = ledger.events() - 1;
     compression_.take(event, ledger);
-    const bool last = number + 1 == all_.events;
-    if (wanted_ && number == *wanted_) at_ = take_snapshot(ledger, lives_.device, event);
-    if (by_time_ && !at_.taken && (event.time_ns >= time_ns_ || last))
-      at_ = take_snapshot(ledger, lives_.device, event);
+    if (moment_.is_now(event, number)) at_ = take_snapshot(ledger, lives_.device, event);
     if (number == all_.end_event) end_ = ledger.live(lives_.device);
   }
 
@@ -55,10 +42,8 @@ class DeviceWatch {
  private:
   const trace::Lives& all_;
   const trace::DeviceLives& lives_;
+  MomentWatch moment_;
   trace::Compression compression_;
-  std::optional<std::uint64_t> wanted_;
-  bool by_time_ = false;
-  std::uint64_t time_ns_ = 0;
   Snapshot at_;
   std::vector<trace::LiveEntry> end_;
 };

@@ -18,8 +18,7 @@ void add(std::uint64_t& count, std::int64_t& sum, std::int64_t bytes) noexcept {
 CompressionSums* Compression::of(Origin origin) {
   const std::uint64_t place =
       (std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)) + 1;  // 0 is no id
-  CompressionSums* const known = by_place_.find(place);
-  return known != nullptr ? known : by_place_.insert(place);
+  return by_place_.find_or_insert(place);
 }
 
 void Compression::take_decision(const PleatTraceEvent& event, const Ledger& ledger) {

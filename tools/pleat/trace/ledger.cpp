@@ -191,9 +191,8 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
       break;
     case PLEAT_TRACE_CHUNK_ALLOCATE: {
       if (device.first_id == 0) device.first_id = event.block;
-      Chunk* chunk = device.chunks.find(event.block);
-      if (chunk == nullptr) chunk = device.chunks.insert(event.block);
-      if (chunk != nullptr) *chunk = {event.address, static_cast<std::int64_t>(event.bytes)};
+      if (Chunk* const chunk = device.chunks.find_or_insert(event.block))
+        *chunk = {event.address, static_cast<std::int64_t>(event.bytes)};
       break;
     }
     case PLEAT_TRACE_CHUNK_FREE:
@@ -252,8 +251,7 @@ void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
     block->record = event.record;
     device.overlay(*block, Overlay::kSavedRaw);
   }
-  LiveRecord* record = device.records.find(event.record);
-  if (record == nullptr) record = device.records.insert(event.record);
+  LiveRecord* const record = device.records.find_or_insert(event.record);
   const Origin origin{event.op, event.stack};
   if (record != nullptr) {
     *record = {};

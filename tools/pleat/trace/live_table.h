@@ -42,6 +42,11 @@ class LiveTable {
     ++count_;
     return &items_[item];
   }
+  // Null as insert() says; pointers to others are void if it is new.
+  [[nodiscard]] Item* find_or_insert(std::uint64_t id) {
+    Item* const known = find(id);
+    return known != nullptr ? known : insert(id);
+  }
   void erase(std::uint64_t id) noexcept {
     if (count_ == 0 || id == 0) return;
     std::size_t hole = home(id);

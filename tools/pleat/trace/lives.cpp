@@ -284,24 +284,19 @@ void FirstPass::take_record(Device& device, const PleatTraceEvent& event) {
       break;
     case PLEAT_TRACE_TAG:
       known(device, event);
-      if (event.record != 0) {
-        std::uint64_t* record = device.records.find(event.record);
-        if (record == nullptr) record = device.records.insert(event.record);
-        if (record != nullptr) *record = event.block;
-      }
+      if (std::uint64_t* const record = device.records.find_or_insert(event.record))
+        *record = event.block;
       break;
     case PLEAT_TRACE_RESTORE: {
       Birth* const birth = known(device, event);
-      const std::uint64_t* const own =
-          event.record != 0 ? device.records.find(event.record) : nullptr;
+      const std::uint64_t* const own = device.records.find(event.record);
       const bool adopted = own != nullptr && *own == event.block;
       if (birth != nullptr && !adopted) birth->restored = true;
       break;
     }
     case PLEAT_TRACE_ENCODE: {
       const std::uint64_t sized = last_sized_.block(event);
-      const std::uint64_t* const own =
-          event.record != 0 ? device.records.find(event.record) : nullptr;
+      const std::uint64_t* const own = device.records.find(event.record);
       const bool is_source = sized == event.block || (own != nullptr && sized == *own);
       if (sized == 0 || is_source || event.bytes == 0) break;
       Birth* const birth = device.blocks.find(sized);
@@ -310,7 +305,7 @@ void FirstPass::take_record(Device& device, const PleatTraceEvent& event) {
       break;
     }
     case PLEAT_TRACE_DROP:
-      if (event.record != 0) device.records.erase(event.record);
+      device.records.erase(event.record);
       break;
     default:
       break;

@@ -58,17 +58,23 @@ void Curve::take(const PleatTraceEvent& event, const Ledger& ledger) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
+bool passes(const Filter& filter, const Lives& lives, const Definitions& definitions,
+            std::int64_t bytes, std::uint32_t op, std::uint32_t step) {
+  if (filter.least_bytes != 0 &&
+      (bytes < 0 || static_cast<std::uint64_t>(bytes) < filter.least_bytes)) {
+    return false;
+  }
+  if (filter.step && (step >= lives.steps.size() || lives.steps[step].number != *filter.step)) {
+    return false;
+  }
+  return filter.op.empty() || definitions.string(op).find(filter.op) != std::string_view::npos;
+}
+
 bool passes(const LiveEntry& entry, const Replay& replay) {
   const Filter& filter = replay.filter();
-  if (entry.bytes < 0 || static_cast<std::uint64_t>(entry.bytes) < filter.least_bytes) return false;
-  if (filter.of_class && entry.of != *filter.of_class) return false;
-  if (filter.step) {
-    const std::vector<Step>& steps = replay.lives().steps;
-    if (entry.step >= steps.size() || steps[entry.step].number != *filter.step) return false;
-  }
-  if (filter.op.empty()) return true;
-  const std::string_view op = replay.file().definitions().string(entry.place().op);
-  return op.find(filter.op) != std::string_view::npos;
+  return entry.bytes >= 0 && (!filter.of_class || entry.of == *filter.of_class) &&
+         passes(filter, replay.lives(), replay.file().definitions(), entry.bytes, entry.place().op,
+                entry.step);
 }
 
 std::vector<Group> group(const std::vector<LiveEntry>& live, GroupBy by, const Replay& replay,

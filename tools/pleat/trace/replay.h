@@ -103,6 +103,11 @@ class Curve {
 // The filter lets the entry through: its size, class, step of birth and operator.
 [[nodiscard]] bool passes(const LiveEntry& entry, const Replay& replay);
 
+// What a filter says of something of so many bytes, made by an operator in a step (an index): size,
+// name and step. Its times, class and number of events are no matter here.
+[[nodiscard]] bool passes(const Filter& filter, const Lives& lives, const Definitions& definitions,
+                          std::int64_t bytes, std::uint32_t op, std::uint32_t step);
+
 // Entries of one place and class together.
 struct Group {
   std::uint32_t op = 0;

@@ -1,4 +1,4 @@
-#include "trace_export_output.h"
+#include "trace_output.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,18 +14,18 @@
 
 namespace pleat::cli {
 
-ExportOutput::~ExportOutput() {
+TraceOutput::~TraceOutput() {
   if (descriptor_ >= 0 && !path_.empty()) ::close(descriptor_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-bool ExportOutput::fail(const std::string& shown, std::string_view reason) {
+bool TraceOutput::fail(const std::string& shown, std::string_view reason) {
   if (error_.empty())
     error_ = fmt::format("{}: {}", shown == "-" ? shown : bridge::printable(shown), reason);
   return false;
 }
 
-bool ExportOutput::open(const std::string& path, bool force) {
+bool TraceOutput::open(const std::string& path, bool force, unsigned mode) {
   if (path == "-") {
     descriptor_ = STDOUT_FILENO;
     return true;
@@ -34,13 +34,13 @@ bool ExportOutput::open(const std::string& path, bool force) {
   path_ = path;
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0) {
+    if (S_ISDIR(there.st_mode)) return fail(path, std::strerror(EISDIR));
     if (!force) return fail(path, "exists; --force replaces it");
     if (!S_ISREG(there.st_mode)) return fail(path, "is no file that can be replaced");
   }
-  // The mode is what the user's umask leaves, as of any file of theirs.
   for (unsigned attempt = 0; attempt < 100; ++attempt) {
     std::string name = fmt::format("{}.{}.{}.part", path, ::getpid(), attempt);
-    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (descriptor_ >= 0) {
       temporary_ = std::move(name);
       return true;
@@ -50,7 +50,7 @@ bool ExportOutput::open(const std::string& path, bool force) {
   return fail(path, std::strerror(errno));
 }
 
-void ExportOutput::flush() {
+void TraceOutput::flush() {
   std::string_view left = buffer_;
   while (!left.empty() && !failed()) {
     const ssize_t written = ::write(descriptor_, left.data(), left.size());
@@ -63,7 +63,7 @@ void ExportOutput::flush() {
   buffer_.clear();
 }
 
-bool ExportOutput::give_name() {
+bool TraceOutput::give_name() {
   // Without --force a file that came meanwhile is not replaced, where the file system can tell.
   const unsigned flags = force_ ? 0 : RENAME_NOREPLACE;
   int done = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags);
@@ -76,7 +76,7 @@ bool ExportOutput::give_name() {
   return fail(path_, errno == EEXIST ? "exists; --force replaces it" : std::strerror(errno));
 }
 
-bool ExportOutput::close() {
+bool TraceOutput::close() {
   flush();
   if (path_.empty() || failed()) return !failed();
   const int closed = ::close(descriptor_);
@@ -92,7 +92,7 @@ std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void put_json_text(ExportOutput& out, std::string_view text) {
+void put_json_text(TraceOutput& out, std::string_view text) {
   const auto plain = [](unsigned char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
   for (const char c : text)
     if (!plain(static_cast<unsigned char>(c))) return out.put(json_text(text));
@@ -101,7 +101,7 @@ void put_json_text(ExportOutput& out, std::string_view text) {
   out.put('"');
 }
 
-void put_csv_field(ExportOutput& out, std::string_view raw) {
+void put_csv_field(TraceOutput& out, std::string_view raw) {
   const std::string text = valid_utf8(raw);
   if (text.find_first_of("\",\r\n") == std::string_view::npos) return out.put(text);
   out.put('"');

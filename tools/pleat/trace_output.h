@@ -1,5 +1,5 @@
-// Where an export goes. A file appears under its name once it is whole: until then it is a
-// temporary beside it.
+// Where an export or a report goes. A file appears under its name once it is whole: until then it
+// is a temporary beside it.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,18 @@
 
 namespace pleat::cli {
 
-class ExportOutput {
+// Modes of files, before the umask: like any file of the user's; the owner's only, as a trace is.
+inline constexpr unsigned kUsersMode = 0666, kOwnersMode = 0600;
+
+class TraceOutput {
  public:
-  ExportOutput() = default;
-  ~ExportOutput();  // without close(): nothing is left of it
-  ExportOutput(const ExportOutput&) = delete;
-  ExportOutput& operator=(const ExportOutput&) = delete;
+  TraceOutput() = default;
+  ~TraceOutput();  // without close(): nothing is left of it
+  TraceOutput(const TraceOutput&) = delete;
+  TraceOutput& operator=(const TraceOutput&) = delete;
 
   // "-": stdout. False: error() says why.
-  [[nodiscard]] bool open(const std::string& path, bool force);
+  [[nodiscard]] bool open(const std::string& path, bool force, unsigned mode);
   // Writes what is left and gives the file its name. False: error() says why.
   [[nodiscard]] bool close();
   // There is nothing to write: the file will not appear.
@@ -51,10 +54,10 @@ class ExportOutput {
 // ---- text ---------------------------------------------------------------------------------------
 
 // With its quotes; what is no UTF-8 is replaced.
-void put_json_text(ExportOutput& out, std::string_view text);
+void put_json_text(TraceOutput& out, std::string_view text);
 [[nodiscard]] std::string json_text(std::string_view text);
 // A field of RFC 4180, in quotes where it needs them.
-void put_csv_field(ExportOutput& out, std::string_view text);
+void put_csv_field(TraceOutput& out, std::string_view text);
 // Without bytes that are no UTF-8: each of these becomes U+FFFD.
 [[nodiscard]] std::string valid_utf8(std::string_view text);
 
