@@ -24,7 +24,7 @@ enum class BlockType : std::uint8_t {
   kStrings = 2,  // first id; for each: length, bytes
   kFrames = 3,   // first id; for each: FrameKind, then two or three numbers
   kStacks = 4,   // first id; for each: parent, frame
-  kModules = 5,  // first id; for each: path, build id, where it is loaded, bytes
+  kModules = 5,  // first id; for each: path, build id: length and bytes
   kRecords = 6,  // columns
   kIndex = 7,    // for each block: offset, type, count, first time, last time
 };

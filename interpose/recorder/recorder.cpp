@@ -89,19 +89,21 @@ std::uint32_t stack(int may_wait) {
   ring->taking_stack = true;
   RawFrame frames[kMostFrames];
   const std::span<RawFrame> all(frames);
-  std::uint32_t of_native = native ? native_stacks.walk(all) : 0;
+  const std::uint32_t of_native = native ? native_stacks.walk(all) : 0;
   std::uint32_t number = 0;
+  bool written_over = false;
   if (python) {
     // Python's frames stand for those of its interpreter and of all that called it.
     std::uint32_t inner = 0;
     while (inner < of_native && !python_stacks.is_interpreter(frames[inner].code)) ++inner;
     number = python_stacks.with_frames(all.subspan(inner), may_wait != 0,
                                        [&](std::span<RawFrame> found) {
+                                         written_over = true;
                                          return number_of(all.first(inner + found.size()), *ring);
                                        });
-    if (number == 0 && native && inner < of_native) of_native = native_stacks.walk(all);
   }
-  if (number == 0 && of_native != 0) number = number_of(all.first(of_native), *ring);
+  if (number == 0 && of_native != 0 && !written_over)
+    number = number_of(all.first(of_native), *ring);
   ring->taking_stack = false;
   return number;
 }

@@ -65,14 +65,14 @@ class Ring {
     return wake;
   }
 
-  // In the writer's thread: hands all events to `take(const PleatTraceEvent&)`, which says false
-  // where it has no room for more. Returns how many were taken.
+  // In the writer's thread: hands all events to `take(const PleatTraceEvent&)`. Returns how many
+  // there were.
   template <class Take>
   std::size_t drain(Take&& take) noexcept {
     const std::uint64_t end = shown_.load(std::memory_order_acquire);
     std::uint64_t at = read_.load(std::memory_order_relaxed);
     const std::uint64_t begin = at;
-    while (at != end && take(records_[at % kRecords])) ++at;
+    for (; at != end; ++at) take(records_[at % kRecords]);
     read_.store(at, std::memory_order_release);
     return static_cast<std::size_t>(at - begin);
   }

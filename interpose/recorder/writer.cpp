@@ -26,24 +26,25 @@ std::uint64_t ns_of(clockid_t clock) noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// A small file of /proc; empty if it cannot be read.
-std::string_view read_small(const char* path, std::span<char> room) noexcept {
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  const ssize_t bytes = ::read(file, room.data(), room.size() - 1);
+// 0: it cannot be read.
+std::uint64_t resident_bytes() noexcept {
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  std::array<char, 128> text{};
+  const ssize_t bytes = ::read(file, text.data(), text.size() - 1);
   ::close(file);
-  if (bytes <= 0) return {};
-  room[static_cast<std::size_t>(bytes)] = '\0';
-  return {room.data(), static_cast<std::size_t>(bytes)};
+  const char* const second = bytes > 0 ? std::strchr(text.data(), ' ') : nullptr;
+  if (second == nullptr) return 0;
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::strtoull(second, nullptr, 10) * page;
 }
 
-std::uint64_t resident_bytes() noexcept {
-  std::array<char, 128> room;
-  const std::string_view text = read_small("/proc/self/statm", room);
-  const std::size_t space = text.find(' ');
-  if (space == std::string_view::npos) return 0;
-  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return std::strtoull(text.data() + space, nullptr, 10) * page;
+PleatTraceEvent mark_of(PleatTraceKind kind, std::uint64_t now) noexcept {
+  PleatTraceEvent mark{};
+  mark.kind = static_cast<std::uint8_t>(kind);
+  mark.device = -1;
+  mark.time_ns = now;
+  return mark;
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ int Writer::open(const char* path, std::string_view process, std::uint64_t most_
   }
   if (error == 0) {
     rings_.for_each([](Ring& ring) {  // what came after an earlier trace
-      ring.drain([](const PleatTraceEvent&) { return true; });
+      ring.drain([](const PleatTraceEvent&) {});
     });
     base_ = base;
     events_ = batched_ = 0;
@@ -177,25 +178,21 @@ void Writer::round(bool last) noexcept {
   }
 }
 
-bool Writer::add(const PleatTraceEvent& event) noexcept {
+void Writer::add(const PleatTraceEvent& event) noexcept {
   if (batched_ == kMostRecords) flush();
   batch_[batched_++] = event;
-  return true;
 }
 
 void Writer::drain() noexcept {
   rings_.for_each([this](Ring& ring) {
-    events_ += ring.drain([this](const PleatTraceEvent& event) { return add(event); });
+    events_ += ring.drain([this](const PleatTraceEvent& event) { add(event); });
   });
 }
 
 void Writer::note_resident(std::uint64_t now) noexcept {
-  PleatTraceEvent mark{};
-  mark.kind = PLEAT_TRACE_RESIDENT;
-  mark.device = -1;
-  mark.time_ns = now;
+  PleatTraceEvent mark = mark_of(PLEAT_TRACE_RESIDENT, now);
   mark.bytes = resident_bytes();
-  if (mark.bytes != 0) static_cast<void>(add(mark));
+  if (mark.bytes != 0) add(mark);
 }
 
 Ring::Small Writer::small_so_far() noexcept {
@@ -214,16 +211,13 @@ void Writer::note_small(std::uint64_t now) noexcept {
   const Ring::Small sum = small_so_far();
   if (sum.came == small_.came && sum.went == small_.went) return;
   small_ = sum;
-  PleatTraceEvent mark{};
-  mark.kind = PLEAT_TRACE_SMALL;
-  mark.device = -1;
-  mark.time_ns = now;
+  PleatTraceEvent mark = mark_of(PLEAT_TRACE_SMALL, now);
   mark.record = sum.came - small_before_.came;
   mark.node = sum.count_came - small_before_.count_came;
   // What lived when the trace began may go in it.
   mark.bytes = mark.record - std::min(mark.record, sum.went - small_before_.went);
   mark.block = mark.node - std::min(mark.node, sum.count_went - small_before_.count_went);
-  static_cast<void>(add(mark));
+  add(mark);
 }
 
 std::uint64_t Writer::lost_so_far() noexcept {
@@ -235,13 +229,10 @@ std::uint64_t Writer::lost_so_far() noexcept {
 void Writer::note_lost(std::uint64_t now) noexcept {
   const std::uint64_t lost = lost_so_far();
   if (lost <= lost_) return;
-  PleatTraceEvent mark{};
-  mark.kind = PLEAT_TRACE_LOST;
-  mark.device = -1;
-  mark.time_ns = now;
+  PleatTraceEvent mark = mark_of(PLEAT_TRACE_LOST, now);
   mark.bytes = lost - lost_;
   lost_ = lost;
-  static_cast<void>(add(mark));
+  add(mark);
 }
 
 // Threads come one after the other in a batch. Each of them is in order, but for what happened

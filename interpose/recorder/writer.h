@@ -70,7 +70,7 @@ class Writer {
   void say_why_it_ended() const noexcept;
   [[nodiscard]] std::uint64_t lost_so_far() noexcept;
   [[nodiscard]] Ring::Small small_so_far() noexcept;
-  [[nodiscard]] bool add(const PleatTraceEvent& event) noexcept;
+  void add(const PleatTraceEvent& event) noexcept;
 
   Rings& rings_;
   Names& names_;

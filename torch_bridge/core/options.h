@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "torch_bridge/c_abi.h"
+
 namespace pleat::bridge {
 
 enum class When : std::uint8_t { kRelease, kForwardEnd };
@@ -62,7 +64,12 @@ enum class Objective : std::uint8_t {
 };
 
 // Which stacks a trace has.
-enum class Stacks : std::uint8_t { kNone, kPython, kNative, kBoth };
+enum class Stacks : std::uint8_t {
+  kNone = PLEAT_TRACE_STACKS_NONE,
+  kPython = PLEAT_TRACE_STACKS_PYTHON,
+  kNative = PLEAT_TRACE_STACKS_NATIVE,
+  kBoth = PLEAT_TRACE_STACKS_BOTH,
+};
 
 // A function of which the user promises that noise in what it saves is harmless (proof_book.h).
 struct TrustedName {

@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <ctime>
 
+#include "torch_bridge/core/clock.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -15,12 +15,12 @@ class SampledTimer {
  public:
   explicit SampledTimer(Runtime& runtime) noexcept : runtime_(runtime) {
     thread_local unsigned turn = 0;
-    start_ = (++turn & 63u) == 0 ? now() : 0;
+    start_ = (++turn & 63u) == 0 ? monotonic_ns() : 0;
   }
   ~SampledTimer() { stop(); }
   void stop() noexcept {
     if (start_ != 0) {
-      runtime_.hook_ns_sampled.fetch_add(now() - start_, std::memory_order_relaxed);
+      runtime_.hook_ns_sampled.fetch_add(monotonic_ns() - start_, std::memory_order_relaxed);
       runtime_.hook_samples.fetch_add(1, std::memory_order_relaxed);
       start_ = 0;
     }
@@ -29,13 +29,6 @@ class SampledTimer {
   SampledTimer& operator=(const SampledTimer&) = delete;
 
  private:
-  static std::uint64_t now() noexcept {
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(t.tv_nsec);
-  }
-
   Runtime& runtime_;
   std::uint64_t start_;
 };

@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <ctime>
 
 #include "torch_bridge/c_abi.h"
+#include "torch_bridge/core/clock.h"
 
 namespace pleat::bridge {
 
@@ -18,13 +18,6 @@ inline std::atomic<const PleatRecorder*> trace_recorder{nullptr};
   return trace_recorder.load(std::memory_order_relaxed) != nullptr;
 }
 
-[[nodiscard]] inline std::uint64_t trace_clock() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 // Counts a kind of work, and times one in 32.
 class TraceCost {
  public:
@@ -32,11 +25,11 @@ class TraceCost {
    public:
     explicit Timed(TraceCost& cost) noexcept : cost_(cost) {
       const std::uint64_t turn = cost.count_.fetch_add(1, std::memory_order_relaxed);
-      if ((turn & 31u) == 0) start_ = trace_clock();
+      if ((turn & 31u) == 0) start_ = monotonic_ns();
     }
     ~Timed() {
       if (start_ != 0) {
-        cost_.ns_.fetch_add(trace_clock() - start_, std::memory_order_relaxed);
+        cost_.ns_.fetch_add(monotonic_ns() - start_, std::memory_order_relaxed);
         cost_.timed_.fetch_add(1, std::memory_order_relaxed);
       }
     }

@@ -19,6 +19,7 @@
 #include "allocator/cuda/driver.h"
 #include "allocator/cuda/memory_in_front.h"
 #include "allocator/cuda/stream_events.h"
+#include "torch_bridge/core/own_path.h"
 #include "torch_bridge/cuda/access.h"
 #include "torch_bridge/torch_access/no_stack.h"
 #include "torch_bridge/torch_access/trace.h"
@@ -261,12 +262,7 @@ std::atomic<CudaDevices*> devices{nullptr};
 
 // "libpleat_bridge_torch2.11.so" has "libpleat_cuda_torch2.11.so" beside it.
 std::string library_beside_the_bridge() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&open_cuda), &info) == 0 ||
-      info.dli_fname == nullptr) {
-    return {};
-  }
-  std::string path = info.dli_fname;
+  std::string path = path_of_this_library();
   constexpr std::string_view kBridge = "pleat_bridge_";
   const std::size_t at = path.rfind(kBridge);
   return at == std::string::npos ? std::string() : path.replace(at, kBridge.size(), "pleat_cuda_");

@@ -12,8 +12,10 @@
 #include <filesystem>
 #include <mutex>
 
+#include "torch_bridge/core/clock.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/json_writer.h"
+#include "torch_bridge/core/own_path.h"
 #include "torch_bridge/core/trace_file.h"
 #include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/torch_access/trace_context.h"
@@ -49,7 +51,7 @@ constexpr bool begins_something(EventKind kind) noexcept {
 
 // Runs under locks of the allocator's.
 void note_moment(Event& event) noexcept {
-  event.time_ns = trace_clock();
+  event.time_ns = monotonic_ns();
   event.phase = trace_phase();
 }
 
@@ -93,14 +95,14 @@ TraceSink& the_sink() {
 const PleatRecorder* open_recorder(std::string& problem) {
   static const PleatRecorder* recorder = nullptr;
   if (recorder != nullptr) return recorder;
-  Dl_info us{};
-  if (::dladdr(reinterpret_cast<const void*>(&open_recorder), &us) == 0) {
+  const std::string us = path_of_this_library();
+  if (us.empty()) {
     problem = "cannot tell where the bridge is";
     return nullptr;
   }
   std::error_code ignored;
-  for (std::filesystem::path own : {std::filesystem::absolute(us.dli_fname, ignored),
-                                    std::filesystem::canonical(us.dli_fname, ignored)}) {
+  for (std::filesystem::path own :
+       {std::filesystem::absolute(us, ignored), std::filesystem::canonical(us, ignored)}) {
     const std::filesystem::path file = own.replace_filename(PLEAT_RECORDER_FILE);
     if (!std::filesystem::exists(file, ignored)) continue;
     void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -128,7 +130,7 @@ std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
       .text("torch", TORCH_VERSION)
       .text("pleat", PLEAT_VERSION)
       .text("stacks", option_value(options, "stacks"))
-      .field("start_ns", static_cast<std::int64_t>(trace_clock()))
+      .field("start_ns", static_cast<std::int64_t>(monotonic_ns()))
       .field("start_wall_ns",
              static_cast<std::int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec);
   if (who.rank) json.field("rank", static_cast<std::int64_t>(*who.rank));
@@ -142,20 +144,6 @@ std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
   }
   json.close().close();
   return json.take();
-}
-
-std::uint32_t stacks_of(Stacks stacks) noexcept {
-  switch (stacks) {
-    case Stacks::kNone:
-      return PLEAT_TRACE_STACKS_NONE;
-    case Stacks::kPython:
-      return PLEAT_TRACE_STACKS_PYTHON;
-    case Stacks::kNative:
-      return PLEAT_TRACE_STACKS_NATIVE;
-    case Stacks::kBoth:
-      break;
-  }
-  return PLEAT_TRACE_STACKS_BOTH;
 }
 
 // Set by `pleat trace record`: the process says at its end what to type next.
@@ -185,7 +173,7 @@ class Trace {
     const std::string process = process_json(runtime, who);
     PleatTraceRequest request{};
     request.struct_size = sizeof request;
-    request.stacks = stacks_of(runtime.options().stacks);
+    request.stacks = static_cast<std::uint32_t>(runtime.options().stacks);
     request.process = process.c_str();
     std::array<char, 256> error{};
     const auto open = [&](const std::string& path) {
@@ -275,6 +263,7 @@ void finish_trace(Runtime& runtime) noexcept {
 }
 
 void abandon_trace(Runtime& runtime) noexcept {
+  if (!tracing()) return;
   the_trace().abandon();
   runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
 }

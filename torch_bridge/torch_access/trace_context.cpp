@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "torch_bridge/core/clock.h"
 #include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/torch_access/pass_state.h"
 
@@ -181,7 +182,7 @@ std::uint32_t trace_stack(const PleatRecorder& recorder) noexcept {
 
 PleatTraceEvent trace_mark(PleatTraceKind kind) noexcept {
   PleatTraceEvent mark{};
-  mark.time_ns = trace_clock();
+  mark.time_ns = monotonic_ns();
   mark.kind = static_cast<std::uint8_t>(kind);
   mark.phase = trace_phase();
   mark.device = -1;

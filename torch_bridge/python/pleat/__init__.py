@@ -99,6 +99,11 @@ def _load() -> ctypes.CDLL:
     return library
 
 
+def _loaded() -> ctypes.CDLL | None:
+    """The bridge, if it is in this process."""
+    return _load() if _bridge is not None or _mapped_bridge() is not None else None
+
+
 def _install(library: ctypes.CDLL) -> None:
     if library.pleat_is_installed():
         return
@@ -160,13 +165,15 @@ def enable(**options: Any) -> None:
 
 def disable() -> None:
     """No further tensor is compressed. What is compressed already stays readable."""
-    if _bridge is not None or _mapped_bridge() is not None:
-        _load().pleat_disable()
+    library = _loaded()
+    if library is not None:
+        library.pleat_disable()
 
 
 def is_enabled() -> bool:
     """True if saved tensors of this process are being compressed."""
-    return (_bridge is not None or _mapped_bridge() is not None) and bool(_load().pleat_is_enabled())
+    library = _loaded()
+    return library is not None and bool(library.pleat_is_enabled())
 
 
 def _text(function: Any) -> str:
@@ -184,9 +191,8 @@ def stats() -> dict[str, Any]:
 
     Bytes are bytes, times nanoseconds. Empty where Pleat is not installed.
     """
-    if _bridge is None and _mapped_bridge() is None:
-        return {}
-    return json.loads(_text(_load().pleat_stats_json))
+    library = _loaded()
+    return json.loads(_text(library.pleat_stats_json)) if library is not None else {}
 
 
 def profile() -> dict[str, Any]:
@@ -195,28 +201,27 @@ def profile() -> dict[str, Any]:
     As the file that the option ``profile`` names has it. Has no units where neither that option nor ``sensitivity`` is
     set, and before the first of them is known. Empty where Pleat is not installed.
     """
-    if _bridge is None and _mapped_bridge() is None:
-        return {}
-    return json.loads(_text(_load().pleat_profile_json))
+    library = _loaded()
+    return json.loads(_text(library.pleat_profile_json)) if library is not None else {}
 
 
 def report() -> str:
     """The text that ``verbose:1`` prints at exit."""
-    if _bridge is None and _mapped_bridge() is None:
-        return "pleat: not installed in this process\n"
-    return _text(_load().pleat_report_text)
+    library = _loaded()
+    return _text(library.pleat_report_text) if library is not None else "pleat: not installed in this process\n"
 
 
 def reset_peaks() -> None:
     """Restarts every peak of stats() from the present."""
-    if _bridge is not None or _mapped_bridge() is not None:
-        _load().pleat_reset_peaks()
+    library = _loaded()
+    if library is not None:
+        library.pleat_reset_peaks()
 
 
 @contextlib.contextmanager
 def exempt() -> Iterator[None]:
     """Tensors saved inside, by this thread, are left alone."""
-    library = _load() if (_bridge is not None or _mapped_bridge() is not None) else None
+    library = _loaded()
     if library is not None:
         library.pleat_exempt_enter()
     try:
@@ -254,8 +259,9 @@ def linear(function: Any = _NOT_GIVEN, *, closes: bool = False) -> Any:
         raise TypeError(f"pleat.linear takes a subclass of torch.autograd.Function, not {function!r}")
     node_class = function._backward_cls
     _linear[node_class] = bool(closes)
-    if _bridge is not None or _mapped_bridge() is not None:
-        _load().pleat_trust_class(id(node_class), bool(closes))
+    library = _loaded()
+    if library is not None:
+        library.pleat_trust_class(id(node_class), bool(closes))
     return function
 
 

@@ -26,13 +26,13 @@ def start(path: str | os.PathLike[str]) -> None:
 
 def stop() -> bool:
     """Ends the trace. False if there was none. Any thread that is not in an operator."""
-    library = _loaded()
+    library = pleat._loaded()
     return library is not None and bool(library.pleat_trace_stop())
 
 
 def path() -> str | None:
     """The file of the trace that is being written."""
-    library = _loaded()
+    library = pleat._loaded()
     text = pleat._text(library.pleat_trace_path) if library is not None else ""
     return text or None
 
@@ -45,7 +45,3 @@ def recording(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         stop()
-
-
-def _loaded() -> ctypes.CDLL | None:
-    return pleat._load() if pleat._bridge is not None or pleat._mapped_bridge() is not None else None
