@@ -349,6 +349,15 @@ Block* Pool::find(const void* address) const noexcept {
       .load(std::memory_order_acquire);
 }
 
+void Pool::tell_segments() noexcept {
+  Impl& p = *impl_;
+  const Impl::Section section(p);
+  for (std::size_t rank = 0; rank < p.segments.count(); ++rank) {
+    const Segment& segment = p.segments[rank];
+    p.emit(EventKind::kSegmentReserve, segment.base, segment.bytes);
+  }
+}
+
 std::size_t Pool::trim() noexcept {
   Impl& p = *impl_;
   const Impl::Section section(p);

@@ -79,6 +79,10 @@ class Pool final : public BlockMemory {
   // know that the block cannot be freed meanwhile.
   [[nodiscard]] Block* find(const void* address) const noexcept override;
 
+  // Tells the sink of each segment there is, as if it were reserved now: for a sink that has come
+  // since. A segment that is reserved meanwhile may be told twice.
+  void tell_segments() noexcept;
+
   // Gives back every whole free page. Returns the bytes given back.
   std::size_t trim() noexcept;
 

@@ -245,6 +245,23 @@ TEST_F(PoolTest, EveryAllocationAndFreeIsAnEvent) {
   EXPECT_EQ(sink.count[EventKind::kSegmentRelease], 1);
 }
 
+TEST_F(PoolTest, ASinkThatComesLaterCanBeToldOfTheSegmentsThatAreThere) {
+  FakeDevice small(8_MiB);  // two segments of 4
+  Pool pool(small, small_options(), statistics);
+  Block* const first = pool.allocate(3_MiB);
+  Block* const second = pool.allocate(3_MiB);
+  CountingSink sink;
+  pool.events().attach(&sink);
+  pool.tell_segments();
+  EXPECT_EQ(sink.count[EventKind::kSegmentReserve], 2);
+  EXPECT_EQ(sink.bytes[EventKind::kSegmentReserve], 8_MiB);
+  EXPECT_EQ(sink.count.size(), 1u) << "of nothing else";
+  for (const std::int64_t change : sink.last.change) EXPECT_EQ(change, 0);
+  pool.events().attach(nullptr);
+  pool.free(first);
+  pool.free(second);
+}
+
 TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
   Pool pool(device, small_options(), statistics);
   Block* first = pool.allocate(100_KiB);

@@ -108,6 +108,9 @@ def test_peaks_are_the_allocators_own_to_the_byte(run_script, summarised, tmp_pa
         assert summary["disagreements"] == 0 and summary["lost_events"] == 0 and not summary["incomplete"]
         moment = host["moment"]
         assert sum(moment["classes"].values()) == moment["live_bytes"] == host["peak_live"]["bytes"]
+        # All blocks lie in segments that the trace knows, those of before it, too.
+        in_use = moment["segment_bytes"] - moment["free_in_segments_bytes"]
+        assert moment["live_bytes"] <= in_use <= moment["active_bytes"], mode
         assert moment["classes"]["unknown"] <= 0.02 * moment["live_bytes"], mode
 
 

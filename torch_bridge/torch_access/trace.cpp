@@ -193,6 +193,7 @@ class Trace {
     trace_recorder.store(recorder, std::memory_order_release);
     listen_to_operators();
     runtime.heaps.for_each([](allocator::Heap& heap) { trace_heap(heap); });
+    runtime.pool.tell_segments();
     return true;
   }
 
