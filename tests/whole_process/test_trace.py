@@ -254,6 +254,35 @@ ODD_NAMES = TRACING + textwrap.dedent('''
 ''')
 
 
+def test_small_tensors_are_what_malloc_says(run_script, summarised, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        libc = ctypes.CDLL(None)
+        class Info(ctypes.Structure):
+            _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+        libc.mallinfo2.restype = Info
+        in_use = lambda: libc.mallinfo2().uordblks
+        torch.empty(1)
+        sizes = [8 << 10, 20 << 10, 33 << 10, 60 << 10]
+        start("small.trace")
+        before = in_use()
+        kept = [torch.empty(sizes[i % 4], dtype=torch.uint8) for i in range(2000)]
+        most = in_use() - before
+        import time
+        time.sleep(0.2)  # the writer looks twenty times a second
+        gone = [torch.empty(8 << 10, dtype=torch.uint8) for _ in range(100)]
+        del gone
+        stop()
+        t.emit(most=most)
+        """),
+        args=[tmp_path],
+        conf="bits:off",
+    )
+    assert run.returncode == 0, run.stderr
+    assert summarised(tmp_path / "small.trace")["small_peak_bytes"] == pytest.approx(run.json["most"], rel=0.05)
+
+
 def test_lines_of_generated_code(run_script, summarised, tmp_path):
     run = run_script(ODD_NAMES, args=[tmp_path])
     assert run.returncode == 0, run.stderr
