@@ -182,8 +182,14 @@ typedef enum PleatTraceKind {
   PLEAT_TRACE_NODE = 65,     /* forward recorded `node` in `op` at `stack` */
   PLEAT_TRACE_LABEL = 66,    /* `block` is a PleatTraceLabel, `reason` */
   PLEAT_TRACE_PRESENT = 67,  /* what a device had when the trace began: `change` */
-  PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded: `op` says it in words */
+  PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded: `op` says it in words, `reason` is the
+                                bits of an element, `key` the elements that may bear noise */
   PLEAT_TRACE_DUMP = 69,     /* somebody asks for a closer look at this moment */
+  PLEAT_TRACE_PLAN = 70,     /* what `record` would become if anything were coded: `reason` is a
+                                PleatTracePlan, `key` the bytes of its payload */
+  PLEAT_TRACE_MODULE = 71,   /* the thread enters the module whose path is `op`, or is back in it;
+                                `bytes` modules deep. 0: it is in none */
+  PLEAT_TRACE_LEFT = 72,     /* a tensor is saved that gets no record: `op` says why */
   PLEAT_TRACE_RESIDENT = 96, /* by the recorder: `bytes` of the process are resident */
   PLEAT_TRACE_SMALL = 97,    /* by the recorder: `bytes` of tensors that are too small for Pleat
                                 live, `block` of them; `record` bytes and `node` tensors in all */
@@ -203,6 +209,12 @@ typedef enum PleatTraceLabel {
   PLEAT_TRACE_LABEL_PARAMETER = 1,
   PLEAT_TRACE_LABEL_GRADIENT = 2
 } PleatTraceLabel;
+
+typedef enum PleatTracePlan {
+  PLEAT_TRACE_PLAN_CODED = 0,
+  PLEAT_TRACE_PLAN_RECOMPUTED = 1, /* from the payload of another record: it needs none */
+  PLEAT_TRACE_PLAN_RAW = 2         /* it has no shorter form */
+} PleatTracePlan;
 
 /* The kinds of statistics whose changes an event carries. */
 typedef enum PleatTraceChange {
@@ -244,7 +256,7 @@ typedef struct PleatTraceRequest {
   uint32_t stacks;     /* a PleatTraceStacks */
   const char* path;    /* of the file, which must not exist; absolute */
   const char* process; /* a JSON object of what is to be known of the process */
-  uint64_t most_bytes; /* of the file; 0: any number */
+  uint64_t most_bytes; /* of the file and the part before it; 0: any number */
 } PleatTraceRequest;
 
 /* What the recorder does for the bridge. Every function may be called from any thread, with no lock
@@ -267,6 +279,10 @@ typedef struct PleatRecorder {
   void (*small)(int64_t bytes);
   /* In a forked child: nothing more is written, whatever is called. */
   void (*abandon)(void);
+  /* Writes a page to stderr: who holds the memory, by class and by line, as of all events that this
+   * thread has seen. `title` is its first line. Waits for the writer's thread, a second at most.
+   * Needs no memory of the job's. */
+  void (*page)(const char* title);
   /* Own costs so far: nanoseconds of processor time of the writer's thread; bytes in the file. */
   void (*cost)(uint64_t* writer_ns, uint64_t* file_bytes);
 } PleatRecorder;

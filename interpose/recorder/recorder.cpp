@@ -133,6 +133,9 @@ void abandon() {
   writer.abandon();
 }
 
+// TODO(live book)
+void page(const char* /*title*/) {}
+
 void cost(std::uint64_t* writer_ns, std::uint64_t* file_bytes) {
   *writer_ns = writer.processor_ns();
   *file_bytes = writer.file_bytes();
@@ -147,6 +150,7 @@ constexpr PleatRecorder kRecorder = {.version = PLEAT_RECORDER_VERSION,
                                      .event = event,
                                      .small = small,
                                      .abandon = abandon,
+                                     .page = page,
                                      .cost = cost};
 
 }  // namespace

@@ -21,8 +21,8 @@
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
-#include "trace.h"
-#include "trace_record.h"
+#include "trace_command/command.h"
+#include "trace_command/record.h"
 
 namespace pleat::cli {
 namespace {

@@ -1,0 +1,127 @@
+#include "command.h"
+
+#include <new>
+
+#include "options.h"
+#include "text.h"
+#include "tools/pleat/profile_output.h"
+#include "tools/pleat/program.h"
+#include "tools/pleat/trace_export/command.h"
+#include "tools/pleat/trace_report/command.h"
+#include "tools/pleat/trace_summary/summary.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace {
+
+constexpr const char* kSummaryExamples =
+    R"text(Says of a trace: when most memory was live, what it was made of and which lines of the program it
+belongs to; what grows from step to step; what is reserved and unused; what compression saved.
+
+  saved raw   saved for backward, not compressed (yet)       payloads  compressed
+  restored    given back to backward                         temporary born and freed in one phase
+  kept        of forward or backward, outlives its phase: the program holds it
+  unknown     there before the trace, or nothing is known of it
+  slack       rounding, and chunks of payloads that have room left
+  cached      reserved, and free
+
+Exit code: 0; 2, no trace, or bad options; 3, over --max-peak or --max-growth.
+
+Examples:
+  pleat trace summary run.trace
+  pleat trace summary run.trace --at oom --top 30
+  pleat trace summary run.trace --class kept --min-size 1MiB
+  pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
+  pleat trace export --to perfetto -o run.pftrace run.trace)text";
+
+// ---- limits -------------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> parse_growth(std::string_view text) {
+  if (text.ends_with("/step")) text.remove_suffix(5);
+  return parse_size(text);
+}
+
+void add_limits(CLI::App& command, TraceSummaryRequest& request) {
+  constexpr const char* kSizes = "sizes like 8GiB, 500MB or 4096";
+  add_parsed(command, "--max-peak", "exit code 3 if more was live at once", "SIZE", kSizes,
+             parse_size, [&](std::uint64_t bytes) { request.most_peak_bytes = bytes; });
+  add_parsed(command, "--max-growth", "exit code 3 if memory grows faster", "SIZE/step", kSizes,
+             parse_growth, [&](std::uint64_t bytes) { request.most_growth_bytes = bytes; });
+}
+
+int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request) {
+  const std::string file = bridge::printable(request.file);
+  for (const DeviceSummary& device : summary.devices) {
+    const std::string name = device_text(device.lives->device);
+    const std::int64_t peak = device.lives->peaks[PLEAT_TRACE_REQUESTED].bytes;
+    if (request.most_peak_bytes && peak > static_cast<std::int64_t>(*request.most_peak_bytes)) {
+      say("pleat: {}: {}: the peak of {} is over --max-peak {}\n", file, name, size_text(peak),
+          size_text(static_cast<std::int64_t>(*request.most_peak_bytes)));
+      return kOverLimit;
+    }
+    if (request.most_growth_bytes &&
+        device.growth.bytes_per_step > static_cast<double>(*request.most_growth_bytes)) {
+      say("pleat: {}: {}: the growth of {} a step is over --max-growth {}/step\n", file, name,
+          size_text(static_cast<std::int64_t>(device.growth.bytes_per_step)),
+          size_text(static_cast<std::int64_t>(*request.most_growth_bytes)));
+      return kOverLimit;
+    }
+  }
+  if (request.most_growth_bytes && !summary.devices.empty() &&
+      !summary.devices.front().growth.known)
+    say("pleat: {}: too few steps to tell growth: --max-growth is not checked\n", file);
+  return 0;
+}
+
+int summarise_file(const TraceSummaryRequest& request) {
+  const std::unique_ptr<trace::File> file = open_trace(request.file);
+  if (file == nullptr) return kTraceTrouble;
+  std::optional<ProgressLine> progress(std::in_place);
+  const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
+  trace::Lines lines(file->definitions());
+  const TraceSummary summary = summarise(replay, lines, request, progress->pass(1));
+  progress.reset();
+  const bool printed = request.as_json ? put_summary_json(summary, lines, request)
+                                       : put(text_of(summary, lines, request));
+  return printed ? check_limits(summary, request) : kTraceTrouble;
+}
+
+}  // namespace
+
+int trace_summary(const TraceSummaryRequest& request) {
+  try {
+    return summarise_file(request);
+  } catch (const std::bad_alloc&) {
+    say("pleat: {}: not enough memory to read it\n", bridge::printable(request.file));
+    return kTraceTrouble;
+  }
+}
+
+void add_trace_commands(CLI::App& app, TraceCommands& commands) {
+  TraceSummaryRequest& request = commands.summary_request;
+  commands.all = app.add_subcommand("trace", "Say where a program's memory went");
+  commands.all->footer(kSummaryExamples);
+  commands.summary = commands.all->add_subcommand(
+      "summary", "Print the peak, what it was made of, and what grows");
+  commands.summary->footer(kSummaryExamples);
+  commands.summary->add_option("FILE", request.file, "a trace")->required()->type_name("");
+  commands.summary->add_flag("--json", request.as_json, "machine-readable");
+  add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
+             parse_count, [&](std::uint64_t rows) { request.top = rows; });
+  add_moment(*commands.summary, "the moment to tell of [peak]", request.at);
+  add_limits(*commands.summary, request);
+  add_filters(*commands.summary, request);
+  commands.exporting = add_trace_export(*commands.all);
+  commands.report_request = std::make_shared<TraceReportRequest>();
+  commands.report = add_trace_report(*commands.all, *commands.report_request);
+}
+
+int run_trace_command(const TraceCommands& commands) {
+  if (commands.summary->parsed()) return trace_summary(commands.summary_request);
+  if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
+  if (commands.report->parsed()) return trace_report(*commands.report_request);
+  std::fputs(commands.all->help("pleat").c_str(), stdout);
+  return 0;
+}
+
+}  // namespace pleat::cli

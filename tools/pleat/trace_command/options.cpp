@@ -1,0 +1,105 @@
+#include "options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "text.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+
+void refuse(const char* option, std::string_view value, std::string_view allowed) {
+  throw CLI::ValidationError(
+      option, fmt::format("'{}': allowed are {}", bridge::printable(value), allowed));
+}
+
+std::optional<double> parse_seconds(std::string_view text) {
+  if (text.ends_with('s')) text.remove_suffix(1);
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || !(number >= 0 && number < 1e9)) return std::nullopt;
+  return number;
+}
+
+std::optional<Moment> parse_moment(std::string_view text) {
+  using Kind = Moment::Kind;
+  if (text == "peak") return Moment{Kind::kPeak};
+  if (text == "end") return Moment{Kind::kEnd};
+  if (text == "oom") return Moment{Kind::kOutOfMemory};
+  const std::optional<double> seconds = parse_seconds(text);
+  return seconds ? std::optional(Moment{Kind::kTime, *seconds}) : std::nullopt;
+}
+
+std::optional<std::uint64_t> parse_count(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+std::optional<int> parse_device(std::string_view text) {
+  if (text == "host" || text == "cpu") return -1;
+  if (text.starts_with("cuda:")) text.remove_prefix(5);
+  const std::optional<std::uint64_t> number = parse_count(text);
+  return number && *number < 128 ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// ---- options that commands share ----------------------------------------------------------------
+
+void add_filters(CLI::App& command, TraceSelection& request) {
+  trace::Filter& filter = request.filter;
+  constexpr const char* kSeconds = "seconds from the trace's beginning";
+  constexpr const char* kCounts = "whole numbers";
+  add_parsed(command, "--since", "leave out what was before", "SECONDS", kSeconds, parse_seconds,
+             [&](double seconds) { request.since_seconds = seconds; });
+  add_parsed(command, "--until", "leave out what came later", "SECONDS", kSeconds, parse_seconds,
+             [&](double seconds) { request.until_seconds = seconds; });
+  add_parsed(command, "--min-size", "only blocks of at least this", "SIZE", "sizes like 1MiB",
+             parse_size, [&](std::uint64_t bytes) { filter.least_bytes = bytes; });
+  command.add_option("--op", filter.op, "only blocks of operators with this in their name")
+      ->type_name("TEXT");
+  const auto take_class = [&filter](const std::string& name) {
+    filter.of_class = trace::class_of_name(name);
+    if (!filter.of_class)
+      refuse("--class", name, fmt::format("{}", fmt::join(trace::kClassNames, ", ")));
+  };
+  command.add_option_function<std::string>("--class", take_class, "only blocks of this class")
+      ->type_name("CLASS");
+  add_parsed(command, "--step", "only blocks that were born in this step", "N", kCounts,
+             parse_count, [&](std::uint64_t step) { filter.step = step; });
+  add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",
+             parse_device, [&](int device) { request.device = device; });
+  add_parsed(command, "--max-events", "read no more than this", "N", kCounts, parse_count,
+             [&](std::uint64_t events) { filter.most_events = events; });
+}
+
+void add_moment(CLI::App& command, const char* help, Moment& moment) {
+  add_parsed(command, "--at", help, "peak|end|oom|SECONDS",
+             "peak, end, oom and seconds from the trace's beginning", parse_moment,
+             [&moment](const Moment& asked) { moment = asked; });
+}
+
+// ---- the file -----------------------------------------------------------------------------------
+
+trace::Filter filter_of(const TraceSelection& selection, const trace::File& file) {
+  const auto moment = [&file](double seconds) {
+    return file.start_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  };
+  trace::Filter filter = selection.filter;
+  if (selection.since_seconds > 0) filter.since_ns = moment(selection.since_seconds);
+  if (selection.until_seconds) filter.until_ns = moment(*selection.until_seconds);
+  return filter;
+}
+
+std::unique_ptr<trace::File> open_trace(const std::string& path) {
+  std::string error;
+  std::unique_ptr<trace::File> file = trace::File::open(path, error);
+  if (file == nullptr) say("pleat: {}: {}\n", bridge::printable(path), error);
+  return file;
+}
+
+}  // namespace pleat::cli

@@ -1,0 +1,22 @@
+// Sizes, times and places of a trace as a person reads and writes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tools/pleat/trace/replay.h"
+
+namespace pleat::cli {
+
+[[nodiscard]] std::string size_text(std::int64_t bytes);                  // "1.25 GiB"
+[[nodiscard]] std::string share_of(std::int64_t part, std::int64_t all);  // "12.5 %"; of 0: ""
+[[nodiscard]] std::string count_text(std::uint64_t count);                // "10,008,449"
+[[nodiscard]] std::string device_text(int device);                        // "host", "cuda:1"
+[[nodiscard]] std::string step_text(const trace::Lives& lives, std::uint32_t step);  // "4"; "-"
+
+// "8GiB", "1.5 MB", "4096": bytes. Nothing: it is no size.
+[[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
+
+}  // namespace pleat::cli

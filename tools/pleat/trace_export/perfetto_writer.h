@@ -1,0 +1,91 @@
+// Packets of a Perfetto trace: tracks, slices, counters. The messages are those of perfetto's
+// TrackEvent, TrackDescriptor and InternedData (protos/perfetto/trace), written without a library.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/pleat/trace/byte_class.h"
+#include "tools/pleat/trace/lines.h"
+#include "tools/pleat/trace_command/output.h"
+
+namespace pleat::cli {
+
+// A message of protocol buffers, field by field.
+class ProtoMessage {
+ public:
+  void number(unsigned field, std::uint64_t value) {
+    put(field << 3);
+    put(value);
+  }
+  void fixed64(unsigned field, std::uint64_t value) {
+    put(field << 3 | 1);
+    for (unsigned i = 0; i < 8; ++i) bytes_ += static_cast<char>(value >> (8 * i));
+  }
+  void text(unsigned field, std::string_view value) {
+    put(field << 3 | 2);
+    put(value.size());
+    bytes_ += value;
+  }
+  void message(unsigned field, const ProtoMessage& value) { text(field, value.bytes_); }
+  [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
+
+ private:
+  void put(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+  std::string bytes_;
+};
+
+class PerfettoWriter {
+ public:
+  using Track = std::uint64_t;  // its uuid
+  static constexpr Track kProcess = 1;
+
+  PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions, trace::Lines& lines);
+
+  // What a slice says of itself. 0 and nothing: that it does not say.
+  struct Details {
+    std::uint32_t op = 0;  // its name, unless `name` is given
+    std::string_view name;
+    std::uint32_t stack = 0;
+    std::optional<std::int64_t> bytes, payload_bytes;
+    std::optional<std::uint64_t> step, block, record;
+    std::optional<trace::ByteClass> of;
+    std::uint64_t flow = 0;
+  };
+
+  // Once, before all else. The clock of all times is CLOCK_MONOTONIC.
+  void begin(const trace::Process& process, std::uint64_t start_ns);
+  void thread(Track track, std::uint64_t pid, std::uint32_t tid);
+  void counter(Track track, std::string_view name, std::string_view axis);
+  // Tracks of one name are shown as one.
+  void lane(Track track, std::string_view name);
+
+  void begin_slice(Track track, std::uint64_t time_ns, const Details& details);
+  void end_slice(Track track, std::uint64_t time_ns);
+  void instant(Track track, std::uint64_t time_ns, const Details& details);
+  void count(Track track, std::uint64_t time_ns, std::int64_t value);
+
+ private:
+  void put_event(unsigned type, Track track, std::uint64_t time_ns, const Details* details);
+  void put_track(const ProtoMessage& descriptor);
+  void put_packet(ProtoMessage& packet);
+  [[nodiscard]] ProtoMessage annotation(unsigned name) const;
+  // Adds the text to `interned` if it is not known yet.
+  void intern(ProtoMessage& interned, unsigned field, std::vector<bool>& known, std::size_t id,
+              std::uint64_t iid, std::string_view text) const;
+
+  TraceOutput& out_;
+  const trace::Definitions& definitions_;
+  trace::Lines& lines_;
+  std::vector<bool> known_ops_, known_lines_;
+};
+
+}  // namespace pleat::cli

@@ -1,0 +1,100 @@
+#include "command.h"
+
+#include <filesystem>
+#include <new>
+#include <optional>
+
+#include "json.h"
+#include "page.h"
+#include "tools/pleat/program.h"
+#include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/output.h"
+#include "tools/pleat/trace_command/text.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kExamples =
+    R"text(Makes one page of HTML from a trace. The page needs nothing but a browser: no network, no other file.
+It shows memory over time by what it is for; which operators and lines it belongs to; a flame graph
+and a map of memory at the peak; what compression did; what grows from step to step.
+
+With --op, --class, --step and --min-size the tables and the flame graph at that moment hold
+matching blocks only; curves and sums over the run hold all.
+
+Exit code: 0; 2, no trace, or an output that exists or cannot be written.
+
+Examples:
+  pleat trace report run.trace -o run.html
+  pleat trace report run.trace -o end.html --at end --force
+  pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
+
+int trouble(const std::string& file, const std::string& why) {
+  say("pleat: {}: {}\n", bridge::printable(file), why);
+  return kTraceTrouble;
+}
+
+int make_report(const TraceReportRequest& request) {
+  std::error_code ignored;
+  if (fs::equivalent(request.file, request.output, ignored))
+    return trouble(request.output, "is the trace itself");
+  TraceOutput out;
+  // Who may read the trace may read the page.
+  if (!out.open(request.output, request.force, kOwnersMode)) {
+    say("pleat: {}\n", out.error());
+    return kTraceTrouble;
+  }
+  const std::unique_ptr<trace::File> file = open_trace(request.file);
+  if (file == nullptr) return kTraceTrouble;
+  std::string json;
+  {
+    std::optional<ProgressLine> progress(std::in_place);
+    const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
+    trace::Lines lines(file->definitions());
+    const TraceReport report = gather_report(replay, lines, request, progress->pass(1));
+    progress.reset();
+    if (report.devices.empty() && request.device)
+      return trouble(request.file, "has nothing of " + device_text(*request.device));
+    json = report_json(report, lines, request);
+  }
+  const std::string plotly = load_plotly();
+  const std::string title = request.file.substr(request.file.rfind('/') + 1);
+  out.put(report_page(title, json, plotly));
+  if (!out.close()) {
+    say("pleat: {}\n", out.error());
+    return kTraceTrouble;
+  }
+  if (plotly.empty())
+    say("pleat: {}: charts are left out: plotly.min.js was not there\n",
+        bridge::printable(request.output));
+  return 0;
+}
+
+}  // namespace
+
+CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
+  CLI::App* const command =
+      trace.add_subcommand("report", "Make a page of HTML that shows where memory went");
+  command->footer(kExamples);
+  command->add_option("FILE", request.file, "a trace")->required()->type_name("");
+  command->add_option("-o,--output", request.output, "the page; -: standard output")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--force", request.force, "replace a file that exists");
+  add_moment(*command, "the moment to tell of [peak]", request.at);
+  add_filters(*command, request);
+  return command;
+}
+
+int trace_report(const TraceReportRequest& request) {
+  try {
+    return make_report(request);
+  } catch (const std::bad_alloc&) {
+    return trouble(request.file, "not enough memory to read it");
+  }
+}
+
+}  // namespace pleat::cli

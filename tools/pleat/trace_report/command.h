@@ -1,0 +1,23 @@
+// `pleat trace report`: a trace as one page that needs nothing but a browser. This file is the
+// command; what the page tells is gathered in watch.h.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "tools/pleat/trace_command/command.h"
+
+namespace pleat::cli {
+
+struct TraceReportRequest : TraceSelection {
+  std::string output;
+  bool force = false;  // an existing file is replaced
+  Moment at;
+};
+
+// Adds `report` to `trace`. `request` must outlive the parsing.
+[[nodiscard]] CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request);
+// Returns the exit code: 0, or kTraceTrouble with one line on stderr.
+[[nodiscard]] int trace_report(const TraceReportRequest& request);
+
+}  // namespace pleat::cli

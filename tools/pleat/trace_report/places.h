@@ -1,0 +1,68 @@
+// What the places of a program did over a whole trace: how much each operator and line allocated
+// and saved, and why what it saved stayed raw.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "tools/pleat/trace/ledger.h"
+#include "tools/pleat/trace/lines.h"
+#include "tools/pleat/trace/live_table.h"
+
+namespace pleat::cli {
+
+struct RunSums {
+  std::int64_t allocated_bytes = 0;
+  std::uint64_t allocations = 0;
+  std::int64_t saved_bytes = 0;
+  std::uint64_t saved = 0;
+};
+
+// Of an operator and a line of the program; in a table by operator the line is 0.
+struct PlaceKey {
+  std::uint32_t op = 0;
+  std::uint32_t frame = 0;
+  friend auto operator<=>(const PlaceKey&, const PlaceKey&) = default;
+};
+
+struct RunPlace {
+  PlaceKey place;
+  RunSums sums;
+};
+
+struct LeftRaw {
+  PlaceKey place;
+  std::uint32_t decided = 0;  // a string; 0: nothing was said
+  std::uint8_t reason = 0;
+  std::uint64_t records = 0;
+  std::int64_t bytes = 0;
+};
+
+class RunPlaces {
+ public:
+  RunPlaces(int device, trace::Lines& lines) : device_(device), lines_(lines) {}
+  void take(const PleatTraceEvent& event, const trace::Ledger& ledger);
+
+  // In no order.
+  [[nodiscard]] std::vector<RunPlace> places() const;
+  [[nodiscard]] std::vector<LeftRaw> left_raw() const;
+
+ private:
+  static constexpr std::size_t kMostLeftRaw = 1u << 16;
+
+  [[nodiscard]] PlaceKey key(trace::Origin origin) {
+    return {origin.op, lines_.frame_of(origin.stack)};
+  }
+  // Null: there are too many places.
+  [[nodiscard]] RunSums* sums(trace::Origin origin);
+  void take_hold(const PleatTraceEvent& event, const trace::Ledger& ledger);
+
+  int device_;
+  trace::Lines& lines_;
+  trace::LiveTable<RunSums> sums_;
+  std::map<std::tuple<PlaceKey, std::uint32_t, std::uint8_t>, LeftRaw> left_raw_;
+};
+
+}  // namespace pleat::cli

@@ -1,0 +1,32 @@
+// The rows of a page's tables by place: what lived there at the moment, and what was done there
+// over the whole trace.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "watch.h"
+
+namespace pleat::cli {
+
+inline constexpr std::size_t kMostPlaces = 1000;  // rows of a table; more are added up in one
+
+struct PlaceRow {
+  PlaceKey place;
+  bool rest = false;                                      // all that have no row
+  std::array<std::int64_t, trace::kByteClasses> bytes{};  // at the moment
+  std::uint64_t blocks = 0;
+  RunSums run;
+
+  [[nodiscard]] std::int64_t live() const noexcept;
+};
+
+// The most live bytes first, then the most allocated. Filters hold for the moment only.
+[[nodiscard]] std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line);
+
+// Which filters a page was made with: "operator with gelu, class payloads"; empty: none.
+[[nodiscard]] std::string report_filter_text(const TraceReportRequest& request);
+
+}  // namespace pleat::cli

@@ -1,0 +1,50 @@
+// What `pleat trace report` tells of a trace, in numbers: gathered in one second pass. Prints
+// nothing.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "command.h"
+#include "flame.h"
+#include "map.h"
+#include "over_time.h"
+#include "places.h"
+#include "tools/pleat/trace/compression.h"
+#include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/replay.h"
+
+namespace pleat::cli {
+
+inline constexpr std::size_t kReportPoints = 4000;   // of a curve
+inline constexpr std::size_t kReportFrames = 2000;   // of a flame graph
+inline constexpr std::size_t kReportPieces = 10000;  // of a map
+
+struct DeviceReport {
+  const trace::DeviceLives* lives = nullptr;
+  std::vector<trace::Curve::Point> curve;
+  trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
+  std::vector<trace::Group> by_line, by_operator;  // at that moment
+  std::vector<RunPlace> run;
+  std::vector<FlameNode> flame;
+  MemoryMap map;
+  trace::Growth growth;
+  trace::CompressionSums compression;
+  std::vector<trace::CompressionLine> compression_lines;
+  std::vector<LeftRaw> left_raw;
+};
+
+struct TraceReport {
+  const trace::Replay* replay = nullptr;
+  std::uint64_t disagreements = 0;
+  std::vector<ResidentCurve::Point> resident;
+  std::vector<PhaseBands::Band> phases;
+  std::vector<DeviceReport> devices;  // the host first
+};
+
+// Makes the second pass. `lines` and `replay` must outlive what is returned.
+[[nodiscard]] TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
+                                        const TraceReportRequest& selection,
+                                        const trace::Progress& progress);
+
+}  // namespace pleat::cli

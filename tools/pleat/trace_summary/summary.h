@@ -1,0 +1,44 @@
+// What `pleat trace summary` tells of a trace, in numbers. Prints nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/pleat/trace/compression.h"
+#include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/replay.h"
+#include "tools/pleat/trace_command/command.h"
+
+namespace pleat::cli {
+
+struct DeviceSummary {
+  const trace::DeviceLives* lives = nullptr;
+  trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
+  std::vector<trace::Group> by_line;
+  std::vector<trace::Group> by_operator;
+  trace::Growth growth;
+  trace::CompressionSums compression;
+  std::vector<trace::CompressionLine> compression_lines;
+  std::vector<trace::HeldReason> held;
+  std::vector<trace::ExactLine> exact;
+};
+
+struct TraceSummary {
+  const trace::Replay* replay = nullptr;
+  std::uint64_t disagreements = 0;
+  std::vector<DeviceSummary> devices;  // the host first
+};
+
+// Makes the second pass. `lines` and `replay` must outlive what is returned.
+[[nodiscard]] TraceSummary summarise(const trace::Replay& replay, trace::Lines& lines,
+                                     const TraceSummaryRequest& request,
+                                     const trace::Progress& progress);
+
+[[nodiscard]] std::string text_of(const TraceSummary& summary, const trace::Lines& lines,
+                                  const TraceSummaryRequest& request);
+// True: it was written to stdout.
+[[nodiscard]] bool put_summary_json(const TraceSummary& summary, const trace::Lines& lines,
+                                    const TraceSummaryRequest& request);
+
+}  // namespace pleat::cli
