@@ -190,6 +190,7 @@ typedef enum PleatTraceKind {
   PLEAT_TRACE_MODULE = 71,   /* the thread enters the module whose path is `op`, or is back in it;
                                 `bytes` modules deep. 0: it is in none */
   PLEAT_TRACE_LEFT = 72,     /* a tensor is saved that gets no record: `op` says why */
+  PLEAT_TRACE_PROVED = 73,   /* a save of `record` may bear noise: `op` is the node that shows it */
   PLEAT_TRACE_RESIDENT = 96, /* by the recorder: `bytes` of the process are resident */
   PLEAT_TRACE_SMALL = 97,    /* by the recorder: `bytes` of tensors that are too small for Pleat
                                 live, `block` of them; `record` bytes and `node` tensors in all */
@@ -295,6 +296,9 @@ typedef const PleatRecorder* (*pleat_recorder_fn)(uint32_t);
 int pleat_trace_start(const char* path, char* error, size_t error_bytes) PLEAT_NOEXCEPT;
 /* Ends the trace, if there is one. Returns 1 if there was. */
 int pleat_trace_stop(void) PLEAT_NOEXCEPT;
+/* Says on stderr who holds the memory, and puts a mark into the trace, if there is one. `title`: the
+ * first line; null: one of ours. Any thread. */
+void pleat_trace_dump(const char* title) PLEAT_NOEXCEPT;
 /* The path of the trace that is being written; same convention as pleat_stats_json. */
 size_t pleat_trace_path(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;
 

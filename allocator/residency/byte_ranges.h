@@ -29,6 +29,11 @@ class ByteRanges {
   [[nodiscard]] bool is_all_of(std::size_t bytes) const noexcept {
     return many_.empty() && one_.begin == 0 && one_.end == bytes;
   }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < size(); ++i) sum += data()[i].end - data()[i].begin;
+    return sum;
+  }
   // A single range of ours covers every byte of `range`.
   [[nodiscard]] bool cover(ByteRange range) const noexcept;
 

@@ -50,6 +50,10 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
                         argument->ranges.data(), argument->ranges.size()};
     request.function = record.function;
   }
+  if (plan_only_.load(std::memory_order_relaxed)) [[unlikely]] {
+    record.note_plan(codec_.plan(request));
+    return {};
+  }
   // In place, nothing that encoding finds out can be undone.
   request.thorough = in_place_.load(std::memory_order_relaxed);
   Attempt attempt = this->attempt(record, request);
@@ -198,7 +202,7 @@ bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
         record.ticket = {};
         finish(guard.scope_, record, attempt);
       }
-    } else if (stopped()) {
+    } else if (stopped() || !compress_.load(std::memory_order_relaxed)) {
       count(counters_.held);
       hold(guard.scope_, record);
     } else {

@@ -14,6 +14,7 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
       arena_(arena),
       codec_(codec),
       compress_(options.compress),
+      plan_only_(options.plan_only),
       at_forward_end_(options.at_forward_end),
       in_place_(options.in_place),
       keep_originals_(options.keep_originals),
@@ -23,6 +24,7 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
 
 void Residency::set_options(const ResidencyOptions& options) noexcept {
   compress_.store(options.compress, std::memory_order_relaxed);
+  plan_only_.store(options.plan_only, std::memory_order_relaxed);
   at_forward_end_.store(options.at_forward_end, std::memory_order_relaxed);
   in_place_.store(options.in_place, std::memory_order_relaxed);
   keep_originals_.store(options.keep_originals, std::memory_order_relaxed);

@@ -25,6 +25,7 @@ namespace pleat::allocator {
 
 struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
+  bool plan_only = false;       // held raw, too, once Record::note_plan() has been told the plan
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
   // The block of a payload that lies in the arena is not freed before the record is dropped, so
@@ -284,7 +285,7 @@ class Residency {
   StreamOrder& order_;
   PayloadArena& arena_;
   BlockCodec& codec_;
-  std::atomic<bool> compress_, at_forward_end_, in_place_, keep_originals_;
+  std::atomic<bool> compress_, plan_only_, at_forward_end_, in_place_, keep_originals_;
   std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_, judged_part_of_peak_;
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;         // around Record::mutex

@@ -43,7 +43,8 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
       "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
       "check_file:/tmp/found,sensitivity:exact,objective:update,profile:/tmp/"
-      "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,stacks:both,copy_raw:1";
+      "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,stacks:both,modules:1,"
+      "copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -298,7 +299,7 @@ TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
       "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
       "reuse_gradients, recompute, huge_pages, verbose, trust, rule, cuda, check, check_file, "
       "sensitivity, objective, profile, refresh, budget, verify, probe_custom, trace, stacks, "
-      "copy_raw");
+      "modules, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

@@ -376,6 +376,11 @@ constexpr std::array kEntries{
             return parse_name(kStacksNames, text, options.stacks);
           },
           [](const Options& options) { return name_text(kStacksNames, options.stacks); }},
+    Entry{
+        {"modules", "0", "0 | 1",
+         "a trace says which module of torch.nn each event was in; read when a trace begins"},
+        [](std::string_view text, Options& options) { return parse_switch(text, options.modules); },
+        [](const Options& options) { return number_text(options.modules ? 1 : 0); }},
     Entry{{"copy_raw", "0", "0 | 1",
            "for debugging: what would be held raw goes through a payload, tiny tensors are "
            "quantised too"},

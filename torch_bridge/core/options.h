@@ -103,6 +103,7 @@ struct Options {
   bool probe_custom = false;  // functions in Python may run in extra passes
   std::string trace;  // file or folder of the trace that begins with the process; empty: none
   Stacks stacks = Stacks::kPython;
+  bool modules = false;   // the trace says which module of torch.nn runs
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 

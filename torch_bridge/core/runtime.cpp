@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
+#include "torch_bridge/core/trace_link.h"
 
 namespace pleat::bridge {
 namespace {
@@ -22,7 +23,9 @@ constexpr std::size_t kJudgedPartOfPeak = 16;
 
 allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_known,
                                              bool keep_originals) {
-  return {.compress = o.mode != Mode::kOff,
+  // For a trace it is found out what would be coded.
+  return {.compress = o.mode != Mode::kOff || tracing(),
+          .plan_only = o.mode == Mode::kOff,
           .at_forward_end = o.when == When::kForwardEnd,
           .in_place = o.place == Place::kInPlace && !keep_originals,
           .keep_originals = keep_originals,

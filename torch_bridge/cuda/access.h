@@ -7,6 +7,7 @@
 #include <c10/core/Device.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -28,6 +29,8 @@ class FreeListener {
   virtual void allocating() noexcept = 0;
   // There is no memory. True: there may be some now.
   [[nodiscard]] virtual bool make_room() noexcept = 0;
+  // There was none. `device`: by number. In the thread that asked.
+  virtual void refused(std::size_t bytes, std::int32_t device) noexcept = 0;
   // The stack that torch's history of memory shows of a thread that has none.
   [[nodiscard]] virtual std::shared_ptr<c10::GatheredContext> no_stack() = 0;
 

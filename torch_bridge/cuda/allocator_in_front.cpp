@@ -1,5 +1,6 @@
 #include "torch_bridge/cuda/allocator_in_front.h"
 
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <dlfcn.h>
 
@@ -98,9 +99,18 @@ c10::DataPtr AllocatorInFront::allocate(std::size_t bytes) {
   try {
     return heard(behind_.allocate(bytes));
   } catch (const c10::OutOfMemoryError&) {
-    if (listener_ == nullptr || !listener_->make_room()) throw;
+    if (listener_ == nullptr) throw;
+    if (!listener_->make_room()) {
+      listener_->refused(bytes, c10::cuda::current_device());
+      throw;
+    }
   }
-  return heard(behind_.allocate(bytes));
+  try {
+    return heard(behind_.allocate(bytes));
+  } catch (const c10::OutOfMemoryError&) {
+    listener_->refused(bytes, c10::cuda::current_device());
+    throw;
+  }
 }
 
 void AllocatorInFront::copy_data(void* to, const void* from, std::size_t bytes) const {

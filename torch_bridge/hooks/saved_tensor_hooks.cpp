@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "torch_bridge/core/sampled_timer.h"
+#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/reader.h"
 #include "torch_bridge/hooks/tagging.h"
@@ -17,6 +18,7 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
+#include "torch_bridge/torch_access/trace.h"
 #include "torch_bridge/torch_access/version_error.h"
 
 namespace pleat::bridge {
@@ -31,6 +33,16 @@ std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   }
   const auto bytes = tensor.unsafeGetTensorImpl()->unsafe_storage().sym_nbytes().maybe_as_int();
   return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
+}
+
+void note_decision(Runtime& runtime, const Decision& decision, const at::Tensor& tensor) noexcept {
+  const std::size_t bytes = storage_bytes(tensor);
+  runtime.reasons.add(decision.reason, bytes);
+  if (tracing() && !decision.eligible()) [[unlikely]]
+    trace_left(decision.reason,
+               decision.backend != nullptr ? decision.backend->heap().device().value
+                                           : allocator::HeapTable::kHost,
+               decision.block, bytes);
 }
 
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, private LateLink {
@@ -49,7 +61,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     const SampledTimer timer(runtime_);
     if (!decision_) {
       decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
-      runtime_.reasons.add(decision_->reason, storage_bytes(tensor));
+      note_decision(runtime_, *decision_, tensor);
       find_nodes(runtime_, tensor);
     }
     const Save save{runtime_, tensor, *decision_, context_};
@@ -301,7 +313,7 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   const at::Tensor& variable = *scope->variable;
   const Decision decision =
       runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
-  runtime.reasons.add(decision.reason, storage_bytes(variable));
+  note_decision(runtime, decision, variable);
   if (!decision.eligible()) {
     return nullptr;
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/python_source.h"
@@ -195,6 +196,8 @@ void recompute_from(const SavedTensor& result, const SavedTensor& argument,
       &argument.record->backend() == &result.record->backend() && argument.version.enabled() &&
       argument.version.current_version() == argument.saved_version &&
       argument.view.is_whole_in_order(result.record->bytes)) {
+    if (tracing()) [[unlikely]]
+      result.record->note_planned_argument(*argument.record);
     result.record->backend().residency().set_argument(*result.record, *argument.record, how.pack());
   }
 }

@@ -12,6 +12,7 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/passes.h"
 #include "torch_bridge/install/export.h"
+#include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
@@ -132,6 +133,10 @@ PLEAT_EXPORT int pleat_trace_start(const char* path, char* error, size_t error_b
 PLEAT_EXPORT int pleat_trace_stop(void) noexcept {
   Runtime* const runtime = Runtime::get();
   return runtime != nullptr && pleat::bridge::stop_trace(*runtime) ? 1 : 0;
+}
+
+PLEAT_EXPORT void pleat_trace_dump(const char* title) noexcept {
+  if (Runtime* const runtime = Runtime::get()) pleat::bridge::tell_memory(*runtime, title);
 }
 
 PLEAT_EXPORT size_t pleat_trace_path(char* buffer, size_t buffer_bytes) noexcept {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/memory_page.h"
 
 namespace pleat::bridge {
 namespace {
@@ -48,10 +49,20 @@ class CpuAllocator final : public c10::Allocator {
   }
 
  private:
+  static c10::DataPtr previous_memory(std::size_t bytes) {
+    try {
+      return previous.allocator->allocate(bytes);
+    } catch (...) {
+      // Sizes below zero are the caller's mistake.
+      if (static_cast<std::ptrdiff_t>(bytes) > 0)
+        tell_out_of_memory(*Runtime::get(), bytes, allocator::HeapTable::kHost);
+      throw;
+    }
+  }
   // The previous allocator's memory under our deleter, so that raw_deallocate() finds one deleter
   // whatever the size was.
   static c10::DataPtr from_previous(std::size_t bytes) {
-    c10::DataPtr data = previous.allocator->allocate(bytes);
+    c10::DataPtr data = previous_memory(bytes);
     if (tracing() && previous.is_malloc) [[unlikely]]
       count_small(data.get(), 1);
     (void)data.compare_exchange_deleter(previous.deleter,

@@ -21,6 +21,7 @@
 #include "allocator/cuda/stream_events.h"
 #include "torch_bridge/core/own_path.h"
 #include "torch_bridge/cuda/access.h"
+#include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/no_stack.h"
 #include "torch_bridge/torch_access/trace.h"
 
@@ -115,6 +116,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
+    if (Runtime* const runtime = Runtime::get()) tell_out_of_memory(*runtime, bytes, device_);
     access_.raise_out_of_memory(bytes, device_);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
                      " bytes (Pleat: ", purpose, ")");
@@ -189,6 +191,10 @@ class CudaDevices final : public cuda::FreeListener {
     bool any = false;
     for_each_backend([&](CudaBackend& backend) { any |= backend.residency().make_room(); });
     return any;
+  }
+
+  void refused(std::size_t bytes, std::int32_t device) noexcept override {
+    tell_out_of_memory(runtime_, bytes, device);
   }
 
   std::shared_ptr<c10::GatheredContext> no_stack() override { return bridge::no_stack(); }

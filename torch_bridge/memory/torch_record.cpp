@@ -41,6 +41,12 @@ KeptStorages<c10::Storage>& kept_storages(const DeviceBackend& backend) noexcept
   return kept.of(backend.heap().device());
 }
 
+// Of whose payload another may be recomputed. Under the link lock.
+ReleasedStorage as_argument(const allocator::Record& record) noexcept {
+  return {.choice = CodecChoice::unpack(record.choice.words),
+          .whole = record.ranges.is_all_of(record.bytes)};
+}
+
 }  // namespace
 
 TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage)
@@ -139,13 +145,10 @@ void TorchRecord::refuse(Exactness why, ProofBook::Function* function) noexcept 
 
 allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept {
   ReleasedStorage own{.written = written_, .whole = ranges.is_all_of(bytes)};
-  ReleasedStorage of_argument;
+  std::optional<ReleasedStorage> of_argument;
   backend_.residency().under_link_lock([&] {
     own.choice = CodecChoice::unpack(choice.words);
-    if (argument != nullptr) {
-      of_argument = {.choice = CodecChoice::unpack(argument->choice.words),
-                     .whole = argument->ranges.is_all_of(argument->bytes)};
-    }
+    of_argument = argument != nullptr ? as_argument(*argument) : planned_argument_;
   });
   if (const Exactness known = exactness_.load(); known != Exactness::kMayBearNoise) {
     own.exactness = known;
@@ -161,16 +164,38 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
     runtime->exactness.add(own.exactness, bytes);
     runtime->check.add_exactness(own.exactness, place_, bytes);
     if (tracing()) [[unlikely]] {
-      trace_decided(*this, backend_.heap().device().value, own.exactness, own.choice.bits);
+      const std::size_t elements =
+          decided_->may_be_noisy() && own.exactness == Exactness::kMayBearNoise
+              ? ranges.bytes() / compress::element_size(own.choice.type)
+              : 0;
+      trace_decided(*this, backend_.heap().device().value, own.exactness, own.choice.bits,
+                    elements);
     }
   }
   if (ProofBook::Function* const function = function_.load(std::memory_order_relaxed)) {
     (own.exactness == Exactness::kFunction ? function->saved_bytes : function->behind_bytes)
         .fetch_add(bytes, std::memory_order_relaxed);
   }
-  const ReleaseDecision decision =
-      decide_at_release(own, argument != nullptr ? &of_argument : nullptr);
+  const ReleaseDecision decision = decide_at_release(own, of_argument ? &*of_argument : nullptr);
+  would_be_recomputed_ = decision.may_be_recomputed;
   return {decision.choice.pack(), decision.may_be_recomputed};
+}
+
+void TorchRecord::note_plan(const allocator::EncodePlan& plan) noexcept {
+  const bool coded = plan.room != 0 && plan.room < bytes;
+  would_be_coded_.store(coded && !would_be_recomputed_, std::memory_order_relaxed);
+  trace_planned(*this, backend_.heap().device().value,
+                would_be_recomputed_ ? PLEAT_TRACE_PLAN_RECOMPUTED
+                : coded              ? PLEAT_TRACE_PLAN_CODED
+                                     : PLEAT_TRACE_PLAN_RAW,
+                would_be_recomputed_ ? 0 : plan.room);
+}
+
+void TorchRecord::note_planned_argument(TorchRecord& argument) noexcept {
+  if (!argument.would_be_coded_.load(std::memory_order_relaxed) || argument.bytes != bytes) return;
+  backend_.residency().under_link_lock([&] {
+    if (!planned_argument_) planned_argument_ = as_argument(argument);
+  });
 }
 
 bool TorchRecord::reads_original() const noexcept {

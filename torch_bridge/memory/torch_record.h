@@ -110,6 +110,12 @@ class TorchRecord final : public allocator::Record {
   void assign_exact() noexcept { assigned_exact_ = true; }
   Decision decide(allocator::Start start) noexcept override;
 
+  // ---- where nothing is coded: what would be, for a trace ----
+  void note_plan(const allocator::EncodePlan& plan) noexcept override;
+  // Its bytes are a function of those of `argument`, whose payload would do for both. Before the
+  // storage is released.
+  void note_planned_argument(TorchRecord& argument) noexcept;
+
   // ---- what noise does to the gradient: entry/probe.h ----
   // What was decided when the storage was released; nothing before that.
   struct Decided {
@@ -157,6 +163,9 @@ class TorchRecord final : public allocator::Record {
   std::atomic<bool> several_of_one_node_{false};
   bool assigned_exact_ = false;
   std::optional<Decided> decided_;
+  std::atomic<bool> would_be_coded_{false};
+  std::optional<ReleasedStorage> planned_argument_;  // guarded by the link lock
+  bool would_be_recomputed_ = false;
   const allocator::DisturbanceWords* disturbance_ = nullptr;
   std::uint32_t place_ = 0;
   StoragePtr kept_;

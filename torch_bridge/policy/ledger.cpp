@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "sensitivity/key.h"
+#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/functions.h"
+#include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recognised.h"
+#include "torch_bridge/torch_access/trace.h"
 
 namespace pleat::bridge {
 
@@ -74,7 +77,7 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
     }
     wait_for_proof(claim, node);
   } else {
-    settle(claim);
+    settle(claim, class_of(node));
     claim.state = Claim::State::kDone;
   }
 }
@@ -95,9 +98,11 @@ void Ledger::wait_for_proof(Claim& claim, const Node& node) {
   claim.references.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Ledger::settle(Claim& claim) noexcept {
+void Ledger::settle(Claim& claim, const NodeClass& closer) noexcept {
   claim.state = Claim::State::kClosed;
   if (claim.record != nullptr) {
+    if (tracing()) [[unlikely]]
+      trace_proved(*claim.record, claim.record->backend().heap().device().value, closer.name);
     claim.record->settle(claim.lossy, !claim.beyond_doubt);
     may_start(*claim.record);
   }
@@ -230,10 +235,11 @@ void Ledger::go_on(const Edge& edge, bool exponential) {
   }
 }
 
-void Ledger::close_behind(const Node& node) {
+void Ledger::close_behind(const Node& node, const NodeClass& closer) {
   if (class_of(node).accumulate_grad) {
     return;
   }
+  closer_ = &closer;
   walk_.assign(1, {&node, false});
   while (!walk_.empty()) {
     const Step step = walk_.back();
@@ -258,7 +264,7 @@ void Ledger::close(const Step& step) {
         claim->lossy = with_noise(claim->lossy, Noise::kExponent);
       }
       if (claim->state == Claim::State::kWaits) {
-        settle(*claim);
+        settle(*claim, *closer_);
       } else if (claim->record != nullptr && step.exponential) {
         claim->record->raise(claim->lossy);
       }
@@ -362,11 +368,11 @@ void Ledger::open(const Node& node, const Opening& opening) {
   }
 }
 
-void Ledger::close_log_probabilities(const Node& node) {
+void Ledger::close_log_probabilities(const Node& node, const NodeClass& closer) {
   GraphMarks::Mark& mark = marks_.of(node);
   for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
     if (claim->state == Claim::State::kWaits) {
-      settle(*claim);
+      settle(*claim, closer);
     }
   }
 }

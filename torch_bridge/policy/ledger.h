@@ -22,6 +22,7 @@
 #include "torch_bridge/policy/graph_marks.h"
 #include "torch_bridge/policy/leaf_numbers.h"
 #include "torch_bridge/policy/leaves.h"
+#include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/treatment.h"
 
 namespace pleat::bridge {
@@ -50,15 +51,16 @@ class Ledger final : public Surroundings {
   // For a node that may have saved its result since it was met.
   void meet_again(const torch::autograd::Node& node) { marks_.of(node).met = false; }
 
-  // Closes, or opens, what lies behind an edge or at a node. `opener` is the node that opens it.
-  void close_behind(const torch::autograd::Node& node);
+  // Closes, or opens, what lies behind an edge or at a node. A node of the class `closer` closes
+  // it; `opener` is the node that opens it.
+  void close_behind(const torch::autograd::Node& node, const NodeClass& closer);
   void open_behind(const torch::autograd::Node& node, Exactness why,
                    const torch::autograd::Node& opener);
   // The node is a normalisation by hand. Closes what it normalises.
   void note_normalisation(const torch::autograd::Node& node, std::size_t factor);
   // A node takes of the log-probabilities that `node` made some as they are; or reads them
   // otherwise.
-  void close_log_probabilities(const torch::autograd::Node& node);
+  void close_log_probabilities(const torch::autograd::Node& node, const NodeClass& closer);
   void refuse_log_probabilities(const torch::autograd::Node& node);
 
   [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands) override;
@@ -110,7 +112,7 @@ class Ledger final : public Surroundings {
   void open(const torch::autograd::Node& node, const Opening& opening);
   void note_late(const torch::autograd::Node& node, const torch::autograd::Node& opener);
   void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
-  void settle(Claim& claim) noexcept;
+  void settle(Claim& claim, const NodeClass& closer) noexcept;
   void may_start(TorchRecord& record) noexcept;
   // Of the claims at the squares of a normalisation by hand.
   void close_rows(const torch::autograd::Node& normalisation);
@@ -121,6 +123,7 @@ class Ledger final : public Surroundings {
   bool is_weight(const torch::autograd::Node& node, int depth);
   bool work_out_weight(const torch::autograd::Node& node, int depth);
 
+  const NodeClass* closer_ = nullptr;  // of the walk
   GraphMarks marks_;
   Leaves leaves_;
   LeafNumbers leaf_numbers_;

@@ -9,6 +9,7 @@
 #include "sensitivity/key.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/ledger.h"
+#include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recognised.h"
 #include "torch_bridge/torch_access/python_objects.h"
 
@@ -125,7 +126,7 @@ bool Ledger::normalises(const Node* node) noexcept {
 
 void Ledger::note_normalisation(const Node& node, std::size_t factor) {
   marks_.of(node).normalises = true;
-  close_behind(*node.next_edge(factor).function);
+  close_behind(*node.next_edge(factor).function, class_of(node));
 }
 
 void Ledger::close_rows(const Node& normalisation) {
@@ -144,7 +145,7 @@ void Ledger::close_rows(const Node& normalisation) {
     }
     claim->lossy.lines = *lines;
     if (claim->state == Claim::State::kWaits) {
-      settle(*claim);
+      settle(*claim, *closer_);
     } else if (claim->record != nullptr) {
       claim->record->raise(claim->lossy);
     }

@@ -159,12 +159,12 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
     if (source != nullptr && class_of(*source).row.saves == Saves::kLogProbabilities &&
         !c.has(kAliasesInput)) {
       if (c.has(kAtTarget)) {
-        ledger.close_log_probabilities(*source);
+        ledger.close_log_probabilities(*source, c);
       } else if (!c.has(kSums)) {  // as label smoothing does: it reads no values
         ledger.refuse_log_probabilities(*source);
       }
     } else if (closes) {
-      ledger.close_behind(*edge.function);
+      ledger.close_behind(*edge.function, c);
     } else if ((facts.path == Path::kUnknown || facts.path == Path::kOpens ||
                 (i < 8 && (facts.poles >> i & 1) != 0)) &&
                (i >= 8 || (spared >> i & 1) == 0)) {
@@ -314,7 +314,7 @@ void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept
     for (Recorder::Operand& operand : all) {
       if (const Node* const closed = std::exchange(operand.producer, nullptr);
           closed != nullptr && !operand.weight) {
-        ledger.close_behind(*closed);
+        ledger.close_behind(*closed, saver);
       }
     }
     if (ledger.any_to_start()) {

@@ -1,128 +1,17 @@
 #include "torch_bridge/torch_access/python_source.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <system_error>
-#include <type_traits>
 #include <typeinfo>
-#include <utility>
+
+#include "torch_bridge/torch_access/python_api.h"
 
 namespace pleat::bridge {
 namespace {
-
-// The part of Python's documented C API that is used here, in every release from 3.10 on: result,
-// name, parameters. Found in the process, as the bridge links no Python.
-#define PLEAT_PYTHON_FUNCTIONS(ROW)                                   \
-  ROW(int, Py_IsInitialized, ())                                      \
-  ROW(void*, PyGILState_GetThisThreadState, ())                       \
-  ROW(int, PyGILState_Ensure, ())                                     \
-  ROW(void, PyGILState_Release, (int))                                \
-  ROW(void*, PyEval_GetFrame, ())                                     \
-  ROW(void*, PyFrame_GetBack, (void*))                                \
-  ROW(void*, PyFrame_GetCode, (void*))                                \
-  ROW(int, PyFrame_GetLineNumber, (void*))                            \
-  ROW(void*, PyObject_GetAttrString, (void*, const char*))            \
-  ROW(const char*, PyUnicode_AsUTF8AndSize, (void*, std::ptrdiff_t*)) \
-  ROW(void, Py_IncRef, (void*))                                       \
-  ROW(void, Py_DecRef, (void*))                                       \
-  ROW(void, PyErr_Fetch, (void**, void**, void**))                    \
-  ROW(void, PyErr_Restore, (void*, void*, void*))                     \
-  ROW(int, PyErr_GivenExceptionMatches, (void*, void*))               \
-  ROW(void, PyErr_SetInterrupt, ())                                   \
-  ROW(void*, PyDict_New, ())                                          \
-  ROW(void*, PyDict_GetItemString, (void*, const char*))              \
-  ROW(int, PyDict_SetItemString, (void*, const char*, void*))         \
-  ROW(void*, PyImport_ImportModule, (const char*))                    \
-  ROW(void*, Py_CompileString, (const char*, const char*, int))       \
-  ROW(void*, PyEval_EvalCode, (void*, void*, void*))
-
-struct Api {
-#define PLEAT_PYTHON_MEMBER(result, name, parameters) result(*name) parameters;
-  PLEAT_PYTHON_FUNCTIONS(PLEAT_PYTHON_MEMBER)
-#undef PLEAT_PYTHON_MEMBER
-  void** PyExc_Exception;
-  void** PyExc_KeyboardInterrupt;
-  bool complete = true;
-
-  Api() noexcept {
-    const auto find = [this](const char* name, auto& found) {
-      found =
-          reinterpret_cast<std::remove_reference_t<decltype(found)>>(::dlsym(RTLD_DEFAULT, name));
-      complete = complete && found != nullptr;
-    };
-#define PLEAT_PYTHON_FIND(result, name, parameters) find(#name, name);
-    PLEAT_PYTHON_FUNCTIONS(PLEAT_PYTHON_FIND)
-#undef PLEAT_PYTHON_FIND
-    find("PyExc_Exception", PyExc_Exception);
-    find("PyExc_KeyboardInterrupt", PyExc_KeyboardInterrupt);
-  }
-};
-
-const Api& python() noexcept {
-  static const Api api;
-  return api;
-}
-
-// The interpreter's lock, for a thread that Python knows. Keeps the error that may be set.
-class Lock {
- public:
-  Lock() noexcept {
-    const Api& api = python();
-    if (!api.complete || api.Py_IsInitialized() == 0 ||
-        api.PyGILState_GetThisThreadState() == nullptr) {
-      return;
-    }
-    state_ = api.PyGILState_Ensure();
-    held_ = true;
-    api.PyErr_Fetch(&error_[0], &error_[1], &error_[2]);
-  }
-  ~Lock() {
-    if (held_) {
-      python().PyErr_Restore(error_[0], error_[1], error_[2]);
-      python().PyGILState_Release(state_);
-    }
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  [[nodiscard]] explicit operator bool() const noexcept { return held_; }
-
- private:
-  int state_ = 0;
-  bool held_ = false;
-  void* error_[3] = {};
-};
-
-// A reference, given up at the end. Under the lock.
-class Object {
- public:
-  explicit Object(void* owned) noexcept : object_(owned) {}
-  ~Object() { reset(nullptr); }
-  Object(const Object&) = delete;
-  Object& operator=(const Object&) = delete;
-  void reset(void* owned) noexcept {
-    if (void* const old = std::exchange(object_, owned); old != nullptr) {
-      python().Py_DecRef(old);
-    }
-  }
-  [[nodiscard]] void* get() const noexcept { return object_; }
-  // Of a str; empty of anything else.
-  [[nodiscard]] std::string_view text() const noexcept {
-    std::ptrdiff_t size = 0;
-    const char* const data =
-        object_ != nullptr ? python().PyUnicode_AsUTF8AndSize(object_, &size) : nullptr;
-    return data != nullptr ? std::string_view(data, static_cast<std::size_t>(size))
-                           : std::string_view();
-  }
-
- private:
-  void* object_;
-};
 
 bool is_of_torch(std::string_view file) noexcept {
   return file.find("/torch/") != std::string_view::npos || file.starts_with("<");
@@ -190,61 +79,35 @@ std::unordered_map<const c10::TensorImpl*, std::string> parse_names(std::string_
 
 // What the program leaves in its variable `lines`; empty if it fails.
 std::string lines_of(const char* program) noexcept {
-  const Lock lock;
-  if (!lock) {
+  const python::Lock lock;
+  if (!lock) return {};
+  try {
+    const python::Object globals = python::new_globals();
+    if (!python::run(program, globals)) return {};
+    return std::string(python::variable(globals, "lines").text());
+  } catch (...) {  // no memory for the text
     return {};
   }
-  const Api& api = python();
-  std::string text;
-  try {
-    constexpr int kFileInput = 257;  // Py_file_input
-    const Object globals(api.PyDict_New());
-    const Object builtins(api.PyImport_ImportModule("builtins"));
-    const Object code(api.Py_CompileString(program, "<pleat>", kFileInput));
-    if (globals.get() != nullptr && builtins.get() != nullptr && code.get() != nullptr &&
-        api.PyDict_SetItemString(globals.get(), "__builtins__", builtins.get()) == 0) {
-      const Object result(api.PyEval_EvalCode(code.get(), globals.get(), globals.get()));
-      void* const lines =
-          result.get() != nullptr ? api.PyDict_GetItemString(globals.get(), "lines") : nullptr;
-      if (lines != nullptr) {
-        api.Py_IncRef(lines);
-        text = Object(lines).text();
-      }
-    }
-  } catch (...) {  // no memory for the text
-  }
-  void* error[3] = {};
-  api.PyErr_Fetch(&error[0], &error[1], &error[2]);  // whatever went wrong there is not the job's
-  if (error[0] != nullptr &&
-      api.PyErr_GivenExceptionMatches(error[0], *api.PyExc_KeyboardInterrupt) != 0) {
-    api.PyErr_SetInterrupt();  // but this came from outside: the script gets it next
-  }
-  for (void* const part : error) {
-    if (part != nullptr) {
-      api.Py_DecRef(part);
-    }
-  }
-  return text;
 }
 
 }  // namespace
 
 std::string python_line() noexcept {
-  const Lock lock;
+  const python::Lock lock;
   if (!lock) {
     return {};
   }
-  const Api& api = python();
+  const python::Api& api = python::api();
   void* const innermost = api.PyEval_GetFrame();
   if (innermost == nullptr) {
     return {};
   }
   api.Py_IncRef(innermost);
   try {
-    for (Object frame(innermost); frame.get() != nullptr;
+    for (python::Object frame(innermost); frame.get() != nullptr;
          frame.reset(api.PyFrame_GetBack(frame.get()))) {
-      const Object code(api.PyFrame_GetCode(frame.get()));
-      const Object name(api.PyObject_GetAttrString(code.get(), "co_filename"));
+      const python::Object code(api.PyFrame_GetCode(frame.get()));
+      const python::Object name(api.PyObject_GetAttrString(code.get(), "co_filename"));
       if (const std::string_view file = name.text(); !file.empty() && !is_of_torch(file)) {
         return std::string(file) + ':' + std::to_string(api.PyFrame_GetLineNumber(frame.get()));
       }
@@ -272,10 +135,10 @@ bool is_interruption(const std::exception& error) noexcept {
   if (std::strcmp(typeid(error).name(), "12python_error") != 0) {
     return false;
   }
-  const Lock lock;
+  const python::Lock lock;
   void* const type = static_cast<const PythonError&>(error).type;
   return lock && type != nullptr &&
-         python().PyErr_GivenExceptionMatches(type, *python().PyExc_Exception) == 0;
+         python::api().PyErr_GivenExceptionMatches(type, *python::api().PyExc_Exception) == 0;
 }
 
 std::string line_of_exception() {

@@ -18,6 +18,7 @@
 #include "torch_bridge/core/own_path.h"
 #include "torch_bridge/core/trace_file.h"
 #include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/module_paths.h"
 #include "torch_bridge/torch_access/trace_context.h"
 
 namespace pleat::bridge {
@@ -46,7 +47,7 @@ constexpr std::array<StatKind, PLEAT_TRACE_CHANGES> kChanges = {
 
 constexpr bool begins_something(EventKind kind) noexcept {
   return kind == EventKind::kAllocate || kind == EventKind::kChunkAllocate ||
-         kind == EventKind::kTag || kind == EventKind::kRestore || kind == EventKind::kOutOfMemory;
+         kind == EventKind::kTag || kind == EventKind::kRestore;
 }
 
 // Runs under locks of the allocator's.
@@ -60,6 +61,9 @@ class TraceSink final : public allocator::EventSink {
   void on_event(const Event& event) noexcept override {
     const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
     if (recorder == nullptr) return;
+    // Not yet: whoever is refused in the end says so (memory_page.h).
+    const bool fell_short = event.kind == EventKind::kOutOfMemory;
+    if (fell_short && event.change == decltype(event.change){}) return;
     const TraceCost::Timed timed(trace_costs.events);
     PleatTraceEvent told{};
     told.time_ns = event.time_ns;
@@ -73,7 +77,7 @@ class TraceSink final : public allocator::EventSink {
       told.change[i] = event.change[static_cast<std::size_t>(kChanges[i])];
     }
     told.device = static_cast<std::int8_t>(event.device.value);
-    told.kind = kind_of(event.kind);
+    told.kind = kind_of(fell_short ? EventKind::kOther : event.kind);
     told.phase = static_cast<std::uint8_t>(event.phase);
     if (begins_something(event.kind)) {
       told.op = trace_operator();
@@ -191,9 +195,10 @@ class Trace {
     }
     path_ = file;
     trace_recorder.store(recorder, std::memory_order_release);
-    listen_to_operators();
+    listen_to_operators(runtime.options().modules);
     runtime.heaps.for_each([](allocator::Heap& heap) { trace_heap(heap); });
     runtime.pool.tell_segments();
+    runtime.set_options(runtime.options());
     return true;
   }
 
@@ -208,6 +213,7 @@ class Trace {
       forget_operators();
     }
     trace_recorder.store(nullptr, std::memory_order_release);
+    if (at_end == AtEnd::kNo) runtime.set_options(runtime.options());
     const std::uint64_t written = recorder->stop();
     if (events != nullptr) *events = written;
     if (path != nullptr) *path = path_;
@@ -238,6 +244,30 @@ Trace& the_trace() {
   return *one;
 }
 
+// Saved bytes that could have been compressed if they were another's, or of another kind.
+// Parameters and their views are there anyway.
+bool is_left_alone(Reason why) noexcept {
+  switch (why) {
+    case Reason::kNotPlainStrided:
+    case Reason::kOtherDevice:
+    case Reason::kForeignStorage:
+    case Reason::kTracing:
+    case Reason::kCompiledFunction:
+      return true;
+    default:
+      return false;
+  }
+}
+
+PleatTraceEvent mark_of(const allocator::Record& record, std::int32_t device,
+                        PleatTraceKind kind) noexcept {
+  PleatTraceEvent mark = trace_mark(kind);
+  mark.device = static_cast<std::int8_t>(device);
+  mark.record = record.id.value;
+  mark.bytes = record.bytes;
+  return mark;
+}
+
 }  // namespace
 
 bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std::string& problem) {
@@ -245,6 +275,7 @@ bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std:
 }
 
 bool stop_trace(Runtime& runtime) noexcept {
+  forget_modules();  // whoever forks has Python's lock and waits for the trace's
   return the_trace().stop(runtime, Trace::AtEnd::kNo, nullptr, nullptr);
 }
 
@@ -294,16 +325,47 @@ void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept 
 }
 
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits) noexcept {
+                   unsigned bits, std::size_t elements) noexcept {
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   if (recorder == nullptr) return;
   const char* const name = exactness_name(why);
-  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_DECIDED);
-  mark.device = static_cast<std::int8_t>(device);
-  mark.record = record.id.value;
-  mark.bytes = record.bytes;
+  PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_DECIDED);
   mark.op = recorder->intern(name, std::strlen(name));
   mark.reason = static_cast<std::uint8_t>(std::min(bits, 255u));
+  mark.key = elements;
+  recorder->event(&mark);
+}
+
+void trace_proved(const allocator::Record& record, std::int32_t device,
+                  std::string_view node_class) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_PROVED);
+  mark.op = recorder->intern(node_class.data(), node_class.size());
+  recorder->event(&mark);
+}
+
+void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
+                std::size_t bytes) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr || !is_left_alone(why)) return;
+  const char* const name = reason_name(why);
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_LEFT);
+  mark.device = static_cast<std::int8_t>(device);
+  mark.bytes = bytes;
+  mark.block = block != nullptr ? block->id.value : 0;
+  mark.op = recorder->intern(name, std::strlen(name));
+  mark.stack = trace_stack(*recorder);
+  recorder->event(&mark);
+}
+
+void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
+                   std::size_t payload_bytes) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_PLAN);
+  mark.reason = static_cast<std::uint8_t>(plan);
+  mark.key = payload_bytes;
   recorder->event(&mark);
 }
 

@@ -1,14 +1,17 @@
 // The trace that is being written, if any: from the events of all heaps to the recorder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "allocator/blocks/block.h"
 #include "allocator/heap.h"
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/options.h"
+#include "torch_bridge/core/reason.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -34,8 +37,18 @@ void abandon_trace(Runtime& runtime) noexcept;
 void trace_heap(allocator::Heap& heap) noexcept;
 // What a block of the host is.
 void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept;
-// How a saved storage is to be coded: why it is exact, or its bits.
+// How a saved storage is to be coded: why it is exact, or its bits and how many elements they are
+// of.
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits) noexcept;
+                   unsigned bits, std::size_t elements) noexcept;
+// A save of it may bear noise, as a node of the class shows. May be called under locks of ours.
+void trace_proved(const allocator::Record& record, std::int32_t device,
+                  std::string_view node_class) noexcept;
+// A tensor is saved whose storage gets no record. `block`: where it lies; null: in none of ours.
+void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
+                std::size_t bytes) noexcept;
+// What it would become, where nothing is coded.
+void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
+                   std::size_t payload_bytes) noexcept;
 
 }  // namespace pleat::bridge

@@ -11,6 +11,7 @@
 
 #include "torch_bridge/core/clock.h"
 #include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/module_paths.h"
 #include "torch_bridge/torch_access/pass_state.h"
 
 namespace pleat::bridge {
@@ -69,6 +70,17 @@ void begin_phase(PleatTracePhase phase) noexcept {
   recorder->event(&mark);
 }
 
+// ---- modules ----------------------------------------------------------------------------------
+
+// They are asked for, and not listened to yet: torch.nn comes late, and its lock is not waited for
+// in a backward pass.
+std::atomic<bool> modules_wanted{false};
+
+void try_modules() noexcept {
+  if (in_backward() || !modules_wanted.exchange(false)) return;
+  if (!listen_to_modules()) modules_wanted.store(true);
+}
+
 // ---- operators ----------------------------------------------------------------------------------
 
 constexpr unsigned kSequenceBits = 48;
@@ -77,6 +89,8 @@ std::uint64_t node_number(std::uint64_t thread, std::int64_t sequence) noexcept 
 }
 
 std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& function) {
+  if (modules_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+    try_modules();
   const TraceCost::Timed timed(trace_costs.callbacks);
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   ThreadContext& own = mine();
@@ -138,7 +152,8 @@ std::array<at::CallbackHandle, 2> handles{};
 
 }  // namespace
 
-void listen_to_operators() {
+void listen_to_operators(bool modules) {
+  modules_wanted.store(modules);
   step.store(0, std::memory_order_relaxed);
   optimizer_seen.store(false, std::memory_order_relaxed);
   trace_number.fetch_add(1, std::memory_order_relaxed);
@@ -152,6 +167,7 @@ void listen_to_operators() {
 std::uint32_t number_of_trace() noexcept { return trace_number.load(std::memory_order_relaxed); }
 
 void forget_operators() noexcept {
+  modules_wanted.store(false);
   for (at::CallbackHandle& handle : handles) {
     if (handle != 0) at::removeCallback(handle);
     handle = 0;

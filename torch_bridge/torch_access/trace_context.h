@@ -9,9 +9,9 @@
 
 namespace pleat::bridge {
 
-// Listens to operators, backward nodes and optimizers from now on, for a trace that begins; to none
-// of them.
-void listen_to_operators();
+// Listens to operators, backward nodes, optimizers and, if they are wanted, to modules from now on,
+// for a trace that begins; to none of them.
+void listen_to_operators(bool modules);
 void forget_operators() noexcept;
 
 // Another one for each trace.

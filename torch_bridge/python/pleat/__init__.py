@@ -93,6 +93,8 @@ def _load() -> ctypes.CDLL:
     library.pleat_trust_class.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.pleat_enable.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.pleat_trace_start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.pleat_trace_dump.argtypes = [ctypes.c_char_p]
+    library.pleat_trace_dump.restype = None
     library.pleat_trace_path.restype = ctypes.c_size_t
     library.pleat_trace_path.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     _bridge = library

@@ -30,6 +30,17 @@ def stop() -> bool:
     return library is not None and bool(library.pleat_trace_stop())
 
 
+def dump(title: str | None = None) -> None:
+    """Says on standard error who holds the memory now, and marks the moment in the trace, if there is one.
+
+    Without a trace it has the classes that Pleat counts anyway; with one, lines of the script as well. ``title`` is the
+    first line. Nothing where Pleat is not in force. Any thread.
+    """
+    library = pleat._loaded()
+    if library is not None:
+        library.pleat_trace_dump(None if title is None else title.encode())
+
+
 def path() -> str | None:
     """The file of the trace that is being written."""
     library = pleat._loaded()

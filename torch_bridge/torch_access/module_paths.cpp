@@ -1,0 +1,149 @@
+#include "torch_bridge/torch_access/module_paths.h"
+
+#include <cstddef>
+#include <string_view>
+
+#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/torch_access/python_api.h"
+#include "torch_bridge/torch_access/trace_context.h"
+
+namespace pleat::bridge {
+namespace {
+
+// The path of a module begins with the class of the outermost one that runs, which is asked for the
+// names of all within it. What it does not know of has its class for a name.
+constexpr const char* kProgram = R"python(
+import sys, threading, weakref
+
+torch = sys.modules.get("torch")
+nn = sys.modules.get("torch.nn.modules.module")
+compiler = getattr(torch, "compiler", None)
+handles = []
+
+class Running(threading.local):
+    def __init__(self):
+        self.calls = []  # module, path; the innermost last
+
+class Names:
+    MOST_LOOKS = 16  # a module that makes others in each call is not searched for ever
+
+    def __init__(self):
+        self.known, self.looks = {}, 0
+
+    def of(self, root, module):
+        for _ in range(2):
+            reference, name = self.known.get(id(module), (None, None))
+            if reference is not None and reference() is module:
+                return name
+            if self.looks >= self.MOST_LOOKS:
+                return None
+            self.looks += 1
+            self.known = {id(m): (weakref.ref(m), n) for n, m in root.named_modules()}
+        return None
+
+running = Running()
+names = weakref.WeakKeyDictionary()  # of roots
+
+def path_of(module):
+    own = type(module).__name__
+    if not running.calls:
+        return own
+    root, path = running.calls[0]
+    try:
+        if root not in names:
+            names[root] = Names()
+        name = names[root].of(root, module)
+    except Exception:
+        name = None
+    return path + "." + name if name else running.calls[-1][1] + "." + own
+
+def enters(module, args):
+    if compiler.is_compiling():
+        return
+    running.calls.append((module, path_of(module)))
+    tell(running.calls[-1][1], len(running.calls))
+
+def leaves(module, args, output):
+    if compiler.is_compiling():
+        return
+    calls = running.calls
+    for i in range(len(calls) - 1, -1, -1):
+        if calls[i][0] is module:
+            del calls[i:]
+            tell(calls[-1][1] if calls else "", len(calls))
+            return
+
+def forget():
+    while handles:
+        handles.pop().remove()
+
+ready = "no"
+if nn is not None and hasattr(compiler, "is_compiling") and hasattr(nn, "register_module_forward_hook"):
+    handles.append(nn.register_module_forward_pre_hook(enters))
+    handles.append(nn.register_module_forward_hook(leaves, always_call=True))
+    ready = "yes"
+)python";
+
+// tell(path, depth)
+void* tell(void* /*self*/, void* const* arguments, std::ptrdiff_t count) noexcept {
+  const python::Api& api = python::api();
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder != nullptr && count == 2) {
+    std::ptrdiff_t size = 0;
+    const char* const path = api.PyUnicode_AsUTF8AndSize(arguments[0], &size);
+    const long depth = api.PyLong_AsLong(arguments[1]);
+    if (path != nullptr && depth >= 0) {
+      const TraceCost::Timed timed(trace_costs.callbacks);
+      PleatTraceEvent mark = trace_mark(PLEAT_TRACE_MODULE);
+      mark.op = size == 0 ? 0 : recorder->intern(path, static_cast<std::size_t>(size));
+      mark.bytes = static_cast<std::uint64_t>(depth);
+      recorder->event(&mark);
+    } else {  // a name that is no text
+      void* error[3] = {};
+      api.PyErr_Fetch(&error[0], &error[1], &error[2]);
+      for (void* const part : error) {
+        if (part != nullptr) api.Py_DecRef(part);
+      }
+    }
+  }
+  return api.Py_BuildValue("");
+}
+
+// As Python declares it; its functions keep a pointer to it.
+struct MethodDefinition {
+  const char* name;
+  void* (*function)(void*, void* const*, std::ptrdiff_t);
+  int flags;
+  const char* text;
+};
+constexpr int kFastCall = 0x80;  // METH_FASTCALL
+MethodDefinition tell_definition{"tell", tell, kFastCall, nullptr};
+
+// torch.compile looks the functions' module up by its name.
+constexpr const char* kModule = "_pleat_module_paths";
+bool listening = false;
+
+}  // namespace
+
+bool listen_to_modules() noexcept {
+  if (listening) return true;
+  const python::Lock lock;
+  if (!lock) return false;
+  const python::Api& api = python::api();
+  const python::Object globals = python::new_globals(kModule);
+  const python::Object function(api.PyCFunction_NewEx(&tell_definition, nullptr, nullptr));
+  listening = globals.get() != nullptr && function.get() != nullptr &&
+              api.PyDict_SetItemString(globals.get(), "tell", function.get()) == 0 &&
+              python::run(kProgram, globals) && python::variable(globals, "ready").text() == "yes";
+  return listening;
+}
+
+void forget_modules() noexcept {
+  if (!listening) return;
+  const python::Lock lock;
+  if (!lock) return;
+  python::run("forget()", python::new_globals(kModule));
+  listening = false;
+}
+
+}  // namespace pleat::bridge

@@ -1,0 +1,14 @@
+// Which module of torch.nn a thread runs, for a trace: hooks on all modules, in Python, tell of
+// each call when it begins and when it is over.
+#pragma once
+
+namespace pleat::bridge {
+
+// Sets the hooks, unless they are set. False: torch.nn is not there yet, or no Python that this
+// thread may ask. Takes the interpreter's lock, so no lock of ours may be held. One thread at a
+// time.
+bool listen_to_modules() noexcept;
+// Removes them. The same.
+void forget_modules() noexcept;
+
+}  // namespace pleat::bridge

@@ -1,0 +1,97 @@
+// Python's documented C API, in every release from 3.10 on, found in the process: the bridge links
+// no Python. Everything but api() asks for the interpreter's lock.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace pleat::bridge::python {
+
+// Result, name, parameters.
+#define PLEAT_PYTHON_FUNCTIONS(ROW)                                   \
+  ROW(int, Py_IsInitialized, ())                                      \
+  ROW(void*, PyGILState_GetThisThreadState, ())                       \
+  ROW(int, PyGILState_Ensure, ())                                     \
+  ROW(void, PyGILState_Release, (int))                                \
+  ROW(void*, PyEval_GetFrame, ())                                     \
+  ROW(void*, PyFrame_GetBack, (void*))                                \
+  ROW(void*, PyFrame_GetCode, (void*))                                \
+  ROW(int, PyFrame_GetLineNumber, (void*))                            \
+  ROW(void*, PyObject_GetAttrString, (void*, const char*))            \
+  ROW(const char*, PyUnicode_AsUTF8AndSize, (void*, std::ptrdiff_t*)) \
+  ROW(void, Py_IncRef, (void*))                                       \
+  ROW(void, Py_DecRef, (void*))                                       \
+  ROW(void, PyErr_Fetch, (void**, void**, void**))                    \
+  ROW(void, PyErr_Restore, (void*, void*, void*))                     \
+  ROW(int, PyErr_GivenExceptionMatches, (void*, void*))               \
+  ROW(void, PyErr_SetInterrupt, ())                                   \
+  ROW(void*, PyDict_New, ())                                          \
+  ROW(void*, PyDict_GetItemString, (void*, const char*))              \
+  ROW(int, PyDict_SetItemString, (void*, const char*, void*))         \
+  ROW(void*, PyImport_ImportModule, (const char*))                    \
+  ROW(void*, PyImport_AddModule, (const char*))                       \
+  ROW(void*, PyModule_GetDict, (void*))                               \
+  ROW(void*, Py_CompileString, (const char*, const char*, int))       \
+  ROW(void*, PyEval_EvalCode, (void*, void*, void*))                  \
+  ROW(void*, PyCFunction_NewEx, (void*, void*, void*))                \
+  ROW(void*, Py_BuildValue, (const char*, ...))                       \
+  ROW(long, PyLong_AsLong, (void*))
+
+struct Api {
+#define PLEAT_PYTHON_MEMBER(result, name, parameters) result(*name) parameters;
+  PLEAT_PYTHON_FUNCTIONS(PLEAT_PYTHON_MEMBER)
+#undef PLEAT_PYTHON_MEMBER
+  void** PyExc_Exception;
+  void** PyExc_KeyboardInterrupt;
+  bool complete = true;
+
+  Api() noexcept;
+};
+[[nodiscard]] const Api& api() noexcept;
+
+// The interpreter's lock, for a thread that Python knows. Keeps the error that may be set.
+class Lock {
+ public:
+  Lock() noexcept;
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  [[nodiscard]] explicit operator bool() const noexcept { return held_; }
+
+ private:
+  int state_ = 0;
+  bool held_ = false;
+  void* error_[3] = {};
+};
+
+// A reference, given up at the end. Under the lock.
+class Object {
+ public:
+  explicit Object(void* owned) noexcept : object_(owned) {}
+  ~Object() { reset(nullptr); }
+  Object(Object&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  void reset(void* owned) noexcept {
+    if (void* const old = std::exchange(object_, owned); old != nullptr) api().Py_DecRef(old);
+  }
+  [[nodiscard]] void* get() const noexcept { return object_; }
+  // Of a str; empty of anything else.
+  [[nodiscard]] std::string_view text() const noexcept;
+
+ private:
+  void* object_;
+};
+
+// The variables of a program that has yet to run: Python's builtins. With a name, those of the
+// module of this name, which is made if need be. Null: no memory.
+[[nodiscard]] Object new_globals(const char* module = nullptr) noexcept;
+// Runs a program on its variables. False if it fails; an interruption from outside is passed on to
+// the script, whatever else the program raises is forgotten.
+bool run(const char* program, const Object& globals) noexcept;
+// A variable of a program; null: it has none such.
+[[nodiscard]] Object variable(const Object& globals, const char* name) noexcept;
+
+}  // namespace pleat::bridge::python
