@@ -121,6 +121,12 @@ class BlockCodec {
   // Looks at the block once. Recomputed: the bytes of `request.argument` do as well.
   [[nodiscard]] virtual EncodePlan plan(const EncodeRequest& request) noexcept = 0;
 
+  // About how many bytes encode() would take, for a plan that is not carried out.
+  [[nodiscard]] virtual std::size_t expected_bytes(const EncodeRequest& /*request*/,
+                                                   const EncodePlan& plan) noexcept {
+    return plan.room;
+  }
+
   // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and says how many bytes it
   // takes. On a device the work is queued on request.stream. kQueued: source and payload must stay
   // until the verdict.

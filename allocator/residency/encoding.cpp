@@ -51,7 +51,8 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
     request.function = record.function;
   }
   if (plan_only_.load(std::memory_order_relaxed)) [[unlikely]] {
-    record.note_plan(codec_.plan(request));
+    const EncodePlan plan = codec_.plan(request);
+    record.note_plan(plan.room == 0 ? 0 : codec_.expected_bytes(request, plan));
     return {};
   }
   // In place, nothing that encoding finds out can be undone.

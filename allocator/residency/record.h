@@ -110,9 +110,10 @@ class Record {
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 
-  // In place of an encode, where nothing is to be encoded: what the codec had planned after
-  // decide(). Called with no lock of residency held.
-  virtual void note_plan(const EncodePlan& /*plan*/) noexcept {}
+  // In place of an encode, where nothing is to be encoded: about how many bytes the payload would
+  // have taken, after decide(); 0: the codec had kept the block raw. Called with no lock of
+  // residency held.
+  virtual void note_plan(std::size_t /*payload_bytes*/) noexcept {}
 
   // True if the block is to be held raw, once released, until Residency::start(). Called under
   // `mutex`; takes no lock.

@@ -1,7 +1,10 @@
 #include "torch_bridge/core/codec_adapter.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -59,6 +62,34 @@ allocator::CodecStatistics report(const compress::SpanStatistics& from) noexcept
           from.energy};
 }
 
+// What a payload takes for each byte of the largest range, as a sample from its middle has it;
+// nothing: it has no payload, or there is no memory. Where lines lie in a sample is not known.
+std::optional<double> payload_share(const EncodeRequest& request,
+                                    const compress::Executor& executor) {
+  constexpr std::size_t kMostSample = 256u << 10;
+  constexpr std::size_t kPayloadAlign = 64, kPage = 4096;
+  const auto* const largest = std::max_element(
+      request.ranges, request.ranges + request.range_count,
+      [](const auto& a, const auto& b) { return a.end - a.begin < b.end - b.begin; });
+  const std::size_t all = largest->end - largest->begin;
+  compress::block::ByteRange sample{0, std::min(all, kMostSample)};
+  const std::size_t begin =
+      largest->begin + (all == sample.end ? 0 : (all - sample.end) / 2 / kPage * kPage);
+  const BlockSource source{static_cast<const std::byte*>(request.source) + begin, sample.end,
+                           &sample, 1};
+  BlockSpec spec = BlockSpec::unpack(request.choice.words);
+  spec.lines = {};
+  const BlockPlan plan = plan_block(source, spec, false, Effort::kQuick, executor);
+  const std::size_t capacity = (plan.room + kPayloadAlign - 1) / kPayloadAlign * kPayloadAlign;
+  const std::unique_ptr<void, decltype(&std::free)> payload(
+      capacity != 0 ? std::aligned_alloc(kPayloadAlign, capacity) : nullptr, &std::free);
+  if (payload == nullptr) return std::nullopt;
+  const BlockEncodeResult result =
+      encode_block(source, plan, request.nonce, payload.get(), capacity, executor);
+  if (result.status != Status::kOk) return std::nullopt;
+  return static_cast<double>(result.payload_bytes) / static_cast<double>(sample.end);
+}
+
 CodecStatus status_of(Status status) noexcept {
   return status == Status::kOk ? CodecStatus::kOk : CodecStatus::kFailed;
 }
@@ -84,6 +115,22 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
     totals_.add_kept_raw(request.source_bytes);
   }
   return plan;
+}
+
+std::size_t CodecAdapter::expected_bytes(const EncodeRequest& request,
+                                         const allocator::EncodePlan& plan) noexcept {
+  try {
+    if (const auto share =
+            request.range_count != 0 ? payload_share(request, executor_) : std::nullopt) {
+      double bytes = static_cast<double>(details(plan).plan.patch_bytes);
+      for (std::size_t i = 0; i < request.range_count; ++i) {
+        bytes += *share * static_cast<double>(request.ranges[i].end - request.ranges[i].begin);
+      }
+      return std::min(plan.room, static_cast<std::size_t>(bytes));
+    }
+  } catch (...) {  // no memory for a sample
+  }
+  return plan.room;
 }
 
 allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,

@@ -39,6 +39,9 @@ class CodecAdapter final : public allocator::BlockCodec {
       : executor_(std::move(executor)), copy_raw_(copy_raw) {}
 
   allocator::EncodePlan plan(const allocator::EncodeRequest& request) noexcept override;
+  // From a sample of the block's values, encoded for that.
+  std::size_t expected_bytes(const allocator::EncodeRequest& request,
+                             const allocator::EncodePlan& plan) noexcept override;
   allocator::EncodeResult encode(const allocator::EncodeRequest& request,
                                  const allocator::EncodePlan& plan, void* payload,
                                  std::size_t capacity) noexcept override;

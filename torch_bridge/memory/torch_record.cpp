@@ -181,14 +181,14 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
-void TorchRecord::note_plan(const allocator::EncodePlan& plan) noexcept {
-  const bool coded = plan.room != 0 && plan.room < bytes;
+void TorchRecord::note_plan(std::size_t payload_bytes) noexcept {
+  const bool coded = payload_bytes != 0 && payload_bytes < bytes;
   would_be_coded_.store(coded && !would_be_recomputed_, std::memory_order_relaxed);
   trace_planned(*this, backend_.heap().device().value,
                 would_be_recomputed_ ? PLEAT_TRACE_PLAN_RECOMPUTED
                 : coded              ? PLEAT_TRACE_PLAN_CODED
                                      : PLEAT_TRACE_PLAN_RAW,
-                would_be_recomputed_ ? 0 : plan.room);
+                would_be_recomputed_ ? 0 : payload_bytes);
 }
 
 void TorchRecord::note_planned_argument(TorchRecord& argument) noexcept {

@@ -111,7 +111,7 @@ class TorchRecord final : public allocator::Record {
   Decision decide(allocator::Start start) noexcept override;
 
   // ---- where nothing is coded: what would be, for a trace ----
-  void note_plan(const allocator::EncodePlan& plan) noexcept override;
+  void note_plan(std::size_t payload_bytes) noexcept override;
   // Its bytes are a function of those of `argument`, whose payload would do for both. Before the
   // storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;

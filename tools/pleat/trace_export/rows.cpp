@@ -34,8 +34,8 @@ std::string_view event_name(std::uint8_t kind) {
                                                      "drop",
                                                      "out_of_memory",
                                                      "other"};
-  constexpr std::array<std::string_view, 6> kMarks{"phase",   "node",    "label",
-                                                   "present", "decided", "dump"};
+  constexpr std::array<std::string_view, 10> kMarks{"phase", "node", "label",  "present", "decided",
+                                                    "dump",  "plan", "module", "left",    "proved"};
   constexpr std::array<std::string_view, 3> kOwn{"resident", "small", "lost"};
   if (kind < kMemory.size()) return kMemory[kind];
   if (kind >= PLEAT_TRACE_PHASE && kind < PLEAT_TRACE_PHASE + kMarks.size())
@@ -109,8 +109,17 @@ class Rows {
   }
   // Of a device; else of the process or of a thread.
   static bool has_device(const PleatTraceEvent& event) {
-    return is_memory(event.kind) || event.kind == PLEAT_TRACE_LABEL ||
-           event.kind == PLEAT_TRACE_PRESENT || event.kind == PLEAT_TRACE_DECIDED;
+    switch (event.kind) {
+      case PLEAT_TRACE_LABEL:
+      case PLEAT_TRACE_PRESENT:
+      case PLEAT_TRACE_DECIDED:
+      case PLEAT_TRACE_PLAN:
+      case PLEAT_TRACE_LEFT:
+      case PLEAT_TRACE_PROVED:
+        return true;
+      default:
+        return is_memory(event.kind);
+    }
   }
   [[nodiscard]] bool wants(const PleatTraceEvent& event) const {
     const bool of_device = has_device(event);
@@ -217,6 +226,7 @@ class JsonLines {
     number("line", python ? std::optional(frame->where) : std::nullopt);
     number("live", row.live);
     number("reserved", row.reserved);
+    put_decision(*row.event);
     out.put(",\"stack\":[");
     out.put(stack(row.place.stack));
     out.put("]}\n");
@@ -225,6 +235,17 @@ class JsonLines {
  private:
   static constexpr std::size_t kMostHeldBytes = 32u << 20;
 
+  // What only these events have.
+  void put_decision(const PleatTraceEvent& event) {
+    if (event.kind == PLEAT_TRACE_DECIDED) {
+      number("bits", std::optional<unsigned>(event.reason));
+      number("noisy_elements", std::optional(event.key));
+    } else if (event.kind == PLEAT_TRACE_PLAN) {
+      constexpr std::array<std::string_view, 3> kPlans{"coded", "recomputed", "raw"};
+      key("plan", event.reason < kPlans.size() ? kPlans[event.reason] : "?");
+      number("payload_bytes", std::optional(event.key));
+    }
+  }
   template <class Number>
   void put_number(const std::optional<Number>& value) {
     if (value) {
