@@ -358,7 +358,7 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
     assert summary["incomplete"] == (edge in ("an end at once", "all descriptors closed"))
 
 
-def test_ranks_and_children_have_files_of_their_own(run_script, summarised, tmp_path):
+def test_ranks_and_children_have_files_of_their_own(command, run_script, summarised, tmp_path):
     script = TRACING + textwrap.dedent("""
         import subprocess
         net = Net()
@@ -378,6 +378,12 @@ def test_ranks_and_children_have_files_of_their_own(run_script, summarised, tmp_
         summary = summarised(tmp_path / name)
         assert summary["process"]["rank"] == 3 and summary["process"]["world_size"] == 4
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    merged = [command, "trace", "merge", "--json", tmp_path]
+    assert "these are missing: 0-2;" in subprocess.run(merged, capture_output=True, text=True).stderr
+    merged = json.loads(subprocess.run([*merged, "--allow-missing"], capture_output=True, text=True).stdout)
+    assert [one["is_helper"] for one in merged["ranks"]] == [False, True]
+    own, child = [one["devices"][0]["peak_live_bytes"] for one in merged["ranks"]]
+    assert max(own, child) < merged["together"][0]["live_bytes"] <= own + child  # the parent waits, and holds its model
 
 
 def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):

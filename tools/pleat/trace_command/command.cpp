@@ -8,6 +8,7 @@
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_diff/command.h"
 #include "tools/pleat/trace_export/command.h"
+#include "tools/pleat/trace_merge/command.h"
 #include "tools/pleat/trace_report/command.h"
 #include "tools/pleat/trace_summary/summary.h"
 #include "torch_bridge/core/option_text.h"
@@ -119,6 +120,8 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.report = add_trace_report(*commands.all, *commands.report_request);
   commands.diff_request = std::make_shared<TraceDiffRequest>();
   commands.diff = add_trace_diff(*commands.all, *commands.diff_request);
+  commands.merge_request = std::make_shared<TraceMergeRequest>();
+  commands.merge = add_trace_merge(*commands.all, *commands.merge_request);
 }
 
 int run_trace_command(const TraceCommands& commands) {
@@ -126,6 +129,7 @@ int run_trace_command(const TraceCommands& commands) {
   if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
   if (commands.report->parsed()) return trace_report(*commands.report_request);
   if (commands.diff->parsed()) return trace_diff(*commands.diff_request);
+  if (commands.merge->parsed()) return trace_merge(*commands.merge_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }
