@@ -125,3 +125,37 @@ def test_the_script_is_sound_and_says_how_it_gets_there(program, script):
     assert "bash-completion/completions/pleat" in help_of(program, "completion", "bash")
     registered = subprocess.run(["bash", "--norc", "-c", f"source {script}; complete -p pleat"], capture_output=True, text=True)
     assert registered.stdout == "complete -o bashdefault -o default -F _pleat pleat\n"
+
+
+# ---- man pages -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def share(program, tmp_path_factory):
+    help2man = shutil.which("help2man")
+    if help2man is None:
+        pytest.skip("help2man is missing")
+    folder = tmp_path_factory.mktemp("share")
+    command = ["cmake", f"-DPLEAT={program}", f"-DHELP2MAN={help2man}", "-DVERSION=1.2.3", f"-DFOLDER={folder}"]
+    done = subprocess.run([*command, "-P", REPOSITORY / "tools" / "packaging" / "pages.cmake"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return folder
+
+
+def test_every_command_has_a_man_page(program, share, script):
+    pages = {path.name: path.read_text() for path in (share / "man" / "man1").iterdir()}
+    assert set(pages) == {"-".join(["pleat", *command]) + ".1" for command in all_commands(program)}
+    diff = pages["pleat-trace-diff.1"]
+    assert re.search(r'^\.TH PLEAT-TRACE-DIFF "1" ".*" "pleat 1\.2\.3"', diff, re.M)
+    assert r".SH NAME" "\n" r"pleat\-trace\-diff \- Say what grew and what shrank" in diff
+    assert "\n.nf\npleat trace diff before.trace after.trace\n" in diff
+    assert ".BR pleat-trace (1)" in diff and ".BR pleat-trace-diff (1)" in pages["pleat-trace.1"]
+    assert "pleat\\-run \\- Run a program under Pleat, in this very process\n" in pages["pleat-run.1"]
+    assert (share / "bash-completion" / "completions" / "pleat").read_text() == script.read_text()
+
+
+def test_a_program_that_does_not_run_here_breaks_no_build(tmp_path):
+    command = ["cmake", "-DPLEAT=/bin/false", "-DHELP2MAN=/bin/false", "-DVERSION=1", f"-DFOLDER={tmp_path}"]
+    done = subprocess.run([*command, "-P", REPOSITORY / "tools" / "packaging" / "pages.cmake"], capture_output=True, text=True)
+    assert done.returncode == 0 and "does not run here" in done.stderr
+    assert not list(tmp_path.rglob("*"))
