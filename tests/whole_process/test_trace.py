@@ -415,6 +415,23 @@ def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
     assert process.returncode == 2 and (tmp_path / "link.trace").is_symlink()
 
 
+def test_the_example_leaks_where_the_summary_says(command, summarised, repository, test_python, preload_library, tmp_path):
+    """tools/demo/leak.py, and what docs/trace.md shows of it."""
+    example = repository / "tools" / "demo" / "leak.py"
+    trace = tmp_path / "leak.trace"
+    done = subprocess.run([command, "trace", "record", "-o", trace, "--", test_python, example], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("loss "), done.stderr
+    (leaking,) = (i for i, line in enumerate(example.read_text().splitlines(), 1) if "seen.append(" in line)
+    first, *rest = summarised(trace)["host"]["growth"]["lines"]
+    assert first["line"] == f"{example}:{leaking} watch" and first["op"] == "aten::clone" and not rest
+    assert first["bytes_per_step"] == 1 << 20
+    shown = subprocess.run([command, "trace", "summary", "--max-growth", "1000KiB/step", trace], capture_output=True, text=True)
+    assert shown.returncode == 3 and "over --max-growth" in shown.stderr
+    begin = shown.stdout.index("host, growth over steps")
+    table = shown.stdout[begin : shown.stdout.index("\n\n", begin)]
+    assert textwrap.indent(table, "    ") in (repository / "docs" / "trace.md").read_text()
+
+
 def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path):
     package = str(pathlib.Path(__file__).parents[2] / "torch_bridge" / "python")
     run = run_script(
