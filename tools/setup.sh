@@ -57,6 +57,9 @@ strace strace
 LIST
 }
 
+# What nobody needs: help2man makes man pages. It comes along when something else is installed.
+readonly extra_packages=help2man
+
 install_system_packages() {
   local missing as_root=()
   missing=$(missing_packages)
@@ -71,6 +74,7 @@ install_system_packages() {
   "${as_root[@]}" apt-get update -q
   # shellcheck disable=SC2086
   "${as_root[@]}" apt-get install -q -y --no-install-recommends $missing
+  "${as_root[@]}" apt-get install -q -y --no-install-recommends $extra_packages || say "no man pages: $extra_packages is missing"
 }
 
 # --- Python environments --------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 
 class Timeline:
-    """A Perfetto trace as its own classes parse it."""
+    """A process of a Perfetto trace as its own classes parse it: each has a sequence of packets."""
 
-    def __init__(self, data):
+    def __init__(self, data, sequence=1):
         trace = protos.Trace()
         trace.ParseFromString(data)
         event_type = protos.TrackEvent.Type
@@ -16,8 +16,10 @@ class Timeline:
         names, values, annotations, open_slices = {}, {}, {}, defaultdict(list)
         times = []
         assert trace.packet[0].clock_snapshot.primary_trace_clock == 3
+        self.sequences = {packet.trusted_packet_sequence_id for packet in trace.packet}
         for packet in trace.packet:
-            assert packet.trusted_packet_sequence_id == 1
+            if packet.trusted_packet_sequence_id != sequence:
+                continue
             names |= {name.iid: name.name for name in packet.interned_data.event_names}
             annotations |= {name.iid: name.name for name in packet.interned_data.debug_annotation_names}
             values |= {value.iid: value.str.decode() for value in packet.interned_data.debug_annotation_string_values}

@@ -29,8 +29,16 @@ def block(kind, raw, count, times=(0, 0)):
     return head + struct.pack("<Q", check) + raw
 
 
-def write_trace(path, events, strings=()):
-    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved."""
+# Frame 1 is called by frame 2: string 2 in file 3, and string 4 in file 3.
+FRAMES_OF_ODD, STACKS_OF_ODD = [(2, 3, 12), (4, 3, 7)], [(0, 2), (1, 1)]
+PROCESS_OF_ODD = {"pid": 7, "start_ns": 1000, "start_wall_ns": 10**18}
+
+
+def write_trace(path, events, strings=(), frames=FRAMES_OF_ODD, stacks=STACKS_OF_ODD, process=PROCESS_OF_ODD):
+    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved.
+
+    A frame is a name and a file, which are strings, and a line; a stack is its caller's, or 0, and a frame.
+    """
     columns = b""
     for name, column in COLUMNS.items():
         body = b"".join(number(event.get(name, 0)) for event in events)
@@ -42,11 +50,10 @@ def write_trace(path, events, strings=()):
     path.write_bytes(
         b"PleatTr\n"
         + struct.pack("<II", 1, 0)
-        + block(PROCESS, json.dumps({"pid": 7, "start_ns": 1000, "start_wall_ns": 10**18}).encode(), 1)
+        + block(PROCESS, json.dumps(process).encode(), 1)
         + block(STRINGS, number(1) + b"".join(number(len(t)) + t for t in texts), len(texts))
-        # Frame 1 is called by frame 2: string 2 in file 3, and string 4 in file 3.
-        + block(FRAMES, number(1) + bytes([1, 2, 3, 12, 1, 4, 3, 7]), 2)
-        + block(STACKS, number(1) + bytes([0, 2, 1, 1]), 2)
+        + block(FRAMES, number(1) + b"".join(b"\1" + b"".join(map(number, frame)) for frame in frames), len(frames))
+        + block(STACKS, number(1) + b"".join(b"".join(map(number, stack)) for stack in stacks), len(stacks))
         + block(RECORDS, columns, len(events), (events[0]["time"], events[-1]["time"]))
     )
     return path
@@ -69,3 +76,33 @@ def odd_trace(path):
         event |= dict(time=2000 + 1000 * i, thread=9)
     names = ['a;b "c", d\n\\', "for\rward;", 'dir,with "quotes"/x.py', b"caf\xff\xe9"]
     return write_trace(path, events, names)
+
+
+def simple_trace(path, blocks, start_ns=1000, file="/me/train.py", **process):
+    """Blocks that are allocated on the host a millisecond after each other: bytes, operator, function and line each.
+    Bytes below 0 free the latest block that is left. Nothing is left at the end."""
+    strings, frames, stacks, events, live = [], [], [], [], []
+
+    def string(text):
+        if text not in strings:
+            strings.append(text)
+        return strings.index(text) + 1
+
+    def add(kind, size, number, **more):
+        change = size if kind == ALLOCATE else -size
+        changes = {REQUESTED: change, ACTIVE: change, RESERVED: change}
+        time = start_ns + 1_000_000 * (len(events) + 1)
+        events.append(dict(time=time, kind=kind, thread=9, bytes=size, block=number, change=changes, **more))
+
+    for count, (size, op, function, line) in enumerate(blocks, 1):
+        if size < 0:
+            add(FREE, *live.pop())
+            continue
+        frames.append((string(function), string(file), line))
+        stacks.append((0, len(frames)))
+        live.append((size, count))
+        add(ALLOCATE, size, count, op=string(op), stack=len(stacks))
+    while live:
+        add(FREE, *live.pop())
+    who = {"pid": 7, "start_ns": start_ns, "start_wall_ns": 10**18, "torch": "2.11", "host": "here"}
+    return write_trace(path, events, strings, frames, stacks, who | process)

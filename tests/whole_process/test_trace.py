@@ -358,7 +358,7 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
     assert summary["incomplete"] == (edge in ("an end at once", "all descriptors closed"))
 
 
-def test_ranks_and_children_have_files_of_their_own(run_script, summarised, tmp_path):
+def test_ranks_and_children_have_files_of_their_own(command, run_script, summarised, tmp_path):
     script = TRACING + textwrap.dedent("""
         import subprocess
         net = Net()
@@ -378,6 +378,12 @@ def test_ranks_and_children_have_files_of_their_own(run_script, summarised, tmp_
         summary = summarised(tmp_path / name)
         assert summary["process"]["rank"] == 3 and summary["process"]["world_size"] == 4
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    merged = [command, "trace", "merge", "--json", tmp_path]
+    assert "these are missing: 0-2;" in subprocess.run(merged, capture_output=True, text=True).stderr
+    merged = json.loads(subprocess.run([*merged, "--allow-missing"], capture_output=True, text=True).stdout)
+    assert [one["is_helper"] for one in merged["ranks"]] == [False, True]
+    own, child = [one["devices"][0]["peak_live_bytes"] for one in merged["ranks"]]
+    assert max(own, child) < merged["together"][0]["live_bytes"] <= own + child  # the parent waits, and holds its model
 
 
 def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
@@ -407,6 +413,23 @@ def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
     (tmp_path / "link.trace").symlink_to(tmp_path / "elsewhere")
     process, out, err = record("--force", "-o", "link.trace", "--", "true")
     assert process.returncode == 2 and (tmp_path / "link.trace").is_symlink()
+
+
+def test_the_example_leaks_where_the_summary_says(command, summarised, repository, test_python, preload_library, tmp_path):
+    """tools/demo/leak.py, and what docs/trace.md shows of it."""
+    example = repository / "tools" / "demo" / "leak.py"
+    trace = tmp_path / "leak.trace"
+    done = subprocess.run([command, "trace", "record", "-o", trace, "--", test_python, example], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("loss "), done.stderr
+    (leaking,) = (i for i, line in enumerate(example.read_text().splitlines(), 1) if "seen.append(" in line)
+    first, *rest = summarised(trace)["host"]["growth"]["lines"]
+    assert first["line"] == f"{example}:{leaking} watch" and first["op"] == "aten::clone" and not rest
+    assert first["bytes_per_step"] == 1 << 20
+    shown = subprocess.run([command, "trace", "summary", "--max-growth", "1000KiB/step", trace], capture_output=True, text=True)
+    assert shown.returncode == 3 and "over --max-growth" in shown.stderr
+    begin = shown.stdout.index("host, growth over steps")
+    table = shown.stdout[begin : shown.stdout.index("\n\n", begin)]
+    assert textwrap.indent(table, "    ") in (repository / "docs" / "trace.md").read_text()
 
 
 def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path):

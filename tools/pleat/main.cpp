@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "check.h"
+#include "completion.h"
 #include "doctor.h"
 #include "environment.h"
 #include "installation.h"
@@ -58,17 +59,6 @@ gradients, passes that differ from their own repetition), or the program failed.
 Examples:
   pleat check -- python train.py
   pleat check --steps 10 --stop --json check.json -- python train.py)text";
-constexpr const char* kRecordExamples =
-    R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
---bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
-run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
-rank, %l the local rank, %p the process, %h the host, %t the time.
-
-Examples:
-  pleat trace record -- python train.py
-  pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
-  pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
-  pleat trace summary run.trace)text";
 constexpr const char* kDoctorExamples = R"text(Examples:
   pleat doctor
   pleat doctor --python ./venv/bin/python --json)text";
@@ -208,7 +198,10 @@ void add_profile_file(CLI::App& command, const char* name, std::string& file) {
 
 void add_profile_sort(CLI::App& command, std::string& sort) {
   const std::string known = fmt::format("{}", fmt::join(kProfileSorts, ", "));
-  command.add_option("--sort", sort, "order of the rows: " + known + " [backward]")
+  CLI::Option* const option =
+      command.add_option("--sort", sort, "order of the rows: " + known + " [backward]");
+  offer(*option, {kProfileSorts.begin(), kProfileSorts.end()});
+  option
       ->check([known](const std::string& key) {
         const bool is_known =
             std::find(kProfileSorts.begin(), kProfileSorts.end(), key) != kProfileSorts.end();
@@ -339,15 +332,11 @@ int main(int argc, char** argv) {
   add_trace_commands(app, trace_commands);
 
   TraceRecordRequest record;
-  CLI::App& record_command = *trace_commands.all->add_subcommand(
-      "record",
-      "Run a program and write down where its memory goes: pleat trace record [OPTIONS] [--] CMD "
-      "...");
-  record_command.add_option("-o,--output", record.output, "file, or folder [pleat.trace]")
-      ->type_name("FILE");
-  record_command.add_flag("--force", record.force, "replace a file that exists");
+  CLI::App& record_command = *add_trace_record(*trace_commands.all, record);
   add_option_flags(record_command, settings);
-  record_command.footer(kRecordExamples);
+
+  CompletionCommands completion_commands;
+  add_completion_commands(app, completion_commands);
 
   const auto is = [&](int at, const char* name) {
     return argc > at && std::strcmp(argv[at], name) == 0;
@@ -366,6 +355,9 @@ int main(int argc, char** argv) {
   if (env_command.parsed()) return print_env(settings);
   if (doctor_command.parsed()) return doctor(python, settings, as_json);
   if (profile_commands.all->parsed()) return profile(profile_commands);
+  if (completion_commands.all->parsed())
+    return print_completion(completion_commands, app,
+                            {&run_command, &check_command, &record_command});
   if (trace_commands.all->parsed() && !record_command.parsed())
     return run_trace_command(trace_commands);
 

@@ -49,6 +49,12 @@ std::uint64_t File::start_ns() const noexcept {
   return told == 0 || told > first ? first : told;
 }
 
+std::uint64_t File::last_ns() const noexcept {
+  std::uint64_t last = start_ns();
+  for (const BlockPlace& place : record_blocks_) last = std::max(last, place.header.last_time);
+  return last;
+}
+
 // ---- merging ------------------------------------------------------------------------------------
 
 bool Merge::later(const Opened& a, const Opened& b) noexcept {

@@ -52,6 +52,8 @@ class File {
   [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
   // When the trace began: as the process says, but not later than its first record.
   [[nodiscard]] std::uint64_t start_ns() const noexcept;
+  // When its last record was, as headers say; at least start_ns().
+  [[nodiscard]] std::uint64_t last_ns() const noexcept;
   // The trace was not ended: the program was killed, or the file was cut.
   [[nodiscard]] bool incomplete() const noexcept { return blocks_.incomplete(); }
   // Of opening; for_each() has its own.

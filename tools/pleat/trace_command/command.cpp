@@ -6,7 +6,9 @@
 #include "text.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
+#include "tools/pleat/trace_diff/command.h"
 #include "tools/pleat/trace_export/command.h"
+#include "tools/pleat/trace_merge/command.h"
 #include "tools/pleat/trace_report/command.h"
 #include "tools/pleat/trace_summary/summary.h"
 #include "torch_bridge/core/option_text.h"
@@ -18,8 +20,10 @@ constexpr const char* kSummaryExamples =
     R"text(Says of a trace: when most memory was live, what it was made of and which lines of the program it
 belongs to; what grows from step to step; what is reserved and unused; what compression saved.
 
-  saved raw   saved for backward, not compressed (yet)       payloads  compressed
-  restored    given back to backward                         temporary born and freed in one phase
+  saved raw   saved for backward, not compressed (yet)
+  payloads    saved for backward, compressed
+  restored    given back to backward
+  temporary   born and freed in one phase
   kept        of forward or backward, outlives its phase: the program holds it
   unknown     there before the trace, or nothing is known of it
   slack       rounding, and chunks of payloads that have room left
@@ -114,12 +118,18 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.exporting = add_trace_export(*commands.all);
   commands.report_request = std::make_shared<TraceReportRequest>();
   commands.report = add_trace_report(*commands.all, *commands.report_request);
+  commands.diff_request = std::make_shared<TraceDiffRequest>();
+  commands.diff = add_trace_diff(*commands.all, *commands.diff_request);
+  commands.merge_request = std::make_shared<TraceMergeRequest>();
+  commands.merge = add_trace_merge(*commands.all, *commands.merge_request);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
   if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
   if (commands.report->parsed()) return trace_report(*commands.report_request);
+  if (commands.diff->parsed()) return trace_diff(*commands.diff_request);
+  if (commands.merge->parsed()) return trace_merge(*commands.merge_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

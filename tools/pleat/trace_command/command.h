@@ -37,6 +37,8 @@ inline constexpr int kOverLimit = 3;
 
 class TraceExportCommand;
 struct TraceReportRequest;
+struct TraceDiffRequest;
+struct TraceMergeRequest;
 
 struct TraceCommands {
   CLI::App* all = nullptr;
@@ -45,6 +47,10 @@ struct TraceCommands {
   std::shared_ptr<TraceExportCommand> exporting;
   CLI::App* report = nullptr;
   std::shared_ptr<TraceReportRequest> report_request;
+  CLI::App* diff = nullptr;
+  std::shared_ptr<TraceDiffRequest> diff_request;
+  CLI::App* merge = nullptr;
+  std::shared_ptr<TraceMergeRequest> merge_request;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "text.h"
+#include "tools/pleat/completion.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -67,8 +68,10 @@ void add_filters(CLI::App& command, TraceSelection& request) {
     if (!filter.of_class)
       refuse("--class", name, fmt::format("{}", fmt::join(trace::kClassNames, ", ")));
   };
-  command.add_option_function<std::string>("--class", take_class, "only blocks of this class")
-      ->type_name("CLASS");
+  CLI::Option* const of_class =
+      command.add_option_function<std::string>("--class", take_class, "only blocks of this class");
+  of_class->type_name("CLASS");
+  offer(*of_class, {trace::kClassNames.begin(), trace::kClassNames.end()});
   add_parsed(command, "--step", "only blocks that were born in this step", "N", kCounts,
              parse_count, [&](std::uint64_t step) { filter.step = step; });
   add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",

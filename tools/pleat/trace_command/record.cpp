@@ -17,6 +17,18 @@ namespace fs = std::filesystem;
 
 constexpr int kUsage = 2;
 
+constexpr const char* kExamples =
+    R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
+--bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
+run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
+rank, %l the local rank, %p the process, %h the host, %t the time.
+
+Examples:
+  pleat trace record -- python train.py
+  pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
+  pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
+  pleat trace summary run.trace)text";
+
 template <typename... Arguments>
 int refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say("pleat: trace record: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
@@ -34,6 +46,18 @@ bool names_bits(const Settings& settings) {
 }
 
 }  // namespace
+
+CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
+  CLI::App* const command = trace.add_subcommand(
+      "record",
+      "Run a program and write down where its memory goes: pleat trace record [OPTIONS] [--] CMD "
+      "...");
+  command->footer(kExamples);
+  command->add_option("-o,--output", request.output, "file, or folder [pleat.trace]")
+      ->type_name("FILE");
+  command->add_flag("--force", request.force, "replace a file that exists");
+  return command;
+}
 
 int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   std::error_code error;

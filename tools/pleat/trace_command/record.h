@@ -1,6 +1,7 @@
 // `pleat trace record`: which file a program's trace goes to.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "tools/pleat/environment.h"
@@ -11,6 +12,9 @@ struct TraceRecordRequest {
   std::string output = "pleat.trace";  // a file, or a folder for pleat.trace in it
   bool force = false;                  // an existing file is replaced
 };
+
+// Without the flags of Pleat's own options.
+[[nodiscard]] CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request);
 
 // Adds to `settings` what the program's options are to say: the trace's path, absolute, and that
 // nothing is compressed unless these settings or PLEAT_CONF say so. Removes an existing file if

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "formats.h"
+#include "tools/pleat/completion.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
@@ -140,9 +141,12 @@ TraceExportCommand::TraceExportCommand(CLI::App& trace)
     if (!format) refuse("--to", text, format_names());
     request_.format = *format;
   };
-  command.add_option_function<std::string>("--to", take_format, "one of those below")
-      ->required()
-      ->type_name("FORMAT");
+  CLI::Option* const format =
+      command.add_option_function<std::string>("--to", take_format, "one of those below");
+  format->required()->type_name("FORMAT");
+  std::vector<std::string> names;
+  for (const FormatRow& row : kFormats) names.emplace_back(row.name);
+  offer(*format, names);
   command.add_option("-o,--output", request_.output, "file to write; -: standard output")
       ->required()
       ->type_name("FILE");

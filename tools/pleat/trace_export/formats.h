@@ -1,4 +1,4 @@
-// The exports by format. For trace_export*.cpp.
+// The exports by format. For trace_export/, and for others that write them.
 #pragma once
 
 #include <optional>
@@ -60,6 +60,9 @@ void export_json_lines(const TraceExport& to);
 void export_speedscope(const TraceExport& to);
 void export_collapsed(const TraceExport& to);
 void export_perfetto(const TraceExport& to);
+struct PerfettoPlace;
+// One process of a file that holds several, each written once.
+void export_perfetto_process(const TraceExport& to, PerfettoPlace place);
 void export_torch_snapshot(const TraceExport& to);
 
 // ---- words --------------------------------------------------------------------------------------

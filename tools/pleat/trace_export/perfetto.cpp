@@ -230,8 +230,8 @@ void PerfettoDevice::take_record(const PleatTraceEvent& event, const Ledger& led
 
 class Perfetto {
  public:
-  explicit Perfetto(const TraceExport& to)
-      : to_(to), out_(to.out, to.file.definitions(), to.lines) {}
+  Perfetto(const TraceExport& to, PerfettoPlace place)
+      : to_(to), out_(to.out, to.file.definitions(), to.lines, std::move(place)) {}
 
   void write() {
     out_.begin(to_.file.process(), to_.lives.start_ns);
@@ -315,7 +315,7 @@ Perfetto::Thread* Perfetto::thread(std::uint32_t tid) {
   if (threads_.size() >= kMostThreads) return nullptr;
   Thread& thread = threads_[tid];
   thread.track = kThreads + tid;
-  out_.thread(thread.track, to_.file.process().pid, tid);
+  out_.thread(thread.track, tid, tid == to_.file.process().pid);
   return &thread;
 }
 
@@ -357,6 +357,12 @@ void Perfetto::take_phase(const PleatTraceEvent& event, const Ledger& ledger) {
 
 }  // namespace
 
-void export_perfetto(const TraceExport& to) { Perfetto(to).write(); }
+void export_perfetto(const TraceExport& to) {
+  export_perfetto_process(to, only_place(to.file.process()));
+}
+
+void export_perfetto_process(const TraceExport& to, PerfettoPlace place) {
+  Perfetto(to, std::move(place)).write();
+}
 
 }  // namespace pleat::cli

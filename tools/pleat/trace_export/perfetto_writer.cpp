@@ -8,7 +8,6 @@ namespace pleat::cli {
 namespace {
 
 constexpr std::uint64_t kMonotonic = 3, kRealtime = 1;  // of BuiltinClock
-constexpr std::uint64_t kSequence = 1;                  // all packets are of one
 constexpr std::uint64_t kStateCleared = 1, kNeedsState = 2;
 
 enum Type : unsigned { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4 };
@@ -34,22 +33,29 @@ ProtoMessage interned_text(std::uint64_t iid, std::string_view text) {
 
 }  // namespace
 
+PerfettoPlace only_place(const trace::Process& process) {
+  return {.pid = process.pid,
+          .name = process.rank >= 0 ? fmt::format("rank {}", process.rank)
+                                    : fmt::format("process {}", process.pid)};
+}
+
 PerfettoWriter::PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions,
-                               trace::Lines& lines)
+                               trace::Lines& lines, PerfettoPlace place)
     : out_(out),
       definitions_(definitions),
       lines_(lines),
+      place_(std::move(place)),
       known_ops_(definitions.last_string() + std::size_t{1}),
       known_lines_(definitions.last_frame() + std::size_t{1}) {}
 
 void PerfettoWriter::put_packet(ProtoMessage& packet) {
-  packet.number(10, kSequence);
+  packet.number(10, place_.number + 1);  // each process has a sequence
   ProtoMessage trace;
   trace.message(1, packet);
   out_.put(trace.bytes());
 }
 
-void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns) {
+void PerfettoWriter::put_clocks(const trace::Process& process, std::uint64_t start_ns) {
   ProtoMessage clocks;
   const auto clock = [&clocks](std::uint64_t id, std::uint64_t time_ns) {
     ProtoMessage one;
@@ -60,6 +66,15 @@ void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns
   clock(kMonotonic, start_ns);
   if (process.start_wall_ns != 0) clock(kRealtime, process.start_wall_ns);
   clocks.number(2, kMonotonic);  // of the whole trace
+  ProtoMessage packet;
+  packet.number(8, start_ns);
+  packet.number(58, kMonotonic);
+  packet.message(6, clocks);
+  put_packet(packet);
+}
+
+void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns) {
+  if (place_.number == 0) put_clocks(process, start_ns + place_.shift_ns);
   ProtoMessage defaults;
   defaults.number(58, kMonotonic);
   ProtoMessage interned;
@@ -67,11 +82,6 @@ void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns
     interned.message(kInternedAnnotations, interned_text(i + 1, kAnnotations[i]));
   for (std::size_t i = 0; i < trace::kByteClasses; ++i)
     interned.message(kInternedValues, interned_text(i + 1, trace::kClassNames[i]));
-  ProtoMessage first;
-  first.number(8, start_ns);
-  first.number(58, kMonotonic);
-  first.message(6, clocks);
-  put_packet(first);
   ProtoMessage state;
   state.number(kPacketFlags, kStateCleared);
   state.number(87, 1);  // the first of its sequence
@@ -79,11 +89,10 @@ void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns
   state.message(kPacketInterned, interned);
   put_packet(state);
   ProtoMessage described;
-  described.number(1, process.pid & 0x7fffffff);
-  described.text(6, process.rank >= 0 ? fmt::format("rank {}", process.rank)
-                                      : fmt::format("process {}", process.pid));
+  described.number(1, place_.pid & 0x7fffffff);
+  described.text(6, valid_utf8(place_.name));
   ProtoMessage descriptor;
-  descriptor.number(1, kProcess);
+  descriptor.number(1, among_all(kProcess));
   descriptor.message(3, described);
   put_track(descriptor);
 }
@@ -96,14 +105,14 @@ void PerfettoWriter::put_track(const ProtoMessage& descriptor) {
   put_packet(packet);
 }
 
-void PerfettoWriter::thread(Track track, std::uint64_t pid, std::uint32_t tid) {
+void PerfettoWriter::thread(Track track, std::uint32_t tid, bool is_main) {
   ProtoMessage described;
-  described.number(1, pid & 0x7fffffff);
+  described.number(1, place_.pid & 0x7fffffff);
   described.number(2, tid);
-  described.text(5, tid == pid ? "main thread" : fmt::format("thread {}", tid));
+  described.text(5, is_main ? "main thread" : fmt::format("thread {}", tid));
   ProtoMessage descriptor;
-  descriptor.number(1, track);
-  descriptor.number(5, kProcess);
+  descriptor.number(1, among_all(track));
+  descriptor.number(5, among_all(kProcess));
   descriptor.message(4, described);
   put_track(descriptor);
 }
@@ -114,8 +123,8 @@ void PerfettoWriter::counter(Track track, std::string_view name, std::string_vie
   described.number(3, kBytes);
   described.text(7, axis);
   ProtoMessage descriptor;
-  descriptor.number(1, track);
-  descriptor.number(5, kProcess);
+  descriptor.number(1, among_all(track));
+  descriptor.number(5, among_all(kProcess));
   descriptor.text(2, name);
   descriptor.message(8, described);
   put_track(descriptor);
@@ -123,8 +132,8 @@ void PerfettoWriter::counter(Track track, std::string_view name, std::string_vie
 
 void PerfettoWriter::lane(Track track, std::string_view name) {
   ProtoMessage descriptor;
-  descriptor.number(1, track);
-  descriptor.number(5, kProcess);
+  descriptor.number(1, among_all(track));
+  descriptor.number(5, among_all(kProcess));
   descriptor.text(2, name);
   put_track(descriptor);
 }
@@ -146,10 +155,10 @@ void PerfettoWriter::instant(Track track, std::uint64_t time_ns, const Details& 
 void PerfettoWriter::count(Track track, std::uint64_t time_ns, std::int64_t value) {
   ProtoMessage event;
   event.number(9, kCounter);
-  event.number(11, track);
+  event.number(11, among_all(track));
   event.number(30, static_cast<std::uint64_t>(value));
   ProtoMessage packet;
-  packet.number(8, time_ns);
+  packet.number(8, time_ns + place_.shift_ns);
   packet.number(kPacketFlags, kNeedsState);
   packet.message(kPacketTrackEvent, event);
   put_packet(packet);
@@ -173,7 +182,7 @@ void PerfettoWriter::put_event(unsigned type, Track track, std::uint64_t time_ns
   ProtoMessage event;
   ProtoMessage interned;
   event.number(9, type);
-  event.number(11, track);
+  event.number(11, among_all(track));
   if (details != nullptr) {
     const bool has_op = details->op != 0 && details->op < known_ops_.size();
     if (!details->name.empty() || !has_op) {
@@ -208,10 +217,10 @@ void PerfettoWriter::put_event(unsigned type, Track track, std::uint64_t time_ns
     if (details->step) annotate(kStep, kUnsigned, *details->step);
     if (details->block) annotate(kBlock, kUnsigned, *details->block);
     if (details->record) annotate(kRecord, kUnsigned, *details->record);
-    if (details->flow != 0) event.fixed64(47, details->flow);
+    if (details->flow != 0) event.fixed64(47, flow_among_all(details->flow));
   }
   ProtoMessage packet;
-  packet.number(8, time_ns);
+  packet.number(8, time_ns + place_.shift_ns);
   packet.number(kPacketFlags, kNeedsState);
   if (!interned.empty()) packet.message(kPacketInterned, interned);
   packet.message(kPacketTrackEvent, event);

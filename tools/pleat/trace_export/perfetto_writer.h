@@ -43,12 +43,23 @@ class ProtoMessage {
   std::string bytes_;
 };
 
+// A process among others in one file: what tells its packets and tracks from theirs.
+struct PerfettoPlace {
+  unsigned number = 0;         // the first, 0, says which clock all times are of
+  std::uint64_t pid = 0;       // no other process of the file has it
+  std::string name;            // of the process
+  std::uint64_t shift_ns = 0;  // to be added to its times, modulo 2^64
+};
+// Of the only process of a file.
+[[nodiscard]] PerfettoPlace only_place(const trace::Process& process);
+
 class PerfettoWriter {
  public:
   using Track = std::uint64_t;  // its uuid
   static constexpr Track kProcess = 1;
 
-  PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions, trace::Lines& lines);
+  PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions, trace::Lines& lines,
+                 PerfettoPlace place);
 
   // What a slice says of itself. 0 and nothing: that it does not say.
   struct Details {
@@ -63,7 +74,7 @@ class PerfettoWriter {
 
   // Once, before all else. The clock of all times is CLOCK_MONOTONIC.
   void begin(const trace::Process& process, std::uint64_t start_ns);
-  void thread(Track track, std::uint64_t pid, std::uint32_t tid);
+  void thread(Track track, std::uint32_t tid, bool is_main);
   void counter(Track track, std::string_view name, std::string_view axis);
   // Tracks of one name are shown as one.
   void lane(Track track, std::string_view name);
@@ -75,7 +86,15 @@ class PerfettoWriter {
 
  private:
   void put_event(unsigned type, Track track, std::uint64_t time_ns, const Details* details);
+  void put_clocks(const trace::Process& process, std::uint64_t start_ns);
   void put_track(const ProtoMessage& descriptor);
+  // As they are in a file with other processes.
+  [[nodiscard]] Track among_all(Track track) const noexcept {
+    return Track{place_.number} << 48 | track;
+  }
+  [[nodiscard]] std::uint64_t flow_among_all(std::uint64_t flow) const noexcept {
+    return flow ^ std::uint64_t{place_.number} << 40;
+  }
   void put_packet(ProtoMessage& packet);
   [[nodiscard]] ProtoMessage annotation(unsigned name) const;
   // Adds the text to `interned` if it is not known yet.
@@ -85,6 +104,7 @@ class PerfettoWriter {
   TraceOutput& out_;
   const trace::Definitions& definitions_;
   trace::Lines& lines_;
+  const PerfettoPlace place_;
   std::vector<bool> known_ops_, known_lines_;
 };
 

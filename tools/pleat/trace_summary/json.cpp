@@ -6,6 +6,7 @@
 
 #include "summary.h"
 #include "tools/pleat/profile_output.h"
+#include "tools/pleat/trace_command/process.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
@@ -27,7 +28,7 @@ class Writer {
   [[nodiscard]] Json json() const {
     Json json;
     json["file"] = request_.file;
-    json["process"] = process();
+    json["process"] = process_json(file_.process());
     json["seconds"] = lives_.seconds(lives_.last_time_ns);
     json["events"] = lives_.events;
     json["lost_events"] = lives_.lost_events;
@@ -42,21 +43,6 @@ class Writer {
   }
 
  private:
-  [[nodiscard]] Json process() const {
-    const trace::Process& process = file_.process();
-    const auto known = [](std::int64_t number) { return number >= 0 ? Json(number) : Json(); };
-    const auto said = [](const std::string& words) { return words.empty() ? Json() : Json(words); };
-    return {{"pid", process.pid},
-            {"host", said(process.host)},
-            {"rank", known(process.rank)},
-            {"local_rank", known(process.local_rank)},
-            {"world_size", known(process.world_size)},
-            {"torch", said(process.torch)},
-            {"pleat", said(process.pleat)},
-            {"options", said(process.options)},
-            {"command", said(process.command)},
-            {"start_wall_ns", process.start_wall_ns}};
-  }
   [[nodiscard]] Json step(std::uint32_t index) const {
     return index < lives_.steps.size() ? Json(lives_.steps[index].number) : Json();
   }

@@ -6,6 +6,7 @@
 
 #include "summary.h"
 #include "tools/pleat/text_table.h"
+#include "tools/pleat/trace_command/process.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -45,7 +46,6 @@ class Writer {
 
  private:
   void head();
-  void problems();
   void moment(const DeviceSummary& device);
   void classes(const Snapshot& at, bool is_host);
   void groups(const DeviceSummary& device);
@@ -91,44 +91,18 @@ class Writer {
 
 void Writer::head() {
   const trace::Process& process = file_.process();
-  std::string who = fmt::format("trace {}:", bridge::printable(request_.file));
-  const auto add = [&](std::string_view name, std::string_view value) {
-    if (!value.empty())
-      who += fmt::format("{}{} {}", who.back() == ':' ? " " : ", ", name, bridge::printable(value));
-  };
-  if (process.rank >= 0)
-    add("rank", process.world_size > 0 ? fmt::format("{} of {}", process.rank, process.world_size)
-                                       : std::to_string(process.rank));
-  add("torch", process.torch);
-  add("pleat", process.pleat);
-  if (process.pid != 0) add("process", std::to_string(process.pid));
-  add("on", process.host);
-  text_ += (who.back() == ':' ? who.substr(0, who.size() - 1) : who) + '\n';
+  const std::string who = who_text(process);
+  text_ +=
+      fmt::format("trace {}{}{}\n", bridge::printable(request_.file), who.empty() ? "" : ": ", who);
   if (!process.command.empty()) line("command", bridge::printable(process.command, 200));
   line("length", fmt::format("{:.3f} s, {} steps, {} events", lives_.seconds(lives_.last_time_ns),
                              count_text(lives_.steps.size()), count_text(lives_.events)));
-  problems();
+  for (const TraceNote& note :
+       notes_of(file_, lives_, summary_.disagreements, request_.filter.most_events))
+    line(note.name, note.words);
   if (lives_.resident_known)
     line("resident", fmt::format("at most {}, at {:.3f} s", size_text(lives_.resident.bytes),
                                  lives_.seconds(lives_.resident.time_ns)));
-}
-
-void Writer::problems() {
-  if (file_.incomplete())
-    line("incomplete", "the trace was not ended: it has what came before the cut");
-  if (lives_.events < file_.records() && request_.filter.most_events == lives_.events)
-    line("not all",
-         fmt::format("{} events more were not read", count_text(file_.records() - lives_.events)));
-  if (lives_.lost_events > 0)
-    line("lost", fmt::format("{} events; what follows is less than the truth",
-                             count_text(lives_.lost_events)));
-  const std::uint64_t damaged = file_.problems().all() + lives_.problems.all();
-  if (damaged > 0)
-    line("damaged", fmt::format("{} faults in the file, passed over", count_text(damaged)));
-  const std::uint64_t disagreements = lives_.disagreements + summary_.disagreements;
-  if (disagreements > 0)
-    line("disagreement",
-         fmt::format("{} events contradict what came before them", count_text(disagreements)));
 }
 
 // ---- a moment -----------------------------------------------------------------------------------

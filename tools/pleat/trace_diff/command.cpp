@@ -1,0 +1,144 @@
+#include "command.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <new>
+
+#include "diff.h"
+#include "tools/pleat/profile_output.h"
+#include "tools/pleat/program.h"
+#include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/text.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace {
+
+constexpr const char* kExamples =
+    R"text(Says what has changed from run A to run B: the highest figures and the classes side by side; which
+lines and operators hold more at the moment, and which less; what was saved for backward.
+
+Operators are matched by name. Lines are matched by function and file: a function whose lines have
+moved is moved as a whole, "(A: 12)" says where the line was. The folders of files do not matter.
+
+--since, --until, --at and --max-events count from the beginning of each trace. With --op, --class,
+--step and --min-size the tables by line and operator, and --max-growth, are of matching blocks only.
+
+Exit code: 0; 2, no trace, or bad options; 3, B holds more than A by over --max-growth.
+
+Examples:
+  pleat trace diff before.trace after.trace
+  pleat trace diff stock.trace pleat.trace --at end --top 30
+  pleat trace diff before.trace after.trace --class kept --min-size 1MiB
+  pleat trace diff main.trace branch.trace --json --max-growth 64MiB
+  pleat trace diff main.trace branch.trace --max-growth 2%)text";
+
+std::optional<GrowthLimit> parse_limit(std::string_view text) {
+  GrowthLimit limit;
+  if (!text.ends_with('%')) {
+    const std::optional<std::uint64_t> bytes = parse_size(text);
+    if (bytes) limit.bytes = *bytes;
+    return bytes ? std::optional(limit) : std::nullopt;
+  }
+  text.remove_suffix(1);
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, limit.per_cent);
+  if (error != std::errc() || stop != end || !(limit.per_cent >= 0)) return std::nullopt;
+  return limit;
+}
+
+int trouble(const std::string& file, const std::string& why) {
+  say("pleat: {}: {}\n", bridge::printable(file), why);
+  return kTraceTrouble;
+}
+
+// Both passes over one of the files. False: it is no trace, which is said.
+bool read_side(const std::string& path, const TraceDiffRequest& request, DiffSide& side) {
+  side.path = path;
+  side.file = open_trace(path);
+  if (side.file == nullptr) return false;
+  TraceSummaryRequest asked;
+  static_cast<TraceSelection&>(asked) = request;
+  asked.at = request.at;
+  ProgressLine progress;
+  side.replay =
+      std::make_unique<trace::Replay>(*side.file, filter_of(request, *side.file), progress.pass(0));
+  side.lines = std::make_unique<trace::Lines>(side.file->definitions());
+  side.summary = summarise(*side.replay, *side.lines, asked, progress.pass(1));
+  for (DeviceSummary& device : side.summary.devices) device.at.live = {};  // grouped by now
+  return true;
+}
+
+// That the moment is there on both sides, if the device is. False: it is said which is not.
+bool has_moments(const TraceDiff& diff, const TraceDiffRequest& request) {
+  for (const DiffSide* const side : {&diff.a, &diff.b})
+    for (const DeviceSummary& device : side->summary.devices) {
+      if (device.at.taken || request.at.kind != Moment::Kind::kOutOfMemory) continue;
+      trouble(side->path, device_text(device.lives->device) + ": memory never ran out");
+      return false;
+    }
+  return true;
+}
+
+int check_limit(const TraceDiff& diff, const TraceDiffRequest& request) {
+  if (!request.most_growth) return 0;
+  for (const DeviceDiff& device : diff.devices) {
+    if (request.most_growth->allows(device.bytes_a, device.bytes_b)) continue;
+    say("pleat: {}: {}: {} against {} is over --max-growth {}\n", bridge::printable(diff.b.path),
+        device_text(device.device), size_text(device.bytes_b), size_text(device.bytes_a),
+        bridge::printable(request.most_growth_text));
+    return kOverLimit;
+  }
+  return 0;
+}
+
+int diff_files(const TraceDiffRequest& request) {
+  TraceDiff diff;
+  if (!read_side(request.file, request, diff.a) || !read_side(request.other, request, diff.b))
+    return kTraceTrouble;
+  compare(diff);
+  if (diff.devices.empty() && request.device)
+    return trouble(request.file, "has nothing of " + device_text(*request.device) +
+                                     ", and neither has " + bridge::printable(request.other));
+  if (!has_moments(diff, request)) return kTraceTrouble;
+  const bool printed = request.as_json ? put_diff_json(diff, request) : put(text_of(diff, request));
+  return printed ? check_limit(diff, request) : kTraceTrouble;
+}
+
+}  // namespace
+
+CLI::App* add_trace_diff(CLI::App& trace, TraceDiffRequest& request) {
+  CLI::App* const command =
+      trace.add_subcommand("diff", "Say what grew and what shrank from one trace to another");
+  command->footer(kExamples);
+  command->add_option("A", request.file, "a trace")->required()->type_name("");
+  command->add_option("B", request.other, "the trace to hold against it")
+      ->required()
+      ->type_name("");
+  command->add_flag("--json", request.as_json, "machine-readable");
+  add_parsed(*command, "--top", "rows of each table [10]", "N", "whole numbers", parse_count,
+             [&](std::uint64_t rows) { request.top = rows; });
+  add_moment(*command, "the moment to tell of [peak]", request.at);
+  const auto take_limit = [&request](const std::string& text) {
+    request.most_growth = parse_limit(text);
+    request.most_growth_text = text;
+    if (!request.most_growth) refuse("--max-growth", text, "sizes like 64MiB, and 2%");
+  };
+  command
+      ->add_option_function<std::string>("--max-growth", take_limit,
+                                         "exit code 3 if B holds more than A by over this")
+      ->type_name("SIZE|PERCENT");
+  add_filters(*command, request);
+  return command;
+}
+
+int trace_diff(const TraceDiffRequest& request) {
+  try {
+    return diff_files(request);
+  } catch (const std::bad_alloc&) {
+    return trouble(request.file, "not enough memory to compare it");
+  }
+}
+
+}  // namespace pleat::cli

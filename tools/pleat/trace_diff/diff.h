@@ -1,0 +1,62 @@
+// What `pleat trace diff` tells of two traces, in numbers. Prints nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "tools/pleat/trace/match.h"
+#include "tools/pleat/trace_summary/summary.h"
+
+namespace pleat::cli {
+
+// One of the two traces, read.
+struct DiffSide {
+  std::string path;
+  std::unique_ptr<trace::File> file;
+  std::unique_ptr<trace::Replay> replay;
+  std::unique_ptr<trace::Lines> lines;
+  TraceSummary summary;
+
+  // Null: the trace knows nothing of the device.
+  [[nodiscard]] const DeviceSummary* device(int index) const noexcept;
+};
+
+struct DeviceDiff {
+  int device = -1;
+  const DeviceSummary* a = nullptr;  // null: nothing is known of it there
+  const DeviceSummary* b = nullptr;
+  std::vector<trace::PlacePair> by_line, by_operator;  // what grew most comes first
+  std::int64_t bytes_a = 0, bytes_b = 0;               // that pass the filters
+};
+
+struct TraceDiff {
+  DiffSide a, b;
+  std::vector<DeviceDiff> devices;  // the host first
+};
+
+// Fills `devices`.
+void compare(TraceDiff& diff);
+
+[[nodiscard]] std::string text_of(const TraceDiff& diff, const TraceDiffRequest& request);
+// True: it was written to stdout.
+[[nodiscard]] bool put_diff_json(const TraceDiff& diff, const TraceDiffRequest& request);
+
+// ---- what both tell -----------------------------------------------------------------------------
+
+// A figure of a device in A and in B; nothing: not known.
+struct DiffFigure {
+  std::string name;  // "live", "saved raw"
+  std::optional<std::int64_t> a, b;
+
+  [[nodiscard]] std::int64_t change() const noexcept { return b.value_or(0) - a.value_or(0); }
+};
+// The highest of each, over the whole run.
+[[nodiscard]] std::vector<DiffFigure> peak_figures(const TraceDiff& diff, const DeviceDiff& device);
+// What the moment was made of: live, each class, slack, cached, and of the host small and other.
+[[nodiscard]] std::vector<DiffFigure> moment_figures(const DeviceDiff& device);
+// Of saved tensors, over the whole run.
+[[nodiscard]] std::vector<DiffFigure> saved_figures(const DeviceDiff& device);
+
+}  // namespace pleat::cli
