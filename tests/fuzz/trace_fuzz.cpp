@@ -13,6 +13,7 @@
 
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace/replay.h"
 
 namespace {
@@ -35,6 +36,7 @@ void replay(const File& file) {
   const Lives& lives = replay.lives();
   Lines lines(file.definitions());
   Compression compression(-1, file.definitions(), lines);
+  WhatIf what_if(-1, 4, filter), lossless(-1, kLossless, filter);
   Curve curve(-1, lives, 10);
   std::vector<LiveEntry> live;
   std::uint64_t seen = 0;
@@ -44,9 +46,15 @@ void replay(const File& file) {
     expect(totals.of(ByteClass::kUnknown) >= 0, "fewer unknown bytes than none");
     expect(totals.slack() >= 0 && totals.cached() >= 0 && ledger.other() >= 0, "below 0");
     compression.take(event, ledger);
-    curve.take(event, ledger);
+    what_if.take(event, ledger);
+    lossless.take(event, ledger);
+    curve.take(event, ledger, &what_if);
     if (seen == lives.events) {
       live = ledger.live(-1);
+      const std::int64_t would_be = what_if.tell(live, ledger);
+      std::int64_t sum = 0;
+      for (const LiveEntry& one : live) sum = wrapping_add(sum, one.would_be);
+      expect(sum == would_be || ledger.disagreements() > 0, "rows do not add up");
       (void)ledger.gaps(-1);
     }
   });

@@ -4,8 +4,10 @@ import json
 import struct
 
 PROCESS, STRINGS, FRAMES, STACKS, RECORDS = 1, 2, 3, 4, 6
-SEGMENT, RELEASE, ALLOCATE, FREE, TAG, OUT_OF_MEMORY = 1, 2, 4, 5, 12, 21
-COLUMNS = dict(time=1, kind=2, phase=3, device=5, thread=6, op=7, stack=8, address=10, bytes=11, block=12, record=13)
+SEGMENT, RELEASE, ALLOCATE, FREE, TAG, HOLD, DROP, OUT_OF_MEMORY = 1, 2, 4, 5, 12, 15, 20, 21
+DECIDED, PLAN = 68, 70
+COLUMNS = dict(time=1, kind=2, phase=3, reason=4, device=5, thread=6, op=7, stack=8, address=10, bytes=11, block=12, record=13,
+               key=15)
 REQUESTED, ACTIVE, RESERVED = 16, 17, 18
 
 
@@ -106,3 +108,30 @@ def simple_trace(path, blocks, start_ns=1000, file="/me/train.py", **process):
         add(FREE, *live.pop())
     who = {"pid": 7, "start_ns": start_ns, "start_wall_ns": 10**18, "torch": "2.11", "host": "here"}
     return write_trace(path, events, strings, frames, stacks, who | process)
+
+
+def planned_trace(path, decided=True):
+    """A run at bits:off: three tensors of 1 MiB are saved for backward, held and freed; then 2.5 MiB live. Each would have
+    2^18 codes of 8 bits, and 8,256 bytes beside them."""
+    events, saved = [], 1 << 20
+
+    def allocate(block, bytes):
+        events.append(dict(kind=ALLOCATE, block=block, bytes=bytes, op=1, stack=2, change={REQUESTED: bytes, ACTIVE: bytes}))
+
+    def free(block, bytes):
+        events.append(dict(kind=FREE, block=block, bytes=bytes, change={REQUESTED: -bytes, ACTIVE: -bytes}))
+
+    for i in (1, 2, 3):
+        allocate(10 * i, saved)
+        events.append(dict(kind=TAG, block=10 * i, record=i, bytes=saved, op=1, stack=2))
+        if decided:
+            events.append(dict(kind=DECIDED, record=i, bytes=saved, reason=8, key=1 << 18, op=5))
+            events.append(dict(kind=PLAN, record=i, bytes=saved, key=(1 << 18) + 8256))
+        events.append(dict(kind=HOLD, block=10 * i, record=i, bytes=saved))
+    for i in (1, 2, 3):
+        free(10 * i, saved)
+        events.append(dict(kind=DROP, record=i))
+    allocate(99, 5 << 19)
+    for i, event in enumerate(events):
+        event |= dict(time=2000 + 1000 * i, thread=9)
+    return write_trace(path, events, ["aten::gelu", "forward", "net.py", "main", "may_bear_noise"])

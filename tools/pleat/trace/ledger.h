@@ -43,6 +43,7 @@ struct LiveEntry {
   std::uint64_t key = 0;     // of the record
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
+  std::int64_t would_be = 0;  // bytes with other payloads, once WhatIf::tell() has said so
   std::uint64_t born_ns = 0;  // 0: before the trace
   std::uint32_t step = kNoStep;
   std::uint8_t phase = 0;

@@ -34,10 +34,10 @@ Curve::Curve(int device, const Lives& lives, std::size_t points)
 void Curve::begin(std::uint64_t time_ns, const Totals& totals) {
   const std::uint64_t passed = time_ns - start_ns_;
   end_ns_ = start_ns_ + (passed / width_ns_ + 1) * width_ns_;
-  points_.push_back({time_ns, totals, totals.bytes, totals.reserved()});
+  points_.push_back({time_ns, totals, totals.bytes, totals.reserved(), last_would_be_});
 }
 
-void Curve::take(const PleatTraceEvent& event, const Ledger& ledger) {
+void Curve::take(const PleatTraceEvent& event, const Ledger& ledger, const WhatIf* what_if) {
   const Totals& totals = ledger.totals(device_);
   const std::uint64_t time = std::max(event.time_ns, start_ns_);
   if (points_.empty() || (time >= end_ns_ && points_.size() < most_)) {
@@ -54,6 +54,9 @@ void Curve::take(const PleatTraceEvent& event, const Ledger& ledger) {
     point.highest[i] = std::max(point.highest[i], totals.bytes[i]);
   point.highest_reserved = std::max(point.highest_reserved, totals.reserved());
   last_ = totals;
+  if (what_if == nullptr) return;
+  point.highest_would_be = std::max(point.highest_would_be, what_if->highest());
+  last_would_be_ = what_if->live();
 }
 
 // ---- tables -------------------------------------------------------------------------------------
@@ -87,14 +90,16 @@ std::vector<Group> group(const std::vector<LiveEntry>& live, GroupBy by, const R
     const std::uint32_t frame = by == GroupBy::kLine ? lines.frame_of(place.stack) : 0;
     const std::uint64_t key = std::uint64_t{place.op} << 32 | frame;
     std::uint32_t& index = found[key][static_cast<std::size_t>(entry.of)];  // plus 1
-    if (index == 0) {
+    const bool is_first = index == 0;
+    if (is_first) {
       groups.push_back({.op = place.op, .frame = frame, .of = entry.of});
       index = static_cast<std::uint32_t>(groups.size());
     }
     Group& into = groups[index - 1];
     into.bytes = wrapping_add(into.bytes, entry.bytes);
-    if (into.count == 0 || entry.born_ns < into.oldest_ns) into.oldest_ns = entry.born_ns;
-    ++into.count;
+    into.would_be = wrapping_add(into.would_be, entry.would_be);
+    if (is_first || entry.born_ns < into.oldest_ns) into.oldest_ns = entry.born_ns;
+    if (entry.bytes != 0 || entry.block != 0) ++into.count;  // else it only would be there
     if (entry.step == kNoStep) continue;
     if (into.first_step == kNoStep || entry.step < into.first_step) into.first_step = entry.step;
     if (into.last_step == kNoStep || entry.step > into.last_step) into.last_step = entry.step;

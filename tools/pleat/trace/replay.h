@@ -18,6 +18,7 @@
 #include "lines.h"
 #include "lives.h"
 #include "reader.h"
+#include "what_if.h"
 
 namespace pleat::trace {
 
@@ -80,10 +81,12 @@ class Curve {
     Totals totals;
     std::array<std::int64_t, kByteClasses> highest{};
     std::int64_t highest_reserved = 0;
+    std::int64_t highest_would_be = 0;  // live bytes of a WhatIf
   };
 
   Curve(int device, const Lives& lives, std::size_t points);
-  void take(const PleatTraceEvent& event, const Ledger& ledger);
+  // `what_if`: has taken the event.
+  void take(const PleatTraceEvent& event, const Ledger& ledger, const WhatIf* what_if = nullptr);
   [[nodiscard]] const std::vector<Point>& points() const noexcept { return points_; }
 
  private:
@@ -95,6 +98,7 @@ class Curve {
   std::uint64_t width_ns_;
   std::uint64_t end_ns_ = 0;  // of the last point's piece of time
   Totals last_;               // after the event before
+  std::int64_t last_would_be_ = 0;
   std::vector<Point> points_;
 };
 
@@ -114,6 +118,7 @@ struct Group {
   std::uint32_t frame = 0;  // the line; 0 in a table by operator
   ByteClass of = ByteClass::kUnknown;
   std::int64_t bytes = 0;
+  std::int64_t would_be = 0;  // bytes with other payloads
   std::uint64_t count = 0;
   std::uint32_t first_step = kNoStep, last_step = kNoStep;  // of birth
   std::uint64_t oldest_ns = 0;                              // of birth

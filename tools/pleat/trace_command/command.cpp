@@ -29,12 +29,17 @@ belongs to; what grows from step to step; what is reserved and unused; what comp
   slack       rounding, and chunks of payloads that have room left
   cached      reserved, and free
 
+--what-if 4 tells the peak that the program would have with saved tensors at 4 bits: of a run with
+bits:off by what Pleat would have decided, of others by the size of payloads. With lossless, tensors that
+may bear noise stay raw: how well they compress without loss is not known.
+
 Exit code: 0; 2, no trace, or bad options; 3, over --max-peak or --max-growth.
 
 Examples:
   pleat trace summary run.trace
   pleat trace summary run.trace --at oom --top 30
   pleat trace summary run.trace --class kept --min-size 1MiB
+  pleat trace summary run.trace --what-if 4
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
   pleat trace export --to perfetto -o run.pftrace run.trace)text";
 
@@ -113,6 +118,8 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
              parse_count, [&](std::uint64_t rows) { request.top = rows; });
   add_moment(*commands.summary, "the moment to tell of [peak]", request.at);
+  add_what_if(*commands.summary, "what memory would be with saved tensors of so many bits",
+              request.what_if);
   add_limits(*commands.summary, request);
   add_filters(*commands.summary, request);
   commands.exporting = add_trace_export(*commands.all);

@@ -25,6 +25,7 @@ struct TraceSummaryRequest : TraceSelection {
   bool as_json = false;
   std::size_t top = 10;  // rows of each table
   Moment at;
+  std::optional<double> what_if;  // bits, or trace::kLossless
   std::optional<std::uint64_t> most_peak_bytes;
   std::optional<std::uint64_t> most_growth_bytes;  // a step
 };

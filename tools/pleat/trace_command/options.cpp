@@ -7,6 +7,7 @@
 
 #include "text.h"
 #include "tools/pleat/completion.h"
+#include "tools/pleat/trace/what_if.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -84,6 +85,21 @@ void add_moment(CLI::App& command, const char* help, Moment& moment) {
   add_parsed(command, "--at", help, "peak|end|oom|SECONDS",
              "peak, end, oom and seconds from the trace's beginning", parse_moment,
              [&moment](const Moment& asked) { moment = asked; });
+}
+
+std::optional<double> parse_bits(std::string_view text) {
+  if (text == "lossless") return trace::kLossless;
+  double bits = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, bits);
+  if (error != std::errc() || stop != end || !(bits >= 1 && bits <= 8)) return std::nullopt;
+  return bits;
+}
+
+void add_what_if(CLI::App& command, const char* help, std::optional<double>& bits) {
+  add_parsed(command, "--what-if", help, "BITS|lossless",
+             "numbers of bits from 1 to 8, and lossless", parse_bits,
+             [&bits](double asked) { bits = asked; });
 }
 
 // ---- the file -----------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ void add_parsed(CLI::App& command, const char* name, const char* help, const cha
 void add_filters(CLI::App& command, TraceSelection& request);
 // --at.
 void add_moment(CLI::App& command, const char* help, Moment& moment);
+// --what-if.
+void add_what_if(CLI::App& command, const char* help, std::optional<double>& bits);
 
 // Null: it cannot be read, which is said on stderr.
 [[nodiscard]] std::unique_ptr<trace::File> open_trace(const std::string& path);

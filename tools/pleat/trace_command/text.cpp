@@ -39,6 +39,11 @@ std::string step_text(const trace::Lives& lives, std::uint32_t step) {
   return step < lives.steps.size() ? std::to_string(lives.steps[step].number) : "-";
 }
 
+std::string what_if_text(double bits) {
+  return bits == trace::kLossless ? "lossless"
+                                  : fmt::format("at {:g} bit{}", bits, bits == 1 ? "" : "s");
+}
+
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();

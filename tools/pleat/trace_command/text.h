@@ -16,6 +16,12 @@ namespace pleat::cli {
 [[nodiscard]] std::string device_text(int device);                        // "host", "cuda:1"
 [[nodiscard]] std::string step_text(const trace::Lives& lives, std::uint32_t step);  // "4"; "-"
 
+// Of a WhatIf: "at 4 bits", "at 2.5 bits", "lossless".
+[[nodiscard]] std::string what_if_text(double bits);
+// What is said of a trace that does not know.
+inline constexpr const char* kNoWhatIf =
+    "the trace does not say what may be compressed: record it with bits:off";
+
 // "8GiB", "1.5 MB", "4096": bytes. Nothing: it is no size.
 [[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
 

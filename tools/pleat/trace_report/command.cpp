@@ -22,6 +22,9 @@ constexpr const char* kExamples =
 It shows memory over time by what it is for; which operators and lines it belongs to; a flame graph
 and a map of memory at the peak; what compression did; what grows from step to step.
 
+Of a run with bits:off a second curve and a column of the tables show what memory would be with saved
+tensors at 4 bits; --what-if chooses other bits, also of runs that compress.
+
 With --op, --class, --step and --min-size the tables and the flame graph at that moment hold
 matching blocks only; curves and sums over the run hold all.
 
@@ -30,6 +33,7 @@ Exit code: 0; 2, no trace, or an output that exists or cannot be written.
 Examples:
   pleat trace report run.trace -o run.html
   pleat trace report run.trace -o end.html --at end --force
+  pleat trace report run.trace -o run.html --what-if 2.5
   pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
 
 int trouble(const std::string& file, const std::string& why) {
@@ -85,6 +89,8 @@ CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
       ->type_name("FILE");
   command->add_flag("--force", request.force, "replace a file that exists");
   add_moment(*command, "the moment to tell of [peak]", request.at);
+  add_what_if(*command, "what memory would be with saved tensors of so many bits [4, of bits:off]",
+              request.what_if);
   add_filters(*command, request);
   return command;
 }

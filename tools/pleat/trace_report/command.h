@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/pleat/trace_command/command.h"
@@ -13,6 +14,7 @@ struct TraceReportRequest : TraceSelection {
   std::string output;
   bool force = false;  // an existing file is replaced
   Moment at;
+  std::optional<double> what_if;  // bits, or trace::kLossless; none: as kReportWhatIf says
 };
 
 // Adds `report` to `trace`. `request` must outlive the parsing.

@@ -105,6 +105,8 @@ Json Writer::json() {
     json["resident"].push_back({time(point.time_ns), point.bytes});
   json["steps"] = steps();
   json["step_count"] = lives_.steps.size();
+  json["what_if"] = report_.what_if ? Json(what_if_text(*report_.what_if)) : Json();
+  json["no_what_if"] = request_.what_if && !report_.what_if ? Json(kNoWhatIf) : Json();
   json["devices"] = Json::array();
   for (const DeviceReport& one : report_.devices) json["devices"].push_back(device(one));
   json["texts"] = texts_.all();
@@ -139,19 +141,20 @@ Json Writer::steps() const {
 }
 
 Json Writer::device(const DeviceReport& device) {
-  const auto peak = [&](PleatTraceChange change) -> Json {
-    const trace::Peak& of = device.lives->peaks[change];
+  const auto peak_json = [&](const trace::Peak& of) -> Json {
     return {{"bytes", of.bytes},
             {"time", of.bytes == 0 ? Json() : time(of.time_ns)},
             {"step", step(of.step)},
             {"phase", text(trace::phase_name(of.phase))}};
   };
+  const auto peak = [&](PleatTraceChange of) { return peak_json(device.lives->peaks[of]); };
   Json json;
   json["device"] = device_text(device.lives->device);
   json["peak_live"] = peak(PLEAT_TRACE_REQUESTED);
   json["peak_reserved"] = peak(PLEAT_TRACE_RESERVED);
   json["peak_saved_raw"] = peak(PLEAT_TRACE_SAVED_RAW);
   json["peak_payload"] = peak(PLEAT_TRACE_PAYLOAD);
+  json["what_if"] = report_.what_if ? peak_json(device.what_if) : Json();
   json["blocks"] = device.lives->blocks;
   json["out_of_memory"] = device.lives->out_of_memory;
   json["moment"] = device.at.taken ? moment(device.at) : Json();
@@ -201,6 +204,9 @@ Json Writer::curve(const DeviceReport& device) const {
     classes.push_back(any ? std::move(column) : Json());
   }
   json["classes"] = std::move(classes);
+  if (report_.what_if)
+    for (const trace::Curve::Point& point : device.curve)
+      json["what_if"].push_back(point.highest_would_be);
   return json;
 }
 
@@ -230,6 +236,7 @@ Json Writer::places(const DeviceReport& device, bool by_line) {
     for (std::size_t i = 0; i < trace::kByteClasses; ++i)
       if (row.bytes[i] != 0) json["classes"].push_back({i, row.bytes[i]});
     json["blocks"] = row.blocks;
+    if (report_.what_if) json["what_if"] = row.would_be;
     json["allocated"] = row.run.allocated_bytes;
     json["allocations"] = row.run.allocations;
     json["saved"] = row.run.saved_bytes;

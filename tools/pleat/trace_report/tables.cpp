@@ -42,6 +42,7 @@ std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line) {
     std::int64_t& sum = row.bytes[static_cast<std::size_t>(group.of)];
     sum = wrapping_add(sum, group.bytes);
     row.blocks += group.count;
+    row.would_be = wrapping_add(row.would_be, group.would_be);
   }
   for (const RunPlace& one : device.run) add(row_of(one.place.op, one.place.frame).run, one.sums);
   std::vector<PlaceRow> rows;
@@ -58,6 +59,7 @@ std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line) {
     for (std::size_t j = 0; j < trace::kByteClasses; ++j)
       rest.bytes[j] = wrapping_add(rest.bytes[j], rows[i].bytes[j]);
     rest.blocks += rows[i].blocks;
+    rest.would_be = wrapping_add(rest.would_be, rows[i].would_be);
     add(rest.run, rows[i].run);
   }
   rows.resize(kMostPlaces);

@@ -18,6 +18,7 @@ struct PlaceRow {
   bool rest = false;                                      // all that have no row
   std::array<std::int64_t, trace::kByteClasses> bytes{};  // at the moment
   std::uint64_t blocks = 0;
+  std::int64_t would_be = 0;  // bytes at the moment, with other bits
   RunSums run;
 
   [[nodiscard]] std::int64_t live() const noexcept;

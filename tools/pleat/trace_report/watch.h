@@ -20,8 +20,12 @@ inline constexpr std::size_t kReportPoints = 4000;   // of a curve
 inline constexpr std::size_t kReportFrames = 2000;   // of a flame graph
 inline constexpr std::size_t kReportPieces = 10000;  // of a map
 
+// Asked of a trace of bits:off without being told to.
+inline constexpr double kReportWhatIf = 4;
+
 struct DeviceReport {
   const trace::DeviceLives* lives = nullptr;
+  trace::Peak what_if;  // with other bits
   std::vector<trace::Curve::Point> curve;
   trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
   std::vector<trace::Group> by_line, by_operator;  // at that moment
@@ -37,6 +41,7 @@ struct DeviceReport {
 struct TraceReport {
   const trace::Replay* replay = nullptr;
   std::uint64_t disagreements = 0;
+  std::optional<double> what_if;  // these bits are told of; none: nothing is known
   std::vector<ResidentCurve::Point> resident;
   std::vector<PhaseBands::Band> phases;
   std::vector<DeviceReport> devices;  // the host first

@@ -37,6 +37,7 @@ class Writer {
     json["disagreements"] = lives_.disagreements + summary_.disagreements;
     json["resident_peak_bytes"] = lives_.resident_known ? Json(lives_.resident.bytes) : Json();
     json["small_peak_bytes"] = lives_.most_small_bytes;
+    json["what_if"] = what_if();
     json["devices"] = Json::array();
     for (const DeviceSummary& one : summary_.devices) json["devices"].push_back(device(one));
     return json;
@@ -58,6 +59,24 @@ class Writer {
             {"seconds", of.bytes == 0 ? Json() : Json(lives_.seconds(of.time_ns))},
             {"step", step(of.step)},
             {"phase", text(trace::phase_name(of.phase))}};
+  }
+  // Which bits were asked for, and whether the trace knows.
+  [[nodiscard]] Json what_if() const {
+    if (!request_.what_if) return {};
+    const double bits = *request_.what_if;
+    return {{"bits", bits == trace::kLossless ? Json("lossless") : Json(bits)},
+            {"known", summary_.knows_what_if}};
+  }
+  [[nodiscard]] Json what_if(const WhatIfSummary& what_if) const {
+    return {{"peak_live", peak(what_if.peak)},
+            {"classes", classes(what_if.classes)},
+            {"moment_live_bytes", what_if.at}};
+  }
+  [[nodiscard]] static Json classes(const std::array<std::int64_t, trace::kByteClasses>& bytes) {
+    Json json = Json::object();
+    for (std::size_t i = 0; i < trace::kByteClasses; ++i)
+      json[text(trace::kClassNames[i])] = bytes[i];
+    return json;
   }
   [[nodiscard]] Json device(const DeviceSummary& device) const;
   [[nodiscard]] Json moment(const trace::Snapshot& at) const;
@@ -83,6 +102,7 @@ Json Writer::device(const DeviceSummary& device) const {
   json["peak_saved_raw"] = peak(peaks[PLEAT_TRACE_SAVED_RAW]);
   json["peak_payload"] = peak(peaks[PLEAT_TRACE_PAYLOAD]);
   json["peak_restored"] = peak(peaks[PLEAT_TRACE_RESTORED]);
+  json["what_if"] = device.what_if ? what_if(*device.what_if) : Json();
   json["blocks"] = device.lives->blocks;
   json["out_of_memory"] = device.lives->out_of_memory;
   json["moment"] = device.at.taken ? moment(device.at) : Json();
@@ -112,10 +132,7 @@ Json Writer::moment(const trace::Snapshot& at) const {
   json["small_bytes"] = at.small;
   json["other_bytes"] = at.resident >= 0 ? Json(at.other) : Json();
   json["resident_bytes"] = at.resident >= 0 ? Json(at.resident) : Json();
-  Json classes = Json::object();
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-    classes[text(trace::kClassNames[i])] = at.totals.bytes[i];
-  json["classes"] = std::move(classes);
+  json["classes"] = classes(at.totals.bytes);
   const bool known = at.gaps.segment_bytes > 0;
   json["segment_bytes"] = known ? Json(at.gaps.segment_bytes) : Json();
   json["free_in_segments_bytes"] = known ? Json(at.gaps.free_bytes) : Json();
@@ -131,6 +148,7 @@ Json Writer::groups(const std::vector<trace::Group>& groups, bool by_line) const
     if (!by_line) row.erase("line");
     row["class"] = text(trace::class_name(group.of));
     row["bytes"] = group.bytes;
+    if (summary_.knows_what_if) row["what_if_bytes"] = group.would_be;
     row["blocks"] = group.count;
     row["first_step"] = step(group.first_step);
     row["last_step"] = step(group.last_step);

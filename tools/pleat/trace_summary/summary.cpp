@@ -11,22 +11,33 @@ using trace::Snapshot;
 // Takes a device's snapshots as events pass by.
 class DeviceWatch {
  public:
-  DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives, const Moment& moment,
-              trace::Lines& lines)
+  DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives,
+              const TraceSummaryRequest& request, trace::Lines& lines)
       : all_(replay.lives()),
         lives_(lives),
-        moment_(moment, lives, replay.lives()),
-        compression_(lives.device, replay.file().definitions(), lines) {}
+        moment_(request.at, lives, replay.lives()),
+        compression_(lives.device, replay.file().definitions(), lines) {
+    if (request.what_if) what_if_.emplace(lives.device, *request.what_if, replay.filter());
+  }
 
   void take(const PleatTraceEvent& event, const Ledger& ledger) {
     const std::uint64_t number = ledger.events() - 1;
     compression_.take(event, ledger);
-    if (moment_.is_now(event, number)) at_ = take_snapshot(ledger, lives_.device, event);
+    if (what_if_) what_if_->take(event, ledger);
+    if (moment_.is_now(event, number)) {
+      at_ = take_snapshot(ledger, lives_.device, event);
+      if (what_if_) would_be_ = what_if_->tell(at_.live, ledger);
+    }
     if (number == all_.end_event) end_ = ledger.live(lives_.device);
   }
 
-  [[nodiscard]] DeviceSummary summary(const trace::Replay& replay, trace::Lines& lines) {
+  [[nodiscard]] bool knows_what_if() const { return what_if_ && what_if_->knows(); }
+
+  [[nodiscard]] DeviceSummary summary(const trace::Replay& replay, trace::Lines& lines,
+                                      bool with_what_if) {
     DeviceSummary summary;
+    if (with_what_if)
+      summary.what_if = WhatIfSummary{what_if_->peak(), what_if_->classes(), would_be_};
     summary.lives = &lives_;
     summary.by_line = group(at_.live, trace::GroupBy::kLine, replay, lines);
     summary.by_operator = group(at_.live, trace::GroupBy::kOperator, replay, lines);
@@ -44,6 +55,8 @@ class DeviceWatch {
   const trace::DeviceLives& lives_;
   MomentWatch moment_;
   trace::Compression compression_;
+  std::optional<trace::WhatIf> what_if_;
+  std::int64_t would_be_ = 0;  // at the moment
   Snapshot at_;
   std::vector<trace::LiveEntry> end_;
 };
@@ -57,7 +70,7 @@ TraceSummary summarise(const trace::Replay& replay, trace::Lines& lines,
   std::vector<std::unique_ptr<DeviceWatch>> watches;
   for (const auto& [index, lives] : replay.lives().devices) {
     if (request.device && *request.device != index) continue;
-    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, request.at, lines));
+    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, request, lines));
   }
   replay.for_each(
       [&](const PleatTraceEvent& event, const Ledger& ledger) {
@@ -65,7 +78,9 @@ TraceSummary summarise(const trace::Replay& replay, trace::Lines& lines,
         summary.disagreements = ledger.disagreements();
       },
       progress);
-  for (const auto& watch : watches) summary.devices.push_back(watch->summary(replay, lines));
+  for (const auto& watch : watches) summary.knows_what_if |= watch->knows_what_if();
+  for (const auto& watch : watches)
+    summary.devices.push_back(watch->summary(replay, lines, summary.knows_what_if));
   return summary;
 }
 

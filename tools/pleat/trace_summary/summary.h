@@ -1,6 +1,7 @@
 // What `pleat trace summary` tells of a trace, in numbers. Prints nothing.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,13 @@
 
 namespace pleat::cli {
 
+// What a device's memory would be with other bits.
+struct WhatIfSummary {
+  trace::Peak peak;
+  std::array<std::int64_t, trace::kByteClasses> classes{};  // that it is made of
+  std::int64_t at = 0;  // live bytes at the moment that was asked for
+};
+
 struct DeviceSummary {
   const trace::DeviceLives* lives = nullptr;
   trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
@@ -22,11 +30,13 @@ struct DeviceSummary {
   std::vector<trace::CompressionLine> compression_lines;
   std::vector<trace::HeldReason> held;
   std::vector<trace::ExactLine> exact;
+  std::optional<WhatIfSummary> what_if;  // none: not asked for, or the trace does not know
 };
 
 struct TraceSummary {
   const trace::Replay* replay = nullptr;
   std::uint64_t disagreements = 0;
+  bool knows_what_if = false;
   std::vector<DeviceSummary> devices;  // the host first
 };
 

@@ -33,6 +33,7 @@ class Writer {
     for (const DeviceSummary& device : summary_.devices) {
       name_ = device_text(device.lives->device);
       moment(device);
+      what_if(device);
       groups(device);
       kept(device);
       growth(device);
@@ -47,7 +48,9 @@ class Writer {
  private:
   void head();
   void moment(const DeviceSummary& device);
+  void would_be(const WhatIfSummary& what_if, std::int64_t peak);
   void classes(const Snapshot& at, bool is_host);
+  void what_if(const DeviceSummary& device);
   void groups(const DeviceSummary& device);
   void kept(const DeviceSummary& device);
   void growth(const DeviceSummary& device);
@@ -100,6 +103,7 @@ void Writer::head() {
   for (const TraceNote& note :
        notes_of(file_, lives_, summary_.disagreements, request_.filter.most_events))
     line(note.name, note.words);
+  if (request_.what_if && !summary_.knows_what_if) line("what if", kNoWhatIf);
   if (lives_.resident_known)
     line("resident", fmt::format("at most {}, at {:.3f} s", size_text(lives_.resident.bytes),
                                  lives_.seconds(lives_.resident.time_ns)));
@@ -113,6 +117,7 @@ void Writer::moment(const DeviceSummary& device) {
   text_ += fmt::format("\n{}: most live {}", name_, size_text(peak.bytes));
   if (peak.bytes > 0) text_ += " at " + when(peak.time_ns, peak.step, peak.phase);
   text_ += '\n';
+  if (device.what_if) would_be(*device.what_if, peak.bytes);
   if (device.lives->out_of_memory > 0)
     line("out of memory", device.lives->out_of_memory == 1
                               ? "once"
@@ -146,13 +151,42 @@ void Writer::classes(const Snapshot& at, bool is_host) {
   if (!table.empty()) this->table(table);
 }
 
+// ---- with other bits ----------------------------------------------------------------------------
+
+void Writer::would_be(const WhatIfSummary& what_if, std::int64_t peak) {
+  std::string words =
+      fmt::format("{} {}", size_text(what_if.peak.bytes), what_if_text(*request_.what_if));
+  const std::string share = share_of(what_if.peak.bytes, peak);
+  if (!share.empty()) words += fmt::format(", {} of that", share);
+  if (what_if.peak.bytes > 0)
+    words += "; at " + when(what_if.peak.time_ns, what_if.peak.step, what_if.peak.phase);
+  line("would be", words);
+}
+
+void Writer::what_if(const DeviceSummary& device) {
+  if (!device.what_if || device.what_if->peak.bytes <= 0) return;
+  title(what_if_text(*request_.what_if) + ": what most live would be made of");
+  TextTable table({{"made of", Align::kLeft}, {"size"}, {"of live"}});
+  for (std::size_t i = 0; i < trace::kByteClasses; ++i) {
+    const std::int64_t bytes = device.what_if->classes[i];
+    if (bytes == 0) continue;
+    table.add({std::string(trace::kClassNames[i]), size_text(bytes),
+               share_of(bytes, device.what_if->peak.bytes)});
+  }
+  this->table(table);
+}
+
+// ---- places -------------------------------------------------------------------------------------
+
 void Writer::groups(const DeviceSummary& device) {
   const std::int64_t live = device.at.totals.live();
+  const std::string would_be = device.what_if ? what_if_text(*request_.what_if) : "";
   for (const bool by_line : {true, false}) {
     const std::vector<trace::Group>& groups = by_line ? device.by_line : device.by_operator;
     if (groups.empty()) continue;
     title(by_line ? "largest at that moment, by line" : "by operator");
     TextTable table({{"size"},
+                     {would_be},
                      {"of live", Align::kRight, false, 2},
                      {"blocks", Align::kRight, false, 1},
                      {"class", Align::kLeft},
@@ -161,7 +195,8 @@ void Writer::groups(const DeviceSummary& device) {
                      {by_line ? "line" : "", Align::kLeft, true}});
     for (std::size_t i = 0; i < std::min(groups.size(), request_.top); ++i) {
       const trace::Group& group = groups[i];
-      table.add({size_text(group.bytes), share_of(group.bytes, live), count_text(group.count),
+      table.add({size_text(group.bytes), device.what_if ? size_text(group.would_be) : "",
+                 share_of(group.bytes, live), count_text(group.count),
                  std::string(trace::class_name(group.of)), born_text(group), op(group.op),
                  by_line ? place(group.frame) : ""});
     }

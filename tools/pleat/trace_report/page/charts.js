@@ -71,7 +71,7 @@ function drawTimeKeys() {
   where.data.forEach((trace, index) => {
     if (trace.yaxis === 'y2' || trace.name === 'live') return;
     const one = CLASSES.find((of) => of.name === trace.name);
-    const mark = one ? swatch(one) : element('span', {class: 'swatch ' + {reserved: 'line', resident: 'line solid', peak: 'peak'}[trace.name]});
+    const mark = one ? swatch(one) : element('span', {class: 'swatch ' + {reserved: 'line', resident: 'line solid', peak: 'peak', [data.what_if]: 'line what-if'}[trace.name]});
     const key = element('button', {type: 'button', 'aria-pressed': String(trace.visible !== false)}, mark, trace.name);
     key.addEventListener('click', async () => {
       const visible = key.getAttribute('aria-pressed') !== 'true';
@@ -128,6 +128,9 @@ function timeTraces(unit) {
       customdata: data.resident.map((point) => size(point[1])), name: 'resident', type: 'scatter', mode: 'lines',
       line: {width: 1.4, shape: 'hv', color: colour('--resident')}, hovertemplate: '%{customdata}', visible: !apart});
   }
+  if (curve.what_if)
+    traces.push({x, y: curve.what_if.map((bytes) => bytes / unit.bytes), customdata: curve.what_if.map(size), name: data.what_if, type: 'scatter', mode: 'lines',
+      line: {width: 2, shape: 'hv', color: colour('--accent'), dash: 'dash'}, hovertemplate: '%{customdata}'});
   const peak = device.peak_live;
   if (peak.bytes > 0)
     traces.push({x: [peak.time / 1e6], y: [peak.bytes / unit.bytes], name: 'peak', type: 'scatter', mode: 'markers', hovertemplate: size(peak.bytes),

@@ -33,16 +33,25 @@ function drawHead() {
   if (data.lost > 0) notices.push(`${count(data.lost)} events were lost: sums are off by what they did.`);
   if (data.damaged > 0) notices.push(`${count(data.damaged)} parts of the file were damaged and passed over.`);
   if (data.disagreements > 0) notices.push(`${count(data.disagreements)} events contradict those before them.`);
+  if (data.no_what_if) notices.push(`${data.no_what_if}.`);
   if (data.filtered) notices.push(`Filtered: ${data.filtered}.`);
   if (!hasCharts) notices.push('charts are left out: plotly.min.js was not there');
   byId('notices').replaceChildren(...notices.map((text) => element('p', {class: 'notice'}, text)));
+}
+
+// What the peak would be with saved tensors of other bits.
+function whatIfCards(peakWords) {
+  const peak = device.what_if;
+  if (!peak) return [];
+  const part = share(peak.bytes, device.peak_live.bytes);
+  return [[`Peak, ${data.what_if}`, size(peak.bytes), [part && `would be ${part} of that`, peakWords(peak)].filter(Boolean).join('; ')]];
 }
 
 function drawCards() {
   const peakWords = (peak) => peak.bytes === 0 ? '' : `at ${seconds(peak.time)}` + (peak.step === null ? '' : `, step ${peak.step}`) + `, ${peak.phase}`;
   const all = device.compression.all;
   const cards = [['Peak of live memory', size(device.peak_live.bytes), peakWords(device.peak_live)],
-    ['Reserved, at most', size(device.peak_reserved.bytes), peakWords(device.peak_reserved)]];
+    ...whatIfCards(peakWords), ['Reserved, at most', size(device.peak_reserved.bytes), peakWords(device.peak_reserved)]];
   if (device.device === 'host') cards.push(['Resident, at most', size(data.resident_peak), 'of the process, as sampled']);
   cards.push(['Saved for backward', size(all.saved), `${count(all.saves)} tensors over the run`]);
   if (all.encoded > 0)

@@ -94,6 +94,7 @@ function placeColumns(byLine) {
   const columns = [
     {title: `live ${when}`, value: live, show: (row) => live(row) ? size(live(row)) : ''},
     {title: 'of live', value: live, show: (row) => live(row) ? share(live(row), all) : ''},
+    ...(device.what_if ? [{title: data.what_if, value: (row) => row.what_if, show: (row) => row.what_if ? size(row.what_if) : ''}] : []),
     {title: 'made of', value: live, show: bar},
     {title: 'blocks', value: (row) => row.blocks, show: (row) => row.blocks ? count(row.blocks) : ''},
     {title: 'allocated in all', value: (row) => row.allocated, show: (row) => row.allocated ? size(row.allocated) : ''},
