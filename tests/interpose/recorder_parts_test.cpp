@@ -42,13 +42,20 @@ AtTheEnd at_the_end(const File& file) {
   return end;
 }
 
-// A job that the writer can follow.
-void run_job(int steps, unsigned seed = 5) {
+// The writer has been round its rings once more.
+void wait_for_writer() {
+  std::uint64_t before = 0, now = 0, file_bytes = 0;
+  recorder().cost(&before, &file_bytes);
+  for (now = before; now == before; recorder().cost(&now, &file_bytes)) ::usleep(500);
+}
+
+// Of whose events none is lost: half a ring of them, and the writer is waited for.
+void run_job(int steps) {
   int told = 0;
-  MadeUpJob job(seed, [&](PleatTraceEvent event) {
+  MadeUpJob job(5, [&](PleatTraceEvent event) {
     event.time_ns = now_ns();
     recorder().event(&event);
-    if (++told % 2000 == 0) ::usleep(3000);
+    if (++told % 4000 == 0) wait_for_writer();
   });
   job.begin();
   for (int i = 0; i < steps; ++i) job.step();
@@ -61,11 +68,11 @@ class RecorderParts : public Recorder {
 };
 
 TEST_F(RecorderParts, TheLastPartKnowsWhatAWholeTraceKnows) {
-  constexpr int kSteps = 700;
+  constexpr int kSteps = 300;
   ASSERT_EQ(start(folder_ / "whole"), "");
   run_job(kSteps);
   recorder().stop();
-  constexpr std::uint64_t kMost = 1 << 20;
+  constexpr std::uint64_t kMost = 200'000;
   ASSERT_EQ(start(folder_ / "t", PLEAT_TRACE_STACKS_NONE, R"({"pid": 7, "start_ns": 1})", kMost),
             "");
   run_job(kSteps);
@@ -107,17 +114,17 @@ TEST_F(RecorderParts, NothingIsReplacedThatTheTraceDidNotWrite) {
   recorder().stop();
 
   // Put there later.
-  ASSERT_EQ(start(folder_ / "u", PLEAT_TRACE_STACKS_NONE, "{}", 1 << 20), "");
+  ASSERT_EQ(start(folder_ / "u", PLEAT_TRACE_STACKS_NONE, "{}", 400'000), "");
   std::ofstream(before(folder_ / "u")) << "precious";
   testing::internal::CaptureStderr();
-  run_job(400);
+  run_job(200);
   recorder().stop();
   EXPECT_NE(testing::internal::GetCapturedStderr().find("is not of this trace"), std::string::npos);
   EXPECT_EQ(fs::file_size(before(folder_ / "u")), 8u);
   const auto file = open(folder_ / "u");
   ASSERT_NE(file, nullptr);
   EXPECT_FALSE(file->incomplete());
-  EXPECT_LE(file->file_bytes(), 1u << 19);
+  EXPECT_LE(file->file_bytes(), 200'000u);
 }
 
 TEST_F(RecorderParts, WhatFillsMoreThanHalfOfAPartEndsTheTrace) {

@@ -22,7 +22,9 @@
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 #include "trace_command/command.h"
+#include "trace_command/options.h"
 #include "trace_command/record.h"
+#include "trace_command/text.h"
 
 namespace pleat::cli {
 namespace {
@@ -62,10 +64,12 @@ constexpr const char* kRecordExamples =
     R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
 --bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
 run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
-rank, %l the local rank, %p the process, %h the host, %t the time.
+rank, %l the local rank, %p the process, %h the host, %t the time. With --max-size the file is set aside
+as FILE.1 when half of that is full, and another part begins, which can be read alone.
 
 Examples:
   pleat trace record -- python train.py
+  pleat trace record -o run.trace --max-size 1GiB -- python train.py
   pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
   pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
   pleat trace summary run.trace)text";
@@ -346,6 +350,9 @@ int main(int argc, char** argv) {
   record_command.add_option("-o,--output", record.output, "file, or folder [pleat.trace]")
       ->type_name("FILE");
   record_command.add_flag("--force", record.force, "replace a file that exists");
+  add_parsed(record_command, "--max-size", "the trace takes no more: it is kept in two parts [any]",
+             "SIZE", "sizes like 1GiB", parse_size,
+             [&](std::uint64_t bytes) { record.most_bytes = bytes; });
   add_option_flags(record_command, settings);
   record_command.footer(kRecordExamples);
 

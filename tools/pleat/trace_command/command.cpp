@@ -9,6 +9,7 @@
 #include "tools/pleat/trace_export/command.h"
 #include "tools/pleat/trace_report/command.h"
 #include "tools/pleat/trace_summary/summary.h"
+#include "tools/pleat/trace_top/command.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -114,12 +115,15 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.exporting = add_trace_export(*commands.all);
   commands.report_request = std::make_shared<TraceReportRequest>();
   commands.report = add_trace_report(*commands.all, *commands.report_request);
+  commands.top_request = std::make_shared<TraceTopRequest>();
+  commands.top = add_trace_top(*commands.all, *commands.top_request);
 }
 
 int run_trace_command(const TraceCommands& commands) {
   if (commands.summary->parsed()) return trace_summary(commands.summary_request);
   if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
   if (commands.report->parsed()) return trace_report(*commands.report_request);
+  if (commands.top->parsed()) return trace_top(*commands.top_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

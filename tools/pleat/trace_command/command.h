@@ -37,6 +37,7 @@ inline constexpr int kOverLimit = 3;
 
 class TraceExportCommand;
 struct TraceReportRequest;
+struct TraceTopRequest;
 
 struct TraceCommands {
   CLI::App* all = nullptr;
@@ -45,6 +46,8 @@ struct TraceCommands {
   std::shared_ptr<TraceExportCommand> exporting;
   CLI::App* report = nullptr;
   std::shared_ptr<TraceReportRequest> report_request;
+  CLI::App* top = nullptr;
+  std::shared_ptr<TraceTopRequest> top_request;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
+#include "interpose/trace_format.h"
 #include "tools/pleat/program.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -16,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kUsage = 2;
+constexpr std::uint64_t kLeastTraceBytes = 1u << 20;  // as the option `trace_size` has it
 
 template <typename... Arguments>
 int refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -33,6 +37,36 @@ bool names_bits(const Settings& settings) {
   return false;
 }
 
+bool is_trace(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
+  char magic[sizeof trace::kMagic] = {};
+  return std::ifstream(file, std::ios::binary).read(magic, sizeof magic) &&
+         std::memcmp(magic, trace::kMagic, sizeof magic) == 0;
+}
+
+// Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
+int make_way(const fs::path& file, bool force, bool may_go) {
+  std::error_code error;
+  const std::string shown = bridge::printable(file.string());
+  if (!fs::exists(fs::symlink_status(file, error))) return 0;
+  if (!force) return refuse("{} exists; --force replaces it", shown);
+  if (!may_go) return refuse("{} is no file that can be replaced", shown);
+  return fs::remove(file, error) ? 0 : refuse("{}: {}", shown, error.message());
+}
+
+// For FILE, and for FILE.1, which a trace of bounded size needs; elsewhere one of an earlier trace
+// goes with it.
+int make_way(const fs::path& file, const TraceRecordRequest& request) {
+  std::error_code error;
+  const bool regular = fs::is_regular_file(fs::symlink_status(file, error));
+  if (const int code = make_way(file, request.force, regular); code != 0) return code;
+  const fs::path former = file.string() + ".1";
+  const bool is_part = is_trace(former);
+  if (!request.most_bytes && !(request.force && is_part)) return 0;
+  return make_way(former, request.force, is_part);
+}
+
 }  // namespace
 
 int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
@@ -40,7 +74,6 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   if (request.output.empty()) return refuse("no file was named");
   fs::path file = fs::absolute(request.output, error);
   if (error) return refuse("{}: {}", bridge::printable(request.output), error.message());
-  const std::string shown = bridge::printable(file.string());
   // Signs like %p are known in the process only: there nothing is replaced either.
   if (request.output.find('%') == std::string::npos) {
     if (fs::is_directory(file, error) || request.output.ends_with('/')) file /= "pleat.trace";
@@ -49,14 +82,13 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
       return refuse("{}: no such folder", bridge::printable(folder.string()));
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
       return refuse("{}: no file can be made there", bridge::printable(folder.string()));
-    const fs::file_status there = fs::symlink_status(file, error);
-    if (fs::exists(there)) {
-      if (!request.force) return refuse("{} exists; --force replaces it", shown);
-      if (!fs::is_regular_file(there)) return refuse("{} is no file that can be replaced", shown);
-      if (!fs::remove(file, error)) return refuse("{}: {}", shown, error.message());
-    }
+    if (const int code = make_way(file, request); code != 0) return code;
   }
   settings.emplace_back("trace", file.string());
+  if (request.most_bytes) {
+    if (*request.most_bytes < kLeastTraceBytes) return refuse("--max-size is 1MiB at least");
+    settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
+  }
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
   return 0;

@@ -55,6 +55,7 @@ class Writer {
             {"pleat", said(process.pleat)},
             {"options", said(process.options)},
             {"command", said(process.command)},
+            {"part", std::max<std::uint64_t>(process.part, 1)},
             {"start_wall_ns", process.start_wall_ns}};
   }
   [[nodiscard]] Json step(std::uint32_t index) const {

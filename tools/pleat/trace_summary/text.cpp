@@ -107,6 +107,15 @@ void Writer::head() {
   if (!process.command.empty()) line("command", bridge::printable(process.command, 200));
   line("length", fmt::format("{:.3f} s, {} steps, {} events", lives_.seconds(lives_.last_time_ns),
                              count_text(lives_.steps.size()), count_text(lives_.events)));
+  if (process.part > 1) {
+    const bool is_former = request_.file.ends_with(".1");
+    const std::string former =
+        is_former ? "" : "; before it " + bridge::printable(request_.file) + ".1";
+    line("part", fmt::format("{}{}{}", process.part, former,
+                             is_former          ? "; what came before it is gone"
+                             : process.part > 2 ? ", and what came before that is gone"
+                                                : ""));
+  }
   problems();
   if (lives_.resident_known)
     line("resident", fmt::format("at most {}, at {:.3f} s", size_text(lives_.resident.bytes),
@@ -145,6 +154,8 @@ void Writer::moment(const DeviceSummary& device) {
                               : fmt::format("{} times", count_text(device.lives->out_of_memory)));
   if (!at.taken) {
     if (request_.at.kind == Moment::Kind::kOutOfMemory) line("", "memory never ran out");
+    if (request_.at.kind == Moment::Kind::kDump)
+      line("", "nobody asked for a look (pleat.trace.dump())");
     return;
   }
   if (request_.at.kind != Moment::Kind::kPeak) line("moment", when(at.time_ns, at.step, at.phase));
