@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "interpose/recorder/book_sums.h"
+#include "interpose/recorder/live_book_impl.h"
 
 namespace pleat::trace {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "interpose/recorder/book_sums.h"
+#include "interpose/recorder/live_book_impl.h"
 
 namespace pleat::trace {
 namespace {

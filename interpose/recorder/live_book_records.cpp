@@ -1,6 +1,6 @@
 // Saved tensors in a book: what the events of a record do to blocks and sums.
-#include "interpose/recorder/book_sums.h"
 #include "interpose/recorder/live_book.h"
+#include "interpose/recorder/live_book_impl.h"
 
 namespace pleat::trace {
 

@@ -1,4 +1,4 @@
-// How the sums of a book change. For live_book.cpp and live_book_records.cpp.
+// How the sums of a book change. For those who keep it or tell of it.
 #pragma once
 
 #include <algorithm>
