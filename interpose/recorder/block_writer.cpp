@@ -118,6 +118,10 @@ void BlockWriter::block(BlockType type, std::uint32_t count, std::uint64_t first
     state_ = FileState::kFailed;
     return;
   }
+  if (type != BlockType::kIndex && !has_room(sizeof header + stored)) {
+    state_ = FileState::kFull;
+    return;
+  }
   header.packing = static_cast<std::uint8_t>(Packing::kZstd);
   header.stored_bytes = static_cast<std::uint32_t>(stored);
   header.check = header_check(header);
@@ -131,10 +135,14 @@ void BlockWriter::block(BlockType type, std::uint32_t count, std::uint64_t first
     ++blocks_;
   }
   put(packed, sizeof header + stored);
-  if (most_bytes_ != 0 && offset_ >= most_bytes_ && state_ == FileState::kOpen &&
-      type == BlockType::kRecords) {
-    state_ = FileState::kFull;
-  }
+}
+
+// For a block of so many, and for the end of the file with the index.
+bool BlockWriter::has_room(std::size_t bytes) noexcept {
+  constexpr std::size_t kIndexEntry = 5 * kMostNumberBytes;
+  const std::size_t end = 2 * sizeof(BlockHeader) + sizeof(FileEnd) +
+                          ZSTD_compressBound(index_.bytes().size() + kIndexEntry);
+  return most_bytes_ == 0 || offset_ + bytes + end <= most_bytes_;
 }
 
 void BlockWriter::process(std::string_view json) noexcept {
@@ -144,6 +152,7 @@ void BlockWriter::process(std::string_view json) noexcept {
 }
 
 void BlockWriter::end() noexcept {
+  if (file_ < 0) return;
   if (state_ == FileState::kFull) state_ = FileState::kOpen;  // the end finds room still
   const std::uint64_t at = offset_;
   raw_.clear();

@@ -67,6 +67,15 @@ class BlockWriter {
   [[nodiscard]] int create(const char* path) noexcept;
   // Nothing is written from now on. Closes the file.
   void close() noexcept;
+  // The same, and the file counts as full.
+  void close_full() noexcept {
+    close();
+    state_ = FileState::kFull;
+  }
+  // Of a full file: less may fit.
+  void try_again() noexcept {
+    if (state_ == FileState::kFull) state_ = FileState::kOpen;
+  }
 
   void process(std::string_view json) noexcept;
   // Texts, frames, stacks and modules that the file does not have yet.
@@ -79,7 +88,10 @@ class BlockWriter {
   [[nodiscard]] FileState state() const noexcept { return state_; }
   [[nodiscard]] int error() const noexcept { return error_; }
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return offset_; }
-  // Beyond so many bytes the file is kFull; 0: never.
+  [[nodiscard]] std::uint64_t device() const noexcept { return device_; }
+  [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
+  // A block with which the file would be larger than this, its end included, is not written: then
+  // the file is kFull. 0: it may have any size.
   void set_most_bytes(std::uint64_t bytes) noexcept { most_bytes_ = bytes; }
 
  private:
@@ -90,6 +102,7 @@ class BlockWriter {
              std::uint64_t last_time) noexcept;
   void put(const void* data, std::size_t bytes) noexcept;
   [[nodiscard]] bool is_ours() noexcept;
+  [[nodiscard]] bool has_room(std::size_t bytes) noexcept;
 
   int file_ = -1;
   std::uint64_t device_ = 0, inode_ = 0;  // of the file: the job may close our descriptor

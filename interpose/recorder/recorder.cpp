@@ -133,8 +133,19 @@ void abandon() {
   writer.abandon();
 }
 
-// TODO(live book)
-void page(const char* /*title*/) {}
+// Not in a handler of signals that interrupts an event, or a page, of its own thread.
+void page(const char* title) {
+  if (abandoned.load(std::memory_order_relaxed) || title == nullptr) return;
+  Ring* const ring = rings.mine();
+  if (ring == nullptr || ring->in_event() || ring->asks_for_page) return;
+  const KeepErrno keep;
+  ring->asks_for_page = true;
+  writer.page(title);
+  ring->asks_for_page = false;
+}
+
+// Where nobody ended the trace.
+__attribute__((destructor)) void at_exit() { writer.leave_nothing_behind(); }
 
 void cost(std::uint64_t* writer_ns, std::uint64_t* file_bytes) {
   *writer_ns = writer.processor_ns();

@@ -65,6 +65,11 @@ class Ring {
     return wake;
   }
 
+  // In the thread that has the ring: an event is being put in.
+  [[nodiscard]] bool in_event() const noexcept {
+    return depth_.load(std::memory_order_relaxed) != 0;
+  }
+
   // In the writer's thread: hands all events to `take(const PleatTraceEvent&)`. Returns how many
   // there were.
   template <class Take>
@@ -121,7 +126,8 @@ class Ring {
 
   Ring* next = nullptr;  // in the list of all rings
   LastStack last_stack;
-  bool taking_stack = false;  // of this thread; a handler's event then has none
+  bool taking_stack = false;   // of this thread; a handler's event then has none
+  bool asks_for_page = false;  // this thread
 
  private:
   std::atomic<bool> taken_by_thread_{false};

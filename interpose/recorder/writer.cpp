@@ -63,9 +63,10 @@ int Writer::open(const char* path, std::string_view process, std::uint64_t most_
       if (array == nullptr) array = static_cast<Entry*>(map_zeros(kMostRecords * sizeof(Entry)));
       return array != nullptr;
     };
-    const bool room =
-        map(batch_) && map(sorted_) && map(order_) && names_.open() && modules_.open();
-    error = room ? file_.create(path) : ENOMEM;
+    const bool room = map(batch_) && map(sorted_) && map(order_) && names_.open() &&
+                      modules_.open() && book_.begin();
+    error = room ? parts_.begin(path, process, most_bytes != 0) : ENOMEM;
+    if (error == 0) error = file_.create(path);
   }
   if (error == 0) {
     rings_.for_each([](Ring& ring) {  // what came after an earlier trace
@@ -75,14 +76,17 @@ int Writer::open(const char* path, std::string_view process, std::uint64_t most_
     events_ = batched_ = 0;
     lost_ = lost_so_far();
     small_before_ = small_ = small_so_far();
-    said_ = false;
-    std::strncpy(path_, path, sizeof path_ - 1);
+    said_ = fresh_part_ = false;
+    part_ns_ = 0;
     flushed_at_ = monotonic_ns();
-    file_.set_most_bytes(most_bytes);
+    most_bytes_ = most_bytes;
+    file_.set_most_bytes(most_bytes / 2);
     file_.process(process);
+    top_.create(flushed_at_);
     reserved_.store(0, std::memory_order_relaxed);
     look_at_.store(0, std::memory_order_relaxed);
     stop_.store(false, std::memory_order_relaxed);
+    no_thread_.store(false, std::memory_order_relaxed);
     open_ = true;
     file_bytes_.store(file_.file_bytes(), std::memory_order_relaxed);
     begun_.store(false, std::memory_order_release);
@@ -109,7 +113,10 @@ void Writer::begin() noexcept {
       this);
   ::pthread_attr_destroy(&attributes);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) thread_ = {};
+  if (error != 0) {
+    thread_ = {};
+    no_thread_.store(true, std::memory_order_release);
+  }
 }
 
 std::uint64_t Writer::close() noexcept {
@@ -125,9 +132,11 @@ std::uint64_t Writer::close() noexcept {
     } else {
       round(true);
     }
+    pages_.give_up();
     file_.end();
     file_bytes_.store(file_.file_bytes(), std::memory_order_relaxed);
     file_.close();
+    top_.end();
     events = events_;
     open_ = false;
   }
@@ -139,7 +148,14 @@ void Writer::abandon() noexcept {
   begun_.store(true, std::memory_order_relaxed);
   thread_ = {};
   if (open_) file_.close();
+  top_.abandon();
   open_ = false;
+}
+
+void Writer::page(const char* title) noexcept {
+  begin_once();
+  if (no_thread_.load(std::memory_order_acquire) || !open_.load(std::memory_order_acquire)) return;
+  pages_.ask(title, [this] { wake(); });
 }
 
 // ---- the thread ---------------------------------------------------------------------------------
@@ -151,7 +167,10 @@ void Writer::wake() noexcept {
 
 void Writer::wait() noexcept {
   const std::uint32_t seen = calls_.load(std::memory_order_acquire);
-  if (look_.load(std::memory_order_relaxed) || stop_.load(std::memory_order_acquire)) return;
+  if (look_.load(std::memory_order_relaxed) || stop_.load(std::memory_order_acquire) ||
+      pages_.asked()) {
+    return;
+  }
   const timespec most{0, static_cast<long>(kRoundNs)};
   ::syscall(SYS_futex, &calls_, FUTEX_WAIT_PRIVATE, seen, &most, nullptr, 0);
 }
@@ -166,20 +185,29 @@ void Writer::run() noexcept {
 }
 
 void Writer::round(bool last) noexcept {
-  drain();
+  const bool asked = pages_.take();
+  // Who has seen an event of another thread has one that is later: none is written before its
+  // cause.
   const std::uint64_t now = monotonic_ns();
+  until_ns_ = last ? ~std::uint64_t{0} : now;
+  drain();
   look_.store(false, std::memory_order_relaxed);
   note_resident(now);
   note_small(now);
   note_lost(now);
-  if (last || batched_ >= kFlushRecords || now - flushed_at_ >= kFlushNs) {
-    flush();
+  if (last || asked || batched_ >= kFlushRecords || now - flushed_at_ >= kFlushNs) {
+    flush(until_ns_);
     flushed_at_ = now;
+    top_.update(book_, lines_, now);
   }
+  if (!asked) return;
+  write_page();
+  pages_.done();
 }
 
 void Writer::add(const PleatTraceEvent& event) noexcept {
-  if (batched_ == kMostRecords) flush();
+  if (batched_ == kMostRecords) flush(until_ns_);
+  if (batched_ == kMostRecords) flush(~std::uint64_t{0});
   batch_[batched_++] = event;
 }
 
@@ -237,7 +265,7 @@ void Writer::note_lost(std::uint64_t now) noexcept {
 
 // Threads come one after the other in a batch. Each of them is in order, but for what happened
 // within an event.
-std::span<const PleatTraceEvent> Writer::in_order() noexcept {
+std::span<PleatTraceEvent> Writer::in_order() noexcept {
   const auto earlier = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
   if (std::is_sorted(batch_, batch_ + batched_, earlier)) return {batch_, batched_};
   for (std::size_t i = 0; i < batched_; ++i) order_[i] = {batch_[i].time_ns, i};
@@ -248,26 +276,62 @@ std::span<const PleatTraceEvent> Writer::in_order() noexcept {
   return {sorted_, batched_};
 }
 
-void Writer::flush() noexcept {
+// What is later stays for the next time.
+void Writer::flush(std::uint64_t until_ns) noexcept {
   if (batched_ == 0) return;
-  file_.names(names_, modules_);
-  file_.records(in_order(), base_);
+  const std::span<PleatTraceEvent> all = in_order();
+  std::size_t count = all.size();
+  while (count > 0 && all[count - 1].time_ns > until_ns) --count;
+  if (count == 0) return;
+  write(all.first(count));
+  batched_ = all.size() - count;
+  std::memmove(batch_, all.data() + count, batched_ * sizeof *batch_);
   file_bytes_.store(file_.file_bytes(), std::memory_order_relaxed);
-  batched_ = 0;
   if (file_.state() != FileState::kOpen && !said_) {
     said_ = true;
     say_why_it_ended();
   }
 }
 
+// The book says what was written, so that another part can begin between any two events. Once the
+// file takes no more, it goes on alone.
+void Writer::write(std::span<PleatTraceEvent> events) noexcept {
+  std::size_t piece = events.size();
+  while (!events.empty() && file_.state() == FileState::kOpen) {
+    // A part begins before all that is in it: what was told late is of that moment.
+    for (PleatTraceEvent& event : events) {
+      if (event.time_ns >= part_ns_) break;
+      event.time_ns = part_ns_;
+    }
+    const std::span<PleatTraceEvent> some = events.first(std::min(piece, events.size()));
+    file_.names(names_, modules_);
+    const bool named = file_.state() == FileState::kOpen;
+    if (named) file_.records(some, base_);
+    if (file_.state() == FileState::kOpen) {
+      for (const PleatTraceEvent& event : some) book_.apply(event);
+      events = events.subspan(some.size());
+      fresh_part_ = false;
+    } else if (file_.state() == FileState::kFull && named && fresh_part_ && piece > 1) {
+      piece /= 2;
+      file_.try_again();
+    } else if (file_.state() != FileState::kFull || fresh_part_ || !begin_part()) {
+      break;
+    }
+  }
+  for (const PleatTraceEvent& event : events) book_.apply(event);
+}
+
 void Writer::say_why_it_ended() const noexcept {
   const char* why = "it is as large as it may be";
   if (file_.state() == FileState::kFailed) why = ::strerrordesc_np(file_.error());
   if (file_.state() == FileState::kLost) why = "its file was closed";
-  std::array<char, sizeof path_ + 128> line;
-  const int bytes = std::snprintf(line.data(), line.size(), "pleat: the trace %s ends here: %s\n",
-                                  path_, why != nullptr ? why : "an error");
-  if (bytes > 0 && ::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(bytes)) < 0) return;
+  const char* const more = file_.state() == FileState::kFull ? parts_.problem() : nullptr;
+  std::array<char, 4096 + 256> line;
+  const int bytes =
+      std::snprintf(line.data(), line.size(), "pleat: the trace %s ends here: %s%s%s\n",
+                    parts_.path(), why != nullptr ? why : "an error",
+                    more != nullptr ? ", and " : "", more != nullptr ? more : "");
+  if (bytes > 0) write_to_stderr({line.data(), static_cast<std::size_t>(bytes)});
 }
 
 }  // namespace pleat::trace

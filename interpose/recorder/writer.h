@@ -1,5 +1,5 @@
 // The writer's thread: empties the rings twenty times a second, looks how much of the process is
-// resident, and writes blocks. It is born with the first event.
+// resident, writes blocks, and keeps the book of what lives. It is born with the first event.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +10,15 @@
 #include <string_view>
 
 #include "interpose/recorder/block_writer.h"
+#include "interpose/recorder/book_lines.h"
+#include "interpose/recorder/book_replay.h"
+#include "interpose/recorder/live_book.h"
+#include "interpose/recorder/memory_page.h"
 #include "interpose/recorder/names.h"
+#include "interpose/recorder/page_request.h"
+#include "interpose/recorder/parts.h"
 #include "interpose/recorder/ring.h"
+#include "interpose/recorder/top_file.h"
 
 namespace pleat::trace {
 
@@ -33,6 +40,12 @@ class Writer {
   std::uint64_t close() noexcept;
   // In a forked child, which does not have the thread.
   void abandon() noexcept;
+  // The process ends, whatever the thread does.
+  void leave_nothing_behind() noexcept { top_.remove(); }
+
+  // Has a page written to stderr, of all events that the calling thread has put down, and has these
+  // in the file. Waits for it, a second at most.
+  void page(const char* title) noexcept;
 
   // What Pleat's memory has reserved changed: beyond the highest so far by 1 %, the writer looks at
   // the process at once.
@@ -56,6 +69,7 @@ class Writer {
   static constexpr std::uint64_t kRoundNs = 50'000'000;   // between two looks at the rings
   static constexpr std::uint64_t kFlushNs = 250'000'000;  // the most that a killed job loses, twice
   static constexpr std::size_t kFlushRecords = 16'384;
+  static constexpr std::size_t kToldAtOnce = 8192;
 
   void begin() noexcept;
   void run() noexcept;
@@ -65,8 +79,12 @@ class Writer {
   void note_small(std::uint64_t now) noexcept;
   void note_resident(std::uint64_t now) noexcept;
   void note_lost(std::uint64_t now) noexcept;
-  void flush() noexcept;
-  [[nodiscard]] std::span<const PleatTraceEvent> in_order() noexcept;
+  void flush(std::uint64_t until_ns) noexcept;
+  void write(std::span<PleatTraceEvent> events) noexcept;
+  [[nodiscard]] bool begin_part() noexcept;
+  [[nodiscard]] bool replay() noexcept;
+  void write_page() noexcept;
+  [[nodiscard]] std::span<PleatTraceEvent> in_order() noexcept;
   void say_why_it_ended() const noexcept;
   [[nodiscard]] std::uint64_t lost_so_far() noexcept;
   [[nodiscard]] Ring::Small small_so_far() noexcept;
@@ -76,14 +94,18 @@ class Writer {
   Names& names_;
   Modules modules_;
   BlockWriter file_;
+  Parts parts_;
+  PageRequest pages_;
   std::uint64_t base_ = 0;
+  std::uint64_t most_bytes_ = 0;  // of two parts together; 0: there is one, of any size
 
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // around the thread's begin and end
   pthread_t thread_{};
-  bool open_ = false;
+  std::atomic<bool> open_{false};
   std::atomic<bool> begun_{true};        // nothing is to begin
   std::atomic<std::uint32_t> calls_{0};  // changes with each wake(): what the thread sleeps on
   std::atomic<bool> stop_{false};
+  std::atomic<bool> no_thread_{false};  // it could not be made
   std::atomic<bool> look_{false};
   std::atomic<std::int64_t> reserved_{0}, look_at_{0};
   std::atomic<std::uint64_t> processor_ns_{0}, file_bytes_{0};
@@ -101,7 +123,16 @@ class Writer {
   std::uint64_t events_ = 0, lost_ = 0;
   Ring::Small small_{}, small_before_{};
   bool said_ = false;
-  char path_[4096] = {};
+  std::uint64_t until_ns_ = 0;       // later events may have companions in other rings: they wait
+  std::uint64_t part_ns_ = 0;        // when the part began; 0: with the trace
+  bool fresh_part_ = false;          // no event has been written to it yet
+  PleatTraceEvent* told_ = nullptr;  // kToldAtOnce of them: how a part begins
+  std::size_t told_count_ = 0;
+  LiveBook book_;
+  BookLines lines_{names_, modules_};
+  BookReplay replay_;
+  MemoryPage page_;
+  TopFile top_;
 };
 
 [[nodiscard]] std::uint64_t monotonic_ns() noexcept;

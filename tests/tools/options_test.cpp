@@ -43,7 +43,8 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
       "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
       "check_file:/tmp/found,sensitivity:exact,objective:update,profile:/tmp/"
-      "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,stacks:both,modules:1,"
+      "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,trace_size:2GiB,stacks:both,"
+      "modules:1,"
       "copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
@@ -66,6 +67,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.budget, std::size_t{3} << 30);
   EXPECT_TRUE(second.options.verify);
   EXPECT_TRUE(second.options.probe_custom);
+  EXPECT_EQ(second.options.trace_size, std::size_t{2} << 30);
   ASSERT_EQ(second.options.trust.size(), 2u);
   EXPECT_EQ(second.options.trust[0].name, "A");
   EXPECT_FALSE(second.options.trust[0].closes);
@@ -208,6 +210,9 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       "verbose:1.0",
       "reuse_gradients:2",
       "reuse_gradients:off",
+      "trace_size:0",
+      "trace_size:1048575",
+      "trace_size:lots",
       "copy_raw:2",
       "copy_raw:true",
   };
@@ -219,6 +224,7 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       {"seed", "0..18446744073709551615"},
       {"reuse_gradients", "0 or 1"},
       {"verbose", "0..1"},
+      {"trace_size", "none, or bytes as for min_bytes, 1MiB at least"},
       {"copy_raw", "0 or 1"},
   };
   for (const std::string item : bad) {
@@ -298,8 +304,8 @@ TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
       parse("bitz:4").problems.at(0),
       "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
       "reuse_gradients, recompute, huge_pages, verbose, trust, rule, cuda, check, check_file, "
-      "sensitivity, objective, profile, refresh, budget, verify, probe_custom, trace, stacks, "
-      "modules, copy_raw");
+      "sensitivity, objective, profile, refresh, budget, verify, probe_custom, trace, trace_size, "
+      "stacks, modules, copy_raw");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

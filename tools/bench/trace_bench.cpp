@@ -1,5 +1,6 @@
 // What an event of a trace costs the thread in which it happens: none of a stack, one of Python's,
-// one of native code. Beside it, a loop of arithmetic to compare machines by.
+// one of native code; and the writer's thread. Beside it, a loop of arithmetic to compare machines
+// by.
 //
 //   pleat_trace_bench [--json]
 //   pleat_trace_bench --write FILE EVENTS   a trace of so many events, for who reads it
@@ -265,7 +266,10 @@ int main(int argc, char** argv) {
   const double reference = reference_ns();
   trace(PLEAT_TRACE_STACKS_NONE, folder);
   measure_events();
+  std::uint64_t writer_ns = 0, file_bytes = 0;
   recorder->stop();
+  recorder->cost(&writer_ns, &file_bytes);
+  const double writer = static_cast<double>(writer_ns) / (kRounds * kEvents);
   const double none = median();
   trace(PLEAT_TRACE_STACKS_NATIVE, folder);
   at_depth(36);  // with main and what lies below it about 40
@@ -276,12 +280,13 @@ int main(int argc, char** argv) {
 
   if (as_json) {
     fmt::print(
-        "{{\"reference_ns\": {:.3f}, \"none_ns\": {:.1f}, \"native_40_ns\": {:.1f}, "
-        "\"python_20_ns\": {}}}\n",
-        reference, none, native, python < 0 ? "null" : fmt::format("{:.1f}", python));
+        "{{\"reference_ns\": {:.3f}, \"none_ns\": {:.1f}, \"writer_ns\": {:.1f}, "
+        "\"native_40_ns\": {:.1f}, \"python_20_ns\": {}}}\n",
+        reference, none, writer, native, python < 0 ? "null" : fmt::format("{:.1f}", python));
   } else {
     fmt::print("reference loop, one round    {:8.2f} ns\n", reference);
     fmt::print("event without a stack        {:8.1f} ns\n", none);
+    fmt::print("the same in the writer       {:8.1f} ns\n", writer);
     fmt::print("event with 40 native frames  {:8.1f} ns\n", native);
     if (python >= 0)
       fmt::print("event with 20 of Python      {:8.1f} ns\n", python);

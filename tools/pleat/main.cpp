@@ -23,7 +23,9 @@
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 #include "trace_command/command.h"
+#include "trace_command/options.h"
 #include "trace_command/record.h"
+#include "trace_command/text.h"
 
 namespace pleat::cli {
 namespace {

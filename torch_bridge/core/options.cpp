@@ -140,6 +140,8 @@ std::string bytes_text(std::size_t bytes) {
   return number_text(bytes);
 }
 
+constexpr std::size_t kLeastTraceBytes = std::size_t{1} << 20;
+
 constexpr std::string_view kNobody = "none";
 
 bool parse_trust(std::string_view text, Options& options) {
@@ -370,6 +372,23 @@ constexpr std::array kEntries{
             return true;
           },
           [](const Options& options) { return options.trace.empty() ? "none" : options.trace; }},
+    Entry{
+        {"trace_size", "none", "none, or bytes as for min_bytes, 1MiB at least",
+         "no trace takes more: where half of it is full, the file becomes FILE.1 and another part "
+         "begins, which can be read alone; read when a trace begins"},
+        [](std::string_view text, Options& options) {
+          std::size_t bytes = 0;
+          if (trimmed(text) == "none") {
+            options.trace_size = 0;
+            return true;
+          }
+          if (!parse_bytes(text, bytes) || bytes < kLeastTraceBytes) return false;
+          options.trace_size = bytes;
+          return true;
+        },
+        [](const Options& options) {
+          return options.trace_size == 0 ? std::string("none") : bytes_text(options.trace_size);
+        }},
     Entry{{"stacks", "python", "python | native | both | none",
            "where in the program each event of a trace was; read when a trace begins"},
           [](std::string_view text, Options& options) {

@@ -102,6 +102,7 @@ struct Options {
   bool verify = false;        // after a measurement: of each tensor alone, what it predicts
   bool probe_custom = false;  // functions in Python may run in extra passes
   std::string trace;  // file or folder of the trace that begins with the process; empty: none
+  std::size_t trace_size = 0;  // bytes of a trace, the part before the present one included; 0: any
   Stacks stacks = Stacks::kPython;
   bool modules = false;   // the trace says which module of torch.nn runs
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held

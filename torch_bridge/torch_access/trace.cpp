@@ -179,6 +179,7 @@ class Trace {
     request.struct_size = sizeof request;
     request.stacks = static_cast<std::uint32_t>(runtime.options().stacks);
     request.process = process.c_str();
+    request.most_bytes = runtime.options().trace_size;
     std::array<char, 256> error{};
     const auto open = [&](const std::string& path) {
       request.path = path.c_str();

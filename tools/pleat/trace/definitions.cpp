@@ -67,6 +67,7 @@ bool read_process(std::span<const std::uint8_t> bytes, Process& process) {
     process.world_size = small_of(object, "world_size");
     process.start_ns = unsigned_of(object, "start_ns");
     process.start_wall_ns = unsigned_of(object, "start_wall_ns");
+    process.part = unsigned_of(object, "part");
     return true;
   } catch (const Json::exception&) {
     return false;

@@ -94,6 +94,7 @@ struct Process {
   std::string host, torch, pleat, stacks, options, command;
   std::int64_t rank = -1, local_rank = -1, world_size = -1;  // -1: not told
   std::uint64_t start_ns = 0, start_wall_ns = 0;
+  std::uint64_t part = 0;  // of a trace in several files; 0 and 1: the first
 };
 
 class Definitions {

@@ -2,21 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace pleat::trace {
-
-Source source_of(std::string_view path) noexcept {
-  constexpr std::array<std::string_view, 4> kLibraries{"/torch/", "/torch_geometric/",
-                                                       "/transformers/", "/torchvision/"};
-  constexpr std::array<std::string_view, 3> kPackages{"/site-packages/", "/dist-packages/",
-                                                      "/lib/python3."};
-  for (const std::string_view part : kLibraries)
-    if (path.find(part) != std::string_view::npos) return Source::kLibrary;
-  for (const std::string_view part : kPackages)
-    if (path.find(part) != std::string_view::npos) return Source::kPackage;
-  return path.starts_with("<frozen ") ? Source::kPackage : Source::kUser;
-}
 
 Source Lines::source(std::uint32_t file) {
   if (file > definitions_.last_string()) return source_of("?");

@@ -8,16 +8,9 @@
 #include <vector>
 
 #include "definitions.h"
+#include "interpose/source_of_path.h"
 
 namespace pleat::trace {
-
-// Of a path: whose source it is.
-enum class Source : std::uint8_t {
-  kUser,
-  kPackage,  // installed, or Python's own
-  kLibrary,  // of torch and what is built on it
-};
-[[nodiscard]] Source source_of(std::string_view path) noexcept;
 
 class Lines {
  public:

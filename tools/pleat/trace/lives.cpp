@@ -205,6 +205,9 @@ void FirstPass::take_mark(const PleatTraceEvent& event) {
     case PLEAT_TRACE_LOST:
       lives_.lost_events += event.bytes;
       break;
+    case PLEAT_TRACE_DUMP:
+      lives_.last_dump = lives_.events;
+      break;
     default:
       break;
   }

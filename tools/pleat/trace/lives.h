@@ -70,7 +70,8 @@ struct Lives {
   // The last event before the program winds down: the last phase's beginning, or, where there were
   // none, the last of all. When a program ends it frees what it had gathered.
   std::uint64_t end_event = 0;
-  Peak resident;  // `bytes` of the process
+  std::optional<std::uint64_t> last_dump;  // the event at which somebody asked for a look
+  Peak resident;                           // `bytes` of the process
   bool resident_known = false;
   std::int64_t most_small_bytes = 0;
   std::map<int, DeviceLives> devices;  // the host is -1

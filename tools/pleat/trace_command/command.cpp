@@ -11,6 +11,7 @@
 #include "tools/pleat/trace_merge/command.h"
 #include "tools/pleat/trace_report/command.h"
 #include "tools/pleat/trace_summary/summary.h"
+#include "tools/pleat/trace_top/command.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -129,6 +130,8 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   commands.diff = add_trace_diff(*commands.all, *commands.diff_request);
   commands.merge_request = std::make_shared<TraceMergeRequest>();
   commands.merge = add_trace_merge(*commands.all, *commands.merge_request);
+  commands.top_request = std::make_shared<TraceTopRequest>();
+  commands.top = add_trace_top(*commands.all, *commands.top_request);
 }
 
 int run_trace_command(const TraceCommands& commands) {
@@ -137,6 +140,7 @@ int run_trace_command(const TraceCommands& commands) {
   if (commands.report->parsed()) return trace_report(*commands.report_request);
   if (commands.diff->parsed()) return trace_diff(*commands.diff_request);
   if (commands.merge->parsed()) return trace_merge(*commands.merge_request);
+  if (commands.top->parsed()) return trace_top(*commands.top_request);
   std::fputs(commands.all->help("pleat").c_str(), stdout);
   return 0;
 }

@@ -40,6 +40,7 @@ class TraceExportCommand;
 struct TraceReportRequest;
 struct TraceDiffRequest;
 struct TraceMergeRequest;
+struct TraceTopRequest;
 
 struct TraceCommands {
   CLI::App* all = nullptr;
@@ -52,6 +53,8 @@ struct TraceCommands {
   std::shared_ptr<TraceDiffRequest> diff_request;
   CLI::App* merge = nullptr;
   std::shared_ptr<TraceMergeRequest> merge_request;
+  CLI::App* top = nullptr;
+  std::shared_ptr<TraceTopRequest> top_request;
 };
 // Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);

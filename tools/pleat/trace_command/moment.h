@@ -10,7 +10,7 @@ namespace pleat::cli {
 
 // The moment whose memory is told.
 struct Moment {
-  enum class Kind : std::uint8_t { kPeak, kEnd, kOutOfMemory, kTime } kind = Kind::kPeak;
+  enum class Kind : std::uint8_t { kPeak, kEnd, kOutOfMemory, kDump, kTime } kind = Kind::kPeak;
   double seconds = 0;  // from the trace's beginning
 };
 

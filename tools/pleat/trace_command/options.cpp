@@ -31,6 +31,7 @@ std::optional<Moment> parse_moment(std::string_view text) {
   if (text == "peak") return Moment{Kind::kPeak};
   if (text == "end") return Moment{Kind::kEnd};
   if (text == "oom") return Moment{Kind::kOutOfMemory};
+  if (text == "dump") return Moment{Kind::kDump};
   const std::optional<double> seconds = parse_seconds(text);
   return seconds ? std::optional(Moment{Kind::kTime, *seconds}) : std::nullopt;
 }
@@ -82,8 +83,8 @@ void add_filters(CLI::App& command, TraceSelection& request) {
 }
 
 void add_moment(CLI::App& command, const char* help, Moment& moment) {
-  add_parsed(command, "--at", help, "peak|end|oom|SECONDS",
-             "peak, end, oom and seconds from the trace's beginning", parse_moment,
+  add_parsed(command, "--at", help, "peak|end|oom|dump|SECONDS",
+             "peak, end, oom, dump and seconds from the trace's beginning", parse_moment,
              [&moment](const Moment& asked) { moment = asked; });
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -36,6 +38,7 @@ nlohmann::ordered_json process_json(const trace::Process& process) {
           {"pleat", said(process.pleat)},
           {"options", said(process.options)},
           {"command", said(process.command)},
+          {"part", std::max<std::uint64_t>(process.part, 1)},
           {"start_wall_ns", process.start_wall_ns}};
 }
 

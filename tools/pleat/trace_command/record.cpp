@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
+#include "interpose/trace_format.h"
+#include "options.h"
+#include "text.h"
 #include "tools/pleat/program.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -16,15 +21,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kUsage = 2;
+constexpr std::uint64_t kLeastTraceBytes = 1u << 20;  // as the option `trace_size` has it
 
 constexpr const char* kExamples =
     R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
 --bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
 run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
-rank, %l the local rank, %p the process, %h the host, %t the time.
+rank, %l the local rank, %p the process, %h the host, %t the time. With --max-size the file is set aside
+as FILE.1 when half of that is full, and another part begins, which can be read alone.
 
 Examples:
   pleat trace record -- python train.py
+  pleat trace record -o run.trace --max-size 1GiB -- python train.py
   pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
   pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
   pleat trace summary run.trace)text";
@@ -45,6 +53,36 @@ bool names_bits(const Settings& settings) {
   return false;
 }
 
+bool is_trace(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
+  char magic[sizeof trace::kMagic] = {};
+  return std::ifstream(file, std::ios::binary).read(magic, sizeof magic) &&
+         std::memcmp(magic, trace::kMagic, sizeof magic) == 0;
+}
+
+// Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
+int make_way(const fs::path& file, bool force, bool may_go) {
+  std::error_code error;
+  const std::string shown = bridge::printable(file.string());
+  if (!fs::exists(fs::symlink_status(file, error))) return 0;
+  if (!force) return refuse("{} exists; --force replaces it", shown);
+  if (!may_go) return refuse("{} is no file that can be replaced", shown);
+  return fs::remove(file, error) ? 0 : refuse("{}: {}", shown, error.message());
+}
+
+// For FILE, and for FILE.1, which a trace of bounded size needs; elsewhere one of an earlier trace
+// goes with it.
+int make_way(const fs::path& file, const TraceRecordRequest& request) {
+  std::error_code error;
+  const bool regular = fs::is_regular_file(fs::symlink_status(file, error));
+  if (const int code = make_way(file, request.force, regular); code != 0) return code;
+  const fs::path former = file.string() + ".1";
+  const bool is_part = is_trace(former);
+  if (!request.most_bytes && !(request.force && is_part)) return 0;
+  return make_way(former, request.force, is_part);
+}
+
 }  // namespace
 
 CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
@@ -56,6 +94,9 @@ CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
   command->add_option("-o,--output", request.output, "file, or folder [pleat.trace]")
       ->type_name("FILE");
   command->add_flag("--force", request.force, "replace a file that exists");
+  add_parsed(*command, "--max-size", "the trace takes no more: it is kept in two parts [any]",
+             "SIZE", "sizes like 1GiB", parse_size,
+             [&](std::uint64_t bytes) { request.most_bytes = bytes; });
   return command;
 }
 
@@ -64,7 +105,6 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   if (request.output.empty()) return refuse("no file was named");
   fs::path file = fs::absolute(request.output, error);
   if (error) return refuse("{}: {}", bridge::printable(request.output), error.message());
-  const std::string shown = bridge::printable(file.string());
   // Signs like %p are known in the process only: there nothing is replaced either.
   if (request.output.find('%') == std::string::npos) {
     if (fs::is_directory(file, error) || request.output.ends_with('/')) file /= "pleat.trace";
@@ -73,14 +113,13 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
       return refuse("{}: no such folder", bridge::printable(folder.string()));
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
       return refuse("{}: no file can be made there", bridge::printable(folder.string()));
-    const fs::file_status there = fs::symlink_status(file, error);
-    if (fs::exists(there)) {
-      if (!request.force) return refuse("{} exists; --force replaces it", shown);
-      if (!fs::is_regular_file(there)) return refuse("{} is no file that can be replaced", shown);
-      if (!fs::remove(file, error)) return refuse("{}: {}", shown, error.message());
-    }
+    if (const int code = make_way(file, request); code != 0) return code;
   }
   settings.emplace_back("trace", file.string());
+  if (request.most_bytes) {
+    if (*request.most_bytes < kLeastTraceBytes) return refuse("--max-size is 1MiB at least");
+    settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
+  }
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
   return 0;

@@ -299,9 +299,10 @@ void export_torch_snapshot(const TraceExport& to) {
   const bool any = std::any_of(devices.begin(), devices.end(),
                                [](const auto& device) { return device->taken(); });
   if (!any) {
-    const bool oom = to.request.at.kind == Moment::Kind::kOutOfMemory;
-    to.out.give_up(fmt::format("{}: {}", bridge::printable(to.request.file),
-                               oom ? "no device ran out of memory" : "nothing was live"));
+    const char* why = "nothing was live";
+    if (to.request.at.kind == Moment::Kind::kOutOfMemory) why = "no device ran out of memory";
+    if (to.request.at.kind == Moment::Kind::kDump) why = "nobody asked for a look";
+    to.out.give_up(fmt::format("{}: {}", bridge::printable(to.request.file), why));
     return;
   }
   const std::unique_ptr<ValueWriter> writer = to.request.format == ExportFormat::kTorchJson

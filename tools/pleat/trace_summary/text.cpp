@@ -104,6 +104,15 @@ void Writer::head() {
        notes_of(file_, lives_, summary_.disagreements, request_.filter.most_events))
     line(note.name, note.words);
   if (request_.what_if && !summary_.knows_what_if) line("what if", kNoWhatIf);
+  if (process.part > 1) {
+    const bool is_former = request_.file.ends_with(".1");
+    const std::string former =
+        is_former ? "" : "; before it " + bridge::printable(request_.file) + ".1";
+    line("part", fmt::format("{}{}{}", process.part, former,
+                             is_former          ? "; what came before it is gone"
+                             : process.part > 2 ? ", and what came before that is gone"
+                                                : ""));
+  }
   if (lives_.resident_known)
     line("resident", fmt::format("at most {}, at {:.3f} s", size_text(lives_.resident.bytes),
                                  lives_.seconds(lives_.resident.time_ns)));
@@ -124,6 +133,8 @@ void Writer::moment(const DeviceSummary& device) {
                               : fmt::format("{} times", count_text(device.lives->out_of_memory)));
   if (!at.taken) {
     if (request_.at.kind == Moment::Kind::kOutOfMemory) line("", "memory never ran out");
+    if (request_.at.kind == Moment::Kind::kDump)
+      line("", "nobody asked for a look (pleat.trace.dump())");
     return;
   }
   if (request_.at.kind != Moment::Kind::kPeak) line("moment", when(at.time_ns, at.step, at.phase));

@@ -1,0 +1,45 @@
+// The page that a process with a trace shares (interpose/trace_top.h), found and read. Its file is
+// taken for hostile: what is read is copied first, and checked.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "interpose/trace_top.h"
+
+namespace pleat::cli {
+
+// What the system says of a process. Nothing: there is none of this number, or it has ended and
+// nobody has asked for its exit code yet.
+struct ProcessFacts {
+  std::uint64_t start = 0;  // field 22 of /proc/PID/stat; 0: not known
+  uid_t user = 0;
+};
+[[nodiscard]] std::optional<ProcessFacts> facts_of(pid_t pid);
+
+class TopReader {
+ public:
+  TopReader() = default;
+  ~TopReader();
+  TopReader(const TopReader&) = delete;
+  TopReader& operator=(const TopReader&) = delete;
+
+  // Finds the page of a process. Empty; else there is none, and why in one line.
+  [[nodiscard]] std::string open(pid_t pid);
+  // A whole page. Nothing: it cannot be read, or changes all the time.
+  [[nodiscard]] std::optional<trace::TopPage> read() const;
+  // The process that the page is of still runs.
+  [[nodiscard]] bool is_running() const;
+
+ private:
+  [[nodiscard]] bool open_in(const char* folder, const ProcessFacts& facts, std::string& problem);
+
+  pid_t pid_ = 0;
+  int file_ = -1;
+  std::uint64_t process_start_ = 0;
+};
+
+}  // namespace pleat::cli

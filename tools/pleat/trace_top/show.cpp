@@ -1,0 +1,163 @@
+#include "show.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "tools/pleat/text_table.h"
+#include "tools/pleat/trace/ledger.h"
+#include "tools/pleat/trace_command/text.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace {
+
+using trace::ByteClass;
+using trace::TopDevice;
+using trace::TopMoment;
+using trace::TopPage;
+using trace::Totals;
+
+constexpr std::size_t kClassesInLine = 4;
+
+std::int64_t live(const TopMoment& moment) { return moment.sums[PLEAT_TRACE_REQUESTED]; }
+std::int64_t slack(const TopMoment& moment) {
+  return Totals::above(moment.sums[PLEAT_TRACE_ACTIVE], live(moment));
+}
+std::int64_t cached(const TopMoment& moment) {
+  return Totals::above(moment.sums[PLEAT_TRACE_RESERVED], moment.sums[PLEAT_TRACE_ACTIVE]);
+}
+double seconds(const TopPage& page, const TopMoment& moment) {
+  return static_cast<double>(static_cast<std::int64_t>(moment.time_ns - page.start_ns)) * 1e-9;
+}
+std::string_view phase(const TopMoment& moment) {
+  return trace::phase_name(static_cast<std::uint8_t>(std::min(moment.phase, 255u)));
+}
+std::string when(const TopPage& page, const TopMoment& moment) {
+  return fmt::format("{:.1f} s, step {}, {}", seconds(page, moment), moment.step, phase(moment));
+}
+std::string class_text(std::size_t of) {
+  const bool so_far = static_cast<ByteClass>(of) == ByteClass::kTemporary;
+  return std::string(trace::kClassNames[of]) + (so_far ? " (so far)" : "");
+}
+
+std::string device_table(const TopPage& page, const TopDevice& device, std::size_t columns) {
+  const TopMoment &now = device.now, &peak = device.peak;
+  TextTable table(
+      {{device_text(device.device), Align::kLeft}, {"now"}, {""}, {"at the peak"}, {""}});
+  const auto add = [&](std::string name, std::int64_t a, std::int64_t b, bool shares) {
+    if (a == 0 && b == 0) return;
+    table.add({std::move(name), size_text(a), shares ? share_of(a, live(now)) : "", size_text(b),
+               shares ? share_of(b, live(peak)) : ""});
+  };
+  add("live", live(now), live(peak), false);
+  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
+    add("  " + class_text(i), now.classes[i], peak.classes[i], true);
+  add("reserved", now.sums[PLEAT_TRACE_RESERVED], peak.sums[PLEAT_TRACE_RESERVED], false);
+  add("  slack", slack(now), slack(peak), false);
+  add("  cached", cached(now), cached(peak), false);
+  if (device.device < 0) {
+    add("small", now.small, peak.small, false);
+    add("resident", now.resident, peak.resident, false);
+  }
+  std::string text = table.text(columns);
+  if (live(peak) > 0) text += fmt::format("  the peak: {}\n", when(page, peak));
+  return text;
+}
+
+std::string lines_table(const TopPage& page, std::size_t columns) {
+  TextTable table({{"largest"},
+                   {"blocks", Align::kRight, false, 1},
+                   {"class", Align::kLeft},
+                   {"operator", Align::kLeft, true},
+                   {"line", Align::kLeft, true}});
+  for (std::uint32_t i = 0; i < page.lines; ++i) {
+    const trace::TopLine& line = page.line[i];
+    table.add({size_text(line.bytes), count_text(line.count),
+               std::string(trace::kClassNames[line.of]), bridge::printable(line.op),
+               bridge::printable(line.line, sizeof line.line)});
+  }
+  return table.empty() ? "" : table.text(columns);
+}
+
+Json moment_json(const TopPage& page, const TopMoment& moment) {
+  Json json;
+  json["seconds"] = seconds(page, moment);
+  json["step"] = moment.step;
+  json["phase"] = std::string(phase(moment));
+  json["live_bytes"] = live(moment);
+  json["active_bytes"] = moment.sums[PLEAT_TRACE_ACTIVE];
+  json["reserved_bytes"] = moment.sums[PLEAT_TRACE_RESERVED];
+  json["saved_raw_bytes"] = moment.sums[PLEAT_TRACE_SAVED_RAW];
+  json["payload_bytes"] = moment.sums[PLEAT_TRACE_PAYLOAD];
+  json["restored_bytes"] = moment.sums[PLEAT_TRACE_RESTORED];
+  json["small_bytes"] = moment.small;
+  json["resident_bytes"] = moment.resident == 0 ? Json() : Json(moment.resident);
+  json["classes"] = Json::object();
+  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
+    json["classes"][std::string(trace::kClassNames[i])] = moment.classes[i];
+  return json;
+}
+
+}  // namespace
+
+std::string top_text(const TopPage& page, std::size_t columns) {
+  std::string text = fmt::format("process {}", page.pid);
+  if (page.devices > 0) text += ", " + when(page, page.device[0].now);
+  text += page.inexact != 0 ? "; some of what lives is not known\n" : "\n";
+  for (std::uint32_t i = 0; i < page.devices; ++i)
+    text += "\n" + device_table(page, page.device[i], columns);
+  const std::string lines = lines_table(page, columns);
+  return lines.empty() ? text : text + "\n" + lines;
+}
+
+std::string top_line(const TopPage& page) {
+  std::string text =
+      page.devices > 0 ? when(page, page.device[0].now) : std::string("nothing is known yet");
+  for (std::uint32_t i = 0; i < page.devices; ++i) {
+    const TopDevice& device = page.device[i];
+    text += fmt::format("; {}: live {}, peak {}", device_text(device.device),
+                        size_text(live(device.now)), size_text(live(device.peak)));
+    std::array<std::size_t, trace::kByteClasses> order;
+    for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return device.now.classes[a] > device.now.classes[b];
+    });
+    for (std::size_t k = 0; k < kClassesInLine; ++k) {
+      const std::int64_t bytes = device.now.classes[order[k]];
+      if (bytes > 0) text += fmt::format(", {} {}", class_text(order[k]), size_text(bytes));
+    }
+    if (device.device < 0 && device.now.resident > 0)
+      text += fmt::format(", resident {}", size_text(device.now.resident));
+  }
+  return text + "\n";
+}
+
+Json top_json(const TopPage& page) {
+  Json json;
+  json["pid"] = page.pid;
+  json["exact"] = page.inexact == 0;
+  json["devices"] = Json::array();
+  for (std::uint32_t i = 0; i < page.devices; ++i) {
+    const TopDevice& device = page.device[i];
+    json["devices"].push_back({{"device", device_text(device.device)},
+                               {"now", moment_json(page, device.now)},
+                               {"peak", moment_json(page, device.peak)}});
+  }
+  json["lines_device"] = device_text(page.lines_device);
+  json["lines"] = Json::array();
+  for (std::uint32_t i = 0; i < page.lines; ++i) {
+    const trace::TopLine& line = page.line[i];
+    json["lines"].push_back({{"bytes", line.bytes},
+                             {"blocks", line.count},
+                             {"class", std::string(trace::kClassNames[line.of])},
+                             {"op", line.op},
+                             {"line", line.line}});
+  }
+  return json;
+}
+
+}  // namespace pleat::cli
