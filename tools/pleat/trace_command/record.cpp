@@ -23,6 +23,16 @@ int refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return kUsage;
 }
 
+// What the user typed is a pattern; the folder that it was typed in is none.
+std::string as_pattern(const fs::path& absolute, const fs::path& typed) {
+  const std::string all = absolute.string();
+  const std::size_t typed_at = typed.is_absolute() ? 0 : fs::current_path().string().size();
+  std::string pattern;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    pattern.append(i < typed_at && all[i] == '%' ? 2 : 1, all[i]);
+  return pattern;
+}
+
 bool names_bits(const Settings& settings) {
   const auto is_bits = [](const auto& setting) { return setting.first == "bits"; };
   if (std::any_of(settings.begin(), settings.end(), is_bits)) return true;
@@ -56,7 +66,7 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
       if (!fs::remove(file, error)) return refuse("{}: {}", shown, error.message());
     }
   }
-  settings.emplace_back("trace", file.string());
+  settings.emplace_back("trace", as_pattern(file, request.output));
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
   return 0;
