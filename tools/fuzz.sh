@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes every decoder, of spans and of blocks, the library's and (on the CPU) the CUDA kernels' own code, and
-# the parsers of options, of profiles and of traces, under the address and undefined-behaviour sanitizers, each for the given seconds (60), from the committed
+# the parsers of options, of profiles, of traces and of their names, under the address and undefined-behaviour sanitizers, each for the given seconds (60), from the committed
 # corpus. What is new and what fails stays in build/fuzz. Needs clang with its runtime (Debian: clang-14 libclang-rt-14-dev).
 set -uo pipefail
 
@@ -20,7 +20,7 @@ cmake -S "$root" -B "$build" -G Ninja -DPLEAT_FUZZ=ON -DPLEAT_BUILD_BRIDGE=OFF -
 cmake --build "$build" --target fuzzers || exit 1
 
 failed=0
-for shape in payload grouped framed packed block device_payload device_grouped device_framed device_packed options profile trace; do
+for shape in payload grouped framed packed block device_payload device_grouped device_framed device_packed options profile trace name; do
   printf '\n== %s, %s s\n' "$shape" "$seconds"
   mkdir -p "$build/corpus/$shape"
   "$build/bin/fuzz_$shape" -max_total_time="$seconds" -max_len=4096 -artifact_prefix="$build/$shape-" \

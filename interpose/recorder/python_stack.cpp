@@ -46,7 +46,9 @@ bool PythonStacks::open() noexcept {
       find("PyThreadState_GetFrame", api_.frame_of) && find("PyFrame_GetBack", api_.back) &&
       find("PyFrame_GetCode", api_.code) && find("PyFrame_GetLineNumber", api_.line) &&
       find("PyCode_Addr2Line", api_.line_at) && find("PyObject_GetAttrString", api_.attribute) &&
-      find("PyUnicode_AsUTF8AndSize", api_.utf8) && find("PyErr_Clear", api_.clear_error) &&
+      find("PyUnicode_AsUTF8AndSize", api_.utf8) &&
+      find("PyUnicode_AsEncodedString", api_.encode) &&
+      find("PyBytes_AsStringAndSize", api_.bytes) && find("PyErr_Clear", api_.clear_error) &&
       find("_Py_NoneStruct", none_) && find("Py_IncRef", api_.increase) &&
       find("Py_DecRef", api_.decrease) && find("PyImport_ImportModule", api_.import) &&
       find("PyObject_CallFunctionObjArgs", api_.call) &&
@@ -156,6 +158,13 @@ std::uint32_t PythonStacks::text_of(void* code, const char* attribute,
     std::ptrdiff_t bytes = 0;
     if (const char* const text = api_.utf8(object, &bytes)) {
       number = names.text({text, static_cast<std::size_t>(bytes)});
+    } else {  // a file's name that is no UTF-8: as Python itself shows it
+      api_.clear_error();
+      char* shown = nullptr;
+      void* const encoded = api_.encode(object, "utf-8", "backslashreplace");
+      if (encoded != nullptr && api_.bytes(encoded, &shown, &bytes) == 0)
+        number = names.text({shown, static_cast<std::size_t>(bytes)});
+      if (encoded != nullptr) api_.decrease(encoded);
     }
     api_.decrease(object);
   }

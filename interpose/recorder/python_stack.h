@@ -73,6 +73,8 @@ class PythonStacks {
     int (*line_at)(void*, int);
     void* (*attribute)(void*, const char*);
     const char* (*utf8)(void*, std::ptrdiff_t*);
+    void* (*encode)(void*, const char*, const char*);
+    int (*bytes)(void*, char**, std::ptrdiff_t*);
     void (*clear_error)();
     void (*increase)(void*);
     void (*decrease)(void*);

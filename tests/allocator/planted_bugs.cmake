@@ -109,3 +109,20 @@ pleat_write_planted(restoring.cpp)
 pleat_write_planted(encoding.cpp)
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
+
+# One that only a sink finds that takes our locks.
+set(planted_from ${PROJECT_SOURCE_DIR}/allocator)
+pleat_load_for_planting(event_sink.cpp)
+pleat_plant("an event is told where it happens, under the locks" event_sink.cpp
+  "changed_ = false;
+  } catch"
+  "changed_ = false;
+    if (PLANTED) {
+      const Noted now = root_->noted_.back();
+      root_->noted_.pop_back();
+      now.source->deliver(now.event);
+    }
+  } catch")
+pleat_write_planted(event_sink.cpp)
+file(CONFIGURE OUTPUT ${planted_folder}/planted_event.h CONTENT
+     "inline constexpr int kToldUnderOurLocks = @planted_number@;\n" @ONLY)

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <iterator>
 #include <string>
 
+#include "planted_event.h"
 #include "planted_names.h"
 #include "residency_life.h"
 #include "test_support.h"
@@ -58,6 +60,23 @@ TEST(PlantedBugsTest, EachIsFoundWithinTwoHundredSeeds) {
     EXPECT_GE(seed, 0) << "not found: " << kPlantedBugs[bug];
     std::printf("%4d  %s\n", seed, kPlantedBugs[bug]);
   }
+}
+
+TEST(PlantedBugsTest, AnEventThatIsToldUnderOurLocksIsFoundByWhoeverTakesThem) {
+  PLEAT_SEED(first);
+  EXPECT_EQ(seed_that_finds(kToldUnderOurLocks, first), -1) << "found by something else";
+  const auto with_locks = [first](int bug) {
+    planted_bug = bug;
+    ToldKinds told{};
+    for (std::uint64_t seed = first; seed < first + 20; ++seed) {
+      ResidencyLife<LateWorld> life(seed);
+      life.take_locks_at_events(told);
+      if (!life.run(80).empty()) std::exit(1);
+    }
+    std::exit(told[static_cast<std::size_t>(EventKind::kTag)] > 0 ? 0 : 2);
+  };
+  EXPECT_EXIT(with_locks(0), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(with_locks(kToldUnderOurLocks), ::testing::KilledBySignal(SIGABRT), "a lock is held");
 }
 
 }  // namespace

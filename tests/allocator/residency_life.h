@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,6 +15,7 @@
 #include "allocator/host/pool.h"
 #include "allocator/residency/residency.h"
 #include "late_device.h"
+#include "lock_taker.h"
 
 namespace pleat::allocator::testing {
 
@@ -63,8 +65,10 @@ class LifeRecord final : public Record {
 class SummingSink final : public EventSink {
  public:
   std::array<std::int64_t, kStatKinds> sum{};
+  std::function<void(const Event&)> also;
   void on_event(const Event& event) noexcept override {
     for (std::size_t i = 0; i < kStatKinds; ++i) sum[i] += event.change[i];
+    if (also) also(event);
   }
 };
 
@@ -84,6 +88,14 @@ class ResidencyLife {
     options.keep_originals = chance(4);
     options.most_waiting_bytes = kBound;
     residency_.set_options(options);
+  }
+
+  // From now on every lock is taken elsewhere while the sink is told; `told` counts the events.
+  void take_locks_at_events(ToldKinds& told) {
+    sink_.also = [&](const Event& event) {
+      ++told[static_cast<std::size_t>(event.kind)];
+      expect_no_lock_is_held(residency_, event.kind);
+    };
   }
 
   // What went wrong; empty if nothing.

@@ -25,5 +25,23 @@ TYPED_TEST(ResidencyLifeTest, BytesOrderAndBooksAreRightInEveryRun) {
   }
 }
 
+// Whatever happens in a life, of whatever kind the event.
+TYPED_TEST(ResidencyLifeTest, NoLockOfOursIsHeldWhileASinkIsTold) {
+  PLEAT_SEED(first);
+  ToldKinds told{};
+  for (int i = 0; i < scaled(40); ++i) {
+    ResidencyLife<TypeParam> life(first + static_cast<std::uint64_t>(i));
+    life.take_locks_at_events(told);
+    for (const std::string& problem : life.run(80)) ADD_FAILURE() << problem;
+  }
+  for (const EventKind kind :
+       {EventKind::kAllocate, EventKind::kFree, EventKind::kPayloadAllocate,
+        EventKind::kPayloadFree, EventKind::kTag, EventKind::kRelease, EventKind::kWait,
+        EventKind::kHold, EventKind::kKeep, EventKind::kEncode, EventKind::kRestore,
+        EventKind::kRestoredFree, EventKind::kDrop}) {
+    EXPECT_GT(told[static_cast<std::size_t>(kind)], 0) << static_cast<int>(kind);
+  }
+}
+
 }  // namespace
 }  // namespace pleat::allocator::testing

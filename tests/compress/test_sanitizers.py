@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.sanitizer, pytest.mark.slow]
 CORPUS = REPOSITORY / "tests" / "fuzz" / "corpus"
 FUZZERS = {name: folder for folder in sorted(CORPUS.iterdir())
            for name in (folder.name, f"device_{folder.name}")
-           if name not in {"device_block", "device_options", "device_profile", "device_trace"}}  # fmt: skip
+           if name not in {"device_block", "device_options", "device_profile", "device_trace",
+                          "device_name"}}  # fmt: skip
 # Leaks are not looked for: containers may forbid the tracing that takes.
 STRICT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=0"}
 

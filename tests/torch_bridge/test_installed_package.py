@@ -1,6 +1,7 @@
 """What `cmake --install` leaves behind, used as a stranger would: an outside project that calls
 find_package(Pleat) builds the LibTorch example; its programs train, in less memory."""
 
+import json
 import os
 import re
 import shutil
@@ -73,6 +74,21 @@ def test_a_plain_libtorch_program_trains_in_less_memory_under_pleat_run(example,
     assert peak < 0.5 * stock[1]
     assert same == calls == stock[3] == 8 * STEPS  # its custom function gets the very parameter it saved
     assert f"{STEPS} backward passes" in done.stderr
+
+
+def test_a_libtorch_program_without_python_has_a_trace(example, prefix, environment, tmp_path):
+    trace = tmp_path / "run.trace"
+    done = run([prefix / "bin" / "pleat", "trace", "record", "--bits", 4, "-o", trace, "--", example / "train_plain", STEPS],
+               env=environment)  # fmt: skip
+    assert done.returncode == 0 and done.stdout.startswith("loss "), done.stderr
+    told = run([prefix / "bin" / "pleat", "trace", "summary", "--json", trace], env=environment)
+    summary = json.loads(told.stdout)
+    (host,) = summary["devices"]
+    assert not summary["incomplete"] and summary["disagreements"] == summary["lost_events"] == 0
+    assert len(host["steps"]) == STEPS and host["peak_live"]["phase"] in ("forward", "backward")
+    assert host["moment"]["classes"]["parameters"] > 0 and host["compression"]["compressed"] > 0
+    assert {row["operator"] for row in host["by_operator"]} > {"aten::addmm", "aten::mul"}
+    assert all(row["line"] is None for row in host["by_line"])
 
 
 def test_without_loss_a_libtorch_program_computes_what_stock_computes(example, prefix, environment, stock):

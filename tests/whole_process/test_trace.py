@@ -1,75 +1,17 @@
 """Traces of whole processes: what is in the file is what happened, and the program does not notice."""
 
-import json
 import os
 import pathlib
 import re
 import stat
-import subprocess
 import textwrap
 
 import pytest
 
-from conftest import LOSSY, STOCK_ONLY, _missing, assert_identical
+from conftest import LOSSY, STOCK_ONLY, assert_identical
+from traced import TRACING, command, record, summarised  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
-
-
-@pytest.fixture(scope="session")
-def command(build_dir):
-    path = build_dir / "bin" / "pleat"
-    if not path.exists():
-        _missing(f"{path} is not built")
-    return path
-
-
-@pytest.fixture(scope="session")
-def summarised(command):
-    """What `pleat trace summary --json` says of a file; the host's part is under "host"."""
-
-    def summarised(path, *options):
-        done = subprocess.run([command, "trace", "summary", "--json", *options, path], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        summary = json.loads(done.stdout)
-        summary["host"] = next((device for device in summary["devices"] if device["device"] == "host"), None)
-        return summary
-
-    return summarised
-
-
-# What the scripts below begin with.
-TRACING = textwrap.dedent("""
-    import ctypes, os, sys, torch, pleat_test_support as t
-    torch.manual_seed(0)
-    F = torch.nn.functional
-    folder = sys.argv[1]
-    bridge = t.bridge().library
-    bridge.pleat_trace_start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
-    def start(name):
-        error = ctypes.create_string_buffer(4096)
-        assert bridge.pleat_trace_start(os.path.join(folder, name).encode(), error, len(error)) == 0, error.value
-    def stop():
-        assert bridge.pleat_trace_stop() == 1
-    class Net(torch.nn.Module):
-        def __init__(self, width=160):
-            super().__init__()
-            self.inner, self.middle = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
-            self.outer = torch.nn.Linear(width, width)
-        def forward(self, x):
-            x = F.gelu(self.inner(x))
-            x = torch.tanh(self.middle(x))
-            return self.outer(x)
-    def train(net, optimizer, steps, rows=512, keep=None):
-        for step in range(steps):
-            x = torch.randn(rows, 160)
-            loss = net(x).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if keep is not None:
-                keep(step)
-        return loss.item()
-""")
 
 
 def of(line_table):
@@ -386,17 +328,9 @@ def test_ranks_and_children_have_files_of_their_own(command, run_script, summari
     assert max(own, child) < merged["together"][0]["live_bytes"] <= own + child  # the parent waits, and holds its model
 
 
-def test_record_starts_the_program_in_its_place(command, test_python, tmp_path):
+def test_record_starts_the_program_in_its_place(record, test_python, tmp_path):
     script = tmp_path / "program.py"
     script.write_text("import os, sys, torch\ntorch.ones(1 << 18)\nprint(os.getpid())\nsys.exit(int(sys.argv[1]))\n")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PLEAT_CONF", "LD_PRELOAD")}
-
-    def record(*words):
-        process = subprocess.Popen([command, "trace", "record", *words], cwd=tmp_path, env=environment, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out, err = process.communicate(timeout=120)
-        return process, out, err
-
     process, out, err = record("-o", "a.trace", "--", test_python, script, "9")
     assert process.returncode == 9 and int(out) == process.pid
     assert err == f"pleat: {err.split()[1]} events are in the trace; next: pleat trace summary {tmp_path / 'a.trace'}\n"

@@ -83,7 +83,7 @@ std::string trace_file(std::string_view pattern, const ProcessIdentity& who, std
         file += pattern[i];
         continue;
     }
-    if (put.find('/') != std::string::npos || put == "." || put == "..") {
+    if (put.empty() || put.find('/') != std::string::npos || put == "." || put == "..") {
       problem = std::string("%") + letter + " is '" + put + "' here, which is no part of a name";
       return {};
     }

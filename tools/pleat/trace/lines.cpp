@@ -59,6 +59,7 @@ std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
                           : module != nullptr ? definitions_.text(module->path)
                                               : std::string_view("?");
   if (!whole_path) path = path.substr(path.rfind('/') + 1);
+  if (path.empty()) path = "?";
   if (!python) return fmt::format("{}+{:#x}", path, frame->where);
   return fmt::format("{}:{} {}", path, frame->where, definitions_.string(frame->name));
 }

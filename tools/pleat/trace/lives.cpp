@@ -44,7 +44,7 @@ struct Device {
 class FirstPass {
  public:
   FirstPass(const File& file, const Filter& filter) : filter_(filter) {
-    lives_.start_ns = file.start_ns();
+    lives_.start_ns = lives_.first_time_ns = lives_.last_time_ns = file.start_ns();
   }
 
   bool take(const PleatTraceEvent& event);
@@ -196,7 +196,7 @@ void FirstPass::take_mark(const PleatTraceEvent& event) {
       begin_phase(event);
       break;
     case PLEAT_TRACE_RESIDENT:
-      lives_.resident_known = true;
+      lives_.resident_known |= filter_.holds(event.time_ns);
       note_peak(lives_.resident, bytes, event);
       break;
     case PLEAT_TRACE_SMALL:

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "options.h"
+#include "selection.h"
 #include "text.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
@@ -88,6 +89,7 @@ int summarise_file(const TraceSummaryRequest& request) {
   if (file == nullptr) return kTraceTrouble;
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
+  if (!is_within(request, request.at, replay.lives())) return kTraceTrouble;
   trace::Lines lines(file->definitions());
   const TraceSummary summary = summarise(replay, lines, request, progress->pass(1));
   progress.reset();

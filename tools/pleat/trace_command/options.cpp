@@ -44,6 +44,11 @@ std::optional<std::uint64_t> parse_count(std::string_view text) {
   return number;
 }
 
+std::optional<std::uint64_t> parse_positive(std::string_view text) {
+  const std::optional<std::uint64_t> number = parse_count(text);
+  return number && *number > 0 ? number : std::nullopt;
+}
+
 std::optional<int> parse_device(std::string_view text) {
   if (text == "host" || text == "cpu") return -1;
   if (text.starts_with("cuda:")) text.remove_prefix(5);
@@ -78,8 +83,8 @@ void add_filters(CLI::App& command, TraceSelection& request) {
              parse_count, [&](std::uint64_t step) { filter.step = step; });
   add_parsed(command, "--device", "only this one [all]", "DEVICE", "host, cuda:0 and the like",
              parse_device, [&](int device) { request.device = device; });
-  add_parsed(command, "--max-events", "read no more than this", "N", kCounts, parse_count,
-             [&](std::uint64_t events) { filter.most_events = events; });
+  add_parsed(command, "--max-events", "read no more than this", "N", "whole numbers from 1",
+             parse_positive, [&](std::uint64_t events) { filter.most_events = events; });
 }
 
 void add_moment(CLI::App& command, const char* help, Moment& moment) {

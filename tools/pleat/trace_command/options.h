@@ -22,6 +22,7 @@ namespace pleat::cli {
 
 [[nodiscard]] std::optional<double> parse_seconds(std::string_view text);
 [[nodiscard]] std::optional<std::uint64_t> parse_count(std::string_view text);
+[[nodiscard]] std::optional<std::uint64_t> parse_positive(std::string_view text);
 [[nodiscard]] std::optional<int> parse_device(std::string_view text);
 [[nodiscard]] std::optional<Moment> parse_moment(std::string_view text);
 

@@ -38,9 +38,19 @@ Examples:
   pleat trace summary run.trace)text";
 
 template <typename... Arguments>
-int refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+int complain(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say("pleat: trace record: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
   return kUsage;
+}
+
+// What the user typed is a pattern; the folder that it was typed in is none.
+std::string as_pattern(const fs::path& absolute, const fs::path& typed) {
+  const std::string all = absolute.string();
+  const std::size_t typed_at = typed.is_absolute() ? 0 : fs::current_path().string().size();
+  std::string pattern;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    pattern.append(i < typed_at && all[i] == '%' ? 2 : 1, all[i]);
+  return pattern;
 }
 
 bool names_bits(const Settings& settings) {
@@ -66,9 +76,9 @@ int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
   const std::string shown = bridge::printable(file.string());
   if (!fs::exists(fs::symlink_status(file, error))) return 0;
-  if (!force) return refuse("{} exists; --force replaces it", shown);
-  if (!may_go) return refuse("{} is no file that can be replaced", shown);
-  return fs::remove(file, error) ? 0 : refuse("{}: {}", shown, error.message());
+  if (!force) return complain("{} exists; --force replaces it", shown);
+  if (!may_go) return complain("{} is no file that can be replaced", shown);
+  return fs::remove(file, error) ? 0 : complain("{}: {}", shown, error.message());
 }
 
 // For FILE, and for FILE.1, which a trace of bounded size needs; elsewhere one of an earlier trace
@@ -102,22 +112,22 @@ CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
 
 int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   std::error_code error;
-  if (request.output.empty()) return refuse("no file was named");
+  if (request.output.empty()) return complain("no file was named");
   fs::path file = fs::absolute(request.output, error);
-  if (error) return refuse("{}: {}", bridge::printable(request.output), error.message());
+  if (error) return complain("{}: {}", bridge::printable(request.output), error.message());
   // Signs like %p are known in the process only: there nothing is replaced either.
   if (request.output.find('%') == std::string::npos) {
     if (fs::is_directory(file, error) || request.output.ends_with('/')) file /= "pleat.trace";
     const fs::path folder = file.parent_path();
     if (!fs::is_directory(folder, error))
-      return refuse("{}: no such folder", bridge::printable(folder.string()));
+      return complain("{}: no such folder", bridge::printable(folder.string()));
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
-      return refuse("{}: no file can be made there", bridge::printable(folder.string()));
+      return complain("{}: no file can be made there", bridge::printable(folder.string()));
     if (const int code = make_way(file, request); code != 0) return code;
   }
-  settings.emplace_back("trace", file.string());
+  settings.emplace_back("trace", as_pattern(file, request.output));
   if (request.most_bytes) {
-    if (*request.most_bytes < kLeastTraceBytes) return refuse("--max-size is 1MiB at least");
+    if (*request.most_bytes < kLeastTraceBytes) return complain("--max-size is 1MiB at least");
     settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
   }
   if (!names_bits(settings)) settings.emplace_back("bits", "off");

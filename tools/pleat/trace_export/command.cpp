@@ -10,6 +10,7 @@
 #include "tools/pleat/completion.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -89,6 +90,7 @@ int export_file(const TraceExportRequest& request) {
   const trace::Filter filter = filter_of(request, *file);
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Lives lives = trace::find_lives(*file, filter, progress->pass(0));
+  if (!is_within(request, request.at, lives)) return kTraceTrouble;
   trace::Lines lines(file->definitions());
   const trace::Progress second = progress->pass(1);
   const TraceExport to{request, *file, filter, lives, lines, second, out};

@@ -9,7 +9,7 @@
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
-#include "tools/pleat/trace_command/text.h"
+#include "tools/pleat/trace_command/selection.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -57,11 +57,10 @@ int make_report(const TraceReportRequest& request) {
   {
     std::optional<ProgressLine> progress(std::in_place);
     const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
+    if (!is_within(request, request.at, replay.lives())) return kTraceTrouble;
     trace::Lines lines(file->definitions());
     const TraceReport report = gather_report(replay, lines, request, progress->pass(1));
     progress.reset();
-    if (report.devices.empty() && request.device)
-      return trouble(request.file, "has nothing of " + device_text(*request.device));
     json = report_json(report, lines, request);
   }
   const std::string plotly = load_plotly();

@@ -1,0 +1,475 @@
+"""Traces of programs that are not as others: threads beside Python, children, ranks, files that cannot be, odd names."""
+
+import json
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import textwrap
+
+import pytest
+
+from conftest import LOSSY, STOCK_ONLY, SUPPORT, clean_environment
+from traced import TRACING, command, events, record, summarised  # noqa: F401  fixtures
+
+pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
+
+MIB = 1 << 20
+
+
+def made(rows, kib):
+    """The events that allocated blocks of such a size."""
+    return [row for row in rows if row["kind"] == "allocate" and row["bytes"] == kib << 10]
+
+
+# ---- threads ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def around_python(test_python, preload_library, torch_version, tmp_path_factory):
+    """Runs around_python.c under Pleat: what is left of it. `with_python`: Python begins and ends in it."""
+    asked = "import json, sysconfig, sys, torch; print(json.dumps([torch.__path__[0], sys.base_prefix, *map("
+    asked += "sysconfig.get_config_var, ('LIBDIR', 'INSTSONAME'))]))"
+    done = subprocess.run([test_python, "-c", asked], capture_output=True, text=True, check=True, env=clean_environment("LD_"))
+    torch, home, folder, name = json.loads(done.stdout)
+    program = tmp_path_factory.mktemp("around") / "around_python"
+    libraries = [f"-L{torch}/lib", f"-Wl,-rpath,{torch}/lib", "-Wl,--no-as-needed,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"]
+    subprocess.run(["gcc", "-O1", "-rdynamic", "-o", program, SUPPORT / "around_python.c", *libraries, "-ldl", "-pthread"], check=True)
+    bridge = preload_library.with_name(f"libpleat_bridge_torch{'.'.join(torch_version.split('.')[:2])}.so")
+
+    def run(first, *second):
+        python = pathlib.Path(folder) / name
+        if second and not (name.endswith((".so", ".so.1.0")) and python.exists()):
+            pytest.skip("this Python is in no library")
+        environment = clean_environment("LD_") | {
+            "LD_PRELOAD": str(preload_library), "PLEAT_CONF": f"bits:off,trace:{first}", "PYTHONHOME": home}  # fmt: skip
+        words = [program, bridge, python, *second] if second else [program, bridge]
+        return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120)
+
+    return run
+
+
+def test_a_program_without_python(around_python, summarised, events, tmp_path):
+    done = around_python(tmp_path / "first.trace")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    summary, rows = summarised(tmp_path / "first.trace"), events(tmp_path / "first.trace")
+    assert not summary["incomplete"] and summary["disagreements"] == summary["lost_events"] == 0
+    for kib in (1100, 1200):
+        (row,) = made(rows, kib)
+        assert row["stack"] == []
+    assert [row["kind"] for row in rows if row["block"] == made(rows, 1100)[0]["block"]] == ["allocate", "free"]
+
+
+def test_threads_allocate_before_python_is_up_and_after_it_is_finalised(around_python, summarised, events, tmp_path):
+    done = around_python(tmp_path / "first.trace", tmp_path / "second.trace")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for name in ("first", "second"):
+        summary = summarised(tmp_path / f"{name}.trace")
+        assert not summary["incomplete"] and summary["disagreements"] == summary["lost_events"] == 0
+    assert all(row["stack"] == [] for row in events(tmp_path / "first.trace")), "before Python there are no lines of it"
+    rows = events(tmp_path / "second.trace")
+    (from_python,), (after,) = made(rows, 1300), made(rows, 1400)
+    assert from_python["stack"] == ["<string>:4 from_python", "<string>:5 <module>"]
+    assert after["stack"] == []
+    assert {tuple(row["stack"]) for row in made(rows, 100)} == {()}, "a thread that Python does not know"
+    for kib in (100, 200):  # both went on
+        assert min(row["time_s"] for row in made(rows, kib)) < after["time_s"] < max(row["time_s"] for row in made(rows, kib))
+
+
+def test_a_block_may_be_freed_in_another_thread(run_script, summarised, events, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        import threading
+        from queue import Queue
+        start("threads.trace")
+        handed, back = Queue(), Queue()
+        def make(number):  # the thread has ended when the last of its blocks is freed
+            for i in range(40):
+                handed.put(torch.empty((1 << 16) + 64 * number))
+        def drop():
+            while (tensor := handed.get()) is not None:
+                del tensor
+                back.put(1)
+        dropper = threading.Thread(target=drop)
+        makers = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+        for maker in makers: maker.start()
+        for maker in makers: maker.join()
+        dropper.start()
+        handed.put(None)
+        dropper.join()
+        stop()
+        t.emit(dropped=back.qsize())
+        """),
+        args=[tmp_path],
+        conf="bits:off",
+    ).check()
+    assert run.json["dropped"] == 160
+    summary, rows = summarised(tmp_path / "threads.trace", "--at", "end"), events(tmp_path / "threads.trace")
+    assert summary["disagreements"] == summary["lost_events"] == 0
+    assert summary["host"]["peak_live"]["bytes"] >= 160 << 18
+    freed = {row["block"] for row in rows if row["kind"] == "free"}
+    for number in range(4):
+        blocks = [row["block"] for row in rows if row["kind"] == "allocate" and row["bytes"] == ((1 << 16) + 64 * number) * 4]
+        assert len(blocks) == 40 and freed.issuperset(blocks)
+
+
+# ---- processes -------------------------------------------------------------------------------------
+
+LOADERS = TRACING + textwrap.dedent("""
+    class Data(torch.utils.data.Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, i): return torch.ones(1 << 18).sum() + i, os.getpid()
+    if __name__ == "__main__":
+        net = Net()
+        train(net, torch.optim.SGD(net.parameters(), lr=1e-3), 2)
+        workers = {}
+        for method in ("fork", "spawn"):
+            loader = torch.utils.data.DataLoader(Data(), 4, num_workers=1, multiprocessing_context=method)
+            sums, pids = zip(*loader)
+            assert sum(part.sum().item() for part in sums) == 8 * (1 << 18) + 28
+            (workers[method],) = {pid for part in pids for pid in part.tolist()}
+        train(net, torch.optim.SGD(net.parameters(), lr=1e-3), 2)
+        t.emit(pid=os.getpid(), workers=workers)
+""")
+
+
+@pytest.mark.slow
+def test_workers_of_data_loaders(run_script, summarised, events, tmp_path):
+    """One that was forked is silent, one that was spawned has a file of its own."""
+    run = run_script(LOADERS, conf=f"{LOSSY},trace:{tmp_path}/run.trace", args=[tmp_path], fresh=True).check()
+    assert run.stderr == ""
+    spawned = run.json["workers"]["spawn"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["run.trace", f"run.{spawned}.trace"])
+    for path, pid in ((tmp_path / "run.trace", run.json["pid"]), (tmp_path / f"run.{spawned}.trace", spawned)):
+        summary = summarised(path)
+        assert summary["process"]["pid"] == pid and summary["disagreements"] == summary["lost_events"] == 0
+        assert not summary["incomplete"]
+    assert len(made(events(tmp_path / f"run.{spawned}.trace"), 1024)) == 8
+    assert not made(events(tmp_path / "run.trace"), 1024)
+
+
+RANK = """
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
+        torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(3):
+        model(torch.randn(256 * (1 + dist.get_rank()), 128)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_with_two_ranks(record, summarised, test_python, tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(textwrap.dedent(RANK))
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+    process, _, err = record("-o", "run.trace", "--bits", "4", "--", test_python, *launcher, OMP_NUM_THREADS="1")
+    assert process.returncode == 0, err
+    files = sorted(path.name for path in tmp_path.glob("*.trace"))
+    assert files == ["run.rank0.trace", "run.rank1.trace", "run.trace"]  # the last is the launcher's
+    told = [line.split()[-1] for line in err.splitlines() if line.startswith("pleat: ")]
+    assert sorted(told) == [str(tmp_path / name) for name in files]
+    assert summarised(tmp_path / "run.trace")["process"]["pid"] == process.pid
+    live = []
+    for rank in range(2):
+        summary = summarised(tmp_path / f"run.rank{rank}.trace")
+        assert summary["process"]["rank"] == summary["process"]["local_rank"] == rank
+        assert summary["process"]["world_size"] == 2
+        assert not summary["incomplete"] and summary["disagreements"] == summary["lost_events"] == 0
+        assert len(summary["host"]["steps"]) >= 3 and summary["host"]["compression"]["compressed"] > 0
+        live.append(summary["host"]["peak_live"]["bytes"])
+    assert live[1] > live[0], "each file is of its own rank: the second has the larger batch"
+
+
+def test_a_program_that_executes_another(record, summarised, events, test_python, tmp_path):
+    """The first trace ends where the program was replaced; the new program has the same process, and its own file."""
+    script = tmp_path / "again.py"
+    script.write_text(textwrap.dedent("""
+        import os, sys, time, torch
+        kept = torch.ones(1 << 18 if len(sys.argv) == 1 else 1 << 19)
+        if len(sys.argv) == 1:
+            time.sleep(0.6)
+            os.execv(sys.executable, [sys.executable, __file__, "again"])
+        print([os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and
+               os.path.exists(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}").endswith(".trace")])
+        sys.exit(5)
+    """))
+    process, out, err = record("-o", "run.trace", "--", test_python, script)
+    second = f"run.{process.pid}.trace"
+    assert process.returncode == 5
+    assert out == f"['{tmp_path / second}']\n", "the first program's file did not stay open"
+    assert err.splitlines() == [f"pleat: {err.split()[1]} events are in the trace; next: pleat trace summary {tmp_path / second}"]
+    for name, incomplete, kib in (("run.trace", True, 1024), (second, False, 2048)):
+        summary = summarised(tmp_path / name)
+        assert summary["process"]["pid"] == process.pid and summary["incomplete"] == incomplete
+        assert len(made(events(tmp_path / name), kib)) == 1
+
+
+# ---- files -----------------------------------------------------------------------------------------
+
+
+def test_files_that_exist_are_left_alone_and_new_ones_are_their_owners(run_script, summarised, tmp_path):
+    """By hand they are refused; where PLEAT_CONF names one, which children and ranks do too, another is taken."""
+    (tmp_path / "link.trace").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "folder")
+    (tmp_path / "there.trace").write_text("precious")
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        import errno
+        kept = torch.ones(1 << 18)
+        stop()  # that of PLEAT_CONF
+        os.umask(0)
+        refused = {name: why_not(name) for name in ("link.trace", "there.trace", "no/x.trace", "/dev/null", "x" * 300)}
+        start("linked/")
+        stop()
+        start("%%%p%l.trace")
+        stop()
+        t.emit(pid=os.getpid(), refused=refused)
+        """),
+        args=[tmp_path],
+        conf=f"bits:off,trace:{tmp_path}/link.trace",
+    ).check()
+    assert run.stderr == ""
+    whys = {"link.trace": "File exists", "there.trace": "File exists", "no/x.trace": "No such file", "/dev/null": "File exists",
+            "x" * 300: "File name too long"}  # fmt: skip
+    for name, why in whys.items():
+        assert why in run.json["refused"][name] and "\n" not in run.json["refused"][name], run.json["refused"]
+    assert (tmp_path / "there.trace").read_text() == "precious" and not (tmp_path / "elsewhere").exists()
+    pid = run.json["pid"]
+    new = {f"link.{pid}.trace", "folder/pleat.trace", f"%{pid}0.trace"}
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.trace")} == new | {"link.trace", "there.trace"}
+    for name in new:
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert summarised(tmp_path / name)["process"]["pid"] == pid
+
+
+def may_mount():
+    done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "--uts", "sh", "-c", "mount -t tmpfs none /mnt"],
+                          capture_output=True)  # fmt: skip
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or not may_mount(), reason="a user may not mount here")
+def test_disks_that_are_full_or_read_only_and_a_host_with_a_slash(summarised, test_python, preload_library, tmp_path):
+    """Of none of them does the job notice more than a line."""
+    for name in ("full", "fixed", "kept"):
+        (tmp_path / name).mkdir()
+    script = tmp_path / "program.py"
+    script.write_text(
+        TRACING
+        + textwrap.dedent("""
+        import random, shutil, socket, time
+        for name in ("fixed/b.trace", "fixed/"):
+            assert "Read-only file system" in why_not(name), why_not(name)
+        socket.sethostname("a/b")
+        assert why_not("%h.trace") == "%h is 'a/b' here, which is no part of a name"
+        assert why_not("/%h") == "%h is 'a/b' here, which is no part of a name"
+        socket.sethostname("..")
+        assert why_not("%h/x.trace") == "%h is '..' here, which is no part of a name"
+        start("full/x.trace")
+        net = Net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        train(net, optimizer, 2)
+        time.sleep(0.3)  # written
+        for turn in range(40):
+            held = [torch.empty(random.randrange(1 << 14, 1 << 20)) for _ in range(400)]
+            del held
+            time.sleep(0.01)
+        train(net, optimizer, 2)
+        stop()
+        shutil.copy(os.path.join(folder, "full/x.trace"), os.path.join(folder, "kept/x.trace"))
+        print("trained")
+        """)
+    )
+    mounts = 'mount -t tmpfs -o size=64k none "$1/full" && mount -t tmpfs -o ro none "$1/fixed" && exec "$2" "$3" "$1"'
+    environment = clean_environment("LD_") | {"PYTHONPATH": str(SUPPORT), "LD_PRELOAD": str(preload_library),
+                                             "PLEAT_CONF": f"bits:off,trace:{tmp_path}/fixed/run.trace"}  # fmt: skip
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "--uts", "sh", "-c", mounts, "sh", tmp_path, test_python, script],
+        capture_output=True, text=True, env=environment, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert done.stderr.splitlines() == [
+        f"pleat: {tmp_path}/fixed/run.trace: Read-only file system; there is no trace",
+        f"pleat: the trace {tmp_path}/full/x.trace ends here: No space left on device",
+    ]
+    assert (tmp_path / "kept" / "x.trace").stat().st_size <= 64 << 10
+    summary = summarised(tmp_path / "kept" / "x.trace")
+    assert summary["incomplete"] and summary["events"] > 50 and summary["host"]["compression"]["saved"] > 0
+
+
+def test_signs_in_the_folder_are_no_signs(record, test_python, tmp_path):
+    """`pleat trace record` makes the file's path absolute; only what the user typed is a pattern."""
+    folder = tmp_path / "50%p of %h %% x%"
+    folder.mkdir()
+    words = ("-c", "import torch; torch.ones(1 << 18)")
+    shell = ("env", "-C", str(folder))
+    process, _, err = record("-o", "run.trace", "--", test_python, *words, before=shell)
+    assert process.returncode == 0 and err.endswith(f" {folder / 'run.trace'}\n"), err
+    assert [path.name for path in folder.iterdir()] == ["run.trace"]
+
+
+# ---- places in code --------------------------------------------------------------------------------
+
+
+def test_names_that_are_not_as_others(run_script, summarised, events, tmp_path):
+    """Modules that Python has frozen, names in other scripts, and texts that are no UTF-8."""
+    (tmp_path / "mödul.py").write_text("import torch\nkept = torch.ones(1100 << 8)\n")
+    run = run_script(
+        TRACING
+        + textwrap.dedent('''
+        import importlib
+        sys.path.insert(0, folder)
+        start("names.trace")
+        kept = [importlib.import_module("m\\u00f6dul")]
+        space = {"torch": torch, "kept": kept}
+        exec(compile("""class Gr\\u00f6\\u00dfe:
+            def \\u6e2c\\u5b9a(self):
+                def \\u03b1\\u03b2(n):
+                    kept.append(torch.ones(1200 << 8))
+                \\u03b1\\u03b2(1)
+        Gr\\u00f6\\u00dfe().\\u6e2c\\u5b9a()
+        """.replace("\\\\n        ", "\\\\n"), "\\u043a\\u043e\\u0434.py", "exec"), space)
+        def plain():
+            kept.append(torch.ones(1300 << 8))
+        qualified = {"co_qualname": "\\udcff"} if hasattr(plain.__code__, "co_qualname") else {}
+        plain.__code__ = plain.__code__.replace(co_name="bad\\udce9", co_filename="caf\\udce9.py", **qualified)
+        plain()
+        def nowhere():
+            kept.append(torch.ones(1400 << 8))
+        nowhere.__code__ = nowhere.__code__.replace(co_name="", co_filename="", **dict.fromkeys(qualified, ""))
+        nowhere()
+        assert sys.exc_info() == (None, None, None)
+        stop()
+        t.emit(done=1)
+        '''),
+        args=[tmp_path],
+        conf="bits:off",
+    ).check()
+    assert run.stderr == ""
+    rows = events(tmp_path / "names.trace")
+    (module,), (measured,), (bad,), (nowhere,) = (made(rows, kib) for kib in (1100, 1200, 1300, 1400))
+    assert module["file"].endswith("/mödul.py") and module["line"] == 2
+    assert any(re.fullmatch(r"<frozen importlib\._bootstrap>:\d+ .*", frame) for frame in module["stack"])
+    assert measured["file"] == "код.py" and measured["line"] == 4
+    inner = measured["stack"][0]
+    assert inner in ("код.py:4 Größe.測定.<locals>.αβ", "код.py:4 αβ")  # before Python 3.11
+    assert bad["stack"][0].startswith("caf\\udce9.py:") and bad["stack"][0].endswith(" \\udcff") or bad["stack"][0].endswith(" bad\\udce9")
+    assert nowhere["stack"][0].startswith("?:") and nowhere["line"] > 0
+    text = "\n".join(row["line"] or "" for row in summarised(tmp_path / "names.trace", "--at", "end")["host"]["by_line"])
+    assert "Größe.測定" in text or "αβ" in text
+
+
+def test_a_hundred_thousand_stacks_of_python(run_script, summarised, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        keep = torch.empty
+        def down(depth, path):
+            if depth == 0:
+                keep(1 << 15)
+            elif path & 1:
+                down(depth - 1, path >> 1)
+            else:
+                down(depth - 1, path >> 1)
+        start("stacks.trace")
+        for path in range(100_000):
+            down(17, path)
+        stop()
+        t.emit(done=1)
+        """),
+        args=[tmp_path],
+        conf="bits:off",
+    ).check()
+    assert run.stderr == ""
+    summary = summarised(tmp_path / "stacks.trace")
+    data, at, stacks = (tmp_path / "stacks.trace").read_bytes(), 16, 0
+    while data[at : at + 4] == b"PBlk":  # docs/trace_format.md
+        stacks += int.from_bytes(data[at + 16 : at + 20], "little") * (data[at + 4] == 4)
+        at += 48 + int.from_bytes(data[at + 8 : at + 12], "little")
+    assert stacks > 100_000
+    assert summary["events"] + summary["lost_events"] >= 200_000 and not summary["incomplete"]
+
+
+# ---- beside others ---------------------------------------------------------------------------------
+
+
+def test_a_profiler_and_a_trace_see_what_each_sees_alone(run_script, events, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        from torch.profiler import profile, ProfilerActivity
+        net = Net()
+        optimizer = torch.optim.AdamW(net.parameters())
+        def profiled():
+            with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+                train(net, optimizer, 2)
+            return {row.key: [row.count, row.self_cpu_memory_usage, row.cpu_memory_usage] for row in seen.key_averages()}
+        train(net, optimizer, 2)
+        profiled()
+        alone = profiled()
+        start("both.trace")
+        both = profiled()
+        stop()
+        start("alone.trace")
+        train(net, optimizer, 2)
+        stop()
+        t.emit(alone=alone, both=both)
+        """),
+        args=[tmp_path],
+        conf="bits:4,min_bytes:64KiB",
+    ).check()
+    assert run.json["both"] == run.json["alone"] and run.json["alone"]["aten::linear"][0] == 6
+    assert any(row[1] > 0 for row in run.json["alone"].values()), "no memory was seen"
+
+    def told(name):
+        # Pages go back to the system when time has passed.
+        fields, others = ("kind", "phase", "step", "bytes", "class", "op", "line"), ("present", "pages_release")
+        rows = [row for row in events(tmp_path / f"{name}.trace") if row["device"] and row["kind"] not in others]
+        return [tuple(row[field] for field in fields) for row in rows]
+
+    alone = told("alone")
+    assert len(alone) > 50 and told("both") == alone
+
+
+def test_a_compiled_model(run_script, summarised, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        net = Net()
+        compiled = torch.compile(net, backend="aot_eager")
+        x = torch.randn(512, 160)
+        def passes():
+            net.zero_grad()
+            for _ in range(2):
+                compiled(x).square().mean().backward()
+            return t.digest(*t.gradients(net))
+        passes()
+        without = passes()
+        bridge.pleat_reset_peaks()
+        start("compiled.trace")
+        traced = passes()
+        stop()
+        t.emit(without=without, traced=traced, graphs=torch._dynamo.utils.counters["stats"]["unique_graphs"])
+        """),
+        args=[tmp_path],
+        conf="bits:lossless,min_bytes:64KiB",
+    ).check()
+    assert run.json["traced"] == run.json["without"] and run.json["graphs"] == 1
+    summary = summarised(tmp_path / "compiled.trace")
+    host = summary["host"]
+    assert summary["disagreements"] == summary["lost_events"] == 0
+    assert host["peak_live"]["phase"] in ("forward", "backward") and len(host["steps"]) >= 2
+    for peak, figure in (("peak_live", "requested"), ("peak_saved_raw", "saved_raw"), ("peak_restored", "restored")):
+        assert host[peak]["bytes"] == run.stats["bytes"][figure]["peak"] > 0
+    assert "Torch-Compiled Region" in " ".join(row["op"] or "" for row in host["by_operator"])

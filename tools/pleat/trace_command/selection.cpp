@@ -1,0 +1,50 @@
+#include "selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text.h"
+#include "tools/pleat/program.h"
+#include "torch_bridge/core/option_text.h"
+
+namespace pleat::cli {
+namespace {
+
+// Seconds are printed in milliseconds, and typed as they were printed.
+constexpr double kAsPrinted = 0.0005;
+
+// What is wrong; empty: nothing.
+std::string complaint(const TraceSelection& selection, const Moment& at,
+                      const trace::Lives& lives) {
+  if (selection.until_seconds && *selection.until_seconds < selection.since_seconds)
+    return "--until is before --since";
+  if (lives.events == 0) return {};  // there is nothing to lie outside of
+  const double length = std::max(lives.seconds(lives.last_time_ns), 0.0);
+  const auto is_late = [length](double seconds) { return seconds > length + kAsPrinted; };
+  const auto too_late = [length](const char* option) {
+    return fmt::format("{}: the trace ends at {:.3f} s", option, length);
+  };
+  if (is_late(selection.since_seconds)) return too_late("--since");
+  if (at.kind == Moment::Kind::kTime && is_late(at.seconds)) return too_late("--at");
+  if (const std::optional<std::uint64_t> step = selection.filter.step) {
+    const auto is_it = [step](const trace::Step& one) { return one.number == *step; };
+    if (lives.steps.empty()) return "--step: the trace has no steps";
+    if (std::none_of(lives.steps.begin(), lives.steps.end(), is_it))
+      return fmt::format("--step {}: the trace has steps {} to {}", *step,
+                         lives.steps.front().number, lives.steps.back().number);
+  }
+  if (selection.device && !lives.devices.contains(*selection.device))
+    return "has nothing of " + device_text(*selection.device);
+  return {};
+}
+
+}  // namespace
+
+bool is_within(const TraceSelection& selection, const Moment& at, const trace::Lives& lives) {
+  const std::string wrong = complaint(selection, at, lives);
+  if (!wrong.empty()) say("pleat: {}: {}\n", bridge::printable(selection.file), wrong);
+  return wrong.empty();
+}
+
+}  // namespace pleat::cli
