@@ -296,8 +296,8 @@ typedef const PleatRecorder* (*pleat_recorder_fn)(uint32_t);
 int pleat_trace_start(const char* path, char* error, size_t error_bytes) PLEAT_NOEXCEPT;
 /* Ends the trace, if there is one. Returns 1 if there was. */
 int pleat_trace_stop(void) PLEAT_NOEXCEPT;
-/* Says on stderr who holds the memory, and puts a mark into the trace, if there is one. `title`: the
- * first line; null: one of ours. Any thread. */
+/* Says on stderr who holds the memory, and puts a mark into the trace, if there is one. `title`:
+ * the first line; null: one of ours. Any thread. */
 void pleat_trace_dump(const char* title) PLEAT_NOEXCEPT;
 /* The path of the trace that is being written; same convention as pleat_stats_json. */
 size_t pleat_trace_path(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;

@@ -25,7 +25,6 @@ namespace pleat::allocator {
 
 struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
-  bool plan_only = false;       // held raw, too, once Record::note_plan() has been told the plan
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
   // The block of a payload that lies in the arena is not freed before the record is dropped, so
@@ -37,6 +36,8 @@ struct ResidencyOptions {
   // Nor may it take more than this part of the highest number of bytes requested so far, nor what
   // waits for a verdict more than that part. 0: any.
   std::size_t waiting_part_of_peak = 0, judged_part_of_peak = 0;
+  // Released blocks are held raw, once Record::note_plan() has been told what they would become.
+  bool plan_only = false;
 };
 
 // Counts of what happened to records; relaxed atomics.

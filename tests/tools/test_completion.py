@@ -85,9 +85,9 @@ def test_what_is_typed_bounds_what_is_offered(complete):
 @pytest.mark.parametrize(
     "words, offered",
     [
-        (["trace", "summary", "--at", ""], ["peak", "end", "oom"]),
+        (["trace", "summary", "--at", ""], ["peak", "end", "oom", "dump"]),
         (["trace", "summary", "--json", "--at", "e"], ["end"]),
-        (["trace", "summary", "--at", "="], ["peak", "end", "oom"]),  # bash splits at "="
+        (["trace", "summary", "--at", "="], ["peak", "end", "oom", "dump"]),  # bash splits at "="
         (["trace", "summary", "--at", "=", "o"], ["oom"]),
         (["trace", "summary", "--at=o"], ["--at=oom"]),  # unless it is told not to
         (["trace", "export", "--to", "torch"], ["torch-snapshot.pickle", "torch-snapshot.json"]),

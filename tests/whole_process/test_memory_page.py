@@ -50,7 +50,7 @@ def test_with_a_trace_the_page_has_lines(run_script, events, tmp_path):
     assert kinds.count("out_of_memory") == 5 and kinds.count("dump") == 1
     pages = run.stderr.count("pleat: out of memory: 256.0 TiB were refused on the host")
     assert pages == 3 and run.stderr.count("a look") == 1
-    assert "payloads" in run.stderr and re.search(r":\d+ forward", run.stderr), run.stderr
+    assert "payloads" in run.stderr and re.search(r"\.py:\d+ Net\.forward", run.stderr), run.stderr
 
 
 def test_nothing_is_refused_by_a_size_below_zero(run_script):

@@ -25,12 +25,12 @@ allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_know
                                              bool keep_originals) {
   // For a trace it is found out what would be coded.
   return {.compress = o.mode != Mode::kOff || tracing(),
-          .plan_only = o.mode == Mode::kOff,
           .at_forward_end = o.when == When::kForwardEnd,
           .in_place = o.place == Place::kInPlace && !keep_originals,
           .keep_originals = keep_originals,
           .waiting_part_of_peak = peak_is_known ? kWaitingPartOfPeak : 0,
-          .judged_part_of_peak = peak_is_known ? kJudgedPartOfPeak : 0};
+          .judged_part_of_peak = peak_is_known ? kJudgedPartOfPeak : 0,
+          .plan_only = o.mode == Mode::kOff};
 }
 
 std::uint64_t rank_from_environment() noexcept {

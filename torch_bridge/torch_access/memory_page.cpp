@@ -88,7 +88,7 @@ void write_page(Runtime& runtime, const char* title) noexcept {
     return;
   }
   Page page;
-  page.add("%s\n", title);
+  page.add("pleat: %s\n", title);
   runtime.heaps.for_each([&](allocator::Heap& heap) { add_heap(page, heap); });
   page.add(
       "  which lines hold it: pleat trace record -- python ..., then pleat trace summary "
@@ -114,7 +114,7 @@ void tell_out_of_memory(Runtime& runtime, std::size_t bytes, std::int32_t device
   std::array<char, 32> where{"the host"};
   if (device >= 0) std::snprintf(where.data(), where.size(), "cuda:%d", device);
   std::array<char, 160> title{};
-  std::snprintf(title.data(), title.size(), "pleat: out of memory: %s were refused on %s%s",
+  std::snprintf(title.data(), title.size(), "out of memory: %s were refused on %s%s",
                 Size(static_cast<std::int64_t>(bytes)).text.data(), where.data(),
                 page + 1 == kMostPages ? " (the last of these pages)" : "");
   write_page(runtime, title.data());
@@ -126,7 +126,7 @@ void tell_memory(Runtime& runtime, const char* title) noexcept {
     mark.stack = trace_stack(*recorder);
     recorder->event(&mark);
   }
-  write_page(runtime, title != nullptr ? title : "pleat: memory");
+  write_page(runtime, title != nullptr ? title : "memory");
 }
 
 }  // namespace pleat::bridge

@@ -14,7 +14,7 @@ namespace pleat::bridge {
 // thread, with no lock of ours held. `device`: as of a heap.
 void tell_out_of_memory(Runtime& runtime, std::size_t bytes, std::int32_t device) noexcept;
 
-// The same because somebody asks. `title` is the first line; null: none.
+// The same because somebody asks. `title` is for the first line; null: one of ours.
 void tell_memory(Runtime& runtime, const char* title) noexcept;
 
 }  // namespace pleat::bridge

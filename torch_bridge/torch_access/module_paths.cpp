@@ -3,9 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/torch_access/python_api.h"
-#include "torch_bridge/torch_access/trace_context.h"
 
 namespace pleat::bridge {
 namespace {
@@ -84,20 +82,17 @@ if nn is not None and hasattr(compiler, "is_compiling") and hasattr(nn, "registe
     ready = "yes"
 )python";
 
+ModuleListener the_listener = nullptr;
+
 // tell(path, depth)
 void* tell(void* /*self*/, void* const* arguments, std::ptrdiff_t count) noexcept {
   const python::Api& api = python::api();
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
-  if (recorder != nullptr && count == 2) {
+  if (count == 2) {
     std::ptrdiff_t size = 0;
     const char* const path = api.PyUnicode_AsUTF8AndSize(arguments[0], &size);
     const long depth = api.PyLong_AsLong(arguments[1]);
     if (path != nullptr && depth >= 0) {
-      const TraceCost::Timed timed(trace_costs.callbacks);
-      PleatTraceEvent mark = trace_mark(PLEAT_TRACE_MODULE);
-      mark.op = size == 0 ? 0 : recorder->intern(path, static_cast<std::size_t>(size));
-      mark.bytes = static_cast<std::uint64_t>(depth);
-      recorder->event(&mark);
+      the_listener({path, static_cast<std::size_t>(size)}, static_cast<std::uint64_t>(depth));
     } else {  // a name that is no text
       void* error[3] = {};
       api.PyErr_Fetch(&error[0], &error[1], &error[2]);
@@ -125,8 +120,9 @@ bool listening = false;
 
 }  // namespace
 
-bool listen_to_modules() noexcept {
+bool listen_to_modules(ModuleListener listener) noexcept {
   if (listening) return true;
+  the_listener = listener;
   const python::Lock lock;
   if (!lock) return false;
   const python::Api& api = python::api();

@@ -76,9 +76,19 @@ void begin_phase(PleatTracePhase phase) noexcept {
 // in a backward pass.
 std::atomic<bool> modules_wanted{false};
 
+void tell_module(std::string_view path, std::uint64_t depth) noexcept {
+  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  const TraceCost::Timed timed(trace_costs.callbacks);
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_MODULE);
+  mark.op = path.empty() ? 0 : recorder->intern(path.data(), path.size());
+  mark.bytes = depth;
+  recorder->event(&mark);
+}
+
 void try_modules() noexcept {
   if (in_backward() || !modules_wanted.exchange(false)) return;
-  if (!listen_to_modules()) modules_wanted.store(true);
+  if (!listen_to_modules(tell_module)) modules_wanted.store(true);
 }
 
 // ---- operators ----------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ def stop() -> bool:
 def dump(title: str | None = None) -> None:
     """Says on standard error who holds the memory now, and marks the moment in the trace, if there is one.
 
-    Without a trace it has the classes that Pleat counts anyway; with one, lines of the script as well. ``title`` is the
-    first line. Nothing where Pleat is not in force. Any thread.
+    Without a trace it has the classes that Pleat counts anyway; with one, lines of the script as well. ``title`` stands in
+    its first line. Nothing where Pleat is not in force. Any thread.
     """
     library = pleat._loaded()
     if library is not None:
