@@ -108,13 +108,15 @@ void Writer::head() {
   line("length", fmt::format("{:.3f} s, {} steps, {} events", lives_.seconds(lives_.last_time_ns),
                              count_text(lives_.steps.size()), count_text(lives_.events)));
   if (process.part > 1) {
-    const bool is_former = request_.file.ends_with(".1");
-    const std::string former =
-        is_former ? "" : "; before it " + bridge::printable(request_.file) + ".1";
-    line("part", fmt::format("{}{}{}", process.part, former,
-                             is_former          ? "; what came before it is gone"
-                             : process.part > 2 ? ", and what came before that is gone"
-                                                : ""));
+    std::string words = std::to_string(process.part);
+    if (request_.file.ends_with(".1")) {
+      words += "; what came before it is gone";
+    } else {
+      const std::string name = request_.file.substr(request_.file.rfind('/') + 1);
+      words += fmt::format("; before it {}{}", bridge::printable(name + ".1", kMostWord),
+                           process.part > 2 ? ", and what came before that is gone" : "");
+    }
+    line("part", words);
   }
   problems();
   if (lives_.resident_known)
