@@ -14,7 +14,7 @@
 namespace pleat::trace {
 namespace {
 
-constexpr std::uint64_t kLinesNs = 1'000'000'000;
+constexpr std::uint64_t kEveryNs = 500'000'000;
 constexpr std::size_t kMostBlocks = 50'000;  // with more, lines would cost too much
 
 // Field 22 of /proc/self/stat; 0: it cannot be read.
@@ -70,7 +70,7 @@ void copy(TopMoment& to, const BookTotals& from, std::uint64_t time_ns, std::uin
 
 void TopFile::create(std::uint64_t start_ns) noexcept {
   pid_ = ::getpid();
-  lines_at_ = 0;
+  updated_at_ = 0;
   bool made = false;
   for (unsigned which = 0; which < kTopFolders && !made; ++which) {
     std::array<char, 4096> folder;
@@ -162,34 +162,34 @@ void TopFile::end_change() noexcept {
 }
 
 void TopFile::update(LiveBook& book, BookLines& lines, std::uint64_t now_ns) noexcept {
-  if (page_ == nullptr) return;
+  if (page_ == nullptr || now_ns - updated_at_ < kEveryNs) return;
+  updated_at_ = now_ns;
   const auto small = static_cast<std::int64_t>(book.small().bytes);
   begin_change();
-  std::uint32_t count = 0;
-  int fullest = -1;
+  page_->devices = 0;
+  page_->lines_device = -1;
+  page_->inexact = book.exact() ? 0 : 1;
   book.for_each_device([&](int index, BookDevice& device) {
-    if (device.now.live() > book.device(fullest).now.live()) fullest = index;
-    if (count == kTopDevices) return;
-    TopDevice& told = page_->device[count++];
+    if (device.now.live() > book.device(page_->lines_device).now.live())
+      page_->lines_device = index;
+    if (page_->devices == kTopDevices) return;
+    TopDevice& told = page_->device[page_->devices++];
     told.device = index;
     copy(told.now, device.now, now_ns, book.step(), book.phase(), book.resident(), small);
     const BookPeak& peak = device.peak;
     copy(told.peak, peak.totals, peak.time_ns, peak.step, peak.phase, peak.resident, peak.small);
   });
-  page_->devices = count;
-  page_->inexact = book.exact() ? 0 : 1;
+  put_lines(book.device(page_->lines_device), lines);
   end_change();
-  BookDevice& device = book.device(fullest);
-  if (now_ns - lines_at_ < kLinesNs || !device.heard_of || device.blocks.size() > kMostBlocks)
-    return;
-  lines_at_ = now_ns;
+}
+
+void TopFile::put_lines(BookDevice& device, BookLines& lines) noexcept {
+  page_->lines = 0;
+  if (device.blocks.size() > kMostBlocks) return;
   std::array<LineGroup, kTopLines> groups;
   std::size_t all = 0;
-  const std::size_t found = lines.largest(device, groups, &all);
-  begin_change();
-  page_->lines = static_cast<std::uint32_t>(found);
-  page_->lines_device = fullest;
-  for (std::size_t i = 0; i < found; ++i) {
+  page_->lines = static_cast<std::uint32_t>(lines.largest(device, groups, &all));
+  for (std::uint32_t i = 0; i < page_->lines; ++i) {
     TopLine& line = page_->line[i];
     line.bytes = groups[i].bytes;
     line.count = groups[i].count;
@@ -197,7 +197,6 @@ void TopFile::update(LiveBook& book, BookLines& lines, std::uint64_t now_ns) noe
     lines.write_text(groups[i].op, line.op);
     lines.write(groups[i].frame, line.line);
   }
-  end_change();
 }
 
 }  // namespace pleat::trace

@@ -17,7 +17,7 @@ class TopFile {
  public:
   // Makes the file, for a trace that begins. Where that fails there is no page.
   void create(std::uint64_t start_ns) noexcept;
-  // What the book says now; lines once a second.
+  // What the book says now: twice a second at most.
   void update(LiveBook& book, BookLines& lines, std::uint64_t now_ns) noexcept;
   // The trace has ended: says so to who looks, and removes the file.
   void end() noexcept;
@@ -29,6 +29,7 @@ class TopFile {
  private:
   [[nodiscard]] bool create_in(const char* folder, bool make) noexcept;
   [[nodiscard]] bool map(int file) noexcept;
+  void put_lines(BookDevice& device, BookLines& lines) noexcept;
   void begin_change() noexcept;
   void end_change() noexcept;
 
@@ -37,7 +38,7 @@ class TopFile {
   pid_t pid_ = 0;
   dev_t device_ = 0;
   ino_t inode_ = 0;
-  std::uint64_t lines_at_ = 0;  // when they were looked at last
+  std::uint64_t updated_at_ = 0;
   char path_[4200] = {};
 };
 

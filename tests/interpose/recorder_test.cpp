@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <random>
 #include <set>
@@ -21,12 +20,6 @@
 #include "tests/interpose/recorder_fixture.h"
 
 namespace pleat::recorder_testing {
-
-std::map<std::string, Mode>& modes() {
-  static std::map<std::string, Mode> all;
-  return all;
-}
-NamedMode::NamedMode(const char* name, Mode mode) { modes()[name] = mode; }
 
 namespace {
 
@@ -389,14 +382,3 @@ TEST_F(Recorder, WhatAKilledJobLeavesOpensAndIsHalfASecondShortAtMost) {
 
 }  // namespace
 }  // namespace pleat::recorder_testing
-
-int main(int argc, char** argv) {
-  const auto& modes = pleat::recorder_testing::modes();
-  const auto mode = argc == 3 ? modes.find(argv[1]) : modes.end();
-  if (mode != modes.end()) {
-    mode->second(argv[2]);
-    return 0;
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -22,13 +22,14 @@ using trace::TopPage;
 
 class RecorderTop : public Recorder {
  protected:
-  RecorderTop() {
+  RecorderTop() : before_(std::getenv("XDG_RUNTIME_DIR")) {
     fs::create_directory(folder_ / "run");
     fs::permissions(folder_ / "run", fs::perms::owner_all);
     ::setenv("XDG_RUNTIME_DIR", (folder_ / "run").c_str(), 1);
   }
-  ~RecorderTop() override { ::unsetenv("XDG_RUNTIME_DIR"); }
+  ~RecorderTop() override { ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1); }
 
+  const std::string before_;
   [[nodiscard]] fs::path page_path() const {
     return folder_ / "run" / ("pleat-" + std::to_string(::getpid()) + ".top");
   }
@@ -52,7 +53,7 @@ TEST_F(RecorderTop, SaysWhatLivesAndTheMostThatLived) {
   job.begin();
   for (int i = 0; i < 3; ++i) job.step();
   job.phase(PLEAT_TRACE_PHASE_DATA);
-  ::usleep(700'000);
+  ::usleep(1'300'000);
   const std::optional<TopPage> page = this->page();
   ASSERT_TRUE(page.has_value());
   struct stat facts {};

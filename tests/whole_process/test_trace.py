@@ -1,9 +1,11 @@
 """Traces of whole processes: what is in the file is what happened, and the program does not notice."""
 
+import json
 import os
 import pathlib
 import re
 import stat
+import subprocess
 import textwrap
 
 import pytest

@@ -74,7 +74,7 @@ bool is_trace(const fs::path& file) {
 // Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
 int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
-  const std::string shown = bridge::printable(file.string());
+  const std::string shown = bridge::printable(file.string(), 400);
   if (!fs::exists(fs::symlink_status(file, error))) return 0;
   if (!force) return complain("{} exists; --force replaces it", shown);
   if (!may_go) return complain("{} is no file that can be replaced", shown);

@@ -105,13 +105,15 @@ void Writer::head() {
     line(note.name, note.words);
   if (request_.what_if && !summary_.knows_what_if) line("what if", kNoWhatIf);
   if (process.part > 1) {
-    const bool is_former = request_.file.ends_with(".1");
-    const std::string former =
-        is_former ? "" : "; before it " + bridge::printable(request_.file) + ".1";
-    line("part", fmt::format("{}{}{}", process.part, former,
-                             is_former          ? "; what came before it is gone"
-                             : process.part > 2 ? ", and what came before that is gone"
-                                                : ""));
+    std::string words = std::to_string(process.part);
+    if (request_.file.ends_with(".1")) {
+      words += "; what came before it is gone";
+    } else {
+      const std::string name = request_.file.substr(request_.file.rfind('/') + 1);
+      words += fmt::format("; before it {}{}", bridge::printable(name + ".1", kMostWord),
+                           process.part > 2 ? ", and what came before that is gone" : "");
+    }
+    line("part", words);
   }
   if (lives_.resident_known)
     line("resident", fmt::format("at most {}, at {:.3f} s", size_text(lives_.resident.bytes),
