@@ -67,6 +67,7 @@ rank, %l the local rank, %p the process, %h the host, %t the time.
 Examples:
   pleat trace record -- python train.py
   pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
+  pleat trace record --with-command -- python train.py --lr 1e-3
   pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
   pleat trace summary run.trace)text";
 constexpr const char* kDoctorExamples = R"text(Examples:
@@ -346,6 +347,8 @@ int main(int argc, char** argv) {
   record_command.add_option("-o,--output", record.output, "file, or folder [pleat.trace]")
       ->type_name("FILE");
   record_command.add_flag("--force", record.force, "replace a file that exists");
+  record_command.add_flag("--with-command", record.with_command,
+                          "write the command line into the trace; it may hold secrets");
   add_option_flags(record_command, settings);
   record_command.footer(kRecordExamples);
 

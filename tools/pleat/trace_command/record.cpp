@@ -59,6 +59,7 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   settings.emplace_back("trace", file.string());
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
+  if (request.with_command) ::setenv("PLEAT_TRACE_COMMAND", "1", 1);
   return 0;
 }
 

@@ -10,6 +10,7 @@ namespace pleat::cli {
 struct TraceRecordRequest {
   std::string output = "pleat.trace";  // a file, or a folder for pleat.trace in it
   bool force = false;                  // an existing file is replaced
+  bool with_command = false;           // the trace holds the command line
 };
 
 // Adds to `settings` what the program's options are to say: the trace's path, absolute, and that
