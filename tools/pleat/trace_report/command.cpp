@@ -30,6 +30,7 @@ Exit code: 0; 2, no trace, or an output that exists or cannot be written.
 Examples:
   pleat trace report run.trace -o run.html
   pleat trace report run.trace -o end.html --at end --force
+  pleat trace report run.trace -o run.html --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
 
 int trouble(const std::string& file, const std::string& why) {
@@ -53,7 +54,8 @@ int make_report(const TraceReportRequest& request) {
   {
     std::optional<ProgressLine> progress(std::in_place);
     const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
-    trace::Lines lines(file->definitions());
+    trace::Symbols symbols(file->definitions());
+    trace::Lines lines(file->definitions(), request.symbols ? &symbols : nullptr);
     const TraceReport report = gather_report(replay, lines, request, progress->pass(1));
     progress.reset();
     if (report.devices.empty() && request.device)
@@ -85,6 +87,10 @@ CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
       ->type_name("FILE");
   command->add_flag("--force", request.force, "replace a file that exists");
   add_moment(*command, "the moment to tell of [peak]", request.at);
+  add_depth(*command, request.depth);
+  add_groups(*command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
+             request);
+  add_symbols(*command, request);
   add_filters(*command, request);
   return command;
 }

@@ -13,6 +13,7 @@ struct TraceReportRequest : TraceSelection {
   std::string output;
   bool force = false;  // an existing file is replaced
   Moment at;
+  std::uint32_t depth = 0;  // of modules in their table; 0: any
 };
 
 // Adds `report` to `trace`. `request` must outlive the parsing.

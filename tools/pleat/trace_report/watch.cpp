@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "tables.h"
+
 namespace pleat::cli {
 namespace {
 
@@ -13,12 +15,13 @@ using trace::LiveEntry;
 class DeviceWatch {
  public:
   DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives, const Moment& moment,
-              trace::Lines& lines)
+              trace::Lines& lines, Layers& layers)
       : replay_(replay),
         lives_(lives),
         lines_(lines),
         curve_(lives.device, replay.lives(), kReportPoints),
         compression_(lives.device, replay.file().definitions(), lines),
+        layers_(lives.device, layers),
         run_(lives.device, lines),
         chunks_(lives.device),
         moment_(moment, lives, replay.lives()) {}
@@ -27,6 +30,7 @@ class DeviceWatch {
     const std::uint64_t number = ledger.events() - 1;
     curve_.take(event, ledger);
     compression_.take(event, ledger);
+    layers_.take(event, ledger);
     run_.take(event, ledger);
     chunks_.take(event, ledger);
     if (moment_.is_now(event, number)) {
@@ -36,7 +40,7 @@ class DeviceWatch {
     if (number == replay_.lives().end_event) end_ = ledger.live(lives_.device);
   }
 
-  [[nodiscard]] DeviceReport report() {
+  [[nodiscard]] DeviceReport report(std::uint32_t depth) {
     DeviceReport report;
     report.lives = &lives_;
     report.curve = curve_.points();
@@ -48,6 +52,10 @@ class DeviceWatch {
     report.compression = compression_.all();
     report.compression_lines = compression_.lines();
     report.left_raw = run_.left_raw();
+    report.left_alone = compression_.left();
+    report.encode_ns = compression_.encode_ns();
+    layers_.take_moment(at_.live, replay_);
+    report.layers = layers_.layers(depth, kMostPlaces);
     std::erase_if(at_.live, [&](const LiveEntry& entry) { return !passes(entry, replay_); });
     report.flame = flame_of(at_.live, replay_.file().definitions(), lines_, kReportFrames);
     at_.live = {};
@@ -61,6 +69,7 @@ class DeviceWatch {
   trace::Lines& lines_;
   trace::Curve curve_;
   trace::Compression compression_;
+  LayerWatch layers_;
   RunPlaces run_;
   ChunkPlaces chunks_;
   MomentWatch moment_;
@@ -75,12 +84,14 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
                           const TraceReportRequest& selection, const trace::Progress& progress) {
   TraceReport report;
   report.replay = &replay;
+  report.layers = std::make_unique<Layers>(replay, lines, selection);
   ResidentCurve resident(replay.lives(), kReportPoints);
   PhaseBands phases(replay.lives(), kReportPoints);
   std::vector<std::unique_ptr<DeviceWatch>> watches;
   for (const auto& [index, lives] : replay.lives().devices) {
     if (selection.device && *selection.device != index) continue;
-    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, selection.at, lines));
+    watches.push_back(
+        std::make_unique<DeviceWatch>(replay, lives, selection.at, lines, *report.layers));
   }
   replay.for_each(
       [&](const PleatTraceEvent& event, const Ledger& ledger) {
@@ -92,7 +103,7 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
       progress);
   report.resident = resident.points();
   report.phases = phases.bands();
-  for (const auto& watch : watches) report.devices.push_back(watch->report());
+  for (const auto& watch : watches) report.devices.push_back(watch->report(selection.depth));
   return report;
 }
 

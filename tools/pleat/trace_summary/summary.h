@@ -1,6 +1,7 @@
 // What `pleat trace summary` tells of a trace, in numbers. Prints nothing.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/layers.h"
 
 namespace pleat::cli {
 
@@ -22,12 +24,16 @@ struct DeviceSummary {
   std::vector<trace::CompressionLine> compression_lines;
   std::vector<trace::HeldReason> held;
   std::vector<trace::ExactLine> exact;
+  std::vector<trace::LeftLine> left;
+  std::uint64_t encode_ns = 0;
+  DeviceLayers layers;
 };
 
 struct TraceSummary {
   const trace::Replay* replay = nullptr;
   std::uint64_t disagreements = 0;
   std::vector<DeviceSummary> devices;  // the host first
+  std::unique_ptr<Layers> layers;
 };
 
 // Makes the second pass. `lines` and `replay` must outlive what is returned.
@@ -35,10 +41,10 @@ struct TraceSummary {
                                      const TraceSummaryRequest& request,
                                      const trace::Progress& progress);
 
-[[nodiscard]] std::string text_of(const TraceSummary& summary, const trace::Lines& lines,
+[[nodiscard]] std::string text_of(const TraceSummary& summary, trace::Lines& lines,
                                   const TraceSummaryRequest& request);
 // True: it was written to stdout.
-[[nodiscard]] bool put_summary_json(const TraceSummary& summary, const trace::Lines& lines,
+[[nodiscard]] bool put_summary_json(const TraceSummary& summary, trace::Lines& lines,
                                     const TraceSummaryRequest& request);
 
 }  // namespace pleat::cli
