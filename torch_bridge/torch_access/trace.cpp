@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "torch_bridge/core/clock.h"
@@ -123,6 +124,21 @@ const PleatRecorder* open_recorder(std::string& problem) {
   return nullptr;
 }
 
+// Set by `pleat trace record --with-command`: traces hold command lines, of children too.
+constexpr const char* kCommandVariable = "PLEAT_TRACE_COMMAND";
+
+// The arguments with spaces between them, at most 4 KiB; empty: nobody has asked for it.
+std::string command_line() {
+  if (std::getenv(kCommandVariable) == nullptr) return {};
+  std::array<char, 4096> bytes;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  file.read(bytes.data(), bytes.size());
+  std::string line(bytes.data(), static_cast<std::size_t>(file.gcount()));
+  while (!line.empty() && line.back() == '\0') line.pop_back();
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  return line;
+}
+
 std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
   const Options options = runtime.options();
   timespec wall{};
@@ -137,6 +153,7 @@ std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
       .field("start_ns", static_cast<std::int64_t>(monotonic_ns()))
       .field("start_wall_ns",
              static_cast<std::int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec);
+  if (const std::string command = command_line(); !command.empty()) json.text("command", command);
   if (who.rank) json.field("rank", static_cast<std::int64_t>(*who.rank));
   if (who.local_rank) json.field("local_rank", static_cast<std::int64_t>(*who.local_rank));
   if (who.world_size) json.field("world_size", static_cast<std::int64_t>(*who.world_size));

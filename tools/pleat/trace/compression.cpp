@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "numbers.h"
 
@@ -13,9 +14,56 @@ void add(std::uint64_t& count, std::int64_t& sum, std::int64_t bytes) noexcept {
   sum = wrapping_add(sum, bytes);
 }
 
+// Adds to the count of `key`, unless there are too many keys.
+template <class Map, class Key>
+void add(Map& counts, std::size_t most, const Key& key, std::int64_t bytes) {
+  if (counts.size() >= most && !counts.contains(key)) return;
+  auto& count = counts[key];
+  add(count.records, count.bytes, bytes);
+}
+
 }  // namespace
 
-CompressionSums* Compression::of(Origin origin) {
+void add_to(CompressionSums& sums, const PleatTraceEvent& event,
+            const LiveRecord& record) noexcept {
+  const auto bytes = static_cast<std::int64_t>(event.bytes);
+  switch (event.kind) {
+    case PLEAT_TRACE_TAG:
+      return add(sums.saved, sums.saved_bytes, bytes);
+    case PLEAT_TRACE_HOLD:
+      return add(sums.held, sums.held_bytes, bytes);
+    case PLEAT_TRACE_ENCODE:
+      add(sums.encoded, sums.source_bytes, record.bytes);
+      sums.payload_bytes = wrapping_add(sums.payload_bytes, bytes);
+      return;
+    case PLEAT_TRACE_RESTORE:
+      return add(sums.restored, sums.restored_bytes, bytes);
+    default:
+      return;
+  }
+}
+
+std::uint64_t EncodeTimes::take(const PleatTraceEvent& event) {
+  if (event.device >= 0 || event.record == 0) return 0;
+  switch (event.kind) {
+    case PLEAT_TRACE_DECIDED:
+      begun_.of(event.thread) = {event.record, event.time_ns};
+      return 0;
+    case PLEAT_TRACE_WAIT:
+    case PLEAT_TRACE_PLAN:  // nothing is coded
+      begun_.of(event.thread) = {};
+      return 0;
+    case PLEAT_TRACE_ENCODE:
+    case PLEAT_TRACE_HOLD: {
+      const Begun begun = std::exchange(begun_.of(event.thread), Begun{});
+      return begun.record == event.record ? event.time_ns - begun.time_ns : 0;
+    }
+    default:
+      return 0;
+  }
+}
+
+Compression::Place* Compression::of(Origin origin) {
   const std::uint64_t place =
       (std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)) + 1;  // 0 is no id
   return by_place_.find_or_insert(place);
@@ -25,50 +73,39 @@ void Compression::take_decision(const PleatTraceEvent& event, const Ledger& ledg
   const LiveRecord* const record = ledger.record(device_, event.record);
   if (record == nullptr || definitions_.string(event.op) == "may_bear_noise") return;
   const std::tuple key{event.op, record->origin.op, lines_.frame_of(record->origin.stack)};
-  if (exact_.size() >= kMostExact && !exact_.contains(key)) return;
-  Exact& exact = exact_[key];
-  add(exact.records, exact.bytes, static_cast<std::int64_t>(event.bytes));
+  add(exact_, kMostExact, key, static_cast<std::int64_t>(event.bytes));
+}
+
+void Compression::take_left(const PleatTraceEvent& event) {
+  add(left_, kMostLeft, std::pair{event.op, lines_.frame_of(event.stack)},
+      static_cast<std::int64_t>(event.bytes));
 }
 
 void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (event.kind == PLEAT_TRACE_DECIDED && event.device == device_)
-    return take_decision(event, ledger);
-  if (event.kind < PLEAT_TRACE_TAG || event.kind > PLEAT_TRACE_RESTORE || event.device != device_)
-    return;
-  const bool counts = event.kind == PLEAT_TRACE_TAG || event.kind == PLEAT_TRACE_HOLD ||
-                      event.kind == PLEAT_TRACE_ENCODE || event.kind == PLEAT_TRACE_RESTORE;
-  const LiveRecord* const record = counts ? ledger.record(device_, event.record) : nullptr;
+  if (event.device != device_) return;
+  if (event.kind == PLEAT_TRACE_LEFT) return take_left(event);
+  const std::uint64_t encode_ns = times_.take(event);
+  if (event.kind == PLEAT_TRACE_DECIDED) return take_decision(event, ledger);
+  if (!counts_in_sums(event.kind)) return;
+  const LiveRecord* const record = ledger.record(device_, event.record);
   if (record == nullptr) return;
-  const auto bytes = static_cast<std::int64_t>(event.bytes);
-  for (CompressionSums* const sums : {&all_, of(record->origin)}) {
-    if (sums == nullptr) continue;
-    switch (event.kind) {
-      case PLEAT_TRACE_TAG:
-        add(sums->saved, sums->saved_bytes, bytes);
-        break;
-      case PLEAT_TRACE_HOLD:
-        add(sums->held, sums->held_bytes, bytes);
-        break;
-      case PLEAT_TRACE_ENCODE:
-        add(sums->encoded, sums->source_bytes, record->bytes);
-        sums->payload_bytes = wrapping_add(sums->payload_bytes, bytes);
-        break;
-      default:
-        add(sums->restored, sums->restored_bytes, bytes);
-    }
+  for (Place* const place : {&all_, of(record->origin)}) {
+    if (place == nullptr) continue;
+    add_to(place->sums, event, *record);
+    place->encode_ns += encode_ns;
   }
   if (event.kind == PLEAT_TRACE_HOLD) {
     HeldReason& held = held_[{record->decided, event.reason}];
-    add(held.records, held.bytes, bytes);
+    add(held.records, held.bytes, static_cast<std::int64_t>(event.bytes));
   }
 }
 
 std::vector<CompressionLine> Compression::lines() const {
   std::vector<CompressionLine> lines;
   lines.reserve(by_place_.size());
-  by_place_.for_each([&](std::uint64_t place, const CompressionSums& sums) {
-    lines.push_back({static_cast<std::uint32_t>((place - 1) >> 32),
-                     static_cast<std::uint32_t>(place - 1), sums});
+  by_place_.for_each([&](std::uint64_t id, const Place& place) {
+    lines.push_back({static_cast<std::uint32_t>((id - 1) >> 32), static_cast<std::uint32_t>(id - 1),
+                     place.sums, place.encode_ns});
   });
   std::sort(lines.begin(), lines.end(), [](const CompressionLine& a, const CompressionLine& b) {
     return std::tie(b.sums.saved_bytes, a.op, a.frame) <
@@ -85,6 +122,18 @@ std::vector<ExactLine> Compression::exact() const {
   }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const ExactLine& a, const ExactLine& b) { return a.bytes > b.bytes; });
+  return lines;
+}
+
+std::vector<LeftLine> Compression::left() const {
+  std::vector<LeftLine> lines;
+  for (const auto& [key, count] : left_) {
+    const auto [why, frame] = key;
+    lines.push_back({why == 0 ? "no reason told" : std::string(definitions_.string(why)), frame,
+                     count.records, count.bytes});
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const LeftLine& a, const LeftLine& b) { return a.bytes > b.bytes; });
   return lines;
 }
 

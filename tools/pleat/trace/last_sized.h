@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
+#include "per_thread.h"
 #include "torch_bridge/c_abi.h"
 
 namespace pleat::trace {
@@ -25,21 +25,10 @@ class LastSized {
     std::uint64_t block = 0;
     int device = -1;
   };
-  static constexpr std::size_t kMostThreads = 1u << 16;
 
-  // Most events are of the thread of the one before.
-  Sized& of(std::uint32_t thread) {
-    if (last_ != nullptr && thread == last_thread_) return *last_;
-    if (threads_.size() >= kMostThreads && !threads_.contains(thread)) return nobody_ = {};
-    last_thread_ = thread;
-    last_ = &threads_[thread];
-    return *last_;
-  }
+  Sized& of(std::uint32_t thread) { return threads_.of(thread); }
 
-  std::unordered_map<std::uint32_t, Sized> threads_;
-  std::uint32_t last_thread_ = 0;
-  Sized* last_ = nullptr;
-  Sized nobody_;
+  PerThread<Sized> threads_;
 };
 
 }  // namespace pleat::trace

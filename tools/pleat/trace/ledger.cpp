@@ -37,6 +37,11 @@ void release(std::map<std::uint64_t, std::uint64_t>& segments, std::uint64_t beg
   }
 }
 
+// The module `inner` is a part of `outer`, or the same.
+bool encloses(std::string_view outer, std::string_view inner) {
+  return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '.');
+}
+
 }  // namespace
 
 std::int64_t Totals::above(std::int64_t a, std::int64_t b) noexcept {
@@ -60,6 +65,24 @@ Ledger::Device& Ledger::device(int index) {
   return *device;
 }
 
+// ---- places -------------------------------------------------------------------------------------
+
+Origin Ledger::origin_of(const PleatTraceEvent& event) {
+  return {event.op, event.stack, lives_.has_modules ? modules_.of(event.thread) : 0};
+}
+
+// `own`: where the thread is; `forward`: what it differentiates, or null. A checkpoint runs modules
+// again in backward, of which the differentiated operator knows nothing; but a module that
+// differentiates what its parts do is not the place of each of these.
+std::uint32_t Ledger::module_of(const Origin& own, const Origin* forward) const {
+  if (forward == nullptr || forward->module == 0) return own.module;
+  if (own.module == 0) return forward->module;
+  const Definitions& definitions = file_.definitions();
+  const bool is_part =
+      encloses(definitions.string(own.module), definitions.string(forward->module));
+  return is_part ? forward->module : own.module;
+}
+
 // ---- blocks -------------------------------------------------------------------------------------
 
 Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event, bool numbered) {
@@ -71,13 +94,14 @@ Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event, bo
   block->born_ns = event.time_ns;
   block->step = step_;
   block->phase = event.phase;
-  block->born = {event.op, event.stack};
+  block->born = origin_of(event);
   if (numbered) {
     const std::size_t number = device.next_number++;
     if (number < classes.size()) block->of = classes[number];
   }
-  if (const Origin* const origin = event.node != 0 ? nodes_.find(event.node) : nullptr)
-    block->forward = *origin;
+  const Origin* const forward = event.node != 0 ? nodes_.find(event.node) : nullptr;
+  if (forward != nullptr) block->forward = *forward;
+  block->module = module_of(block->born, forward);
   device.add(block->now(), block->bytes);
   return block;
 }
@@ -145,7 +169,10 @@ void Ledger::take_mark(const PleatTraceEvent& event) {
       break;
     }
     case PLEAT_TRACE_NODE:
-      nodes_.note(event.node, {event.op, event.stack});
+      nodes_.note(event.node, origin_of(event));
+      break;
+    case PLEAT_TRACE_MODULE:
+      modules_.of(event.thread) = event.op;
       break;
     case PLEAT_TRACE_DECIDED:
       if (LiveRecord* const record = device(event.device).records.find(event.record))
@@ -252,7 +279,9 @@ void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
     device.overlay(*block, Overlay::kSavedRaw);
   }
   LiveRecord* const record = device.records.find_or_insert(event.record);
-  const Origin origin{event.op, event.stack};
+  const Origin* const forward = event.node != 0 ? nodes_.find(event.node) : nullptr;
+  Origin origin = origin_of(event);
+  origin.module = module_of(origin, forward);
   if (record != nullptr) {
     *record = {};
     record->bytes = static_cast<std::int64_t>(event.bytes);
@@ -263,7 +292,7 @@ void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
     record->phase = event.phase;
     record->origin = origin;
   }
-  if (event.node != 0 && nodes_.find(event.node) == nullptr) nodes_.note(event.node, origin);
+  if (event.node != 0 && forward == nullptr) nodes_.note(event.node, origin);
 }
 
 void Ledger::take_encode(Device& device, const PleatTraceEvent& event) {
@@ -287,7 +316,10 @@ void Ledger::take_encode(Device& device, const PleatTraceEvent& event) {
     LiveBlock* const own = device.blocks.find(sized);
     if (own != nullptr && own->bytes == payload) {
       own->record = event.record;
-      if (record != nullptr) own->forward = record->origin;
+      if (record != nullptr) {
+        own->forward = record->origin;
+        own->module = record->origin.module;
+      }
       in_chunk = false;
     }
   }
@@ -311,6 +343,7 @@ void Ledger::take_restore(Device& device, const PleatTraceEvent& event) {
   block->record = event.record;
   if (record == nullptr) return;
   block->forward = record->origin;
+  block->module = record->origin.module;
   if (event.record != 0 && record->block == event.block) device.overlay(*block, Overlay::kAdopted);
 }
 

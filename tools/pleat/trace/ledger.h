@@ -14,6 +14,7 @@
 #include "live_table.h"
 #include "lives.h"
 #include "node_book.h"
+#include "per_thread.h"
 
 namespace pleat::trace {
 
@@ -50,8 +51,14 @@ struct LiveEntry {
   ByteClass of = ByteClass::kUnknown;
   Origin born;     // the operator that ran, and where it was called
   Origin forward;  // where forward made what it belongs to; no stack: nothing is known
+  // A string: the path of the module that it belongs to. Of what is saved and of payloads: the one
+  // that saved it. In backward: the one whose operator of forward is differentiated.
+  std::uint32_t module = 0;
   // Where a person looks: forward's place if it is known.
-  [[nodiscard]] Origin place() const noexcept { return forward.stack != 0 ? forward : born; }
+  [[nodiscard]] Origin place() const noexcept {
+    const Origin& of = forward.stack != 0 ? forward : born;
+    return {of.op, of.stack, module};
+  }
 };
 
 // A record that has not ended.
@@ -126,6 +133,11 @@ class Ledger {
   LiveBlock* born(Device& device, const PleatTraceEvent& event, bool numbered);
   LiveBlock* known(Device& device, const PleatTraceEvent& event);
   static void died(Device& device, std::uint64_t id);
+  [[nodiscard]] static LiveEntry entry_of(const Device& device, std::uint64_t id,
+                                          const LiveBlock& block);
+  // Where the event's thread is.
+  [[nodiscard]] Origin origin_of(const PleatTraceEvent& event);
+  [[nodiscard]] std::uint32_t module_of(const Origin& own, const Origin* forward) const;
 
   const File& file_;
   const Lives& lives_;
@@ -134,6 +146,7 @@ class Ledger {
   Device* last_device_ = nullptr;
   LastSized last_sized_;
   NodeBook nodes_;
+  PerThread<std::uint32_t> modules_;  // strings: the module each thread is in
   std::uint64_t events_ = 0;
   std::uint32_t step_ = kNoStep;
   std::int64_t resident_ = -1;

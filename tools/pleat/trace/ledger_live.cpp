@@ -38,18 +38,8 @@ std::vector<LiveEntry> Ledger::live(int device) const {
   if (found == nullptr) return entries;
   std::int64_t unknown = found->totals.of(ByteClass::kUnknown);
   found->blocks.for_each([&](std::uint64_t id, const LiveBlock& block) {
-    LiveEntry entry;
-    entry.block = id;
-    entry.record = block.record;
+    LiveEntry entry = entry_of(*found, id, block);
     if (const LiveRecord* const record = found->records.find(block.record)) entry.key = record->key;
-    entry.address = block.address;
-    entry.bytes = block.bytes;
-    entry.born_ns = block.born_ns;
-    entry.step = block.step;
-    entry.phase = block.phase;
-    entry.of = block.now();
-    entry.born = block.born;
-    entry.forward = block.forward;
     if (entry.of == ByteClass::kUnknown) unknown = wrapping_subtract(unknown, entry.bytes);
     entries.push_back(entry);
   });
@@ -65,6 +55,7 @@ std::vector<LiveEntry> Ledger::live(int device) const {
     entry.phase = record.phase;
     entry.of = ByteClass::kPayloads;
     entry.born = entry.forward = record.origin;
+    entry.module = record.origin.module;
     chunked -= entry.bytes;
     if (entry.bytes > 0) entries.push_back(entry);
   });

@@ -27,6 +27,7 @@ struct Ledger::LiveBlock {
   Overlay overlay = Overlay::kNone;
   bool shrunk = false;
   Origin born, forward;
+  std::uint32_t module = 0;
 
   [[nodiscard]] ByteClass now() const noexcept {
     if (is_for_life(of)) return of;

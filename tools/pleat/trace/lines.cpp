@@ -60,7 +60,12 @@ std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
                                               : std::string_view("?");
   if (!whole_path) path = path.substr(path.rfind('/') + 1);
   if (path.empty()) path = "?";
-  if (!python) return fmt::format("{}+{:#x}", path, frame->where);
+  if (!python) {
+    const std::string_view function =
+        symbols_ == nullptr ? std::string_view() : symbols_->name(frame->name, frame->where);
+    if (!function.empty()) return fmt::format("{} ({})", function, path);
+    return fmt::format("{}+{:#x}", path, frame->where);
+  }
   return fmt::format("{}:{} {}", path, frame->where, definitions_.string(frame->name));
 }
 

@@ -9,12 +9,15 @@
 
 #include "definitions.h"
 #include "interpose/source_of_path.h"
+#include "symbols.h"
 
 namespace pleat::trace {
 
 class Lines {
  public:
-  explicit Lines(const Definitions& definitions) : definitions_(definitions) {}
+  // `symbols`: null: native frames are places in modules.
+  explicit Lines(const Definitions& definitions, Symbols* symbols = nullptr)
+      : definitions_(definitions), symbols_(symbols) {}
 
   // The frame's id; 0: the stack has none.
   //   The innermost Python frame of the program; else of a package; else the
@@ -22,7 +25,8 @@ class Lines {
   [[nodiscard]] std::uint32_t frame_of(std::uint32_t stack);
   // The first frame that is of the same function and line: a recorder may number one twice.
   [[nodiscard]] std::uint32_t first_like(std::uint32_t frame);
-  // "train.py:12 forward"; "libtorch_cpu.so+0x1a2b"; "?" if nothing is known.
+  // "train.py:12 forward"; "at::native::add (libtorch_cpu.so)", or
+  // "libtorch_cpu.so+0x1a2b" where the function is not known; "?" if nothing is.
   [[nodiscard]] std::string text(std::uint32_t frame) const;
   // As above, with the whole path.
   [[nodiscard]] std::string long_text(std::uint32_t frame) const;
@@ -33,6 +37,7 @@ class Lines {
   [[nodiscard]] bool is_of_pleat(const Frame& frame) const noexcept;
 
   const Definitions& definitions_;
+  Symbols* symbols_;
   using FrameKey = std::tuple<FrameKind, std::uint32_t, std::uint32_t, std::uint64_t>;
   std::map<FrameKey, std::uint32_t> first_;
   std::vector<std::uint32_t> frames_;  // by stack; kNone: not looked for yet

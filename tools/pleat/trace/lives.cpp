@@ -202,6 +202,12 @@ void FirstPass::take_mark(const PleatTraceEvent& event) {
     case PLEAT_TRACE_SMALL:
       lives_.most_small_bytes = std::max(lives_.most_small_bytes, bytes);
       break;
+    case PLEAT_TRACE_MODULE:
+      lives_.has_modules = true;
+      break;
+    case PLEAT_TRACE_LEFT:
+      device(event.device);  // nothing else may be known of it
+      break;
     case PLEAT_TRACE_LOST:
       lives_.lost_events += event.bytes;
       break;

@@ -74,6 +74,7 @@ struct Lives {
   Peak resident;                           // `bytes` of the process
   bool resident_known = false;
   std::int64_t most_small_bytes = 0;
+  bool has_modules = false;            // the trace says which thread is in which module
   std::map<int, DeviceLives> devices;  // the host is -1
   std::uint64_t disagreements = 0;     // events that contradict what was before them
   Problems problems;

@@ -11,6 +11,7 @@ namespace pleat::trace {
 struct Origin {
   std::uint32_t op = 0;
   std::uint32_t stack = 0;
+  std::uint32_t module = 0;  // a string: its path; 0: in none
 };
 
 class NodeBook {

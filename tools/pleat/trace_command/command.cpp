@@ -42,6 +42,7 @@ Examples:
   pleat trace summary run.trace --at oom --top 30
   pleat trace summary run.trace --class kept --min-size 1MiB
   pleat trace summary run.trace --what-if 4
+  pleat trace summary run.trace --depth 3 --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
   pleat trace export --to perfetto -o run.pftrace run.trace)text";
 
@@ -90,7 +91,8 @@ int summarise_file(const TraceSummaryRequest& request) {
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
   if (!is_within(request, request.at, replay.lives())) return kTraceTrouble;
-  trace::Lines lines(file->definitions());
+  trace::Symbols symbols(file->definitions());
+  trace::Lines lines(file->definitions(), request.symbols ? &symbols : nullptr);
   const TraceSummary summary = summarise(replay, lines, request, progress->pass(1));
   progress.reset();
   const bool printed = request.as_json ? put_summary_json(summary, lines, request)
@@ -124,6 +126,10 @@ void add_trace_commands(CLI::App& app, TraceCommands& commands) {
   add_what_if(*commands.summary, "what memory would be with saved tensors of so many bits",
               request.what_if);
   add_limits(*commands.summary, request);
+  add_depth(*commands.summary, request.depth);
+  add_groups(*commands.summary,
+             "a table of groups: modules, else lines, that match; the rest is \"other\"", request);
+  add_symbols(*commands.summary, request);
   add_filters(*commands.summary, request);
   commands.exporting = add_trace_export(*commands.all);
   commands.report_request = std::make_shared<TraceReportRequest>();

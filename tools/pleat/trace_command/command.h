@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moment.h"
 #include "tools/pleat/trace/filter.h"
+#include "tools/pleat/trace/groups.h"
 
 namespace pleat::cli {
 
@@ -19,11 +21,14 @@ struct TraceSelection {
   double since_seconds = 0;
   std::optional<double> until_seconds;
   trace::Filter filter;  // but for its times
+  bool symbols = true;   // names of native functions are looked up
+  std::vector<trace::GroupRule> groups;
 };
 
 struct TraceSummaryRequest : TraceSelection {
   bool as_json = false;
-  std::size_t top = 10;  // rows of each table
+  std::size_t top = 10;     // rows of each table
+  std::uint32_t depth = 0;  // of modules in their table; 0: any
   Moment at;
   std::optional<double> what_if;  // bits, or trace::kLossless
   std::optional<std::uint64_t> most_peak_bytes;

@@ -7,6 +7,7 @@
 
 #include "text.h"
 #include "tools/pleat/completion.h"
+#include "tools/pleat/trace/modules.h"
 #include "tools/pleat/trace/what_if.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -85,6 +86,40 @@ void add_filters(CLI::App& command, TraceSelection& request) {
              parse_device, [&](int device) { request.device = device; });
   add_parsed(command, "--max-events", "read no more than this", "N", "whole numbers from 1",
              parse_positive, [&](std::uint64_t events) { filter.most_events = events; });
+}
+
+void add_symbols(CLI::App& command, TraceSelection& request) {
+  command.add_flag_callback(
+      "--no-symbols", [&request] { request.symbols = false; },
+      "native frames as module and offset: no file of their functions is read");
+}
+
+void add_groups(CLI::App& command, const char* help, TraceSelection& request) {
+  const auto take = [&request](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      std::string problem;
+      std::optional<trace::GroupRule> rule = trace::parse_group(text, problem);
+      if (!rule)
+        throw CLI::ValidationError("--group", fmt::format("'{}': {}", bridge::printable(text),
+                                                          bridge::printable(problem)));
+      request.groups.push_back(*std::move(rule));
+    }
+  };
+  command.add_option_function<std::vector<std::string>>("--group", take, help)
+      ->type_name("NAME=REGEX")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_depth(CLI::App& command, std::uint32_t& depth) {
+  constexpr std::uint64_t kMost = trace::ModuleTree::kMostDepth;
+  const auto parse = [](std::string_view text) {
+    const std::optional<std::uint64_t> count = parse_count(text);
+    return count && *count >= 1 && *count <= kMost ? count : std::nullopt;
+  };
+  add_parsed(command, "--depth", "modules deeper than this belong to those above [all]", "N",
+             "1 to 32", parse,
+             [&depth](std::uint64_t count) { depth = static_cast<std::uint32_t>(count); });
 }
 
 void add_moment(CLI::App& command, const char* help, Moment& moment) {

@@ -40,6 +40,12 @@ void add_parsed(CLI::App& command, const char* name, const char* help, const cha
 
 // --since, --until, --min-size, --op, --class, --step, --device, --max-events.
 void add_filters(CLI::App& command, TraceSelection& request);
+// --no-symbols.
+void add_symbols(CLI::App& command, TraceSelection& request);
+// --group.
+void add_groups(CLI::App& command, const char* help, TraceSelection& request);
+// --depth.
+void add_depth(CLI::App& command, std::uint32_t& depth);
 // --at.
 void add_moment(CLI::App& command, const char* help, Moment& moment);
 // --what-if.

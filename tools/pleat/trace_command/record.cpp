@@ -34,6 +34,8 @@ Examples:
   pleat trace record -- python train.py
   pleat trace record -o run.trace --max-size 1GiB -- python train.py
   pleat trace record -o run.trace --bits 4 --stacks both -- python train.py --epochs 1
+  pleat trace record --with-command -- python train.py --lr 1e-3
+  pleat trace record --modules 1 -- python train.py
   pleat trace record -o traces/ -- torchrun --nproc-per-node 8 train.py
   pleat trace summary run.trace)text";
 
@@ -104,6 +106,8 @@ CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
   command->add_option("-o,--output", request.output, "file, or folder [pleat.trace]")
       ->type_name("FILE");
   command->add_flag("--force", request.force, "replace a file that exists");
+  command->add_flag("--with-command", request.with_command,
+                    "write the command line into the trace; it may hold secrets");
   add_parsed(*command, "--max-size", "the trace takes no more: it is kept in two parts [any]",
              "SIZE", "sizes like 1GiB", parse_size,
              [&](std::uint64_t bytes) { request.most_bytes = bytes; });
@@ -132,6 +136,7 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   }
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
+  if (request.with_command) ::setenv("PLEAT_TRACE_COMMAND", "1", 1);
   return 0;
 }
 

@@ -14,6 +14,7 @@ struct TraceRecordRequest {
   std::string output = "pleat.trace";       // a file, or a folder for pleat.trace in it
   bool force = false;                       // an existing file is replaced
   std::optional<std::uint64_t> most_bytes;  // of the file, and of the part before it
+  bool with_command = false;                // the trace holds the command line
 };
 
 // Without the flags of Pleat's own options.

@@ -36,6 +36,7 @@ Exit code: 0; 2, no trace, bad options, or an output that cannot be written.
 Examples:
   pleat trace export --to torch-snapshot.pickle -o run.pickle run.trace
   pleat trace export --to torch-snapshot.json --at oom -o run.json run.trace
+  pleat trace export --to torch-snapshot.pickle --group 'mlp=mlp|fc[12]' -o run.pickle run.trace
   pleat trace export --to perfetto --min-size 64KiB -o run.pftrace run.trace
   pleat trace export --to collapsed --what leaked -o - run.trace | flamegraph.pl > leaked.svg
   pleat trace export --to csv --device cuda:0 -o run.csv run.trace)text";
@@ -91,7 +92,8 @@ int export_file(const TraceExportRequest& request) {
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Lives lives = trace::find_lives(*file, filter, progress->pass(0));
   if (!is_within(request, request.at, lives)) return kTraceTrouble;
-  trace::Lines lines(file->definitions());
+  trace::Symbols symbols(file->definitions());
+  trace::Lines lines(file->definitions(), request.symbols ? &symbols : nullptr);
   const trace::Progress second = progress->pass(1);
   const TraceExport to{request, *file, filter, lives, lines, second, out};
   kFormats[static_cast<std::size_t>(request.format)].write(to);
@@ -112,6 +114,8 @@ class TraceExportCommand {
   [[nodiscard]] std::string complaint() const {
     if (app_->count("--at") > 0 && !is_snapshot(request_.format))
       return "--at is for torch-snapshot.pickle and torch-snapshot.json";
+    if (app_->count("--group") > 0 && !is_snapshot(request_.format))
+      return "--group is for torch-snapshot.pickle and torch-snapshot.json";
     if (app_->count("--what") > 0 && request_.format != ExportFormat::kCollapsed)
       return "--what is for collapsed";
     return {};
@@ -154,6 +158,8 @@ TraceExportCommand::TraceExportCommand(CLI::App& trace)
       ->type_name("FILE");
   command.add_flag("--force", request_.force, "replace a file that exists");
   add_moment(command, "moment of a snapshot [peak]", request_.at);
+  add_groups(command, "categories of a snapshot: modules, else lines, that match", request_);
+  add_symbols(command, request_);
   add_parsed(command, "--what", "bytes of collapsed stacks [peak]", "peak|leaked|saved|allocated",
              "peak, leaked, saved and allocated", parse_what,
              [this](StackBytes what) { request_.what = what; });

@@ -26,7 +26,9 @@ constexpr std::array<std::string_view, trace::kByteClasses> kCategories{"paramet
                                                                         "kept",
                                                                         "unknown"};
 
-std::string_view category(trace::ByteClass of) { return kCategories[static_cast<std::size_t>(of)]; }
+std::string_view class_category(trace::ByteClass of) {
+  return kCategories[static_cast<std::size_t>(of)];
+}
 
 // The viewer keeps addresses as floating-point numbers: they must be below 2^53 and above 0. All
 // move by the same distance, so what was adjacent stays so.
@@ -49,7 +51,10 @@ class Addresses {
 class TorchSnapshot {
  public:
   TorchSnapshot(const TraceExport& to, ValueWriter& out)
-      : to_(to), definitions_(to.file.definitions()), out_(out) {}
+      : to_(to),
+        definitions_(to.file.definitions()),
+        out_(out),
+        groups_(to.request.groups, definitions_, to.lines) {}
 
   void write(const std::vector<std::unique_ptr<SnapshotDevice>>& devices) {
     for (const auto& device : devices) note_addresses(*device);
@@ -100,12 +105,18 @@ class TorchSnapshot {
   void put_frame(std::uint64_t id, std::string_view name, std::string_view file,
                  std::uint64_t line);
   void put_frame(std::uint32_t id);
+  // What the viewer colours by: the class, or the user's group.
+  [[nodiscard]] std::string_view category(trace::ByteClass of, trace::Origin place) {
+    if (to_.request.groups.empty()) return class_category(of);
+    return groups_.names()[groups_.part_of(place)];
+  }
   void put_settings();
   void put_steps(const SnapshotDevice& device);
 
   const TraceExport& to_;
   const trace::Definitions& definitions_;
   ValueWriter& out_;
+  trace::Groups groups_;
   Addresses addresses_;
 };
 
@@ -155,7 +166,8 @@ void TorchSnapshot::put(const SnapshotTile& tile) {
   out_.put("size", tile.bytes);
   out_.put("requested_size", tile.requested);
   out_.put("state", kStates[static_cast<std::size_t>(tile.state)]);
-  if (tile.state == SnapshotTile::State::kAllocated) out_.put("category", category(tile.of));
+  if (tile.state == SnapshotTile::State::kAllocated)
+    out_.put("category", category(tile.of, tile.place));
   out_.key("frames");
   put_frames(tile.place);
   out_.end();
@@ -164,6 +176,7 @@ void TorchSnapshot::put(const SnapshotTile& tile) {
 // ---- events -------------------------------------------------------------------------------------
 
 void TorchSnapshot::put_entry(std::string_view action, const SnapshotEntry& entry) {
+  const bool is_end = action == "snapshot";  // the viewer needs its category
   const bool out_of_memory = entry.action == SnapshotAction::kOutOfMemory;
   out_.begin_dict();
   out_.put("action", action);
@@ -173,7 +186,7 @@ void TorchSnapshot::put_entry(std::string_view action, const SnapshotEntry& entr
   out_.put("size", entry.bytes);
   out_.put("stream", static_cast<std::int64_t>(entry.stream));
   out_.put("time_us", microseconds(entry.time_ns));
-  out_.put("category", category(entry.of));
+  out_.put("category", is_end ? class_category(entry.of) : category(entry.of, entry.place));
   out_.key("frames");
   put_frames(entry.place);
   out_.end();

@@ -34,6 +34,7 @@ Examples:
   pleat trace report run.trace -o run.html
   pleat trace report run.trace -o end.html --at end --force
   pleat trace report run.trace -o run.html --what-if 2.5
+  pleat trace report run.trace -o run.html --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
 
 int trouble(const std::string& file, const std::string& why) {
@@ -58,7 +59,8 @@ int make_report(const TraceReportRequest& request) {
     std::optional<ProgressLine> progress(std::in_place);
     const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
     if (!is_within(request, request.at, replay.lives())) return kTraceTrouble;
-    trace::Lines lines(file->definitions());
+    trace::Symbols symbols(file->definitions());
+    trace::Lines lines(file->definitions(), request.symbols ? &symbols : nullptr);
     const TraceReport report = gather_report(replay, lines, request, progress->pass(1));
     progress.reset();
     json = report_json(report, lines, request);
@@ -90,6 +92,10 @@ CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
   add_moment(*command, "the moment to tell of [peak]", request.at);
   add_what_if(*command, "what memory would be with saved tensors of so many bits [4, of bits:off]",
               request.what_if);
+  add_depth(*command, request.depth);
+  add_groups(*command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
+             request);
+  add_symbols(*command, request);
   add_filters(*command, request);
   return command;
 }

@@ -15,6 +15,7 @@ struct TraceReportRequest : TraceSelection {
   bool force = false;  // an existing file is replaced
   Moment at;
   std::optional<double> what_if;  // bits, or trace::kLossless; none: as kReportWhatIf says
+  std::uint32_t depth = 0;        // of modules in their table; 0: any
 };
 
 // Adds `report` to `trace`. `request` must outlive the parsing.

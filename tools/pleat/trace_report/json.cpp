@@ -7,8 +7,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "layers.h"
 #include "tables.h"
-#include "tools/pleat/profile_output.h"
 #include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
 
@@ -166,6 +166,11 @@ Json Writer::device(const DeviceReport& device) {
   json["map"] = map(device.map);
   json["growth"] = growth(device.growth);
   json["compression"] = compression(device);
+  const LayersJson layers(report_, lines_,
+                          [this](std::string said) { return texts_.number(std::move(said)); });
+  json["modules"] = layers.modules(device);
+  json["groups"] = layers.groups(device);
+  json["left_alone"] = layers.left_alone(device);
   return json;
 }
 
@@ -312,11 +317,17 @@ Json Writer::compression(const DeviceReport& device) {
            : one.reason != 0 ? fmt::format("reason {}", one.reason)
                              : std::string("no reason told");
   };
-  const auto sums = [](const trace::CompressionSums& of) -> Json {
-    return {
-        {"saves", of.saved},         {"saved", of.saved_bytes}, {"encoded", of.encoded},
-        {"source", of.source_bytes}, {"to", of.payload_bytes},  {"raws", of.held},
-        {"raw", of.held_bytes},      {"restores", of.restored}, {"restored", of.restored_bytes}};
+  const auto sums = [](const trace::CompressionSums& of, std::uint64_t encode_ns) -> Json {
+    return {{"encode_ms", static_cast<double>(encode_ns) * 1e-6},
+            {"saves", of.saved},
+            {"saved", of.saved_bytes},
+            {"encoded", of.encoded},
+            {"source", of.source_bytes},
+            {"to", of.payload_bytes},
+            {"raws", of.held},
+            {"raw", of.held_bytes},
+            {"restores", of.restored},
+            {"restored", of.restored_bytes}};
   };
   std::map<std::string, std::pair<std::uint64_t, std::int64_t>> reasons;
   std::map<PlaceKey, std::vector<const LeftRaw*>> by_place;
@@ -326,13 +337,14 @@ Json Writer::compression(const DeviceReport& device) {
     bytes = trace::wrapping_add(bytes, one.bytes);
     by_place[one.place].push_back(&one);
   }
-  Json json{
-      {"all", sums(device.compression)}, {"reasons", Json::array()}, {"lines", Json::array()}};
+  Json json{{"all", sums(device.compression, device.encode_ns)},
+            {"reasons", Json::array()},
+            {"lines", Json::array()}};
   for (const auto& [why, one] : reasons)
     json["reasons"].push_back({texts_.number(why), one.first, one.second});
   for (const trace::CompressionLine& one : device.compression_lines) {
     if (json["lines"].size() >= kMostPlaces) break;
-    Json row = sums(one.sums);
+    Json row = sums(one.sums, one.encode_ns);
     row["op"] = op(one.op);
     row["line"] = line(one.frame);
     row["why"] = Json::array();  // pairs: reason, bytes

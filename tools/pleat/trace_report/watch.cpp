@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "tables.h"
+
 namespace pleat::cli {
 namespace {
 
@@ -13,13 +15,14 @@ using trace::LiveEntry;
 class DeviceWatch {
  public:
   DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives,
-              const TraceReportRequest& request, trace::Lines& lines)
+              const TraceReportRequest& request, trace::Lines& lines, Layers& layers)
       : replay_(replay),
         lives_(lives),
         lines_(lines),
         what_if_(lives.device, request.what_if.value_or(kReportWhatIf), replay.filter()),
         curve_(lives.device, replay.lives(), kReportPoints),
         compression_(lives.device, replay.file().definitions(), lines),
+        layers_(lives.device, layers),
         run_(lives.device, lines),
         chunks_(lives.device),
         moment_(request.at, lives, replay.lives()) {}
@@ -29,6 +32,7 @@ class DeviceWatch {
     what_if_.take(event, ledger);
     curve_.take(event, ledger, &what_if_);
     compression_.take(event, ledger);
+    layers_.take(event, ledger);
     run_.take(event, ledger);
     chunks_.take(event, ledger);
     if (moment_.is_now(event, number)) {
@@ -41,7 +45,7 @@ class DeviceWatch {
 
   [[nodiscard]] const trace::WhatIf& what_if() const noexcept { return what_if_; }
 
-  [[nodiscard]] DeviceReport report(bool with_what_if) {
+  [[nodiscard]] DeviceReport report(std::uint32_t depth, bool with_what_if) {
     DeviceReport report;
     report.lives = &lives_;
     report.what_if = what_if_.peak();
@@ -58,9 +62,12 @@ class DeviceWatch {
     report.compression = compression_.all();
     report.compression_lines = compression_.lines();
     report.left_raw = run_.left_raw();
-    std::erase_if(at_.live, [&](const LiveEntry& entry) {
-      return only_would_be(entry) || !passes(entry, replay_);
-    });
+    report.left_alone = compression_.left();
+    report.encode_ns = compression_.encode_ns();
+    std::erase_if(at_.live, only_would_be);
+    layers_.take_moment(at_.live, replay_);
+    report.layers = layers_.layers(depth, kMostPlaces);
+    std::erase_if(at_.live, [&](const LiveEntry& entry) { return !passes(entry, replay_); });
     report.flame = flame_of(at_.live, replay_.file().definitions(), lines_, kReportFrames);
     at_.live = {};
     report.at = std::move(at_);
@@ -74,6 +81,7 @@ class DeviceWatch {
   trace::WhatIf what_if_;
   trace::Curve curve_;
   trace::Compression compression_;
+  LayerWatch layers_;
   RunPlaces run_;
   ChunkPlaces chunks_;
   MomentWatch moment_;
@@ -88,12 +96,14 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
                           const TraceReportRequest& selection, const trace::Progress& progress) {
   TraceReport report;
   report.replay = &replay;
+  report.layers = std::make_unique<Layers>(replay, lines, selection);
   ResidentCurve resident(replay.lives(), kReportPoints);
   PhaseBands phases(replay.lives(), kReportPoints);
   std::vector<std::unique_ptr<DeviceWatch>> watches;
   for (const auto& [index, lives] : replay.lives().devices) {
     if (selection.device && *selection.device != index) continue;
-    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, selection, lines));
+    watches.push_back(
+        std::make_unique<DeviceWatch>(replay, lives, selection, lines, *report.layers));
   }
   replay.for_each(
       [&](const PleatTraceEvent& event, const Ledger& ledger) {
@@ -109,7 +119,8 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
     return selection.what_if ? watch->what_if().knows() : watch->what_if().has_plans();
   });
   if (tells_what_if) report.what_if = selection.what_if.value_or(kReportWhatIf);
-  for (const auto& watch : watches) report.devices.push_back(watch->report(tells_what_if));
+  for (const auto& watch : watches)
+    report.devices.push_back(watch->report(selection.depth, tells_what_if));
   return report;
 }
 

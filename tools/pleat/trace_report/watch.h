@@ -2,6 +2,7 @@
 // nothing.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
+#include "tools/pleat/trace_command/layers.h"
 
 namespace pleat::cli {
 
@@ -36,6 +38,9 @@ struct DeviceReport {
   trace::CompressionSums compression;
   std::vector<trace::CompressionLine> compression_lines;
   std::vector<LeftRaw> left_raw;
+  std::vector<trace::LeftLine> left_alone;
+  std::uint64_t encode_ns = 0;
+  DeviceLayers layers;
 };
 
 struct TraceReport {
@@ -45,6 +50,7 @@ struct TraceReport {
   std::vector<ResidentCurve::Point> resident;
   std::vector<PhaseBands::Band> phases;
   std::vector<DeviceReport> devices;  // the host first
+  std::unique_ptr<Layers> layers;
 };
 
 // Makes the second pass. `lines` and `replay` must outlive what is returned.

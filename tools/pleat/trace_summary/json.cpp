@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "layers.h"
 #include "summary.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/trace_command/process.h"
@@ -18,7 +19,7 @@ std::string text(std::string_view of) { return std::string(of); }
 
 class Writer {
  public:
-  Writer(const TraceSummary& summary, const trace::Lines& lines, const TraceSummaryRequest& request)
+  Writer(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
       : summary_(summary),
         lines_(lines),
         request_(request),
@@ -86,7 +87,7 @@ class Writer {
   [[nodiscard]] Json compression(const DeviceSummary& device) const;
 
   const TraceSummary& summary_;
-  const trace::Lines& lines_;
+  trace::Lines& lines_;
   const TraceSummaryRequest& request_;
   const trace::File& file_;
   const Lives& lives_;
@@ -115,6 +116,7 @@ Json Writer::device(const DeviceSummary& device) const {
   json["steps"] = steps(*device.lives);
   json["growth"] = growth(device.growth);
   json["compression"] = compression(device);
+  put_layers(json, summary_, device, lines_);
   return json;
 }
 
@@ -200,6 +202,7 @@ Json Writer::compression(const DeviceSummary& device) const {
   };
   Json json;
   put(json, device.compression);
+  json["encode_ns"] = device.encode_ns;
   json["reasons"] = Json::array();
   for (const trace::HeldReason& held : device.held)
     json["reasons"].push_back(
@@ -209,6 +212,7 @@ Json Writer::compression(const DeviceSummary& device) const {
     if (json["lines"].size() >= request_.top) break;
     Json row = place(line.op, line.frame);
     put(row, line.sums);
+    row["encode_ns"] = line.encode_ns;
     json["lines"].push_back(std::move(row));
   }
   json["exact"] = Json::array();
@@ -220,12 +224,22 @@ Json Writer::compression(const DeviceSummary& device) const {
     row["bytes"] = exact.bytes;
     json["exact"].push_back(std::move(row));
   }
+  json["left_alone"] = Json::array();
+  for (const trace::LeftLine& left : device.left) {
+    if (json["left_alone"].size() >= request_.top) break;
+    Json row = place(0, left.frame);
+    row.erase("op");
+    row["why"] = left.why;
+    row["tensors"] = left.tensors;
+    row["bytes"] = left.bytes;
+    json["left_alone"].push_back(std::move(row));
+  }
   return json;
 }
 
 }  // namespace
 
-bool put_summary_json(const TraceSummary& summary, const trace::Lines& lines,
+bool put_summary_json(const TraceSummary& summary, trace::Lines& lines,
                       const TraceSummaryRequest& request) {
   return put_json(Writer(summary, lines, request).json());
 }

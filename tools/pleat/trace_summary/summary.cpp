@@ -12,17 +12,19 @@ using trace::Snapshot;
 class DeviceWatch {
  public:
   DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives,
-              const TraceSummaryRequest& request, trace::Lines& lines)
+              const TraceSummaryRequest& request, trace::Lines& lines, Layers& layers)
       : all_(replay.lives()),
         lives_(lives),
         moment_(request.at, lives, replay.lives()),
-        compression_(lives.device, replay.file().definitions(), lines) {
+        compression_(lives.device, replay.file().definitions(), lines),
+        layers_(lives.device, layers) {
     if (request.what_if) what_if_.emplace(lives.device, *request.what_if, replay.filter());
   }
 
   void take(const PleatTraceEvent& event, const Ledger& ledger) {
     const std::uint64_t number = ledger.events() - 1;
     compression_.take(event, ledger);
+    layers_.take(event, ledger);
     if (what_if_) what_if_->take(event, ledger);
     if (moment_.is_now(event, number)) {
       at_ = take_snapshot(ledger, lives_.device, event);
@@ -34,7 +36,7 @@ class DeviceWatch {
   [[nodiscard]] bool knows_what_if() const { return what_if_ && what_if_->knows(); }
 
   [[nodiscard]] DeviceSummary summary(const trace::Replay& replay, trace::Lines& lines,
-                                      bool with_what_if) {
+                                      const TraceSummaryRequest& request, bool with_what_if) {
     DeviceSummary summary;
     if (with_what_if)
       summary.what_if = WhatIfSummary{what_if_->peak(), what_if_->classes(), would_be_};
@@ -46,6 +48,11 @@ class DeviceWatch {
     summary.compression_lines = compression_.lines();
     summary.held = compression_.reasons();
     summary.exact = compression_.exact();
+    summary.left = compression_.left();
+    summary.encode_ns = compression_.encode_ns();
+    std::erase_if(at_.live, [](const auto& one) { return one.block == 0 && one.bytes == 0; });
+    layers_.take_moment(at_.live, replay);
+    summary.layers = layers_.layers(request.depth, request.top);
     summary.at = std::move(at_);
     return summary;
   }
@@ -57,6 +64,7 @@ class DeviceWatch {
   trace::Compression compression_;
   std::optional<trace::WhatIf> what_if_;
   std::int64_t would_be_ = 0;  // at the moment
+  LayerWatch layers_;
   Snapshot at_;
   std::vector<trace::LiveEntry> end_;
 };
@@ -67,10 +75,12 @@ TraceSummary summarise(const trace::Replay& replay, trace::Lines& lines,
                        const TraceSummaryRequest& request, const trace::Progress& progress) {
   TraceSummary summary;
   summary.replay = &replay;
+  summary.layers = std::make_unique<Layers>(replay, lines, request);
   std::vector<std::unique_ptr<DeviceWatch>> watches;
   for (const auto& [index, lives] : replay.lives().devices) {
     if (request.device && *request.device != index) continue;
-    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, request, lines));
+    watches.push_back(
+        std::make_unique<DeviceWatch>(replay, lives, request, lines, *summary.layers));
   }
   replay.for_each(
       [&](const PleatTraceEvent& event, const Ledger& ledger) {
@@ -80,7 +90,7 @@ TraceSummary summarise(const trace::Replay& replay, trace::Lines& lines,
       progress);
   for (const auto& watch : watches) summary.knows_what_if |= watch->knows_what_if();
   for (const auto& watch : watches)
-    summary.devices.push_back(watch->summary(replay, lines, summary.knows_what_if));
+    summary.devices.push_back(watch->summary(replay, lines, request, summary.knows_what_if));
   return summary;
 }
 

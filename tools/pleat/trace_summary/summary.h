@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/layers.h"
 
 namespace pleat::cli {
 
@@ -31,6 +33,9 @@ struct DeviceSummary {
   std::vector<trace::HeldReason> held;
   std::vector<trace::ExactLine> exact;
   std::optional<WhatIfSummary> what_if;  // none: not asked for, or the trace does not know
+  std::vector<trace::LeftLine> left;
+  std::uint64_t encode_ns = 0;
+  DeviceLayers layers;
 };
 
 struct TraceSummary {
@@ -38,6 +43,7 @@ struct TraceSummary {
   std::uint64_t disagreements = 0;
   bool knows_what_if = false;
   std::vector<DeviceSummary> devices;  // the host first
+  std::unique_ptr<Layers> layers;
 };
 
 // Makes the second pass. `lines` and `replay` must outlive what is returned.
@@ -45,10 +51,10 @@ struct TraceSummary {
                                      const TraceSummaryRequest& request,
                                      const trace::Progress& progress);
 
-[[nodiscard]] std::string text_of(const TraceSummary& summary, const trace::Lines& lines,
+[[nodiscard]] std::string text_of(const TraceSummary& summary, trace::Lines& lines,
                                   const TraceSummaryRequest& request);
 // True: it was written to stdout.
-[[nodiscard]] bool put_summary_json(const TraceSummary& summary, const trace::Lines& lines,
+[[nodiscard]] bool put_summary_json(const TraceSummary& summary, trace::Lines& lines,
                                     const TraceSummaryRequest& request);
 
 }  // namespace pleat::cli

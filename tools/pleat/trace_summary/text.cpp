@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "summary.h"
+#include "layers.h"
 #include "tools/pleat/text_table.h"
 #include "tools/pleat/trace_command/process.h"
 #include "tools/pleat/trace_command/text.h"
@@ -19,9 +19,13 @@ using trace::Snapshot;
 
 constexpr std::size_t kMostWord = 60;
 
+std::string milliseconds(std::uint64_t ns) {
+  return fmt::format("{:.1f} ms", static_cast<double>(ns) * 1e-6);
+}
+
 class Writer {
  public:
-  Writer(const TraceSummary& summary, const trace::Lines& lines, const TraceSummaryRequest& request)
+  Writer(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
       : summary_(summary),
         lines_(lines),
         request_(request),
@@ -36,10 +40,12 @@ class Writer {
       what_if(device);
       groups(device);
       kept(device);
+      text_ += layers_text(summary_, device, lines_, request_);
       growth(device);
       fragmentation(device);
       compression(device);
       exact(device);
+      left_alone(device);
     }
     if (summary_.devices.empty()) text_ += "\nnothing is known of any memory\n";
     return text_;
@@ -57,6 +63,7 @@ class Writer {
   void fragmentation(const DeviceSummary& device);
   void compression(const DeviceSummary& device);
   void exact(const DeviceSummary& device);
+  void left_alone(const DeviceSummary& device);
 
   void line(const char* name, const std::string& words) {
     text_ += fmt::format("  {:<13} {}\n", name, words);
@@ -84,7 +91,7 @@ class Writer {
   }
 
   const TraceSummary& summary_;
-  const trace::Lines& lines_;
+  trace::Lines& lines_;
   const TraceSummaryRequest& request_;
   const trace::File& file_;
   const Lives& lives_;
@@ -319,6 +326,24 @@ void Writer::exact(const DeviceSummary& device) {
     text_ += fmt::format("  and {} more\n", device.exact.size() - request_.top);
 }
 
+// Saved for backward by stock's means: what Pleat cannot or may not take over.
+void Writer::left_alone(const DeviceSummary& device) {
+  if (device.left.empty()) return;
+  title("saved for backward and left alone, and why");
+  TextTable table({{"size"},
+                   {"tensors", Align::kRight, false, 1},
+                   {"why", Align::kLeft, true},
+                   {"line", Align::kLeft, true}});
+  for (std::size_t i = 0; i < std::min(device.left.size(), request_.top); ++i) {
+    const trace::LeftLine& line = device.left[i];
+    table.add({size_text(line.bytes), count_text(line.tensors),
+               bridge::printable(line.why, kMostWord), place(line.frame)});
+  }
+  this->table(table);
+  if (device.left.size() > request_.top)
+    text_ += fmt::format("  and {} more\n", device.left.size() - request_.top);
+}
+
 void Writer::compression(const DeviceSummary& device) {
   const trace::CompressionSums& all = device.compression;
   if (all.saved == 0 && all.encoded == 0 && all.restored == 0) return;
@@ -332,6 +357,7 @@ void Writer::compression(const DeviceSummary& device) {
   line("compressed",
        fmt::format("{}, {} to {} ({})", count_text(all.encoded), size_text(all.source_bytes),
                    size_text(all.payload_bytes), ratio(all)));
+  if (device.encode_ns > 0) line("time", milliseconds(device.encode_ns) + " to compress");
   line("restored", fmt::format("{}, {}", count_text(all.restored), size_text(all.restored_bytes)));
   for (const trace::HeldReason& held : device.held)
     line("left raw", fmt::format("{}, {}: {}", count_text(held.records), size_text(held.bytes),
@@ -342,6 +368,7 @@ void Writer::compression(const DeviceSummary& device) {
                    {"ratio"},
                    {"left raw", Align::kRight, false, 1},
                    {"restored", Align::kRight, false, 2},
+                   {"time", Align::kRight, false, 3},
                    {"operator", Align::kLeft, true},
                    {"line", Align::kLeft, true}});
   const std::size_t rows = std::min(device.compression_lines.size(), request_.top);
@@ -349,7 +376,8 @@ void Writer::compression(const DeviceSummary& device) {
     const trace::CompressionLine& line = device.compression_lines[i];
     table.add({size_text(line.sums.saved_bytes), size_text(line.sums.source_bytes),
                size_text(line.sums.payload_bytes), ratio(line.sums),
-               size_text(line.sums.held_bytes), size_text(line.sums.restored_bytes), op(line.op),
+               size_text(line.sums.held_bytes), size_text(line.sums.restored_bytes),
+               line.encode_ns == 0 ? "" : milliseconds(line.encode_ns), op(line.op),
                place(line.frame)});
   }
   if (!table.empty()) this->table(table);
@@ -357,7 +385,7 @@ void Writer::compression(const DeviceSummary& device) {
 
 }  // namespace
 
-std::string text_of(const TraceSummary& summary, const trace::Lines& lines,
+std::string text_of(const TraceSummary& summary, trace::Lines& lines,
                     const TraceSummaryRequest& request) {
   return Writer(summary, lines, request).text();
 }

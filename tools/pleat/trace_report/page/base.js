@@ -32,8 +32,10 @@ const count = (number) => number.toLocaleString('en');
 const share = (part, all) => all > 0 ? (100 * part / all).toFixed(1) + ' %' : '';
 const seconds = (us) => (us / 1e6).toFixed(3) + ' s';
 const ratio = (from, to) => to > 0 ? (from / to).toFixed(2) + 'x' : '-';
-// "/a/b/train.py:12 forward" -> "train.py:12 forward"
+// "/a/b/train.py:12 forward" -> "train.py:12 forward"; "at::add (/a/b/lib.so)" -> "at::add (lib.so)"
 function shortLine(text) {
+  const native = /^(.* \()\/(?:.*\/)?([^/]*\))$/.exec(text);
+  if (native) return native[1] + native[2];
   const colon = text.lastIndexOf(':');
   const slash = text.lastIndexOf('/', colon < 0 ? text.length : colon);
   return text.slice(slash + 1);

@@ -18,7 +18,7 @@ set(views "")
 embed(kPage page.html)
 embed(kStyle page.css)
 # In the order in which the browser reads them.
-embed(kScript base.js tables.js flame.js map.js charts.js page.js)
+embed(kScript base.js tables.js layers.js flame.js map.js charts.js page.js)
 file(WRITE "${OUTPUT}.new" "// Made by embed.cmake.
 #include \"tools/pleat/trace_report/assets.h\"
 

@@ -85,6 +85,7 @@ async function drawAll() {
   drawCards();
   drawMoment();
   drawPlaces();
+  drawLayers();
   setUpFlame();
   drawFlame();
   drawCompression();
@@ -120,8 +121,9 @@ function setUpThemes() {
 }
 
 function setUpNavigation() {
-  byId('nav').replaceChildren(...[...document.querySelectorAll('main section')].filter((one) => one.querySelector('h2')).map((one) =>
-    element('a', {href: '#' + one.id}, {time: 'Over time', places: 'Operators and lines', flame: 'Flame graph', compression: 'Compression', map: 'Map',
+  byId('nav').replaceChildren(...[...document.querySelectorAll('main section')].filter((one) => one.querySelector('h2') &&
+    (one.id !== 'layers' || data.devices.some((any) => any.modules || any.groups))).map((one) =>
+    element('a', {href: '#' + one.id}, {time: 'Over time', places: 'Operators and lines', layers: 'Modules', flame: 'Flame graph', compression: 'Compression', map: 'Map',
       growth: 'Steps'}[one.id])));
   if (data.devices.length < 2) return;
   byId('device-choice').hidden = false;

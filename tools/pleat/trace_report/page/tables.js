@@ -141,12 +141,15 @@ function drawCompression() {
   const to = byId('compression-body');
   const all = device.compression.all;
   if (all.saves === 0) {
-    to.replaceChildren(element('p', {class: 'hint'}, 'Nothing was saved for backward, or nothing is known of it.'));
+    const left = leftAloneParts();
+    to.replaceChildren(...(left.length > 0 ? left :
+      [element('p', {class: 'hint'}, 'Nothing was saved for backward, or nothing is known of it.')]));
     return;
   }
   const words = [`${count(all.saves)} tensors were saved for backward, ${size(all.saved)} over the run.`];
   words.push(all.encoded === 0 ? 'None was compressed.' :
     `${count(all.encoded)} were compressed, ${size(all.source)} to ${size(all.to)} (${ratio(all.source, all.to)}).`);
+  if (all.encode_ms > 0) words.push(`That took ${all.encode_ms.toFixed(1)} ms.`);
   words.push(`${count(all.restores)} restores gave back ${size(all.restored)}.`);
   if (all.raws > 0) words.push(`${count(all.raws)} were left raw, ${size(all.raw)}.`);
   const why = (row) => row.why.map(([text, bytes]) => `${texts[text]} (${size(bytes)})`).join(', ');
@@ -157,6 +160,7 @@ function drawCompression() {
     {title: 'tensors', value: (row) => row.saves, show: (row) => count(row.saves)},
     bytes('saved', 'saved'), bytes('compressed', 'source'), bytes('to', 'to'),
     {title: 'ratio', value: (row) => row.to > 0 ? row.source / row.to : 0, show: (row) => row.to > 0 ? ratio(row.source, row.to) : ''},
+    {title: 'time', value: (row) => row.encode_ms, show: (row) => row.encode_ms > 0 ? row.encode_ms.toFixed(1) + ' ms' : ''},
     bytes('restored', 'restored'), bytes('left raw', 'raw'),
     {title: 'raw, though', text: true, wrap: true, value: why, show: why},
   ];
@@ -168,7 +172,7 @@ function drawCompression() {
   }
   parts.push(makeTable(columns, device.compression.lines,
     {search: (row) => texts[row.op] + ' ' + texts[row.line] + ' ' + why(row), sort: 3, name: 'what was saved'}));
-  to.replaceChildren(...parts);
+  to.replaceChildren(...parts, ...leftAloneParts());
 }
 
 function drawGrowthTable() {

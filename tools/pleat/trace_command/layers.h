@@ -1,0 +1,56 @@
+// Modules and groups of a program, as summaries and reports tell of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "tools/pleat/trace/groups.h"
+#include "tools/pleat/trace/modules.h"
+#include "tools/pleat/trace/replay.h"
+
+namespace pleat::cli {
+
+// Of all devices.
+struct Layers {
+  trace::ModuleTree modules;
+  trace::Groups groups;
+  bool has_modules = false;  // else the trace tells of none
+  bool has_groups = false;   // else the user has named none
+
+  // All must outlive it.
+  Layers(const trace::Replay& replay, trace::Lines& lines, const TraceSelection& selection)
+      : modules(replay.file().definitions()),
+        groups(selection.groups, replay.file().definitions(), lines),
+        has_modules(replay.lives().has_modules),
+        has_groups(!selection.groups.empty()) {}
+};
+
+struct DeviceLayers {
+  trace::ModuleTable modules;          // empty: nothing is known
+  std::vector<trace::PartUse> groups;  // as Groups::names(); empty: none were asked for
+};
+
+// What the layers of a device do, as events pass by.
+class LayerWatch {
+ public:
+  LayerWatch(int device, Layers& layers) : layers_(layers) {
+    if (layers.has_modules) modules_.emplace(device, layers.modules);
+    if (layers.has_groups) groups_.emplace(device, layers.groups);
+  }
+  void take(const PleatTraceEvent& event, const trace::Ledger& ledger) {
+    if (modules_) modules_->take(event, ledger);
+    if (groups_) groups_->take(event, ledger);
+  }
+  // Of the moment's entries those that the filter lets through.
+  void take_moment(const std::vector<trace::LiveEntry>& live, const trace::Replay& replay);
+  // `most`: rows of modules; `depth`: as module_table() has it.
+  [[nodiscard]] DeviceLayers layers(std::uint32_t depth, std::size_t most) const;
+
+ private:
+  Layers& layers_;
+  std::optional<trace::PartBook> modules_, groups_;
+};
+
+}  // namespace pleat::cli
