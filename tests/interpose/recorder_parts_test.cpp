@@ -84,7 +84,7 @@ TEST_F(RecorderParts, TheLastPartKnowsWhatAWholeTraceKnows) {
   ASSERT_EQ(lost(*whole) + lost(*last), 0u);
   ASSERT_GT(whole->file_bytes(), 2 * kMost) << "there are several parts";
   EXPECT_LE(last->file_bytes() + former->file_bytes(), kMost);
-  EXPECT_GE(former->file_bytes(), kMost / 3);
+  EXPECT_GE(former->file_bytes(), kMost / 5);
   EXPECT_FALSE(last->incomplete());
   EXPECT_FALSE(former->incomplete());
   EXPECT_EQ(last->process().pid, 7);

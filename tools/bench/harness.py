@@ -217,6 +217,19 @@ def train(row: Row, options: list[str], library: pathlib.Path | None, threads: i
     return result
 
 
+def traced(conf: str, stacks: str, options: list[str], library: pathlib.Path, threads: int, binaries: pathlib.Path,
+           asked: tuple[str, ...] = ()) -> dict:
+    """A run with a trace, its own figures, and the summary of its file. `asked`: options of the summary."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "bench.trace"
+        row = Row(f"{conf} stacks:{stacks}", f"{conf},trace:{file},stacks:{stacks}")
+        result = train(row, options, library, threads)
+        summary = json.loads(subprocess.run([binaries / "pleat", "trace", "summary", "--json", *asked, file], check=True,
+                                            capture_output=True, text=True).stdout)
+        result["summary"], result["file_bytes"] = summary, file.stat().st_size
+    return result
+
+
 def train_side_by_side(rows: list[Row], options: list[str], library: pathlib.Path | None, threads: int = 2) -> list[dict]:
     """Runs train.py once per row, all at a time, of which one moves: they take turns step by step, every second
     step backwards, and the others are stopped (SIGSTOP). So what disturbs the machine for more than a step falls on

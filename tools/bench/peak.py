@@ -31,7 +31,8 @@ def parse_arguments() -> argparse.Namespace:
         "  python tools/bench/peak.py --model resnet50\n"
         "  python tools/bench/peak.py --model bert,gpt2 --rows pleat,checkpoint,pleat+checkpoint --json bert.json\n"
         "  python tools/bench/peak.py --model all --repeat 5 --json all.json\n"
-        "  python tools/bench/peak.py --model chargpt --rows 'pleat,conf=bits:2;place:inplace' --repeat 2",
+        "  python tools/bench/peak.py --model chargpt --rows 'pleat,conf=bits:2;place:inplace' --repeat 2\n"
+        "  python tools/bench/peak.py --model all --what-if --json what_if.json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", required=True, help="a model, several with commas, or all")
@@ -44,6 +45,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lib", metavar="FILE", help="libpleat.so; default: build/lib/libpleat.so")
+    parser.add_argument("--what-if", action="store_true", help="instead: what a trace of a run at bits:off foretells of the "
+                        "peak of Pleat's memory at --bits, against a run at these bits; both from `pleat trace`, one pair")
     parser.add_argument("--json", metavar="FILE", help="all runs, the machine, the date")
     return parser.parse_args()
 
@@ -63,6 +66,35 @@ def measure(model: str, rows: list[Row], arguments: argparse.Namespace, library)
                 runs[result["row"]].append(result)
     harness.progress("")
     return runs
+
+
+FORETOLD_WITHIN = 0.05
+
+
+def foretell(model: str, arguments: argparse.Namespace, library) -> dict:
+    """What a run at bits:off would have taken at --bits, as its trace has it, and what a run at --bits takes."""
+    options = ["--model", model, "--steps", str(arguments.steps), "--seed", str(arguments.seed)]
+    if arguments.batch:
+        options += ["--batch", str(arguments.batch)]
+    binaries = library.parents[1] / "bin"
+    found = {}
+    for bits in ("off", arguments.bits):
+        harness.progress(f"{model}: a trace at bits:{bits}")
+        run = harness.traced(f"bits:{bits}", "none", options, library, arguments.threads, binaries,
+                             ("--what-if", arguments.bits) if bits == "off" else ())
+        host = next(device for device in run["summary"]["devices"] if device["device"] == "host")
+        found[bits] = host["peak_live"]["bytes"]
+        if bits == "off":
+            found["foretold"] = host["what_if"]["peak_live"]["bytes"]
+    harness.progress("")
+    return found | {"error": found["foretold"] / found[arguments.bits] - 1}
+
+
+def report_foretold(found: dict[str, dict], bits: str) -> str:
+    lines = [[model, harness.megabytes(one["off"]), harness.megabytes(one["foretold"]), harness.megabytes(one[bits]),
+              f"{100 * one['error']:+.1f}", "" if abs(one["error"]) <= FORETOLD_WITHIN else "over 5 %"]
+             for model, one in found.items()]
+    return harness.table(["model", "off MB", f"foretold at {bits}", f"found at {bits}", "error %", ""], lines)
 
 
 def report(model: str, runs: dict[str, list[dict]]) -> str:
@@ -113,6 +145,13 @@ def main() -> int:
     content = {"machine": harness.machine(), "arguments": harness.described(arguments), "models": {}}
     harness.write_json(arguments.json, content)  # before hours of work, not after
     started = time.monotonic()
+    if arguments.what_if:
+        content["what_if"] = {}
+        for name in names:
+            content["what_if"][name] = foretell(name, arguments, library)
+            harness.write_json(arguments.json, content)
+        print(report_foretold(content["what_if"], arguments.bits))
+        return 0 if all(abs(one["error"]) <= FORETOLD_WITHIN for one in content["what_if"].values()) else 1
     for name in names:
         runs = measure(name, rows, arguments, library)
         print(report(name, runs), end="\n\n", flush=True)

@@ -42,18 +42,6 @@ def event_costs(binaries: pathlib.Path, repeat: int) -> dict[str, float]:
     return {key: statistics.median(run[key] for run in runs) if runs[0][key] is not None else None for key in runs[0]}
 
 
-def traced(conf: str, stacks: str, options: list[str], library: pathlib.Path, threads: int, binaries: pathlib.Path) -> dict:
-    """A run with a trace, its own figures, and the summary of its file."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "bench.trace"
-        row = Row(f"{conf} stacks:{stacks}", f"{conf},trace:{file},stacks:{stacks}")
-        result = harness.train(row, options, library, threads)
-        summary = json.loads(subprocess.run([binaries / "pleat", "trace", "summary", "--json", file], check=True,
-                                            capture_output=True, text=True).stdout)
-        result["summary"], result["file_bytes"] = summary, file.stat().st_size
-    return result
-
-
 def own_share(result: dict) -> float:
     """Of the steps' wall time; the model's making and loading have few events."""
     own = result["pleat"]["trace"]
@@ -70,7 +58,7 @@ def shares(model: str, arguments, library, binaries) -> dict:
             if stacks == "off":
                 run = harness.train(Row("bits:4", "bits:4"), options, library, arguments.threads)
             else:
-                run = traced("bits:4", stacks, options, library, arguments.threads, binaries)
+                run = harness.traced("bits:4", stacks, options, library, arguments.threads, binaries)
             rows[stacks].append(run)
     harness.progress("")
     figures = {}
@@ -92,7 +80,7 @@ def shares(model: str, arguments, library, binaries) -> dict:
 
 
 def accounting(model: str, conf: str, arguments, library, binaries) -> dict:
-    run = traced(conf, "python", ["--model", model, "--steps", "4"], library, arguments.threads, binaries)
+    run = harness.traced(conf, "python", ["--model", model, "--steps", "4"], library, arguments.threads, binaries)
     summary = run["summary"]
     host = next(device for device in summary["devices"] if device["device"] == "host")
     differences = {name: host[name]["bytes"] - run["pleat"]["bytes"][kind]["peak"] for name, kind in KINDS.items()}
