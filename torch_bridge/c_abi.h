@@ -183,7 +183,8 @@ typedef enum PleatTraceKind {
   PLEAT_TRACE_LABEL = 66,    /* `block` is a PleatTraceLabel, `reason` */
   PLEAT_TRACE_PRESENT = 67,  /* what a device had when the trace began: `change` */
   PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded: `op` says it in words, `reason` is the
-                                bits of an element, `key` the elements that may bear noise */
+                                bits of an element, `stream` the bits that it needs however few
+                                are asked for, `key` the elements that may bear noise */
   PLEAT_TRACE_DUMP = 69,     /* somebody asks for a closer look at this moment */
   PLEAT_TRACE_PLAN = 70,     /* what `record` would become if anything were coded: `reason` is a
                                 PleatTracePlan, `key` the bytes of its payload */

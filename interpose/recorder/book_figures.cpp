@@ -19,7 +19,8 @@ std::int64_t payload_at(const BookRecord& record, int bits) noexcept {
   if (payload <= 0 || record.noisy_elements == 0 || record.bits == 0) return payload;
   const auto elements = static_cast<std::int64_t>(
       std::min<std::uint64_t>(record.noisy_elements, std::uint64_t{1} << 50));
-  return std::clamp<std::int64_t>(payload + elements * (bits - record.bits) / 8, 0, record.bytes);
+  const int used = std::max<int>(bits, record.least);
+  return std::clamp<std::int64_t>(payload + elements * (used - record.bits) / 8, 0, record.bytes);
 }
 
 }  // namespace

@@ -285,6 +285,7 @@ void BookReplay::decisions(int index, std::uint64_t id, const BookRecord& record
     told.op = op;
     told.reason = reason;
     told.key = key;
+    if (kind == PLEAT_TRACE_DECIDED) told.stream = record.least;
     say(told);
   };
   mark(record.is_decided, PLEAT_TRACE_DECIDED, record.decided, record.bits, record.noisy_elements);

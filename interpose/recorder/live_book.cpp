@@ -301,6 +301,7 @@ void LiveBook::take_mark(const PleatTraceEvent& event) noexcept {
         record->decided = event.op;
         record->bits = event.reason;
         record->noisy_elements = event.key;
+        record->least = static_cast<std::uint8_t>(std::min<std::uint64_t>(event.stream, 8));
       } else {
         record->has_plan = true;
         record->plan = event.reason;

@@ -80,8 +80,9 @@ struct BookRecord {
   std::uint32_t decided = 0;         // a text: how it is to be coded
   std::uint32_t thread = 0, module = 0;
   std::uint8_t phase = 0;
-  std::uint8_t bits = 0;  // of an element
-  std::uint8_t plan = 0;  // a PleatTracePlan
+  std::uint8_t bits = 0;   // of an element
+  std::uint8_t least = 0;  // bits that an element needs, however few are asked for
+  std::uint8_t plan = 0;   // a PleatTracePlan
   std::uint8_t hold_reason = 0;
   bool has_plan = false, is_decided = false;
   bool released = false;  // forward does not need the block any more

@@ -12,7 +12,9 @@
 #include <string>
 
 #include "tools/pleat/trace/compression.h"
+#include "tools/pleat/trace/groups.h"
 #include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/modules.h"
 #include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace/replay.h"
 
@@ -37,6 +39,12 @@ void replay(const File& file) {
   Lines lines(file.definitions());
   Compression compression(-1, file.definitions(), lines);
   WhatIf what_if(-1, 4, filter), lossless(-1, kLossless, filter);
+  ModuleTree modules(file.definitions());
+  std::string problem;
+  const std::vector<GroupRule> rules{*parse_group("group=a.*b|[0-9]+", problem)};
+  Groups groups(rules, file.definitions(), lines);
+  PartBook by_module(-1, modules);
+  PartBook by_group(-1, groups);
   Curve curve(-1, lives, 10);
   std::vector<LiveEntry> live;
   std::uint64_t seen = 0;
@@ -49,6 +57,8 @@ void replay(const File& file) {
     what_if.take(event, ledger);
     lossless.take(event, ledger);
     curve.take(event, ledger, &what_if);
+    by_module.take(event, ledger);
+    by_group.take(event, ledger);
     if (seen == lives.events) {
       live = ledger.live(-1);
       const std::int64_t would_be = what_if.tell(live, ledger);
@@ -63,7 +73,13 @@ void replay(const File& file) {
   expect(seen == lives.events, "the passes differ");
   for (const Group& one : group(live, GroupBy::kLine, replay, lines)) (void)lines.text(one.frame);
   (void)find_growth(live, lives, lines);
+  for (const LiveEntry& entry : live) by_module.take_moment(entry);
+  const ModuleTable table = module_table(modules, by_module.uses(), 3, 20);
+  expect(table.rows.size() <= 20, "more rows than were asked for");
+  for (const ModuleRow& row : table.rows) (void)modules.path_of(row.part);
+  (void)by_group.uses();
   (void)compression.lines();
+  (void)compression.left();
   expect(curve.points().size() <= 10, "more points than were asked for");
 }
 

@@ -23,6 +23,18 @@ TEST(TraceWhatIf, AHeldTensorIsItsPlannedPayloadScaledToTheBits) {
   }
 }
 
+TEST(TraceWhatIf, WhatNeedsSoManyBitsHasThemHoweverFewAreAskedFor) {
+  Story story;
+  save(story, 1, 10);
+  story.record(PLEAT_TRACE_RELEASE, 1, 10, kRaw);
+  decide(story, 1, 8, kElements, kRaw, 4);
+  plan(story, 1, PLEAT_TRACE_PLAN_CODED, kAt8);
+  const std::size_t held = story.record(PLEAT_TRACE_HOLD, 1, 10, kRaw);
+  EXPECT_EQ(Asked(story, 8).live[held], std::int64_t{kAt8});
+  EXPECT_EQ(Asked(story, 4).live[held], std::int64_t{kAt4});
+  EXPECT_EQ(Asked(story, 2).live[held], std::int64_t{kAt4});
+}
+
 TEST(TraceWhatIf, RawBytesAndPayloadAreBothThereWhileATensorIsCoded) {
   Story story;
   save(story, 1, 10);

@@ -169,7 +169,7 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
               ? ranges.bytes() / compress::element_size(own.choice.type)
               : 0;
       trace_decided(*this, backend_.heap().device().value, own.exactness, own.choice.bits,
-                    elements);
+                    own.choice.floor, elements);
     }
   }
   if (ProofBook::Function* const function = function_.load(std::memory_order_relaxed)) {

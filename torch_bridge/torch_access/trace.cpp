@@ -343,13 +343,14 @@ void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept 
 }
 
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits, std::size_t elements) noexcept {
+                   unsigned bits, unsigned least_bits, std::size_t elements) noexcept {
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   if (recorder == nullptr) return;
   const char* const name = exactness_name(why);
   PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_DECIDED);
   mark.op = recorder->intern(name, std::strlen(name));
   mark.reason = static_cast<std::uint8_t>(std::min(bits, 255u));
+  mark.stream = least_bits;
   mark.key = elements;
   recorder->event(&mark);
 }

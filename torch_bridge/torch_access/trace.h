@@ -37,10 +37,10 @@ void abandon_trace(Runtime& runtime) noexcept;
 void trace_heap(allocator::Heap& heap) noexcept;
 // What a block of the host is.
 void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept;
-// How a saved storage is to be coded: why it is exact, or its bits and how many elements they are
-// of.
+// How a saved storage is to be coded: why it is exact, or its bits, how many it needs however few
+// are asked for, and how many elements they are of.
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits, std::size_t elements) noexcept;
+                   unsigned bits, unsigned least_bits, std::size_t elements) noexcept;
 // A save of it may bear noise, as a node of the class shows. May be called under locks of ours.
 void trace_proved(const allocator::Record& record, std::int32_t device,
                   std::string_view node_class) noexcept;

@@ -17,12 +17,14 @@ namespace pleat::trace::testing {
 inline constexpr std::uint64_t kRaw = 4096, kElements = 1024, kAt8 = 1120, kAt4 = 608, kAt2 = 352;
 
 inline std::size_t decide(Story& story, std::uint64_t record, std::uint8_t bits,
-                          std::uint64_t elements, std::uint64_t bytes = kRaw) {
+                          std::uint64_t elements, std::uint64_t bytes = kRaw,
+                          std::uint64_t least_bits = 0) {
   PleatTraceEvent one = event(PLEAT_TRACE_DECIDED, 1000 + 10 * story.events().size());
   one.device = story.device;
   one.record = record;
   one.bytes = bytes;
   one.reason = bits;
+  one.stream = least_bits;
   one.key = elements;
   return story.add(one);
 }

@@ -43,7 +43,8 @@ std::int64_t WhatIf::scaled(const Record& record, std::int64_t payload) const no
   const std::int64_t beside = std::min(payload, beside_codes(record.elements));
   const double codes = std::min(static_cast<double>(record.elements) * record.bits / 8,
                                 static_cast<double>(payload - beside));
-  const std::int64_t more = std::llround(codes * (bits_ / record.bits - 1));
+  const std::int64_t more =
+      std::llround(codes * (std::max<double>(bits_, record.least) / record.bits - 1));
   return std::clamp<std::int64_t>(payload + more, 0, std::max(record.bytes, payload));
 }
 
@@ -122,6 +123,7 @@ void WhatIf::take_decision(const PleatTraceEvent& event) {
   const bool noisy = event.key > 0 && event.reason >= 1 && event.reason <= 8;
   noisy_ = noisy_ || noisy;
   record->bits = noisy ? event.reason : 0;
+  record->least = noisy ? static_cast<std::uint8_t>(std::min<std::uint64_t>(event.stream, 8)) : 0;
   record->elements = noisy ? std::min(sane(event.key), record->bytes) : 0;
   if (!noisy || record->form != Form::kNone) return;
   // The room for the payload is taken before it is known how much of it is used.

@@ -74,7 +74,8 @@ class WhatIf {
     // now, 0 if they would live on their own.
     std::uint64_t block = 0;
     Change change;
-    std::uint8_t bits = 0;  // of these elements; 0: none has noise
+    std::uint8_t bits = 0;   // of these elements; 0: none has noise
+    std::uint8_t least = 0;  // that they need, however few are asked for
     Plan plan = Plan::kNone;
     Form form = Form::kNone;
   };

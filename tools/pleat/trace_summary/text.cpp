@@ -361,7 +361,7 @@ void Writer::compression(const DeviceSummary& device) {
   line("restored", fmt::format("{}, {}", count_text(all.restored), size_text(all.restored_bytes)));
   for (const trace::HeldReason& held : device.held)
     line("left raw", fmt::format("{}, {}: {}", count_text(held.records), size_text(held.bytes),
-                                 bridge::printable(held.reason, kMostWord)));
+                                 bridge::printable(in_words(held.reason), kMostWord)));
   TextTable table({{"saved"},
                    {"compressed"},
                    {"to"},
