@@ -58,6 +58,7 @@ class Writer {
   static constexpr std::size_t kFlushRecords = 16'384;
 
   void begin() noexcept;
+  void create_thread() noexcept;
   void run() noexcept;
   void wait() noexcept;
   void round(bool last) noexcept;

@@ -25,94 +25,11 @@
 #include <thread>
 #include <vector>
 
-#include "tools/pleat/trace/reader.h"
-#include "torch_bridge/c_abi.h"
+#include "tests/interpose/recorder_fixture.h"
 
 namespace {
 
-namespace fs = std::filesystem;
-using pleat::trace::File;
-
-const PleatRecorder& recorder() {
-  static const PleatRecorder* const one = [] {
-    void* const library = ::dlopen(PLEAT_TEST_RECORDER, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw std::runtime_error(::dlerror());
-    return reinterpret_cast<pleat_recorder_fn>(::dlsym(library, "pleat_recorder"))(
-        PLEAT_RECORDER_VERSION);
-  }();
-  return *one;
-}
-
-std::uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-PleatTraceEvent event_of(std::uint64_t number, PleatTraceKind kind = PLEAT_TRACE_OTHER) {
-  PleatTraceEvent event{};
-  event.time_ns = now_ns();
-  event.kind = static_cast<std::uint8_t>(kind);
-  event.device = -1;
-  event.key = number;
-  return event;
-}
-void tell(std::uint64_t number) {
-  const PleatTraceEvent event = event_of(number);
-  recorder().event(&event);
-}
-
-bool by_the_recorder(const PleatTraceEvent& event) { return event.kind >= PLEAT_TRACE_RESIDENT; }
-
-// What was told, in the order of the file.
-std::vector<PleatTraceEvent> told(const File& file) {
-  std::vector<PleatTraceEvent> events;
-  file.for_each([&](const PleatTraceEvent& event) {
-    if (!by_the_recorder(event)) events.push_back(event);
-  });
-  return events;
-}
-std::uint64_t lost(const File& file) {
-  std::uint64_t lost = 0;
-  file.for_each([&](const PleatTraceEvent& event) {
-    if (event.kind == PLEAT_TRACE_LOST) lost += event.bytes;
-  });
-  return lost;
-}
-
-class Recorder : public testing::Test {
- protected:
-  Recorder() {
-    std::string folder = (fs::temp_directory_path() / "recorder_test.XXXXXX").string();
-    if (::mkdtemp(folder.data()) != nullptr) folder_ = folder;
-  }
-  ~Recorder() override {
-    recorder().stop();
-    fs::remove_all(folder_);
-  }
-
-  // Empty, or why there is no trace.
-  std::string start(const fs::path& file, unsigned stacks = PLEAT_TRACE_STACKS_NONE,
-                    const char* process = "{}") {
-    const std::string path = file.string();
-    PleatTraceRequest request{};
-    request.struct_size = sizeof request;
-    request.stacks = stacks;
-    request.path = path.c_str();
-    request.process = process;
-    std::array<char, 256> error{};
-    return recorder().start(&request, error.data(), error.size()) == 0 ? "" : error.data();
-  }
-  static std::unique_ptr<File> open(const fs::path& path) {
-    std::string error;
-    std::unique_ptr<File> file = File::open(path.string(), error);
-    EXPECT_NE(file, nullptr) << error;
-    return file;
-  }
-
-  fs::path folder_;
-};
+using namespace pleat::recorder_testing;
 
 TEST_F(Recorder, AnEventComesBackAsItWasTold) {
   ASSERT_EQ(start(folder_ / "t", PLEAT_TRACE_STACKS_NONE, R"({"pid": 7, "torch": "2.11"})"), "");
