@@ -91,13 +91,13 @@ TEST_F(Recorder, TracesBeginAndEndWhileThreadsHaveEvents) {
       }
     });
   }
-  constexpr int kTraces = 40;
+  constexpr int kTraces = 24;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> between;
   std::vector<std::uint64_t> counted;
   for (int i = 0; i < kTraces; ++i) {
     const std::uint64_t begin = last.load();
     ASSERT_EQ(start(folder_ / std::to_string(i)), "");
-    ::usleep(i % 2 == 0 ? 0 : 3000);
+    ::usleep(i % 2 == 0 ? 0 : 1000);
     counted.push_back(recorder().stop());
     between.emplace_back(begin, last.load());
   }

@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "torch_bridge/core/option_text.h"
+
 namespace pleat::cli {
 
 std::string size_text(std::int64_t bytes) {
@@ -38,6 +40,8 @@ std::string device_text(int device) { return device < 0 ? "host" : fmt::format("
 std::string step_text(const trace::Lives& lives, std::uint32_t step) {
   return step < lives.steps.size() ? std::to_string(lives.steps[step].number) : "-";
 }
+
+std::string shown_path(std::string_view path) { return bridge::printable(path, 4096); }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   double number = 0;

@@ -8,7 +8,6 @@
 #include "snapshot.h"
 #include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
-#include "torch_bridge/core/option_text.h"
 #include "values.h"
 
 namespace pleat::cli {
@@ -300,7 +299,7 @@ void export_torch_snapshot(const TraceExport& to) {
                                [](const auto& device) { return device->taken(); });
   if (!any) {
     const bool oom = to.request.at.kind == Moment::Kind::kOutOfMemory;
-    to.out.give_up(fmt::format("{}: {}", bridge::printable(to.request.file),
+    to.out.give_up(fmt::format("{}: {}", shown_path(to.request.file),
                                oom ? "no device ran out of memory" : "nothing was live"));
     return;
   }
