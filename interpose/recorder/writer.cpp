@@ -96,7 +96,13 @@ int Writer::open(const char* path, std::string_view process, std::uint64_t most_
 }
 
 void Writer::begin() noexcept {
-  if (begun_.exchange(true, std::memory_order_acq_rel)) return;
+  // Somebody opens or closes, perhaps this thread, interrupted: a later event begins the thread.
+  if (::pthread_mutex_trylock(&mutex_) != 0) return;
+  if (!begun_.exchange(true, std::memory_order_acq_rel)) create_thread();
+  ::pthread_mutex_unlock(&mutex_);
+}
+
+void Writer::create_thread() noexcept {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -145,6 +151,7 @@ std::uint64_t Writer::close() noexcept {
 }
 
 void Writer::abandon() noexcept {
+  ::pthread_mutex_init(&mutex_, nullptr);  // whose owner may be a thread that is not here
   begun_.store(true, std::memory_order_relaxed);
   thread_ = {};
   if (open_) file_.close();

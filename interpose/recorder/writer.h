@@ -72,6 +72,7 @@ class Writer {
   static constexpr std::size_t kToldAtOnce = 8192;
 
   void begin() noexcept;
+  void create_thread() noexcept;
   void run() noexcept;
   void wait() noexcept;
   void round(bool last) noexcept;

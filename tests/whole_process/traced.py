@@ -58,7 +58,12 @@ def record(command, tmp_path):
     return record
 
 
-# What the scripts below begin with.
+def made(rows, kib):
+    """The events that allocated blocks of such a size."""
+    return [row for row in rows if row["kind"] == "allocate" and row["bytes"] == kib << 10]
+
+
+# What scripts begin with that trace a part of themselves.
 TRACING = textwrap.dedent("""
     import ctypes, os, sys, torch, pleat_test_support as t
     torch.manual_seed(0)

@@ -39,7 +39,7 @@ class Replay {
           visit(event, static_cast<const Ledger&>(ledger));
           return true;
         },
-        kAllColumns & ~column_bit(Column::kStream), progress);
+        kAllColumns, progress);
   }
 
   [[nodiscard]] const File& file() const noexcept { return file_; }

@@ -13,7 +13,6 @@
 #include "tools/pleat/trace_report/command.h"
 #include "tools/pleat/trace_summary/summary.h"
 #include "tools/pleat/trace_top/command.h"
-#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
 namespace {
@@ -62,7 +61,7 @@ void add_limits(CLI::App& command, TraceSummaryRequest& request) {
 }
 
 int check_limits(const TraceSummary& summary, const TraceSummaryRequest& request) {
-  const std::string file = bridge::printable(request.file);
+  const std::string file = shown_path(request.file);
   for (const DeviceSummary& device : summary.devices) {
     const std::string name = device_text(device.lives->device);
     const std::int64_t peak = device.lives->peaks[PLEAT_TRACE_REQUESTED].bytes;
@@ -106,7 +105,7 @@ int trace_summary(const TraceSummaryRequest& request) {
   try {
     return summarise_file(request);
   } catch (const std::bad_alloc&) {
-    say("pleat: {}: not enough memory to read it\n", bridge::printable(request.file));
+    say("pleat: {}: not enough memory to read it\n", shown_path(request.file));
     return kTraceTrouble;
   }
 }

@@ -158,7 +158,7 @@ trace::Filter filter_of(const TraceSelection& selection, const trace::File& file
 std::unique_ptr<trace::File> open_trace(const std::string& path) {
   std::string error;
   std::unique_ptr<trace::File> file = trace::File::open(path, error);
-  if (file == nullptr) say("pleat: {}: {}\n", bridge::printable(path), error);
+  if (file == nullptr) say("pleat: {}: {}\n", shown_path(path), error);
   return file;
 }
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "torch_bridge/core/option_text.h"
+#include "text.h"
 
 namespace pleat::cli {
 
@@ -21,7 +21,7 @@ TraceOutput::~TraceOutput() {
 
 bool TraceOutput::fail(const std::string& shown, std::string_view reason) {
   if (error_.empty())
-    error_ = fmt::format("{}: {}", shown == "-" ? shown : bridge::printable(shown), reason);
+    error_ = fmt::format("{}: {}", shown == "-" ? shown : shown_path(shown), reason);
   return false;
 }
 

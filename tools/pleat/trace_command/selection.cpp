@@ -6,7 +6,6 @@
 
 #include "text.h"
 #include "tools/pleat/program.h"
-#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
 namespace {
@@ -43,7 +42,7 @@ std::string complaint(const TraceSelection& selection, const Moment& at,
 
 bool is_within(const TraceSelection& selection, const Moment& at, const trace::Lives& lives) {
   const std::string wrong = complaint(selection, at, lives);
-  if (!wrong.empty()) say("pleat: {}: {}\n", bridge::printable(selection.file), wrong);
+  if (!wrong.empty()) say("pleat: {}: {}\n", shown_path(selection.file), wrong);
   return wrong.empty();
 }
 

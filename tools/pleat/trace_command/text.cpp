@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "torch_bridge/core/option_text.h"
+
 namespace pleat::cli {
 
 std::string size_text(std::int64_t bytes) {
@@ -43,6 +45,8 @@ std::string what_if_text(double bits) {
   return bits == trace::kLossless ? "lossless"
                                   : fmt::format("at {:g} bit{}", bits, bits == 1 ? "" : "s");
 }
+
+std::string shown_path(std::string_view path) { return bridge::printable(path, 4096); }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   double number = 0;

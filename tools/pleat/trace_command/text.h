@@ -25,4 +25,7 @@ inline constexpr const char* kNoWhatIf =
 // "8GiB", "1.5 MB", "4096": bytes. Nothing: it is no size.
 [[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
 
+// A path in a line to the user: its end tells most, so all of it.
+[[nodiscard]] std::string shown_path(std::string_view path);
+
 }  // namespace pleat::cli

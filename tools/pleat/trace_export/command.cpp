@@ -12,7 +12,6 @@
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
-#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
 namespace {
@@ -181,7 +180,7 @@ int run_trace_export(const TraceExportCommand& command) {
   try {
     return export_file(request);
   } catch (const std::bad_alloc&) {
-    say("pleat: {}: not enough memory to export it\n", bridge::printable(request.file));
+    say("pleat: {}: not enough memory to export it\n", shown_path(request.file));
     return kTraceTrouble;
   }
 }

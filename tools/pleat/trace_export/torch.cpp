@@ -8,7 +8,6 @@
 #include "snapshot.h"
 #include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
-#include "torch_bridge/core/option_text.h"
 #include "values.h"
 
 namespace pleat::cli {
@@ -315,7 +314,7 @@ void export_torch_snapshot(const TraceExport& to) {
     const char* why = "nothing was live";
     if (to.request.at.kind == Moment::Kind::kOutOfMemory) why = "no device ran out of memory";
     if (to.request.at.kind == Moment::Kind::kDump) why = "nobody asked for a look";
-    to.out.give_up(fmt::format("{}: {}", bridge::printable(to.request.file), why));
+    to.out.give_up(fmt::format("{}: {}", shown_path(to.request.file), why));
     return;
   }
   const std::unique_ptr<ValueWriter> writer = to.request.format == ExportFormat::kTorchJson

@@ -10,7 +10,7 @@
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
 #include "tools/pleat/trace_command/selection.h"
-#include "torch_bridge/core/option_text.h"
+#include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
 namespace {
@@ -38,7 +38,7 @@ Examples:
   pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
 
 int trouble(const std::string& file, const std::string& why) {
-  say("pleat: {}: {}\n", bridge::printable(file), why);
+  say("pleat: {}: {}\n", shown_path(file), why);
   return kTraceTrouble;
 }
 
@@ -74,7 +74,7 @@ int make_report(const TraceReportRequest& request) {
   }
   if (plotly.empty())
     say("pleat: {}: charts are left out: plotly.min.js was not there\n",
-        bridge::printable(request.output));
+        shown_path(request.output));
   return 0;
 }
 
