@@ -62,15 +62,41 @@ bool NativeStacks::open() noexcept {
   return backtrace_ != nullptr;
 }
 
-std::uint32_t NativeStacks::walk(std::span<RawFrame> frames) noexcept {
+void NativeStacks::Range::look_up(std::uint64_t address) noexcept {
+  if (end.load(std::memory_order_relaxed) != 0) return;
+  struct Search {
+    std::uint64_t address;
+    Module found;
+  } search{address, {}};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t /*bytes*/, void* argument) {
+        auto& asked = *static_cast<Search*>(argument);
+        const Module module = module_of(*object);
+        if (asked.address < module.begin || asked.address >= module.end) return 0;
+        asked.found = module;
+        return 1;
+      },
+      &search);
+  // A program that asks by itself is no library between its code and the recorder.
+  const bool is_library =
+      search.found.path[0] == '/' && std::strcmp(search.found.path, "/proc/self/exe") != 0;
+  begin.store(is_library ? search.found.begin : 1, std::memory_order_relaxed);
+  end.store(is_library ? search.found.end : 1, std::memory_order_relaxed);
+}
+
+std::uint32_t NativeStacks::walk(std::span<RawFrame> frames, std::uint64_t caller) noexcept {
+  own_.look_up(reinterpret_cast<std::uint64_t>(&read_build_id));
+  callers_.look_up(caller);
   std::array<void*, kMostFrames> addresses;
   const int most = static_cast<int>(std::min(frames.size(), addresses.size()));
   const int count = backtrace_(addresses.data(), most);
   std::uint32_t written = 0;
   for (int i = 0; i < count; ++i) {
     // The address behind the call: one less is in it.
-    frames[written++] = {
-        reinterpret_cast<std::uint64_t>(addresses[static_cast<std::size_t>(i)]) - 1, kNativeFrame};
+    const std::uint64_t address =
+        reinterpret_cast<std::uint64_t>(addresses[static_cast<std::size_t>(i)]) - 1;
+    if (written == 0 && (own_.holds(address) || callers_.holds(address))) continue;
+    frames[written++] = {address, kNativeFrame};
   }
   return written;
 }

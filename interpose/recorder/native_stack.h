@@ -3,6 +3,7 @@
 // process.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -15,12 +16,22 @@ class NativeStacks {
  public:
   // False: there is no libunwind.
   bool open() noexcept;
-  // The frames of this thread, the innermost first: those of the recorder and of whoever called it
-  // are not left out. Not in two places of a thread at once.
-  [[nodiscard]] std::uint32_t walk(std::span<RawFrame> frames) noexcept;
+  // The frames of this thread, the innermost first, from the one that called into the recorder and
+  // the library of `caller`, an address in who asked. Not in two places of a thread at once.
+  [[nodiscard]] std::uint32_t walk(std::span<RawFrame> frames, std::uint64_t caller) noexcept;
 
  private:
+  // What a library covers; nothing: it is not known.
+  struct Range {
+    std::atomic<std::uint64_t> begin{0}, end{0};
+    [[nodiscard]] bool holds(std::uint64_t address) const noexcept {
+      return address >= begin.load(std::memory_order_relaxed) &&
+             address < end.load(std::memory_order_relaxed);
+    }
+    void look_up(std::uint64_t address) noexcept;
+  };
   int (*backtrace_)(void**, int) = nullptr;
+  Range own_, callers_;
 };
 
 // What is loaded, for the reader, which looks for names. In the writer's thread only.

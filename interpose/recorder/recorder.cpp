@@ -86,10 +86,11 @@ std::uint32_t stack(int may_wait) {
   Ring* const ring = python || native ? rings.mine() : nullptr;
   if (ring == nullptr || ring->taking_stack) return 0;
   const KeepErrno keep;
+  const auto caller = reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
   ring->taking_stack = true;
   RawFrame frames[kMostFrames];
   const std::span<RawFrame> all(frames);
-  const std::uint32_t of_native = native ? native_stacks.walk(all) : 0;
+  const std::uint32_t of_native = native ? native_stacks.walk(all, caller) : 0;
   std::uint32_t number = 0;
   bool written_over = false;
   if (python) {

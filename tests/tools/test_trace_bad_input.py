@@ -157,7 +157,7 @@ def test_events_that_make_no_sense_are_counted_and_harm_nothing(run, tmp_path):
 # ---- options ---------------------------------------------------------------------------------------
 
 WRONG = {
-    "--at -1": "--at: '-1': allowed are peak, end, oom and seconds",
+    "--at -1": "--at: '-1': allowed are peak, end, oom, dump and seconds",
     "--at nan": "--at: 'nan'",
     "--at noon": "--at: 'noon'",
     "--since -1": "--since: '-1': allowed are seconds",

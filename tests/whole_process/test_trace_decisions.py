@@ -93,7 +93,7 @@ def test_what_waits_when_a_trace_ends_is_held(run_script, tmp_path):
     assert run.json["encoded"] == 0 and run.json["same"] == [True] * 4
 
 
-def test_what_noise_is_allowed_by_and_what_is_left_alone(run_script, events, tmp_path):
+def test_what_noise_is_allowed_by_and_what_is_left_alone(run_script, events, summarised, tmp_path):
     script = TRACING + textwrap.dedent("""
         import numpy
         start("a.trace")
@@ -112,6 +112,8 @@ def test_what_noise_is_allowed_by_and_what_is_left_alone(run_script, events, tmp
     noisy = {row["record"] for row in rows if row["kind"] == "decided" and row["noisy_elements"]}
     assert noisy and noisy <= {row["record"] for row in proved}
     assert {row["op"] for row in proved} & {"AddmmBackward0", "GeluBackward0", "TanhBackward0"}
+    told = summarised(tmp_path / "a.trace")["host"]["compression"]["proved"]
+    assert sum(row["saves"] for row in told) == len(proved) and {row["by"] for row in told} == {row["op"] for row in proved}
     left = [row for row in rows if row["kind"] == "left"]
     assert [(row["op"], row["bytes"], row["device"]) for row in left] == [("foreign_storage", 256 * 160 * 4, "host")]
     assert left[0]["line"] == next(n for n, text in enumerate(script.splitlines()) if "# left alone" in text)
@@ -195,3 +197,59 @@ def test_modules_cost_a_compiled_function_nothing(run_script, events, tmp_path):
     assert run.returncode == 0, run.stderr
     assert run.json["same"]
     assert "Net.inner" in modules_of(events(tmp_path / "a.trace"))
+
+
+def test_an_interrupted_module_is_over(run_script, events, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        import gc, weakref
+        class Interrupted(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = torch.nn.Linear(160, 160)
+            def forward(self, x):
+                self.inner(x)
+                raise KeyboardInterrupt
+        start("a.trace")
+        model, x = Interrupted(), torch.randn(512, 160)
+        for _ in range(3):
+            try:
+                model(x)
+            except KeyboardInterrupt:
+                pass
+        old = weakref.ref(model)
+        del model
+        gc.collect()
+        Net()(x)
+        stop()
+        t.emit(alive=old() is not None)
+        """),
+        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert not run.json["alive"]
+    rows = [row for row in events(tmp_path / "a.trace") if row["kind"] == "module"]
+    assert [row["op"] for row in rows[:3]] == ["Interrupted", "Interrupted.inner", "Interrupted"] and rows[3]["op"] == "Interrupted"
+    assert max(row["bytes"] for row in rows) == 2
+    assert [row["op"] for row in rows[-7:]] == ["Net.inner", "Net", "Net.middle", "Net", "Net.outer", "Net", None]
+
+
+def test_modules_make_no_warning_of_the_scripts(run_script, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        import warnings
+        start("a.trace")
+        net = Net()
+        x = torch.randn(512, 160)
+        net(x)
+        with warnings.catch_warnings(record=True) as caught:
+            torch.compile(net, backend="eager")(x)
+        t.emit(warned=[str(one.message) for one in caught])
+        stop()
+        """),
+        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.json["warned"] == []

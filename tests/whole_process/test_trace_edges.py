@@ -12,7 +12,10 @@ import pytest
 from conftest import LOSSY, STOCK_ONLY, SUPPORT, clean_environment
 from traced import TRACING, command, events, made, record, summarised  # noqa: F401  fixtures
 
-pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
+pytestmark = [
+    pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files"),
+    pytest.mark.rotating(set="edges of traces", share=3),
+]
 
 
 # ---- threads ---------------------------------------------------------------------------------------

@@ -8,7 +8,10 @@ import pytest
 from conftest import STOCK_ONLY
 from traced import TRACING, command, events, made, summarised  # noqa: F401  fixtures
 
-pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
+pytestmark = [
+    pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files"),
+    pytest.mark.rotating(set="edges of traces", share=3),
+]
 
 
 # ---- places in code --------------------------------------------------------------------------------

@@ -98,9 +98,12 @@ std::string flag_name(std::string_view key) {
   return name;
 }
 
-// One flag per row of the option table, each checked by the parser of PLEAT_CONF.
-void add_option_flags(CLI::App& command, Settings& settings) {
+// One flag per row of the option table, each checked by the parser of PLEAT_CONF. `records`: but
+// for those that `pleat trace record` has its own flags for; it compresses nothing by itself.
+void add_option_flags(CLI::App& command, Settings& settings, bool records = false) {
   for (const bridge::OptionRow& row : bridge::option_table()) {
+    if (records && (row.key == "trace" || row.key == "trace_size")) continue;
+    const std::string_view by_default = records && row.key == "bits" ? "off" : row.default_value;
     const auto take = [&settings, &row](const std::string& value) {
       bridge::Options options;
       std::vector<std::string> problems;
@@ -113,7 +116,7 @@ void add_option_flags(CLI::App& command, Settings& settings) {
     };
     command
         .add_option_function<std::string>(flag_name(row.key), take,
-                                          fmt::format("{} [{}]", row.help, row.default_value))
+                                          fmt::format("{} [{}]", row.help, by_default))
         ->type_name(std::string(row.allowed))
         ->trigger_on_parse();
   }
@@ -335,7 +338,7 @@ int main(int argc, char** argv) {
 
   TraceRecordRequest record;
   CLI::App& record_command = *add_trace_record(*trace_commands.all, record);
-  add_option_flags(record_command, settings);
+  add_option_flags(record_command, settings, /*records=*/true);
 
   CompletionCommands completion_commands;
   add_completion_commands(app, completion_commands);
@@ -369,9 +372,8 @@ int main(int argc, char** argv) {
     CLI::App& asked = check_command.parsed() ? check_command
                       : records              ? record_command
                                              : run_command;
-    complain(kUsage, "{}: no program given", asked.get_name());
-    std::fputs(asked.help("pleat").c_str(), stderr);
-    return kUsage;
+    const char* const name = records ? "trace record" : asked.get_name().c_str();
+    return complain(kUsage, "{0}: no program given; see `pleat {0} --help`", name);
   }
   request.command = command;
   if (records) {

@@ -11,7 +11,7 @@ namespace {
 // The path of a module begins with the class of the outermost one that runs, which is asked for the
 // names of all within it. What it does not know of has its class for a name.
 constexpr const char* kProgram = R"python(
-import sys, threading, weakref
+import sys, threading, warnings, weakref
 
 torch = sys.modules.get("torch")
 nn = sys.modules.get("torch.nn.modules.module")
@@ -20,7 +20,16 @@ handles = []
 
 class Running(threading.local):
     def __init__(self):
-        self.calls = []  # module, path; the innermost last
+        # Module, path, the frame that calls its hooks; the innermost last. What is interrupted (by no
+        # Exception) has no hook at its end: it is over once its frame is none of the callers'.
+        self.calls = []
+
+def is_called_by(frame, number):
+    while frame is not None:
+        if id(frame) == number:
+            return True
+        frame = frame.f_back
+    return False
 
 class Names:
     MOST_LOOKS = 16  # a module that makes others in each call is not searched for ever
@@ -46,8 +55,9 @@ def path_of(module):
     own = type(module).__name__
     if not running.calls:
         return own
-    root, path = running.calls[0]
+    root, path, _ = running.calls[0]
     try:
+        root = root()
         if root not in names:
             names[root] = Names()
         name = names[root].of(root, module)
@@ -58,15 +68,18 @@ def path_of(module):
 def enters(module, args):
     if compiler.is_compiling():
         return
-    running.calls.append((module, path_of(module)))
-    tell(running.calls[-1][1], len(running.calls))
+    calls, caller = running.calls, sys._getframe(1)
+    while calls and not is_called_by(caller.f_back, calls[-1][2]):
+        calls.pop()
+    calls.append((weakref.ref(module), path_of(module), id(caller)))
+    tell(calls[-1][1], len(calls))
 
 def leaves(module, args, output):
     if compiler.is_compiling():
         return
     calls = running.calls
     for i in range(len(calls) - 1, -1, -1):
-        if calls[i][0] is module:
+        if calls[i][0]() is module:
             del calls[i:]
             tell(calls[-1][1] if calls else "", len(calls))
             return
@@ -77,6 +90,8 @@ def forget():
 
 ready = "no"
 if nn is not None and hasattr(compiler, "is_compiling") and hasattr(nn, "register_module_forward_hook"):
+    # Not of the script's doing; nothing of what it warns of matters to these hooks.
+    warnings.filterwarnings("ignore", message=".*torch.compile.* when there are global hooks on modules")
     handles.append(nn.register_module_forward_pre_hook(enters))
     handles.append(nn.register_module_forward_hook(leaves, always_call=True))
     ready = "yes"

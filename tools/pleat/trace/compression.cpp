@@ -84,6 +84,8 @@ void Compression::take_left(const PleatTraceEvent& event) {
 void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
   if (event.device != device_) return;
   if (event.kind == PLEAT_TRACE_LEFT) return take_left(event);
+  if (event.kind == PLEAT_TRACE_PROVED)
+    return add(proved_, kMostProved, event.op, static_cast<std::int64_t>(event.bytes));
   const std::uint64_t encode_ns = times_.take(event);
   if (event.kind == PLEAT_TRACE_DECIDED) return take_decision(event, ledger);
   if (!counts_in_sums(event.kind)) return;
@@ -134,6 +136,15 @@ std::vector<LeftLine> Compression::left() const {
   }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const LeftLine& a, const LeftLine& b) { return a.bytes > b.bytes; });
+  return lines;
+}
+
+std::vector<ProvedLine> Compression::proved() const {
+  std::vector<ProvedLine> lines;
+  for (const auto& [by, count] : proved_)
+    lines.push_back({std::string(definitions_.string(by)), count.records, count.bytes});
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const ProvedLine& a, const ProvedLine& b) { return a.bytes > b.bytes; });
   return lines;
 }
 

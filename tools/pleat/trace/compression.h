@@ -56,6 +56,14 @@ struct ExactLine {
   std::int64_t bytes = 0;
 };
 
+// Saves that may bear noise, by the class of node that shows it to be harmless. A storage that is
+// saved several times counts each time.
+struct ProvedLine {
+  std::string by;
+  std::uint64_t saves = 0;
+  std::int64_t bytes = 0;
+};
+
 // What was saved for backward and left alone: it has no record.
 struct LeftLine {
   std::string why;
@@ -93,6 +101,7 @@ class Compression {
   [[nodiscard]] std::vector<HeldReason> reasons() const;
   [[nodiscard]] std::vector<ExactLine> exact() const;
   [[nodiscard]] std::vector<LeftLine> left() const;
+  [[nodiscard]] std::vector<ProvedLine> proved() const;
 
  private:
   struct Place {
@@ -115,10 +124,11 @@ class Compression {
   Place all_;
   LiveTable<Place> by_place_;                                          // operator and frame
   std::map<std::pair<std::uint32_t, std::uint8_t>, HeldReason> held_;  // words, number
-  static constexpr std::size_t kMostExact = 65'536, kMostLeft = 65'536;
+  static constexpr std::size_t kMostExact = 65'536, kMostLeft = 65'536, kMostProved = 4096;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Count>
       exact_;                                                      // why, op, frame
   std::map<std::pair<std::uint32_t, std::uint32_t>, Count> left_;  // why, frame
+  std::map<std::uint32_t, Count> proved_;                          // by
 };
 
 }  // namespace pleat::trace

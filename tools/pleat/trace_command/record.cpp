@@ -28,7 +28,8 @@ constexpr const char* kExamples =
 --bits or PLEAT_CONF says so. Each process of a job has a file of its own: ranks are run.rank0.trace,
 run.rank1.trace; other processes that find the name taken put their number in it. In FILE, %r is the
 rank, %l the local rank, %p the process, %h the host, %t the time. With --max-size the file is set aside
-as FILE.1 when half of that is full, and another part begins, which can be read alone.
+as FILE.1 when half of that is full, and another part begins, which can be read alone. A program that
+never loads torch has no trace.
 
 Examples:
   pleat trace record -- python train.py

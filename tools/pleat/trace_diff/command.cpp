@@ -9,6 +9,7 @@
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -64,6 +65,9 @@ bool read_side(const std::string& path, const TraceDiffRequest& request, DiffSid
   ProgressLine progress;
   side.replay =
       std::make_unique<trace::Replay>(*side.file, filter_of(request, *side.file), progress.pass(0));
+  TraceSelection within = request;
+  within.device.reset();  // one of the two may do without it
+  if (!is_within(within, asked.at, side.replay->lives())) return false;
   side.lines = std::make_unique<trace::Lines>(side.file->definitions());
   side.summary = summarise(*side.replay, *side.lines, asked, progress.pass(1));
   for (DeviceSummary& device : side.summary.devices) device.at.live = {};  // grouped by now

@@ -224,6 +224,11 @@ Json Writer::compression(const DeviceSummary& device) const {
     row["bytes"] = exact.bytes;
     json["exact"].push_back(std::move(row));
   }
+  json["proved"] = Json::array();
+  for (const trace::ProvedLine& proved : device.proved) {
+    if (json["proved"].size() >= request_.top) break;
+    json["proved"].push_back({{"by", proved.by}, {"saves", proved.saves}, {"bytes", proved.bytes}});
+  }
   json["left_alone"] = Json::array();
   for (const trace::LeftLine& left : device.left) {
     if (json["left_alone"].size() >= request_.top) break;

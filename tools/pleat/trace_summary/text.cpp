@@ -45,6 +45,7 @@ class Writer {
       fragmentation(device);
       compression(device);
       exact(device);
+      proved(device);
       left_alone(device);
     }
     if (summary_.devices.empty()) text_ += "\nnothing is known of any memory\n";
@@ -63,6 +64,7 @@ class Writer {
   void fragmentation(const DeviceSummary& device);
   void compression(const DeviceSummary& device);
   void exact(const DeviceSummary& device);
+  void proved(const DeviceSummary& device);
   void left_alone(const DeviceSummary& device);
 
   void line(const char* name, const std::string& words) {
@@ -148,6 +150,8 @@ void Writer::moment(const DeviceSummary& device) {
   }
   if (request_.at.kind != Moment::Kind::kPeak) line("moment", when(at.time_ns, at.step, at.phase));
   line("live", size_text(at.totals.live()));
+  if (device.what_if)
+    line("", size_text(device.what_if->at) + " " + what_if_text(*request_.what_if));
   line("reserved", size_text(at.totals.reserved()));
   if (at.resident >= 0)
     line("resident", size_text(at.resident) + " of the process, as last sampled");
@@ -290,7 +294,7 @@ void Writer::fragmentation(const DeviceSummary& device) {
 
 // What core/exactness.h names, for whoever wants to change it.
 std::string_view in_words(std::string_view why) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kWords{{
       {"operator", "the operator bears no noise"},
       {"function", "saved by a function that Pleat cannot look into"},
       {"pole", "a division, logarithm, comparison or loss follows"},
@@ -302,6 +306,7 @@ std::string_view in_words(std::string_view why) {
       {"in_backward", "saved while backward runs"},
       {"rule", "the option `rule` says so"},
       {"assigned", "its bits by sensitivity say so"},
+      {"may_bear_noise", "nothing is coded (bits:off), or coding gains too little"},
   }};
   for (const auto& [name, words] : kWords)
     if (why == name) return words;
@@ -324,6 +329,20 @@ void Writer::exact(const DeviceSummary& device) {
   this->table(table);
   if (device.exact.size() > request_.top)
     text_ += fmt::format("  and {} more\n", device.exact.size() - request_.top);
+}
+
+void Writer::proved(const DeviceSummary& device) {
+  if (device.proved.empty()) return;
+  title("may bear noise, and what shows it to be harmless");
+  TextTable table({{"size"}, {"saves", Align::kRight, false, 1}, {"shown by", Align::kLeft, true}});
+  for (std::size_t i = 0; i < std::min(device.proved.size(), request_.top); ++i) {
+    const trace::ProvedLine& line = device.proved[i];
+    table.add({size_text(line.bytes), count_text(line.saves),
+               line.by.empty() ? "-" : bridge::printable(line.by, kMostWord)});
+  }
+  this->table(table);
+  if (device.proved.size() > request_.top)
+    text_ += fmt::format("  and {} more\n", device.proved.size() - request_.top);
 }
 
 // Saved for backward by stock's means: what Pleat cannot or may not take over.

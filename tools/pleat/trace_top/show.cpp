@@ -37,6 +37,7 @@ std::string_view phase(const TopMoment& moment) {
   return trace::phase_name(static_cast<std::uint8_t>(std::min(moment.phase, 255u)));
 }
 std::string when(const TopPage& page, const TopMoment& moment) {
+  if (moment.time_ns == 0) return "nothing so far";
   return fmt::format("{:.1f} s, step {}, {}", seconds(page, moment), moment.step, phase(moment));
 }
 std::string class_text(std::size_t of) {
@@ -85,7 +86,7 @@ std::string lines_table(const TopPage& page, std::size_t columns) {
 
 Json moment_json(const TopPage& page, const TopMoment& moment) {
   Json json;
-  json["seconds"] = seconds(page, moment);
+  json["seconds"] = moment.time_ns == 0 ? Json() : Json(seconds(page, moment));
   json["step"] = moment.step;
   json["phase"] = std::string(phase(moment));
   json["live_bytes"] = live(moment);

@@ -38,7 +38,7 @@ def dump(title: str | None = None) -> None:
     """
     library = pleat._loaded()
     if library is not None:
-        library.pleat_trace_dump(None if title is None else title.encode())
+        library.pleat_trace_dump(None if title is None else " ".join(str(title).split()).encode())
 
 
 def path() -> str | None:
