@@ -282,8 +282,8 @@ typedef struct PleatRecorder {
   /* In a forked child: nothing more is written, whatever is called. */
   void (*abandon)(void);
   /* Writes a page to stderr: who holds the memory, by class and by line, as of all events that this
-   * thread has seen. `title` is its first line. Waits for the writer's thread, a second at most.
-   * Needs no memory of the job's. */
+   * thread has seen. `title` stands in its first line. Waits for the writer's thread, a second at
+   * most. Needs no memory of the job's. */
   void (*page)(const char* title);
   /* Own costs so far: nanoseconds of processor time of the writer's thread; bytes in the file. */
   void (*cost)(uint64_t* writer_ns, uint64_t* file_bytes);
@@ -297,8 +297,8 @@ typedef const PleatRecorder* (*pleat_recorder_fn)(uint32_t);
 int pleat_trace_start(const char* path, char* error, size_t error_bytes) PLEAT_NOEXCEPT;
 /* Ends the trace, if there is one. Returns 1 if there was. */
 int pleat_trace_stop(void) PLEAT_NOEXCEPT;
-/* Says on stderr who holds the memory, and puts a mark into the trace, if there is one. `title`:
- * the first line; null: one of ours. Any thread. */
+/* Says on stderr who holds the memory, and puts a mark into the trace, if there is one. `title`
+ * stands in the first line; null: one of ours. Any thread. */
 void pleat_trace_dump(const char* title) PLEAT_NOEXCEPT;
 /* The path of the trace that is being written; same convention as pleat_stats_json. */
 size_t pleat_trace_path(char* buffer, size_t buffer_bytes) PLEAT_NOEXCEPT;

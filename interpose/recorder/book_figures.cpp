@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "interpose/payload_width.h"
+
 namespace pleat::trace {
 namespace {
 
@@ -16,11 +18,9 @@ std::int64_t payload_at(const BookRecord& record, int bits) noexcept {
   } else if (record.has_plan) {
     return record.plan == PLEAT_TRACE_PLAN_RECOMPUTED ? 0 : record.bytes;
   }
-  if (payload <= 0 || record.noisy_elements == 0 || record.bits == 0) return payload;
   const auto elements = static_cast<std::int64_t>(
       std::min<std::uint64_t>(record.noisy_elements, std::uint64_t{1} << 50));
-  const int used = std::max<int>(bits, record.least);
-  return std::clamp<std::int64_t>(payload + elements * (used - record.bits) / 8, 0, record.bytes);
+  return payload_at_width(payload, {elements, record.bits, record.least}, bits, record.bytes);
 }
 
 }  // namespace

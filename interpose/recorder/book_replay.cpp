@@ -30,9 +30,10 @@ PleatTraceEvent BookReplay::event(PleatTraceKind kind, int index) const noexcept
 }
 
 void BookReplay::say(const PleatTraceEvent& event) noexcept {
-  if (told_device_ == -2) return tell_(context_, event);
+  if (told_device_ == kAll) return tell_(context_, event);
   if (event.device != told_device_) return;
-  for (std::size_t i = 0; i < PLEAT_TRACE_CHANGES; ++i) told_[i] = sum(told_[i], event.change[i]);
+  for (std::size_t i = 0; i < PLEAT_TRACE_CHANGES; ++i)
+    told_[i] = wrapping_add(told_[i], event.change[i]);
 }
 
 template <class Item, class Visit>
@@ -73,10 +74,10 @@ void BookReplay::present(LiveBook& book) noexcept {
     payloads(index, device);
     records(index, device);
     restored(index, device);
-    told_device_ = -2;
+    told_device_ = kAll;
     PleatTraceEvent rest = event(PLEAT_TRACE_PRESENT, index);
     for (std::size_t i = 0; i < PLEAT_TRACE_CHANGES; ++i)
-      rest.change[i] = difference(device.now.sums[i], told_[i]);
+      rest.change[i] = wrapping_subtract(device.now.sums[i], told_[i]);
     say(rest);
   });
 }
@@ -139,7 +140,7 @@ void BookReplay::in_module(std::uint32_t thread, std::uint32_t module,
   mark.thread = thread;
   mark.op = module;
   mark.bytes = depth;
-  if (told_device_ == -2) say(mark);
+  if (told_device_ == kAll) say(mark);
 }
 
 void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block,
@@ -153,7 +154,7 @@ void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block,
     node.node = born.node = node_of(block.forward);
     node.op = block.forward.op;
     node.stack = block.forward.stack;
-    if (told_device_ == -2) say(node);
+    if (told_device_ == kAll) say(node);
   }
   born.op = block.born.op;
   born.stack = block.born.stack;
@@ -208,7 +209,7 @@ void BookReplay::payloads(int index, BookDevice& device) noexcept {
   });
   std::int64_t left = device.chunked;
   in_order(device.slots, [&](std::uint64_t address, const BookSlot& one) {
-    left = difference(left, one.bytes);
+    left = wrapping_subtract(left, one.bytes);
     const BookRecord* const record = device.records.find(one.record);
     if (record == nullptr || record->slot != address) slot(index, address, one, 0);
   });

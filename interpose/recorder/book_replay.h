@@ -44,8 +44,9 @@ class BookReplay {
   std::uint64_t time_ns_ = 0;
   Tell tell_ = nullptr;
   void* context_ = nullptr;
-  BookSums told_{};                   // of one device
-  int told_device_ = -2;              // whose sums are added up, without a word; -2: all is told
+  BookSums told_{};  // of one device
+  static constexpr int kAll = -2;
+  int told_device_ = kAll;            // whose sums are added up, without a word; kAll: all is told
   Bytes ids_;                         // of what is told in order
   BookTable<std::uint32_t> modules_;  // by thread: where it was said to be
   bool complete_ = true;

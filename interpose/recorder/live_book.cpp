@@ -90,8 +90,8 @@ bool LiveBook::begin() noexcept {
 
 std::int64_t LiveBook::other() const noexcept {
   const std::int64_t ours =
-      sum(devices_[0].now.sums[PLEAT_TRACE_RESERVED], signed_of(small_.bytes));
-  return resident_ > ours ? difference(resident_, ours) : 0;
+      wrapping_add(devices_[0].now.sums[PLEAT_TRACE_RESERVED], signed_of(small_.bytes));
+  return resident_ > ours ? wrapping_subtract(resident_, ours) : 0;
 }
 
 // ---- threads and nodes --------------------------------------------------------------------------
@@ -171,7 +171,7 @@ void LiveBook::died(BookDevice& device, std::uint64_t id) noexcept {
   const std::uint32_t place = device.blocks.place_of(id);
   if (place == kNoPlace) return;
   BookBlock& block = device.blocks.at(place);
-  add(device, block.now(), difference(0, block.bytes));
+  add(device, block.now(), wrapping_subtract(0, block.bytes));
   if (block.age == Age::kYoung) leave_young(device, block, place);
   device.blocks.erase(id);
 }
@@ -199,9 +199,9 @@ void LiveBook::apply(const PleatTraceEvent& event) noexcept {
 void LiveBook::add_changes(BookDevice& device, const PleatTraceEvent& event) noexcept {
   BookTotals& now = device.now;
   for (std::size_t i = 0; i < PLEAT_TRACE_CHANGES; ++i)
-    now.sums[i] = sum(now.sums[i], event.change[i]);
+    now.sums[i] = wrapping_add(now.sums[i], event.change[i]);
   now.classes[static_cast<std::size_t>(ByteClass::kUnknown)] =
-      std::max<std::int64_t>(difference(now.live(), device.known), 0);
+      std::max<std::int64_t>(wrapping_subtract(now.live(), device.known), 0);
   if (now.live() > device.peak.totals.live()) {
     device.peak = {now, event.time_ns, step_, resident_, signed_of(small_.bytes), event.phase};
   }

@@ -5,16 +5,10 @@
 #include <cstdint>
 
 #include "interpose/recorder/live_book.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 
-[[nodiscard]] inline std::int64_t sum(std::int64_t a,
-                                      std::int64_t b) noexcept {  // events may be of any numbers
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-[[nodiscard]] inline std::int64_t difference(std::int64_t a, std::int64_t b) noexcept {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
-}
 [[nodiscard]] inline std::int64_t signed_of(std::uint64_t bytes) noexcept {
   return static_cast<std::int64_t>(bytes);
 }
@@ -22,8 +16,8 @@ namespace pleat::trace {
 inline void add(BookDevice& device, ByteClass of, std::int64_t bytes) noexcept {
   if (of == ByteClass::kUnknown) return;  // it is what is left
   std::int64_t& all = device.now.classes[static_cast<std::size_t>(of)];
-  all = sum(all, bytes);
-  device.known = sum(device.known, bytes);
+  all = wrapping_add(all, bytes);
+  device.known = wrapping_add(device.known, bytes);
 }
 
 // Whatever `act` does to the block, its bytes are of its class before and after.
@@ -34,14 +28,15 @@ void change(BookDevice& device, BookBlock& block, Act&& act) noexcept {
   act(block);
   const ByteClass after = block.now();
   if (before == after && bytes == block.bytes) return;
-  add(device, before, difference(0, bytes));
+  add(device, before, wrapping_subtract(0, bytes));
   add(device, after, block.bytes);
 }
 
 inline void add_chunked(BookDevice& device, std::int64_t bytes) noexcept {
   const std::int64_t before = std::max<std::int64_t>(device.chunked, 0);
-  device.chunked = sum(device.chunked, bytes);
-  add(device, ByteClass::kPayloads, difference(std::max<std::int64_t>(device.chunked, 0), before));
+  device.chunked = wrapping_add(device.chunked, bytes);
+  add(device, ByteClass::kPayloads,
+      wrapping_subtract(std::max<std::int64_t>(device.chunked, 0), before));
 }
 
 }  // namespace pleat::trace

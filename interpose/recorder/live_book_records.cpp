@@ -8,9 +8,9 @@ void LiveBook::take_record(BookDevice& device, const PleatTraceEvent& event) noe
   if (event.kind == PLEAT_TRACE_TAG) take_tag(device, event);
   BookRecord* const record = device.records.find(event.record);
   if (record != nullptr) {
-    record->raw = sum(record->raw, event.change[PLEAT_TRACE_SAVED_RAW]);
-    record->payload = sum(record->payload, event.change[PLEAT_TRACE_PAYLOAD]);
-    record->restored = sum(record->restored, event.change[PLEAT_TRACE_RESTORED]);
+    record->raw = wrapping_add(record->raw, event.change[PLEAT_TRACE_SAVED_RAW]);
+    record->payload = wrapping_add(record->payload, event.change[PLEAT_TRACE_PAYLOAD]);
+    record->restored = wrapping_add(record->restored, event.change[PLEAT_TRACE_RESTORED]);
   }
   switch (event.kind) {
     case PLEAT_TRACE_LABEL:

@@ -11,11 +11,11 @@
 #include <cstring>
 #include <string>
 
+#include "interpose/wrapping.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/groups.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/modules.h"
-#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace/replay.h"
 
 namespace {

@@ -113,15 +113,15 @@ TEST_F(RecorderPage, SaysWhatFewerBitsWouldHaveMade) {
        {PLEAT_TRACE_RELEASE, PLEAT_TRACE_HOLD, PLEAT_TRACE_DECIDED, PLEAT_TRACE_PLAN}) {
     event.kind = static_cast<std::uint8_t>(kind);
     event.reason = kind == PLEAT_TRACE_DECIDED ? 4 : 0;
-    event.key = kind == PLEAT_TRACE_DECIDED ? 1 << 18 : (1 << 17) + (1 << 10);
+    event.key = kind == PLEAT_TRACE_DECIDED ? 1 << 18 : (1 << 17) + (1 << 12);
     tell_of(event);
   }
   tell_of(out_of_memory());
   testing::internal::CaptureStderr();
   recorder().page("x");
   const std::string page = testing::internal::GetCapturedStderr();
-  EXPECT_NE(page.find("not in use: 1.00 MiB; at 8 bits 257.00 KiB (live 257.00 KiB), "
-                      "at 4 bits 129.00 KiB (live 129.00 KiB)"),
+  EXPECT_NE(page.find("not in use: 1.00 MiB; at 8 bits 260.00 KiB (live 260.00 KiB), "
+                      "at 4 bits 132.00 KiB (live 132.00 KiB)"),
             std::string::npos)
       << page;
 }

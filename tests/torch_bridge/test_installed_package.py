@@ -87,7 +87,7 @@ def test_a_libtorch_program_without_python_has_a_trace(example, prefix, environm
     assert not summary["incomplete"] and summary["disagreements"] == summary["lost_events"] == 0
     assert len(host["steps"]) == STEPS and host["peak_live"]["phase"] in ("forward", "backward")
     assert host["moment"]["classes"]["parameters"] > 0 and host["compression"]["compressed"] > 0
-    assert {row["operator"] for row in host["by_operator"]} > {"aten::addmm", "aten::mul"}
+    assert {row["op"] for row in host["by_operator"]} > {"aten::addmm", "aten::mul"}
     assert all(row["line"] is None for row in host["by_line"])
 
 

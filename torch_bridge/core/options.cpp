@@ -140,8 +140,6 @@ std::string bytes_text(std::size_t bytes) {
   return number_text(bytes);
 }
 
-constexpr std::size_t kLeastTraceBytes = std::size_t{1} << 20;
-
 constexpr std::string_view kNobody = "none";
 
 bool parse_trust(std::string_view text, Options& options) {

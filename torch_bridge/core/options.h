@@ -108,6 +108,8 @@ struct Options {
   bool copy_raw = false;  // debug: raw blocks go through a payload instead of being held
 };
 
+inline constexpr std::size_t kLeastTraceBytes = std::size_t{1} << 20;  // of Options::trace_size
+
 struct OptionRow {
   std::string_view key;
   std::string_view default_value;

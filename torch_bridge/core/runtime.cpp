@@ -88,8 +88,17 @@ void Runtime::set_options(const Options& options) {
   codec.set_copy_raw(options.copy_raw);
   check.ask(options.check, options.check_file);
   sensitivity.ask(options, rank_);
+  renew_heaps_locked();
+}
+
+void Runtime::renew_heaps() {
+  const std::lock_guard<std::mutex> guard(options_mutex_);
+  renew_heaps_locked();
+}
+
+void Runtime::renew_heaps_locked() {
   const allocator::ResidencyOptions of_heaps = options_of_heaps(
-      options, backward_passes.load(std::memory_order_relaxed) != 0, check.watching());
+      options_, backward_passes.load(std::memory_order_relaxed) != 0, check.watching());
   heaps.for_each([&](allocator::Heap& heap) { heap.residency().set_options(of_heaps); });
 }
 
@@ -125,7 +134,7 @@ std::uint64_t Runtime::next_nonce() noexcept {
 
 void Runtime::begin_backward() noexcept {
   if (backward_passes.fetch_add(1, std::memory_order_relaxed) == 0) {
-    set_options(options());  // a peak is known now
+    renew_heaps();  // a peak is known now
   }
   heaps.for_each([](allocator::Heap& heap) {
     if (heap.residency().any_waiting()) {

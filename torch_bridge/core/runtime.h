@@ -34,6 +34,9 @@ class Runtime {
 
   [[nodiscard]] Options options() const;
   void set_options(const Options& options);  // min_bytes of the allocator follows too
+  // What heaps do depends on more than the options: on whether a peak is known, a check watches, a
+  // trace is written. After a change of one of these.
+  void renew_heaps();
   // Those of every heap, as the options are now.
   [[nodiscard]] allocator::ResidencyOptions residency_options() const;
 
@@ -90,6 +93,8 @@ class Runtime {
   std::atomic<bool> interposed{false};
 
  private:
+  void renew_heaps_locked();
+
   static std::atomic<Runtime*> instance_;
   ForkLock heap_fork_lock_{ForkPlace::kHeap, host};
   mutable std::mutex options_mutex_;

@@ -95,21 +95,16 @@ c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) {
 // ---- c10::Allocator -----------------------------------------------------------------------------
 
 c10::DataPtr AllocatorInFront::allocate(std::size_t bytes) {
-  if (listener_ != nullptr) listener_->allocating();
-  try {
-    return heard(behind_.allocate(bytes));
-  } catch (const c10::OutOfMemoryError&) {
-    if (listener_ == nullptr) throw;
-    if (!listener_->make_room()) {
+  if (listener_ == nullptr) return heard(behind_.allocate(bytes));
+  listener_->allocating();
+  for (bool again = false;; again = true) {
+    try {
+      return heard(behind_.allocate(bytes));
+    } catch (const c10::OutOfMemoryError&) {
+      if (!again && listener_->make_room()) continue;
       listener_->refused(bytes, c10::cuda::current_device());
       throw;
     }
-  }
-  try {
-    return heard(behind_.allocate(bytes));
-  } catch (const c10::OutOfMemoryError&) {
-    listener_->refused(bytes, c10::cuda::current_device());
-    throw;
   }
 }
 

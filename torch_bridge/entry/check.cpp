@@ -130,7 +130,7 @@ CheckedPass::~CheckedPass() {
   }
   facts_.reset();
   if (!runtime_->check.watching()) {
-    runtime_->set_options(runtime_->options());  // originals are not kept any more
+    runtime_->renew_heaps();  // originals are not kept any more
   }
 }
 

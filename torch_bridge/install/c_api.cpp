@@ -136,7 +136,7 @@ PLEAT_EXPORT int pleat_trace_stop(void) noexcept {
 }
 
 PLEAT_EXPORT void pleat_trace_dump(const char* title) noexcept {
-  if (Runtime* const runtime = Runtime::get()) pleat::bridge::tell_memory(*runtime, title);
+  pleat::bridge::tell_memory(title);
 }
 
 PLEAT_EXPORT size_t pleat_trace_path(char* buffer, size_t buffer_bytes) noexcept {

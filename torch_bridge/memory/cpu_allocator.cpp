@@ -55,7 +55,7 @@ class CpuAllocator final : public c10::Allocator {
     } catch (...) {
       // Sizes below zero are the caller's mistake.
       if (static_cast<std::ptrdiff_t>(bytes) > 0)
-        tell_out_of_memory(*Runtime::get(), bytes, allocator::HeapTable::kHost);
+        tell_out_of_memory(bytes, allocator::HeapTable::kHost);
       throw;
     }
   }

@@ -116,7 +116,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
-    if (Runtime* const runtime = Runtime::get()) tell_out_of_memory(*runtime, bytes, device_);
+    tell_out_of_memory(bytes, device_);
     access_.raise_out_of_memory(bytes, device_);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
                      " bytes (Pleat: ", purpose, ")");
@@ -194,7 +194,7 @@ class CudaDevices final : public cuda::FreeListener {
   }
 
   void refused(std::size_t bytes, std::int32_t device) noexcept override {
-    tell_out_of_memory(runtime_, bytes, device);
+    tell_out_of_memory(bytes, device);
   }
 
   std::shared_ptr<c10::GatheredContext> no_stack() override { return bridge::no_stack(); }

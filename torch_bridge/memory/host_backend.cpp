@@ -32,7 +32,7 @@ c10::Storage HostBackend::copy(const c10::Storage& storage, allocator::ByteRange
 }
 
 void HostBackend::throw_out_of_memory(std::size_t bytes, const char* purpose) const {
-  tell_out_of_memory(*Runtime::get(), bytes, allocator::HeapTable::kHost);
+  tell_out_of_memory(bytes, allocator::HeapTable::kHost);
   bridge::throw_out_of_memory(bytes, purpose);
 }
 

@@ -9,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "torch_bridge/core/runtime.h"
 #include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/torch_access/trace_context.h"
 
@@ -82,14 +83,16 @@ void add_heap(Page& page, allocator::Heap& heap) noexcept {
   add_row(page, "cached", statistics.read(StatKind::kCached));
 }
 
-void write_page(Runtime& runtime, const char* title) noexcept {
+void write_page(const char* title) noexcept {
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
     recorder->page(title);
     return;
   }
+  Runtime* const runtime = Runtime::get();
+  if (runtime == nullptr) return;
   Page page;
   page.add("pleat: %s\n", title);
-  runtime.heaps.for_each([&](allocator::Heap& heap) { add_heap(page, heap); });
+  runtime->heaps.for_each([&](allocator::Heap& heap) { add_heap(page, heap); });
   page.add(
       "  which lines hold it: pleat trace record -- python ..., then pleat trace summary "
       "--at oom\n");
@@ -98,7 +101,7 @@ void write_page(Runtime& runtime, const char* title) noexcept {
 
 }  // namespace
 
-void tell_out_of_memory(Runtime& runtime, std::size_t bytes, std::int32_t device) noexcept {
+void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
   constexpr std::uint32_t kMostPages = 3;
   static std::atomic<std::uint32_t> pages{0};
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
@@ -117,16 +120,16 @@ void tell_out_of_memory(Runtime& runtime, std::size_t bytes, std::int32_t device
   std::snprintf(title.data(), title.size(), "out of memory: %s were refused on %s%s",
                 Size(static_cast<std::int64_t>(bytes)).text.data(), where.data(),
                 page + 1 == kMostPages ? " (the last of these pages)" : "");
-  write_page(runtime, title.data());
+  write_page(title.data());
 }
 
-void tell_memory(Runtime& runtime, const char* title) noexcept {
+void tell_memory(const char* title) noexcept {
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
     PleatTraceEvent mark = trace_mark(PLEAT_TRACE_DUMP);
     mark.stack = trace_stack(*recorder);
     recorder->event(&mark);
   }
-  write_page(runtime, title != nullptr ? title : "memory");
+  write_page(title != nullptr ? title : "memory");
 }
 
 }  // namespace pleat::bridge

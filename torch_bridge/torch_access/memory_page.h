@@ -5,16 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "torch_bridge/core/runtime.h"
-
 namespace pleat::bridge {
 
 // An allocation of `bytes` was refused. The page is written for the first few only: a program may
 // look for the batch that fits. A trace has a mark of each. Takes no memory to speak of; any
-// thread, with no lock of ours held. `device`: as of a heap.
-void tell_out_of_memory(Runtime& runtime, std::size_t bytes, std::int32_t device) noexcept;
+// thread, with no lock of ours held. `device`: as of a heap. Nothing where Pleat is not installed.
+void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept;
 
 // The same because somebody asks. `title` is for the first line; null: one of ours.
-void tell_memory(Runtime& runtime, const char* title) noexcept;
+void tell_memory(const char* title) noexcept;
 
 }  // namespace pleat::bridge

@@ -109,11 +109,7 @@ void* tell(void* /*self*/, void* const* arguments, std::ptrdiff_t count) noexcep
     if (path != nullptr && depth >= 0) {
       the_listener({path, static_cast<std::size_t>(size)}, static_cast<std::uint64_t>(depth));
     } else {  // a name that is no text
-      void* error[3] = {};
-      api.PyErr_Fetch(&error[0], &error[1], &error[2]);
-      for (void* const part : error) {
-        if (part != nullptr) api.Py_DecRef(part);
-      }
+      python::forget_error();
     }
   }
   return api.Py_BuildValue("");

@@ -49,6 +49,19 @@ std::string_view Object::text() const noexcept {
                          : std::string_view();
 }
 
+void forget_error() noexcept {
+  const Api& python = api();
+  void* error[3] = {};
+  python.PyErr_Fetch(&error[0], &error[1], &error[2]);
+  if (error[0] != nullptr &&
+      python.PyErr_GivenExceptionMatches(error[0], *python.PyExc_KeyboardInterrupt) != 0) {
+    python.PyErr_SetInterrupt();  // the script gets it next
+  }
+  for (void* const part : error) {
+    if (part != nullptr) python.Py_DecRef(part);
+  }
+}
+
 Object new_globals(const char* module) noexcept {
   const Api& python = api();
   Object globals(nullptr);
@@ -78,15 +91,7 @@ bool run(const char* program, const Object& globals) noexcept {
                             : nullptr);
     done = result.get() != nullptr;
   }
-  void* error[3] = {};
-  python.PyErr_Fetch(&error[0], &error[1], &error[2]);  // whatever went wrong is not the job's
-  if (error[0] != nullptr &&
-      python.PyErr_GivenExceptionMatches(error[0], *python.PyExc_KeyboardInterrupt) != 0) {
-    python.PyErr_SetInterrupt();  // but this came from outside: the script gets it next
-  }
-  for (void* const part : error) {
-    if (part != nullptr) python.Py_DecRef(part);
-  }
+  forget_error();  // whatever went wrong is not the job's
   return done;
 }
 

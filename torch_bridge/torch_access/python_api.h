@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -85,11 +84,14 @@ class Object {
   void* object_;
 };
 
+// Forgets the error that may be set, under the lock; an interruption from outside is passed on to
+// the script.
+void forget_error() noexcept;
+
 // The variables of a program that has yet to run: Python's builtins. With a name, those of the
 // module of this name, which is made if need be. Null: no memory.
 [[nodiscard]] Object new_globals(const char* module = nullptr) noexcept;
-// Runs a program on its variables. False if it fails; an interruption from outside is passed on to
-// the script, whatever else the program raises is forgotten.
+// Runs a program on its variables. False if it fails; what it raises is forgotten as above.
 bool run(const char* program, const Object& globals) noexcept;
 // A variable of a program; null: it has none such.
 [[nodiscard]] Object variable(const Object& globals, const char* name) noexcept;

@@ -139,8 +139,7 @@ std::string command_line() {
   return line;
 }
 
-std::string process_json(Runtime& runtime, const ProcessIdentity& who) {
-  const Options options = runtime.options();
+std::string process_json(const Options& options, const ProcessIdentity& who) {
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
   Json json;
@@ -191,12 +190,13 @@ class Trace {
     if (const auto absolute = std::filesystem::absolute(file, ignored); !ignored) {
       file = absolute.string();
     }
-    const std::string process = process_json(runtime, who);
+    const Options options = runtime.options();
+    const std::string process = process_json(options, who);
     PleatTraceRequest request{};
     request.struct_size = sizeof request;
-    request.stacks = static_cast<std::uint32_t>(runtime.options().stacks);
+    request.stacks = static_cast<std::uint32_t>(options.stacks);
     request.process = process.c_str();
-    request.most_bytes = runtime.options().trace_size;
+    request.most_bytes = options.trace_size;
     std::array<char, 256> error{};
     const auto open = [&](const std::string& path) {
       request.path = path.c_str();
@@ -213,10 +213,10 @@ class Trace {
     }
     path_ = file;
     trace_recorder.store(recorder, std::memory_order_release);
-    listen_to_operators(runtime.options().modules);
+    listen_to_operators(options.modules);
     runtime.heaps.for_each([](allocator::Heap& heap) { trace_heap(heap); });
     runtime.pool.tell_segments();
-    runtime.set_options(runtime.options());
+    runtime.renew_heaps();
     return true;
   }
 
@@ -231,7 +231,7 @@ class Trace {
       forget_operators();
     }
     trace_recorder.store(nullptr, std::memory_order_release);
-    if (at_end == AtEnd::kNo) runtime.set_options(runtime.options());
+    if (at_end == AtEnd::kNo) runtime.renew_heaps();
     const std::uint64_t written = recorder->stop();
     if (events != nullptr) *events = written;
     if (path != nullptr) *path = path_;

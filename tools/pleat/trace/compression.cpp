@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 namespace {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 

@@ -3,8 +3,8 @@
 
 #include <map>
 
+#include "interpose/wrapping.h"
 #include "ledger.h"
-#include "numbers.h"
 
 namespace pleat::trace {
 

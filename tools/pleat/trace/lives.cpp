@@ -4,9 +4,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include "interpose/wrapping.h"
 #include "last_sized.h"
 #include "live_table.h"
-#include "numbers.h"
 
 namespace pleat::trace {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 

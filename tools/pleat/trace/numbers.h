@@ -9,14 +9,6 @@
 
 namespace pleat::trace {
 
-// Signed sums of numbers that a file made up must wrap, not be undefined.
-[[nodiscard]] constexpr std::int64_t wrapping_add(std::int64_t a, std::int64_t b) noexcept {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-[[nodiscard]] constexpr std::int64_t wrapping_subtract(std::int64_t a, std::int64_t b) noexcept {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
-}
-
 // A number whose last byte is known to lie before the end of what `at` points into.
 [[nodiscard]] inline std::uint64_t take_number(const std::uint8_t*& at) noexcept {
   std::uint64_t byte = *at++;

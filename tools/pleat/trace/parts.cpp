@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 

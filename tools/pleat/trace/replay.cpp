@@ -4,7 +4,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 

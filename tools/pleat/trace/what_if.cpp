@@ -1,11 +1,10 @@
 #include "what_if.h"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_set>
 #include <utility>
 
-#include "numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 namespace {
@@ -16,9 +15,6 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 56;
 std::int64_t sane(std::uint64_t bytes) noexcept {
   return static_cast<std::int64_t>(std::min(bytes, static_cast<std::uint64_t>(kMostBytes)));
 }
-
-// Of a payload what stands beside the codes: at least 4 bytes for each group of 256 elements.
-constexpr std::int64_t beside_codes(std::int64_t elements) noexcept { return elements / 64; }
 
 }  // namespace
 
@@ -34,18 +30,6 @@ void WhatIf::change(Record& record, const Change& to) noexcept {
   add(ByteClass::kPayloads, wrapping_subtract(to.payload, record.change.payload));
   add(to.of, to.raw);
   record.change = to;
-}
-
-// Codes are scaled, what stands beside them is not. Of a payload with fewer codes than elements,
-// because zeros or constants were left out, as many are left out.
-std::int64_t WhatIf::scaled(const Record& record, std::int64_t payload) const noexcept {
-  if (record.elements == 0 || payload <= 0) return payload;
-  const std::int64_t beside = std::min(payload, beside_codes(record.elements));
-  const double codes = std::min(static_cast<double>(record.elements) * record.bits / 8,
-                                static_cast<double>(payload - beside));
-  const std::int64_t more =
-      std::llround(codes * (std::max<double>(bits_, record.least) / record.bits - 1));
-  return std::clamp<std::int64_t>(payload + more, 0, std::max(record.bytes, payload));
 }
 
 WhatIf::Moment WhatIf::now(const PleatTraceEvent& event, const Ledger& ledger) const {
@@ -122,12 +106,14 @@ void WhatIf::take_decision(const PleatTraceEvent& event) {
   record->bytes = sane(event.bytes);
   const bool noisy = event.key > 0 && event.reason >= 1 && event.reason <= 8;
   noisy_ = noisy_ || noisy;
-  record->bits = noisy ? event.reason : 0;
-  record->least = noisy ? static_cast<std::uint8_t>(std::min<std::uint64_t>(event.stream, 8)) : 0;
-  record->elements = noisy ? std::min(sane(event.key), record->bytes) : 0;
+  record->noisy = {};
+  if (noisy)
+    record->noisy = {std::min(sane(event.key), record->bytes), event.reason,
+                     static_cast<std::uint8_t>(std::min<std::uint64_t>(event.stream, 8))};
   if (!noisy || record->form != Form::kNone) return;
   // The room for the payload is taken before it is known how much of it is used.
-  const std::int64_t room = record->elements * record->bits / 8 + beside_codes(record->elements);
+  const std::int64_t room =
+      record->noisy.count * record->noisy.bits / 8 + beside_codes(record->noisy.count);
   change(*record, {0, (stays_raw(*record) ? 0 : scaled(*record, room)) - room});
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "filter.h"
+#include "interpose/payload_width.h"
 #include "ledger.h"
 #include "live_table.h"
 #include "lives.h"
@@ -67,15 +68,13 @@ class WhatIf {
     ByteClass of = ByteClass::kSavedRaw;  // where `raw` counts
   };
   struct Record {
-    std::int64_t bytes = 0;     // of the storage
-    std::int64_t elements = 0;  // that may bear noise
-    std::int64_t planned = 0;   // bytes of the payload at `bits`
+    std::int64_t bytes = 0;    // of the storage
+    std::int64_t planned = 0;  // bytes of the payload at `bits`
     // kPacked: the block that is held, or was given back. kUnpacked: what stands for the raw bytes
     // now, 0 if they would live on their own.
     std::uint64_t block = 0;
     Change change;
-    std::uint8_t bits = 0;   // of these elements; 0: none has noise
-    std::uint8_t least = 0;  // that they need, however few are asked for
+    NoisyElements noisy;
     Plan plan = Plan::kNone;
     Form form = Form::kNone;
   };
@@ -94,9 +93,11 @@ class WhatIf {
   [[nodiscard]] Change without_block(const PleatTraceEvent& event, std::int64_t payload,
                                      const Ledger& ledger) const;
   [[nodiscard]] bool stays_raw(const Record& record) const noexcept {
-    return bits_ == kLossless && record.elements > 0;
+    return bits_ == kLossless && record.noisy.count > 0;
   }
-  [[nodiscard]] std::int64_t scaled(const Record& record, std::int64_t payload) const noexcept;
+  [[nodiscard]] std::int64_t scaled(const Record& record, std::int64_t payload) const noexcept {
+    return payload_at_width(payload, record.noisy, bits_, record.bytes);
+  }
   // The block is of this record from now on, and of no other.
   void bind(std::uint64_t id, Record& record, std::uint64_t block);
   void unbind(std::uint64_t id, Record& record);

@@ -14,6 +14,7 @@
 #include "text.h"
 #include "tools/pleat/program.h"
 #include "torch_bridge/core/option_text.h"
+#include "torch_bridge/core/options.h"
 
 namespace pleat::cli {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kUsage = 2;
-constexpr std::uint64_t kLeastTraceBytes = 1u << 20;  // as the option `trace_size` has it
 
 constexpr const char* kExamples =
     R"text(The program runs in this very process, with its pid, signals and exit code. Nothing is compressed unless
@@ -132,7 +132,8 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   }
   settings.emplace_back("trace", as_pattern(file, request.output));
   if (request.most_bytes) {
-    if (*request.most_bytes < kLeastTraceBytes) return complain("--max-size is 1MiB at least");
+    if (*request.most_bytes < bridge::kLeastTraceBytes)
+      return complain("--max-size is 1MiB at least");
     settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
   }
   if (!names_bits(settings)) settings.emplace_back("bits", "off");

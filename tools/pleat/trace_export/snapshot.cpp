@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::cli {
 

@@ -1,8 +1,8 @@
 // A device at a snapshot's moment: segments, and what fills them.
 #include <algorithm>
 
+#include "interpose/wrapping.h"
 #include "snapshot.h"
-#include "tools/pleat/trace/numbers.h"
 
 namespace pleat::cli {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "formats.h"
+#include "interpose/wrapping.h"
 #include "tools/pleat/trace/growth.h"
-#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

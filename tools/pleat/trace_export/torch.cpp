@@ -5,8 +5,8 @@
 #include <array>
 #include <memory>
 
+#include "interpose/wrapping.h"
 #include "snapshot.h"
-#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
 #include "values.h"
 

@@ -7,9 +7,9 @@
 #include <new>
 #include <set>
 
+#include "interpose/wrapping.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
-#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_export/formats.h"
 #include "tools/pleat/trace_export/perfetto_writer.h"

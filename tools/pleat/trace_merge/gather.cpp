@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 #include "tools/pleat/trace_command/text.h"
 #include "tools/pleat/trace_summary/summary.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "interpose/wrapping.h"
 #include "layers.h"
 #include "tables.h"
-#include "tools/pleat/trace/numbers.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

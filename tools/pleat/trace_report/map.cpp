@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::cli {
 

@@ -1,6 +1,6 @@
 #include "places.h"
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::cli {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "tools/pleat/trace/numbers.h"
+#include "interpose/wrapping.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
