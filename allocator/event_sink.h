@@ -37,7 +37,9 @@ enum class EventKind : std::uint8_t {
   kRestoredFree,  // the restored storage has died
   kDrop,          // a payload or record is gone
   kOutOfMemory,
-  kOther,  // statistics changed for none of these reasons
+  kOther,       // statistics changed for none of these reasons
+  kPagesTouch,  // free pages from `address` on are handed out; `bytes` of them were not resident
+  kPagesMove,   // `bytes` of resident pages went to `address`, which had none
 };
 
 // Fixed layout; no pointers to strings: names are interned by whoever sets op and phase.
@@ -50,6 +52,7 @@ struct Event {
   BlockId block{};
   std::uint64_t address = 0;
   std::size_t bytes = 0;
+  std::uint64_t took_ns = 0;  // of the thread; of kEncode, kHold and kRestore, if there was work
   RecordId record{};
   TensorKey key{};
   std::uint32_t op = 0;

@@ -178,6 +178,8 @@ typedef enum PleatTraceKind {
   PLEAT_TRACE_DROP = 20,
   PLEAT_TRACE_OUT_OF_MEMORY = 21,
   PLEAT_TRACE_OTHER = 22,
+  PLEAT_TRACE_PAGES_TOUCH = 23,
+  PLEAT_TRACE_PAGES_MOVE = 24,
   PLEAT_TRACE_PHASE = 64,    /* the thread begins `phase`; `bytes` is the number of the step */
   PLEAT_TRACE_NODE = 65,     /* forward recorded `node` in `op` at `stack` */
   PLEAT_TRACE_LABEL = 66,    /* `block` is a PleatTraceLabel, `reason` */

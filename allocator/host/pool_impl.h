@@ -124,6 +124,16 @@ struct Pool::Impl {
     if (!scope->wanted()) [[likely]]
       return;
     publish_all();
+    note(kind, address, bytes, id, stream);
+  }
+  // Notes an event amid an allocation. The event of the allocation has the changes.
+  void emit_amid(EventKind kind, const void* address, std::size_t bytes) noexcept {
+    if (!scope->wanted()) [[likely]]
+      return;
+    note(kind, address, bytes, {}, {});
+  }
+  void note(EventKind kind, const void* address, std::size_t bytes, BlockId id,
+            StreamId stream) noexcept {
     Event event;
     event.kind = kind;
     event.block = id;

@@ -173,6 +173,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   segment.touched.touch(first, last);
   update_runs(segment, first, last);
   resident += more;
+  if (more > 0) emit_amid(EventKind::kPagesTouch, segment.base + (first << page_shift), more);
 
   // If half of the pages that went because of age are back, the window is shorter than the job's
   // steps.
@@ -255,6 +256,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     for (std::size_t page = 0; page < pages; page += huge) {
       to.touched.move(from.touched, source + page, *next + page);
     }
+    emit_amid(EventKind::kPagesMove, to.base + (*next << page_shift), pages << page_shift);
     moved += pages / huge;
     stop = source;
     *next += pages;

@@ -31,8 +31,10 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
   // Whoever wants the record meanwhile waits for its state, not for the mutex.
   guard.lock_.unlock();
   const std::uint64_t begin = now_ns();
-  const Attempt attempt = this->attempt(record, start);
-  count(counters_.encode_ns, now_ns() - begin);
+  Attempt attempt = this->attempt(record, start);
+  const std::uint64_t took_ns = now_ns() - begin;
+  count(counters_.encode_ns, took_ns);
+  if (!plan_only_.load(std::memory_order_relaxed)) attempt.took_ns = took_ns;
   guard.lock_.lock();
   finish(guard.scope_, record, attempt);
   record.state.notify_all();
@@ -118,7 +120,7 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
       record.payload = {};
     }
     count(counters_.held);
-    hold(scope, record);
+    hold(scope, record, attempt.took_ns);
     return;
   }
   record.recomputed = attempt.recomputed;
@@ -148,7 +150,7 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   count(counters_.payload_bytes, record.payload_bytes);
   count_raw(scope, record, false);
   scope.change(StatKind::kPayload, signed_bytes(record.payload_bytes));
-  emit(scope, EventKind::kEncode, record, block, record.payload_bytes);
+  emit(scope, EventKind::kEncode, record, block, record.payload_bytes, attempt.took_ns);
   if (!record.payload_in_block) {
     record.block = nullptr;
     if (keep_originals_.load(std::memory_order_relaxed)) {
@@ -159,9 +161,9 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   }
 }
 
-void Residency::hold(EventScope& scope, Record& record) noexcept {
+void Residency::hold(EventScope& scope, Record& record, std::uint64_t took_ns) noexcept {
   transition(record, RecordAction::kHold);
-  emit(scope, EventKind::kHold, record, record.block, record.bytes);
+  emit(scope, EventKind::kHold, record, record.block, record.bytes, took_ns);
 }
 
 // ---- waits --------------------------------------------------------------------------------------

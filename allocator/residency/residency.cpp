@@ -34,7 +34,7 @@ void Residency::set_options(const ResidencyOptions& options) noexcept {
 }
 
 void Residency::emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
-                     std::size_t bytes) noexcept {
+                     std::size_t bytes, std::uint64_t took_ns) noexcept {
   if (!scope.wanted()) [[likely]]
     return;
   Event event;
@@ -43,6 +43,7 @@ void Residency::emit(EventScope& scope, EventKind kind, const Record& record, co
   event.record = record.id;
   event.key = record.key;
   event.bytes = bytes;
+  event.took_ns = took_ns;
   if (block != nullptr) {
     event.block = block->id;
     event.address = reinterpret_cast<std::uint64_t>(block->begin);

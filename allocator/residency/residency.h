@@ -251,6 +251,7 @@ class Residency {
     PayloadSlot slot{};
     bool recomputed = false;
     bool in_place = false;
+    std::uint64_t took_ns = 0;
   };
   // Encodes a record that is released, or that waited and is off the list. The codec runs without
   // the record's mutex.
@@ -259,7 +260,7 @@ class Residency {
   [[nodiscard]] Attempt attempt(Record& record, EncodeRequest request) noexcept;
   void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
-  void hold(EventScope& scope, Record& record) noexcept;
+  void hold(EventScope& scope, Record& record, std::uint64_t took_ns = 0) noexcept;
   // The one place where a wait ends. `record` is off the list; our reference to it is given up.
   // False if it waits on: a verdict may take too long to be waited for.
   bool end_wait(Record& record, Start start, bool may_wait) noexcept;
@@ -279,7 +280,7 @@ class Residency {
   void keep_within_bound() noexcept;
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
-            std::size_t bytes) noexcept;
+            std::size_t bytes, std::uint64_t took_ns = 0) noexcept;
   void count_raw(EventScope& scope, Record& record, bool counted) noexcept;
 
   BlockMemory& memory_;

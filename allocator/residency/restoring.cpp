@@ -84,6 +84,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   EventScope& scope = guard.scope_;
   Block* target = nullptr;
   await_verdict_locked(guard, record);
+  const std::uint64_t begin = scope.wanted() ? now_ns() : 0;
   switch (record.state) {
     case RecordState::kWaiting:
     case RecordState::kHeld:
@@ -135,7 +136,8 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
     target->record.store(&record, std::memory_order_release);
   }
   scope.change(StatKind::kRestored, signed_bytes(record.bytes));
-  emit(scope, EventKind::kRestore, record, target, record.bytes);
+  emit(scope, EventKind::kRestore, record, target, record.bytes,
+       scope.wanted() ? now_ns() - begin : 0);
   *status = RestoreStatus::kOk;
   return target;
 }

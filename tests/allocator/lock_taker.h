@@ -14,7 +14,7 @@
 
 namespace pleat::allocator::testing {
 
-using ToldKinds = std::array<int, static_cast<std::size_t>(EventKind::kOther) + 1>;
+using ToldKinds = std::array<int, static_cast<std::size_t>(EventKind::kPagesMove) + 1>;
 
 // Called while a sink is told. Ends the process, with a line, if a lock of ours is held: whoever
 // waits for it would never return.

@@ -300,6 +300,25 @@ TEST_F(PoolPagesTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted)
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
+TEST_F(PoolPagesTest, PagesThatAreTouchedAndMovedAreEventsAndTheBlockHasTheChanges) {
+  device.let_pages_move();
+  HugePageKernel kernel(device, true);
+  CountingSink sink;
+  Pool pool(device, no_slack(), statistics);
+  pool.events().attach(&sink);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(kernel.allocate(pool, 512_KiB));
+  EXPECT_EQ(sink.bytes[EventKind::kPagesTouch], 4_MiB);
+  EXPECT_EQ(sink.last.kind, EventKind::kAllocate);
+  EXPECT_EQ(sink.last.change[static_cast<std::size_t>(StatKind::kReserved)], 512 << 10);
+  for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
+  kernel.allocate(pool, 1536_KiB);
+  EXPECT_EQ(sink.bytes[EventKind::kPagesTouch], 4_MiB) << "all were moved there";
+  EXPECT_EQ(sink.bytes[EventKind::kPagesMove], 1536_KiB);
+  EXPECT_EQ(sink.last.change[static_cast<std::size_t>(StatKind::kReserved)], 0);
+  pool.events().attach(nullptr);
+}
+
 // A touch of its last bytes would bring a whole huge page.
 TEST_F(PoolPagesTest, TheHugePageThatABlockEndsInIsMovedToo) {
   device.let_pages_move();

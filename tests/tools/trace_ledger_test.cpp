@@ -70,45 +70,27 @@ TEST(TraceLedger, WhatIsLeftAloneIsCountedByReasonAndLine) {
   EXPECT_EQ(Kept(other, 1).replay->lives().devices.count(1), 1u);
 }
 
-TEST(TraceLedger, AnEncodeLastsFromItsDecisionToItsEndInOneThread) {
+TEST(TraceLedger, TimesOfEncodesAndRestoresAddUpAlsoWhereAnEncodeCameToNothing) {
   Story story;
-  for (std::uint64_t record = 1; record <= 6; ++record)
+  for (std::uint64_t record = 1; record <= 3; ++record)
     story.add(of_record(PLEAT_TRACE_TAG, 10 + record, record, 100));
-  // Two threads at once: 500 and 300 ns.
-  story.add(of_record(PLEAT_TRACE_DECIDED, 1000, 1, 100, 1));
-  story.add(of_record(PLEAT_TRACE_DECIDED, 1100, 2, 100, 2));
-  story.add(of_record(PLEAT_TRACE_ENCODE, 1400, 2, 10, 2));
-  story.add(of_record(PLEAT_TRACE_ENCODE, 1500, 1, 10, 1));
-  // 40 ns to find that it has no shorter form.
-  story.add(of_record(PLEAT_TRACE_DECIDED, 2000, 3, 100));
-  story.add(of_record(PLEAT_TRACE_HOLD, 2040, 3, 100));
-  // A verdict that came later, another thread's, and an encode without a decision: not known.
-  story.add(of_record(PLEAT_TRACE_DECIDED, 3000, 4, 100));
-  story.add(of_record(PLEAT_TRACE_WAIT, 3010, 4, 100));
-  story.add(of_record(PLEAT_TRACE_ENCODE, 9000, 4, 10));
-  story.add(of_record(PLEAT_TRACE_DECIDED, 9100, 5, 100, 1));
-  story.add(of_record(PLEAT_TRACE_ENCODE, 9200, 5, 10, 2));
-  story.add(of_record(PLEAT_TRACE_ENCODE, 9300, 6, 10, 2));
-  const Kept kept(story);
-  EXPECT_EQ(kept.compression->encode_ns(), 840u);
-  ASSERT_EQ(kept.compression->lines().size(), 1u);
-  EXPECT_EQ(kept.compression->lines()[0].encode_ns, 840u);
-  EXPECT_EQ(kept.compression->all().encoded, 5u);
-}
-
-TEST(TraceLedger, OfADeviceNoTimesAreTold) {
-  Story story;
-  const auto add = [&](std::uint8_t kind, std::uint64_t time_ns) {
-    PleatTraceEvent one = of_record(kind, time_ns, 1, 100);
-    one.device = 0;
+  const auto add = [&](std::uint8_t kind, std::uint64_t record, std::uint64_t took_ns) {
+    PleatTraceEvent one = of_record(kind, 1000 * record, record, 100);
+    one.key = took_ns;
     story.add(one);
   };
-  add(PLEAT_TRACE_TAG, 10);
-  add(PLEAT_TRACE_DECIDED, 20);
-  add(PLEAT_TRACE_ENCODE, 500);
-  const Kept kept(story, 0);
-  EXPECT_EQ(kept.compression->all().encoded, 1u);
-  EXPECT_EQ(kept.compression->encode_ns(), 0u);
+  add(PLEAT_TRACE_ENCODE, 1, 500);
+  add(PLEAT_TRACE_ENCODE, 2, 300);
+  add(PLEAT_TRACE_HOLD, 3, 40);
+  add(PLEAT_TRACE_RESTORE, 1, 70);
+  add(PLEAT_TRACE_RESTORE, 1, 7);  // once more
+  const Kept kept(story);
+  EXPECT_EQ(kept.compression->all().encode_ns, 840u);
+  EXPECT_EQ(kept.compression->all().restore_ns, 77u);
+  ASSERT_EQ(kept.compression->lines().size(), 1u);
+  EXPECT_EQ(kept.compression->lines()[0].sums.encode_ns, 840u);
+  EXPECT_EQ(kept.compression->lines()[0].sums.restore_ns, 77u);
+  EXPECT_EQ(kept.compression->all().encoded, 2u);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ static_assert(kind_of(EventKind::kSegmentReserve) == PLEAT_TRACE_SEGMENT_RESERVE
               kind_of(EventKind::kTag) == PLEAT_TRACE_TAG &&
               kind_of(EventKind::kEncode) == PLEAT_TRACE_ENCODE &&
               kind_of(EventKind::kDrop) == PLEAT_TRACE_DROP &&
-              kind_of(EventKind::kOther) == PLEAT_TRACE_OTHER);
+              kind_of(EventKind::kOther) == PLEAT_TRACE_OTHER &&
+              kind_of(EventKind::kPagesMove) == PLEAT_TRACE_PAGES_MOVE);
 
 constexpr std::array<StatKind, PLEAT_TRACE_CHANGES> kChanges = {
     StatKind::kRequested, StatKind::kActive,  StatKind::kReserved,
@@ -72,7 +73,7 @@ class TraceSink final : public allocator::EventSink {
     told.bytes = event.bytes;
     told.block = event.block.value;
     told.record = event.record.value;
-    told.key = event.kind == EventKind::kTag ? event.key.value : 0;
+    told.key = event.kind == EventKind::kTag ? event.key.value : event.took_ns;
     told.stream = event.stream.value;
     for (std::size_t i = 0; i < kChanges.size(); ++i) {
       told.change[i] = event.change[static_cast<std::size_t>(kChanges[i])];

@@ -31,39 +31,22 @@ void add_to(CompressionSums& sums, const PleatTraceEvent& event,
     case PLEAT_TRACE_TAG:
       return add(sums.saved, sums.saved_bytes, bytes);
     case PLEAT_TRACE_HOLD:
+      sums.encode_ns += event.key;
       return add(sums.held, sums.held_bytes, bytes);
     case PLEAT_TRACE_ENCODE:
+      sums.encode_ns += event.key;
       add(sums.encoded, sums.source_bytes, record.bytes);
       sums.payload_bytes = wrapping_add(sums.payload_bytes, bytes);
       return;
     case PLEAT_TRACE_RESTORE:
+      sums.restore_ns += event.key;
       return add(sums.restored, sums.restored_bytes, bytes);
     default:
       return;
   }
 }
 
-std::uint64_t EncodeTimes::take(const PleatTraceEvent& event) {
-  if (event.device >= 0 || event.record == 0) return 0;
-  switch (event.kind) {
-    case PLEAT_TRACE_DECIDED:
-      begun_.of(event.thread) = {event.record, event.time_ns};
-      return 0;
-    case PLEAT_TRACE_WAIT:
-    case PLEAT_TRACE_PLAN:  // nothing is coded
-      begun_.of(event.thread) = {};
-      return 0;
-    case PLEAT_TRACE_ENCODE:
-    case PLEAT_TRACE_HOLD: {
-      const Begun begun = std::exchange(begun_.of(event.thread), Begun{});
-      return begun.record == event.record ? event.time_ns - begun.time_ns : 0;
-    }
-    default:
-      return 0;
-  }
-}
-
-Compression::Place* Compression::of(Origin origin) {
+CompressionSums* Compression::of(Origin origin) {
   const std::uint64_t place =
       (std::uint64_t{origin.op} << 32 | lines_.frame_of(origin.stack)) + 1;  // 0 is no id
   return by_place_.find_or_insert(place);
@@ -86,16 +69,12 @@ void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
   if (event.kind == PLEAT_TRACE_LEFT) return take_left(event);
   if (event.kind == PLEAT_TRACE_PROVED)
     return add(proved_, kMostProved, event.op, static_cast<std::int64_t>(event.bytes));
-  const std::uint64_t encode_ns = times_.take(event);
   if (event.kind == PLEAT_TRACE_DECIDED) return take_decision(event, ledger);
   if (!counts_in_sums(event.kind)) return;
   const LiveRecord* const record = ledger.record(device_, event.record);
   if (record == nullptr) return;
-  for (Place* const place : {&all_, of(record->origin)}) {
-    if (place == nullptr) continue;
-    add_to(place->sums, event, *record);
-    place->encode_ns += encode_ns;
-  }
+  add_to(all_, event, *record);
+  if (CompressionSums* const place = of(record->origin)) add_to(*place, event, *record);
   if (event.kind == PLEAT_TRACE_HOLD) {
     HeldReason& held = held_[{record->decided, event.reason}];
     add(held.records, held.bytes, static_cast<std::int64_t>(event.bytes));
@@ -105,9 +84,9 @@ void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
 std::vector<CompressionLine> Compression::lines() const {
   std::vector<CompressionLine> lines;
   lines.reserve(by_place_.size());
-  by_place_.for_each([&](std::uint64_t id, const Place& place) {
-    lines.push_back({static_cast<std::uint32_t>((id - 1) >> 32), static_cast<std::uint32_t>(id - 1),
-                     place.sums, place.encode_ns});
+  by_place_.for_each([&](std::uint64_t id, const CompressionSums& sums) {
+    lines.push_back(
+        {static_cast<std::uint32_t>((id - 1) >> 32), static_cast<std::uint32_t>(id - 1), sums});
   });
   std::sort(lines.begin(), lines.end(), [](const CompressionLine& a, const CompressionLine& b) {
     return std::tie(b.sums.saved_bytes, a.op, a.frame) <

@@ -10,7 +10,6 @@
 #include "ledger.h"
 #include "lines.h"
 #include "live_table.h"
-#include "per_thread.h"
 
 namespace pleat::trace {
 
@@ -24,6 +23,10 @@ struct CompressionSums {
   std::int64_t held_bytes = 0;
   std::uint64_t restored = 0;
   std::int64_t restored_bytes = 0;
+  // Of the threads, also where an encode came to nothing. Where a device does the work, a thread
+  // only queues it.
+  std::uint64_t encode_ns = 0;
+  std::uint64_t restore_ns = 0;
 };
 // Of these kinds of events the sums are made.
 [[nodiscard]] constexpr bool counts_in_sums(std::uint8_t kind) noexcept {
@@ -36,7 +39,6 @@ struct CompressionLine {
   std::uint32_t op = 0;
   std::uint32_t frame = 0;
   CompressionSums sums;
-  std::uint64_t encode_ns = 0;  // see EncodeTimes
 };
 
 // Why records stayed raw.
@@ -72,30 +74,13 @@ struct LeftLine {
   std::int64_t bytes = 0;
 };
 
-// How long encodes took. A thread decides how to code a record just before it codes it, and tells
-// of the payload, or that there will be none, as soon as it is done. Of the host only: elsewhere
-// the thread does not wait for the work.
-class EncodeTimes {
- public:
-  // Nanoseconds that end with the event; 0: none do.
-  [[nodiscard]] std::uint64_t take(const PleatTraceEvent& event);
-
- private:
-  struct Begun {
-    std::uint64_t record = 0;  // 0: none
-    std::uint64_t time_ns = 0;
-  };
-  PerThread<Begun> begun_;
-};
-
 class Compression {
  public:
   Compression(int device, const Definitions& definitions, Lines& lines)
       : device_(device), definitions_(definitions), lines_(lines) {}
   void take(const PleatTraceEvent& event, const Ledger& ledger);
 
-  [[nodiscard]] const CompressionSums& all() const noexcept { return all_.sums; }
-  [[nodiscard]] std::uint64_t encode_ns() const noexcept { return all_.encode_ns; }
+  [[nodiscard]] const CompressionSums& all() const noexcept { return all_; }
   // What saved most comes first, in all.
   [[nodiscard]] std::vector<CompressionLine> lines() const;
   [[nodiscard]] std::vector<HeldReason> reasons() const;
@@ -104,25 +89,20 @@ class Compression {
   [[nodiscard]] std::vector<ProvedLine> proved() const;
 
  private:
-  struct Place {
-    CompressionSums sums;
-    std::uint64_t encode_ns = 0;
-  };
   struct Count {
     std::uint64_t records = 0;
     std::int64_t bytes = 0;
   };
   // Null: there are too many places.
-  [[nodiscard]] Place* of(Origin origin);
+  [[nodiscard]] CompressionSums* of(Origin origin);
   void take_decision(const PleatTraceEvent& event, const Ledger& ledger);
   void take_left(const PleatTraceEvent& event);
 
   int device_;
   const Definitions& definitions_;
   Lines& lines_;
-  EncodeTimes times_;
-  Place all_;
-  LiveTable<Place> by_place_;                                          // operator and frame
+  CompressionSums all_;
+  LiveTable<CompressionSums> by_place_;                                // operator and frame
   std::map<std::pair<std::uint32_t, std::uint8_t>, HeldReason> held_;  // words, number
   static constexpr std::size_t kMostExact = 65'536, kMostLeft = 65'536, kMostProved = 4096;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Count>

@@ -11,7 +11,7 @@
 namespace pleat::cli {
 
 std::string_view event_name(std::uint8_t kind) {
-  constexpr std::array<std::string_view, 23> kMemory{"?",
+  constexpr std::array<std::string_view, 25> kMemory{"?",
                                                      "segment_reserve",
                                                      "segment_release",
                                                      "pages_release",
@@ -33,7 +33,9 @@ std::string_view event_name(std::uint8_t kind) {
                                                      "restored_free",
                                                      "drop",
                                                      "out_of_memory",
-                                                     "other"};
+                                                     "other",
+                                                     "pages_touch",
+                                                     "pages_move"};
   constexpr std::array<std::string_view, 10> kMarks{"phase", "node", "label",  "present", "decided",
                                                     "dump",  "plan", "module", "left",    "proved"};
   constexpr std::array<std::string_view, 3> kOwn{"resident", "small", "lost"};
@@ -244,6 +246,9 @@ class JsonLines {
       constexpr std::array<std::string_view, 3> kPlans{"coded", "recomputed", "raw"};
       key("plan", event.reason < kPlans.size() ? kPlans[event.reason] : "?");
       number("payload_bytes", std::optional(event.key));
+    } else if (event.kind == PLEAT_TRACE_ENCODE || event.kind == PLEAT_TRACE_HOLD ||
+               event.kind == PLEAT_TRACE_RESTORE) {
+      number("took_ns", std::optional(event.key));
     }
   }
   template <class Number>

@@ -317,8 +317,9 @@ Json Writer::compression(const DeviceReport& device) {
            : one.reason != 0 ? fmt::format("reason {}", one.reason)
                              : std::string("no reason told");
   };
-  const auto sums = [](const trace::CompressionSums& of, std::uint64_t encode_ns) -> Json {
-    return {{"encode_ms", static_cast<double>(encode_ns) * 1e-6},
+  const auto sums = [](const trace::CompressionSums& of) -> Json {
+    return {{"encode_ms", static_cast<double>(of.encode_ns) * 1e-6},
+            {"restore_ms", static_cast<double>(of.restore_ns) * 1e-6},
             {"saves", of.saved},
             {"saved", of.saved_bytes},
             {"encoded", of.encoded},
@@ -337,14 +338,13 @@ Json Writer::compression(const DeviceReport& device) {
     bytes = trace::wrapping_add(bytes, one.bytes);
     by_place[one.place].push_back(&one);
   }
-  Json json{{"all", sums(device.compression, device.encode_ns)},
-            {"reasons", Json::array()},
-            {"lines", Json::array()}};
+  Json json{
+      {"all", sums(device.compression)}, {"reasons", Json::array()}, {"lines", Json::array()}};
   for (const auto& [why, one] : reasons)
     json["reasons"].push_back({texts_.number(why), one.first, one.second});
   for (const trace::CompressionLine& one : device.compression_lines) {
     if (json["lines"].size() >= kMostPlaces) break;
-    Json row = sums(one.sums, one.encode_ns);
+    Json row = sums(one.sums);
     row["op"] = op(one.op);
     row["line"] = line(one.frame);
     row["why"] = Json::array();  // pairs: reason, bytes

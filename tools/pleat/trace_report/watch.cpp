@@ -63,7 +63,6 @@ class DeviceWatch {
     report.compression_lines = compression_.lines();
     report.left_raw = run_.left_raw();
     report.left_alone = compression_.left();
-    report.encode_ns = compression_.encode_ns();
     std::erase_if(at_.live, only_would_be);
     layers_.take_moment(at_.live, replay_);
     report.layers = layers_.layers(depth, kMostPlaces);

@@ -39,7 +39,6 @@ struct DeviceReport {
   std::vector<trace::CompressionLine> compression_lines;
   std::vector<LeftRaw> left_raw;
   std::vector<trace::LeftLine> left_alone;
-  std::uint64_t encode_ns = 0;
   DeviceLayers layers;
 };
 

@@ -199,10 +199,11 @@ Json Writer::compression(const DeviceSummary& device) const {
     row["left_raw_bytes"] = sums.held_bytes;
     row["restored"] = sums.restored;
     row["restored_bytes"] = sums.restored_bytes;
+    row["encode_ns"] = sums.encode_ns;
+    row["restore_ns"] = sums.restore_ns;
   };
   Json json;
   put(json, device.compression);
-  json["encode_ns"] = device.encode_ns;
   json["reasons"] = Json::array();
   for (const trace::HeldReason& held : device.held)
     json["reasons"].push_back(
@@ -212,7 +213,6 @@ Json Writer::compression(const DeviceSummary& device) const {
     if (json["lines"].size() >= request_.top) break;
     Json row = place(line.op, line.frame);
     put(row, line.sums);
-    row["encode_ns"] = line.encode_ns;
     json["lines"].push_back(std::move(row));
   }
   json["exact"] = Json::array();

@@ -35,7 +35,6 @@ struct DeviceSummary {
   std::optional<WhatIfSummary> what_if;  // none: not asked for, or the trace does not know
   std::vector<trace::LeftLine> left;
   std::vector<trace::ProvedLine> proved;
-  std::uint64_t encode_ns = 0;
   DeviceLayers layers;
 };
 

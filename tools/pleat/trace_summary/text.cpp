@@ -376,7 +376,9 @@ void Writer::compression(const DeviceSummary& device) {
   line("compressed",
        fmt::format("{}, {} to {} ({})", count_text(all.encoded), size_text(all.source_bytes),
                    size_text(all.payload_bytes), ratio(all)));
-  if (device.encode_ns > 0) line("time", milliseconds(device.encode_ns) + " to compress");
+  if (all.encode_ns > 0 || all.restore_ns > 0)
+    line("time", fmt::format("{} to compress, {} to restore", milliseconds(all.encode_ns),
+                             milliseconds(all.restore_ns)));
   line("restored", fmt::format("{}, {}", count_text(all.restored), size_text(all.restored_bytes)));
   for (const trace::HeldReason& held : device.held)
     line("left raw", fmt::format("{}, {}: {}", count_text(held.records), size_text(held.bytes),
@@ -393,11 +395,11 @@ void Writer::compression(const DeviceSummary& device) {
   const std::size_t rows = std::min(device.compression_lines.size(), request_.top);
   for (std::size_t i = 0; i < rows; ++i) {
     const trace::CompressionLine& line = device.compression_lines[i];
+    const std::uint64_t spent = line.sums.encode_ns + line.sums.restore_ns;
     table.add({size_text(line.sums.saved_bytes), size_text(line.sums.source_bytes),
                size_text(line.sums.payload_bytes), ratio(line.sums),
                size_text(line.sums.held_bytes), size_text(line.sums.restored_bytes),
-               line.encode_ns == 0 ? "" : milliseconds(line.encode_ns), op(line.op),
-               place(line.frame)});
+               spent == 0 ? "" : milliseconds(spent), op(line.op), place(line.frame)});
   }
   if (!table.empty()) this->table(table);
 }

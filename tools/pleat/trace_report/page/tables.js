@@ -151,17 +151,18 @@ function drawCompression() {
     `${count(all.encoded)} were compressed, ${size(all.source)} to ${size(all.to)} (${ratio(all.source, all.to)}).`);
   if (all.encode_ms > 0) words.push(`That took ${all.encode_ms.toFixed(1)} ms.`);
   words.push(`${count(all.restores)} restores gave back ${size(all.restored)}.`);
+  if (all.restore_ms > 0) words.push(`That took ${all.restore_ms.toFixed(1)} ms.`);
   if (all.raws > 0) words.push(`${count(all.raws)} were left raw, ${size(all.raw)}.`);
   const why = (row) => row.why.map(([text, bytes]) => `${texts[text]} (${size(bytes)})`).join(', ');
   const bytes = (title, key) => ({title, value: (row) => row[key], show: (row) => row[key] ? size(row[key]) : ''});
+  const time = (title, key) => ({title, value: (row) => row[key], show: (row) => row[key] > 0 ? row[key].toFixed(1) + ' ms' : ''});
   const columns = [
     {title: 'line', text: true, value: (row) => shortLine(texts[row.line]), show: lineColumn},
     {title: 'operator', text: true, value: (row) => texts[row.op], show: opColumn},
     {title: 'tensors', value: (row) => row.saves, show: (row) => count(row.saves)},
     bytes('saved', 'saved'), bytes('compressed', 'source'), bytes('to', 'to'),
     {title: 'ratio', value: (row) => row.to > 0 ? row.source / row.to : 0, show: (row) => row.to > 0 ? ratio(row.source, row.to) : ''},
-    {title: 'time', value: (row) => row.encode_ms, show: (row) => row.encode_ms > 0 ? row.encode_ms.toFixed(1) + ' ms' : ''},
-    bytes('restored', 'restored'), bytes('left raw', 'raw'),
+    time('took', 'encode_ms'), bytes('restored', 'restored'), time('took', 'restore_ms'), bytes('left raw', 'raw'),
     {title: 'raw, though', text: true, wrap: true, value: why, show: why},
   ];
   const parts = [element('p', {}, words.join(' '))];
