@@ -52,6 +52,7 @@ TEST(TraceFile, ARankThatNobodyAskedForGoesBeforeTheEnding) {
   EXPECT_EQ(file_for("run.%p.trace", rank), "run.4711.trace") << "as good as a rank";
   EXPECT_EQ(file_for("run.%l.trace", rank), "run.0.rank3.trace") << "hosts share local ranks";
   EXPECT_EQ(trace_file_of_process("a.b/run.rank3.trace", rank), "a.b/run.rank3.4711.trace");
+  EXPECT_EQ(trace_file_of_process("a.b/run.rank3.trace", rank, 2), "a.b/run.rank3.4711-2.trace");
 }
 
 TEST(TraceFile, AFolderMeansAFileInIt) {

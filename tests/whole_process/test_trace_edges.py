@@ -185,24 +185,24 @@ def test_torchrun_with_two_ranks(record, summarised, test_python, tmp_path):
 
 
 def test_a_program_that_executes_another(record, summarised, events, test_python, tmp_path):
-    """The first trace ends where the program was replaced; the new program has the same process, and its own file."""
+    """A trace ends where its program was replaced; the next program has the same process, and its own file; so has a third."""
     script = tmp_path / "again.py"
     script.write_text(textwrap.dedent("""
         import os, sys, time, torch
-        kept = torch.ones(1 << 18 if len(sys.argv) == 1 else 1 << 19)
-        if len(sys.argv) == 1:
+        kept = torch.ones(1 << 17 + len(sys.argv))
+        if len(sys.argv) < 3:
             time.sleep(0.6)
-            os.execv(sys.executable, [sys.executable, __file__, "again"])
+            os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
         print([os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and
                os.path.exists(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}").endswith(".trace")])
         sys.exit(5)
     """))
     process, out, err = record("-o", "run.trace", "--", test_python, script)
-    second = f"run.{process.pid}.trace"
+    second, third = f"run.{process.pid}.trace", f"run.{process.pid}-2.trace"
     assert process.returncode == 5
-    assert out == f"['{tmp_path / second}']\n", "the first program's file did not stay open"
-    assert err.splitlines() == [f"pleat: {err.split()[1]} events are in the trace; next: pleat trace summary {tmp_path / second}"]
-    for name, incomplete, kib in (("run.trace", True, 1024), (second, False, 2048)):
+    assert out == f"['{tmp_path / third}']\n", "the first programs' files did not stay open"
+    assert err.splitlines() == [f"pleat: {err.split()[1]} events are in the trace; next: pleat trace summary {tmp_path / third}"]
+    for name, incomplete, kib in (("run.trace", True, 1024), (second, True, 2048), (third, False, 4096)):
         summary = summarised(tmp_path / name)
         assert summary["process"]["pid"] == process.pid and summary["incomplete"] == incomplete
         assert len(made(events(tmp_path / name), kib)) == 1

@@ -97,8 +97,11 @@ std::string trace_file(std::string_view pattern, const ProcessIdentity& who, std
   return file;
 }
 
-std::string trace_file_of_process(const std::string& file, const ProcessIdentity& who) {
-  return with_part(file, std::to_string(who.process));
+std::string trace_file_of_process(const std::string& file, const ProcessIdentity& who,
+                                  unsigned attempt) {
+  std::string part = std::to_string(who.process);
+  if (attempt > 1) part += "-" + std::to_string(attempt);
+  return with_part(file, part);
 }
 
 }  // namespace pleat::bridge

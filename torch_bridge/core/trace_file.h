@@ -24,8 +24,9 @@ struct ProcessIdentity {
 // line, if what is put in for a sign has a slash, or is "", "." or "..".
 [[nodiscard]] std::string trace_file(std::string_view pattern, const ProcessIdentity& who,
                                      std::string& problem);
-// The same file, for a process that found it taken: run.4711.trace.
-[[nodiscard]] std::string trace_file_of_process(const std::string& file,
-                                                const ProcessIdentity& who);
+// The same file, for a process that found it taken: run.4711.trace. The number of a process may
+// have been another's: a second attempt is run.4711-2.trace.
+[[nodiscard]] std::string trace_file_of_process(const std::string& file, const ProcessIdentity& who,
+                                                unsigned attempt = 1);
 
 }  // namespace pleat::bridge

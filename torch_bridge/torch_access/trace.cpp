@@ -171,6 +171,8 @@ std::string process_json(const Options& options, const ProcessIdentity& who) {
 constexpr const char* kRecordVariable = "PLEAT_TRACE_RECORD";
 
 class Trace {
+  static constexpr unsigned kMostAttempts = 100;  // to find a name that is not taken
+
  public:
   enum class AtEnd : bool { kNo, kYes };
   bool start(Runtime& runtime, const std::string& pattern, Taken taken, std::string& problem) {
@@ -204,8 +206,10 @@ class Trace {
       return recorder->start(&request, error.data(), error.size());
     };
     int code = open(file);
-    if (code == EEXIST && taken == Taken::kUseAnother) {
-      file = trace_file_of_process(file, who);
+    const std::string wanted = file;
+    for (unsigned attempt = 1;
+         code == EEXIST && taken == Taken::kUseAnother && attempt <= kMostAttempts; ++attempt) {
+      file = trace_file_of_process(wanted, who, attempt);
       code = open(file);
     }
     if (code != 0) {
