@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from conftest import LOSSY, STOCK_ONLY, assert_identical
-from traced import TRACING, command, record, summarised  # noqa: F401  fixtures
+from traced import TRACING, command, events, record, summarised  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
@@ -447,3 +447,37 @@ def libzstd(body, size):
     done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
     assert done == size
     return room.raw[:size]
+
+
+def test_the_phase_in_which_a_block_is_made(run_script, events, tmp_path):
+    run = run_script(
+        TRACING
+        + textwrap.dedent("""
+        net = Net()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        start("a.trace")
+        kept = []
+        for rows in (1010, 1020):
+            x = torch.zeros(rows, 160)                              # data; before the first step: other
+            loss = net(x).square().mean()
+            loss.backward()
+            kept.append(torch.ones(2 * rows, 160))                  # between
+            optimizer.step()
+            with torch.no_grad():
+                kept.append(torch.full((3 * rows, 160), 7.0))       # an evaluation: other
+        stop()
+        """),
+        args=[tmp_path],
+        conf="bits:off,min_bytes:64KiB",
+    )
+    assert run.returncode == 0, run.stderr
+    phases = {}
+    for row in events(tmp_path / "a.trace"):
+        if row["kind"] == "allocate":
+            phases.setdefault((row["op"], row["bytes"] // 640), set()).add(row["phase"])
+    for rows, before in ((1010, "other"), (1020, "data")):
+        assert phases["aten::zeros", rows] == {before}
+        assert phases["aten::ones", 2 * rows] == {"between"} and phases["aten::full", 3 * rows] == {"other"}
+        assert phases["aten::linear", rows] == phases["aten::gelu", rows] == {"forward"}
+        assert {phase for (op, size), of in phases.items() if "Backward" in op and size == rows for phase in of} == {"backward"}
+    assert phases["aten::clone", 160] == {"optimizer"}, "momentum"

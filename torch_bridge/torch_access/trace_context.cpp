@@ -1,6 +1,7 @@
 #include "torch_bridge/torch_access/trace_context.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
@@ -185,7 +186,11 @@ void forget_operators() noexcept {
 }
 
 std::uint8_t trace_phase() noexcept {
-  return static_cast<std::uint8_t>(in_backward() ? PLEAT_TRACE_PHASE_BACKWARD : mine().phase);
+  if (in_backward()) return PLEAT_TRACE_PHASE_BACKWARD;
+  // What runs without gradients there is an evaluation, not the next batch.
+  if (mine().phase == PLEAT_TRACE_PHASE_DATA && !c10::GradMode::is_enabled())
+    return PLEAT_TRACE_PHASE_OTHER;
+  return static_cast<std::uint8_t>(mine().phase);
 }
 
 std::uint32_t trace_operator() noexcept {
