@@ -1,9 +1,9 @@
 // The page that `pleat trace top` looks at, as the recorder leaves it.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -71,11 +71,10 @@ class RecorderTop : public Recorder {
 TEST_F(RecorderTop, SaysWhatLivesAndTheMostThatLived) {
   ASSERT_EQ(start(folder_ / "t"), "");
   std::int64_t live = 0, most = 0;
-  MadeUpJob job(6, [&](PleatTraceEvent event) {
-    event.time_ns = now_ns();
+  MadeUpJob job(6, [&](const PleatTraceEvent& event) {
     live += event.change[PLEAT_TRACE_REQUESTED];
     most = std::max(most, live);
-    recorder().event(&event);
+    tell_of(event);
   });
   job.begin();
   for (int i = 0; i < 3; ++i) job.step();
@@ -172,9 +171,7 @@ TEST_F(RecorderTop, AForkedChildNeitherWritesNorRemovesIt) {
       if (tells) ::_exit(0);
       std::exit(0);  // with what the library does at the end
     }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(status_of(child), 0);
     ASSERT_TRUE(page().has_value());
     EXPECT_EQ(page()->pid, static_cast<std::uint64_t>(::getpid()));
     EXPECT_EQ(live_bytes(), 777);
@@ -186,12 +183,7 @@ TEST_F(RecorderTop, AForkedChildNeitherWritesNorRemovesIt) {
 
 // Begins a trace and ends as the argument says: NAME of the trace, with "exit" or "kill" in it.
 const NamedMode kLeave("--leave", [](const char* path) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = path;
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder().start(&request, error.data(), error.size()) != 0) ::_exit(3);
+  if (!start(path).empty()) ::_exit(3);
   tell(1);
   ::usleep(100'000);
   if (std::strstr(path, "kill") != nullptr) ::raise(SIGKILL);
@@ -200,14 +192,8 @@ const NamedMode kLeave("--leave", [](const char* path) {
 
 TEST_F(RecorderTop, AnOrdinaryEndRemovesItAKillLeavesIt) {
   for (const char* how : {"exit", "kill"}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const std::string self = fs::canonical("/proc/self/exe").string();
-      ::execl(self.c_str(), self.c_str(), "--leave", (folder_ / how).c_str(), nullptr);
-      ::_exit(4);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
+    const pid_t child = start_again("--leave", folder_ / how);
+    const int status = status_of(child);
     EXPECT_EQ(WIFSIGNALED(status), std::strcmp(how, "kill") == 0) << status;
     const fs::path left = folder_ / "run" / ("pleat-" + std::to_string(child) + ".top");
     EXPECT_EQ(fs::exists(left), std::strcmp(how, "kill") == 0);

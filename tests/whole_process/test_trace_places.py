@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from conftest import STOCK_ONLY
-from traced import TRACING, command, events, made, summarised  # noqa: F401  fixtures
+from traced import TRACING, events, made, summarised  # noqa: F401  fixtures
 
 pytestmark = [
     pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files"),
