@@ -70,9 +70,9 @@ def test_a_trace_that_does_not_know(undecided, pleat, summary, page):
 
 
 @pytest.mark.parametrize("bits", ["0", "0.99", "9", "-4", "nan", "inf", "4bits", "", "exact"])
-@pytest.mark.parametrize("command", ["summary", "report"])
-def test_bits_that_are_refused(planned, pleat, command, bits):
-    done = pleat(command, planned, f"--what-if={bits}", *(["-o", "-"] if command == "report" else []))
+@pytest.mark.parametrize("view", ["summary", "report"])
+def test_bits_that_are_refused(planned, pleat, view, bits):
+    done = pleat(view, planned, f"--what-if={bits}", *(["-o", "-"] if view == "report" else []))
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2 and done.stdout == b"", done.stderr
     assert "--what-if" in lines[0] and (bits == "" or "numbers of bits from 1 to 8, and lossless" in lines[0])

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from conftest import LOSSY, STOCK_ONLY, assert_identical
-from traced import TRACING, record, summarised  # noqa: F401  fixtures
+from traced import TRACING, blocks, record, summarised  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
@@ -307,27 +307,38 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
     assert summary["incomplete"] == (edge in ("an end at once", "all descriptors closed"))
 
 
-def test_ranks_and_children_have_files_of_their_own(command, run_script, summarised, tmp_path):
-    script = TRACING + textwrap.dedent("""
+SECRET = 0x53454352  # of all elements of four tensors
+
+
+@pytest.fixture(scope="module")
+def ranks(runner, tmp_path_factory):
+    """The folder with the traces of a rank and of its child."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = TRACING + textwrap.dedent(f"""
         import subprocess
+        keep = [torch.full((1 << 18,), {SECRET}, dtype=torch.int32) for _ in range(4)]
         net = Net()
         train(net, None, 2)
-        if len(sys.argv) == 2:
-            subprocess.run([sys.executable, sys.argv[0], folder, "child"], check=True)
+        if sys.argv[-1] != "child":
+            subprocess.run([sys.executable, *sys.argv, "child"], check=True)
         t.emit(pid=os.getpid())
     """)
-    conf = f"{LOSSY},trace:{tmp_path}/run.trace"
-    run = run_script(script, conf=conf, args=[tmp_path], env={"RANK": "3", "WORLD_SIZE": "4"})
+    run = runner.run(script, conf=f"{LOSSY},trace:{folder}/run.trace", args=[folder, "argument-of-the-command"],
+                     env={"RANK": "3", "WORLD_SIZE": "4", "SECRET_VARIABLE": "value-of-the-variable"})
     assert run.returncode == 0, run.stderr
-    files = sorted(path.name for path in tmp_path.glob("*.trace"))
+    return folder
+
+
+def test_ranks_and_children_have_files_of_their_own(command, ranks, summarised):
+    files = sorted(path.name for path in ranks.glob("*.trace"))
     assert len(files) == 2 and "run.rank3.trace" in files, files
     other = next(name for name in files if name != "run.rank3.trace")
     assert re.fullmatch(r"run\.rank3\.\d+\.trace", other)
     for name in files:
-        summary = summarised(tmp_path / name)
+        summary = summarised(ranks / name)
         assert summary["process"]["rank"] == 3 and summary["process"]["world_size"] == 4
-        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
-    merged = [command, "trace", "merge", "--json", tmp_path]
+        assert stat.S_IMODE((ranks / name).stat().st_mode) == 0o600
+    merged = [command, "trace", "merge", "--json", ranks]
     assert "these are missing: 0-2;" in subprocess.run(merged, capture_output=True, text=True).stderr
     merged = json.loads(subprocess.run([*merged, "--allow-missing"], capture_output=True, text=True).stdout)
     assert [one["is_helper"] for one in merged["ranks"]] == [False, True]
@@ -409,45 +420,11 @@ def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path)
     assert not (tmp_path / "second.trace").exists()
 
 
-def test_the_file_tells_no_contents_no_environment_and_no_command(run_script, tmp_path):
-    secret = 0x53454352  # of all tensors
-    script = TRACING + textwrap.dedent(f"""
-        keep = [torch.full((1 << 18,), {secret}, dtype=torch.int32) for _ in range(4)]
-        net = Net()
-        train(net, None, 2)
-        t.emit(address=keep[0].data_ptr())
-    """)
-    run = run_script(script, conf=f"{LOSSY},trace:{tmp_path}/s.trace", args=[tmp_path, "argument-of-the-command"],
-                     env={"SECRET_VARIABLE": "value-of-the-variable"})
-    assert run.returncode == 0, run.stderr
-    data = unpacked(tmp_path / "s.trace")
-    for hidden in (secret.to_bytes(4, "little") * 4, b"SECRET_VARIABLE", b"value-of-the-variable", b"argument-of-the-command"):
-        assert hidden not in data
-    assert b"aten::" in data
-
-
-def unpacked(path):
-    """The contents of a trace's blocks, by the description of the format."""
-    import struct
-
-    data, at, out = path.read_bytes(), 16, []
-    while at + 48 <= len(data) and data[at : at + 4] == b"PBlk":
-        packing, stored = data[at + 5], struct.unpack_from("<I", data, at + 8)[0]
-        body = data[at + 48 : at + 48 + stored]
-        out.append(body if packing == 0 else libzstd(body, struct.unpack_from("<I", data, at + 12)[0]))
-        at += 48 + stored
-    assert out
-    return b"".join(out)
-
-
-def libzstd(body, size):
-    import ctypes
-    import ctypes.util
-
-    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
-    library = ctypes.CDLL(name)
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    room = ctypes.create_string_buffer(max(size, 1))
-    done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
-    assert done == size
-    return room.raw[:size]
+def test_the_file_tells_no_contents_no_environment_and_no_command(ranks):
+    files = list(ranks.glob("*.trace"))
+    assert len(files) == 2
+    for path in files:
+        data = b"".join(contents for _, _, contents in blocks(path))
+        for hidden in (SECRET.to_bytes(4, "little") * 4, b"SECRET_VARIABLE", b"value-of-the-variable", b"argument-of-the-command"):
+            assert hidden not in data
+        assert b"aten::" in data

@@ -1,7 +1,10 @@
 """What the tests of traces share: what `pleat trace` says of a file, and what scripts that trace a part of themselves
 begin with."""
 
+import ctypes
+import ctypes.util
 import json
+import struct
 import subprocess
 import textwrap
 
@@ -53,6 +56,27 @@ def record(command, tmp_path):
 def made(rows, kib):
     """The events that allocated blocks of such a size."""
     return [row for row in rows if row["kind"] == "allocate" and row["bytes"] == kib << 10]
+
+
+def blocks(path):
+    """Kind, count and unpacked contents of each block of a file, by docs/trace_format.md."""
+    data, at, found = path.read_bytes(), 16, []
+    while at + 48 <= len(data) and data[at : at + 4] == b"PBlk":
+        kind, packing, _, stored, unpacked, count = struct.unpack_from("<BBHIII", data, at + 4)
+        body = data[at + 48 : at + 48 + stored]
+        found.append((kind, count, libzstd(body, unpacked) if packing else body))
+        at += 48 + stored
+    assert found
+    return found
+
+
+def libzstd(body, size):
+    library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    room = ctypes.create_string_buffer(max(size, 1))
+    done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
+    assert done == size
+    return room.raw[:size]
 
 
 # What scripts begin with that trace a part of themselves.
