@@ -52,7 +52,7 @@ def build_dir():
 def test_python(build_dir):
     python = pathlib.Path(os.environ.get("PLEAT_TEST_PYTHON", build_dir / "venv" / "bin" / "python"))
     if not python.exists():
-        _missing(f"no interpreter at {python}: run tools/setup.sh or set PLEAT_TEST_PYTHON")
+        missing(f"no interpreter at {python}: run tools/setup.sh or set PLEAT_TEST_PYTHON")
     return python.absolute()
 
 
@@ -65,6 +65,15 @@ def torch_version(test_python):
 
 
 @pytest.fixture(scope="session")
+def command(build_dir):
+    """Path of `pleat`. Skips (or fails, in CI) if it is not built."""
+    path = build_dir / "bin" / "pleat"
+    if not path.exists():
+        missing(f"{path} is not built")
+    return path
+
+
+@pytest.fixture(scope="session")
 def preload_library(build_dir, request):
     """Path of libpleat.so. Skips (or fails, in CI) if it or the bridge of this torch is not built."""
     library = build_dir / "lib" / "libpleat.so"
@@ -73,11 +82,12 @@ def preload_library(build_dir, request):
     version = ".".join(request.getfixturevalue("torch_version").split(".")[:2])
     for path in (library, build_dir / "lib" / f"libpleat_bridge_torch{version}.so"):
         if not path.exists():
-            _missing(f"{path} is not built")
+            missing(f"{path} is not built")
     return library
 
 
-def _missing(reason):
+def missing(reason):
+    """Ends a test that cannot run: it fails in CI and is skipped elsewhere."""
     if IN_CI:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
@@ -198,10 +208,12 @@ class Runner:
         launcher=(),
         limits=None,
         fresh=False,
+        winds_down=False,
     ):
         """Runs a script (source text or path) in a process of its own. Where it asks for no more than that, it
         is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`.
-        Forks under Pleat wind down as any interpreter does on their day of ten, those of stock never."""
+        Forks that are asked to (`winds_down`) wind down as any interpreter does, and those under Pleat on their day
+        of ten."""
         preload = preload and not STOCK_ONLY
         forked = not (fresh or env or launcher or limits)
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
@@ -210,7 +222,7 @@ class Runner:
             if preload and conf is not None:
                 variables["PLEAT_CONF"] = conf
             server, path = self.fork_server(preload, threads), self._path(source)
-            wind_down = preload and self.draw.includes(f"{path.name} {conf} {args}")
+            wind_down = winds_down or (preload and self.draw.includes(f"{path.name} {conf} {args}"))
             stdout, stderr, code, seconds = server.run(path, args, variables, timeout, wind_down)
             self.cpu_account.note(seconds)
         else:
@@ -258,7 +270,7 @@ class Runner:
                     library = self.library_of()
                     options = {"library": library, "late_start": library.with_name("libtest_late_start.so")}
                     if not options["late_start"].exists():
-                        _missing(f"{options['late_start']} is not built")
+                        missing(f"{options['late_start']} is not built")
                 environment = self.environment(conf=None, preload=False, threads=threads)
                 server = self.fork_servers[name] = ForkServer(
                     str(self.addresses / name), self.python, environment, self.addresses, **options
@@ -284,15 +296,19 @@ class Runner:
         return Pair(stock, pleat)
 
 
+def shared_folder(tmp_path_factory):
+    """Of this run of the tests, of all workers of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+
 @pytest.fixture(scope="session")
 def runner(test_python, request, tmp_path_factory, draw, cpu_account):
     def library():
         return request.getfixturevalue("preload_library")
 
     folder = tmp_path_factory.mktemp("scripts")
-    # What the workers of pytest-xdist have in common is a folder above.
-    shared = tmp_path_factory.getbasetemp().parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
-    runner = Runner(test_python, library, folder, shared, draw, cpu_account)
+    runner = Runner(test_python, library, folder, shared_folder(tmp_path_factory), draw, cpu_account)
     yield runner
     runner.close()
 

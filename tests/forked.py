@@ -129,7 +129,7 @@ def close_all(servers):
 
 @contextlib.contextmanager
 def entrance(address):
-    """Held by who calls the server, and by the server while it looks whether it may go."""
+    """Held by one process at a time: who calls the server, or the server while it looks whether it may go."""
     with open(address + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

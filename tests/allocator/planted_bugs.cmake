@@ -110,7 +110,7 @@ pleat_write_planted(encoding.cpp)
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
 
-# One that only a sink finds that takes our locks.
+# One that is found only where the sink takes all locks of ours (lock_taker.h).
 set(planted_from ${PROJECT_SOURCE_DIR}/allocator)
 pleat_load_for_planting(event_sink.cpp)
 pleat_plant("an event is told where it happens, under the locks" event_sink.cpp

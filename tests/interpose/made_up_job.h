@@ -1,8 +1,7 @@
-// A training that is made up: the events that its memory would cause, changes included, the same
-// for one seed. Blocks, payloads and records of every kind come in it.
+// A training that is made up: the events that its memory would cause, changes included. One seed
+// makes the same events each time. It has blocks, payloads and records of every kind.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,17 +32,15 @@ class MadeUpJob {
     phase(PLEAT_TRACE_PHASE_FORWARD);
     std::vector<Saved> saved;
     for (int i = 0; i < 12; ++i) saved.push_back(save());
-    if (step_ % 2 == 0) leaked_.push_back(allocate(size()));
+    if (step_ % 2 == 0) allocate(size());  // leaks
     phase(PLEAT_TRACE_PHASE_BACKWARD);
     for (; !saved.empty(); saved.pop_back()) use(saved.back());
     phase(PLEAT_TRACE_PHASE_OPTIMIZER);
-    if (states_++ < 3) allocate(size());
+    if (step_ < 3) allocate(size());  // the optimizer's state
     free(allocate(size()));
     free(input);
     ++step_;
   }
-  [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
-  [[nodiscard]] std::uint64_t chunk() const noexcept { return chunk_; }
 
   void phase(PleatTracePhase begins) {
     phase_ = begins;
@@ -89,9 +86,8 @@ class MadeUpJob {
     return (bytes + 65535) / 65536 * 65536;
   }
   std::int64_t size() { return 65536 + static_cast<std::int64_t>(random_() % 1'000'000); }
-  std::pair<std::uint32_t, std::uint32_t> place() {  // of one sequence, until the next event
-    return {1 + ids_ % 3, 1 + ids_ % 40};
-  }
+  // The operator and the stack of the next block.
+  std::pair<std::uint32_t, std::uint32_t> place() const { return {1 + ids_ % 3, 1 + ids_ % 40}; }
   PleatTraceEvent event(PleatTraceKind kind) {
     PleatTraceEvent made{};
     made.kind = static_cast<std::uint8_t>(kind);
@@ -245,9 +241,7 @@ class MadeUpJob {
   std::uint8_t phase_ = 0;
   std::uint64_t ids_ = 0, records_ = 0, step_ = 0, chunk_ = 0, slots_ = 0;
   std::uint64_t addresses_ = std::uint64_t{0x7f} << 40;
-  int states_ = 0;
   std::map<std::uint64_t, std::int64_t> sizes_;
-  std::vector<std::uint64_t> leaked_;
 };
 
 }  // namespace pleat::recorder_testing

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -49,9 +50,25 @@ inline PleatTraceEvent event_of(std::uint64_t number, PleatTraceKind kind = PLEA
   event.key = number;
   return event;
 }
-inline void tell(std::uint64_t number) {
-  const PleatTraceEvent event = event_of(number);
+// An event as it is now: the time is added.
+inline void tell_of(PleatTraceEvent event) {
+  event.time_ns = now_ns();
   recorder().event(&event);
+}
+inline void tell(std::uint64_t number) { tell_of(event_of(number)); }
+
+// Empty, or why there is no trace.
+inline std::string start(const fs::path& file, unsigned stacks = PLEAT_TRACE_STACKS_NONE,
+                         const char* process = "{}", std::uint64_t most_bytes = 0) {
+  const std::string path = file.string();
+  PleatTraceRequest request{};
+  request.struct_size = sizeof request;
+  request.stacks = stacks;
+  request.path = path.c_str();
+  request.process = process;
+  request.most_bytes = most_bytes;
+  std::array<char, 256> error{};
+  return recorder().start(&request, error.data(), error.size()) == 0 ? "" : error.data();
 }
 
 inline bool by_the_recorder(const PleatTraceEvent& event) {
@@ -85,19 +102,6 @@ class Recorder : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  // Empty, or why there is no trace.
-  static std::string start(const fs::path& file, unsigned stacks = PLEAT_TRACE_STACKS_NONE,
-                           const char* process = "{}", std::uint64_t most_bytes = 0) {
-    const std::string path = file.string();
-    PleatTraceRequest request{};
-    request.struct_size = sizeof request;
-    request.stacks = stacks;
-    request.path = path.c_str();
-    request.process = process;
-    request.most_bytes = most_bytes;
-    std::array<char, 256> error{};
-    return recorder().start(&request, error.data(), error.size()) == 0 ? "" : error.data();
-  }
   static std::unique_ptr<File> open(const fs::path& path) {
     std::string error;
     std::unique_ptr<File> file = File::open(path.string(), error);
@@ -113,5 +117,28 @@ using Mode = void (*)(const char* argument);
 struct NamedMode {
   NamedMode(const char* name, Mode mode);
 };
+
+// This program as `program NAME ARGUMENT`, in a process of its own, where `prepare` runs first.
+template <class Prepare>
+pid_t start_again(const char* name, const fs::path& argument, const Prepare& prepare) {
+  const std::string self = fs::canonical("/proc/self/exe").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    prepare();
+    ::execl(self.c_str(), self.c_str(), name, argument.c_str(), nullptr);
+    ::_exit(4);
+  }
+  return child;
+}
+inline pid_t start_again(const char* name, const fs::path& argument) {
+  return start_again(name, argument, [] {});
+}
+
+// Waits for a child: what waitpid() says of its end.
+inline int status_of(pid_t child) {
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
 
 }  // namespace pleat::recorder_testing

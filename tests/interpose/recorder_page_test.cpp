@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,10 +18,6 @@ namespace {
 
 std::uint32_t text(const std::string& words) {
   return recorder().intern(words.data(), words.size());
-}
-void tell_of(PleatTraceEvent event) {
-  event.time_ns = now_ns();
-  recorder().event(&event);
 }
 MadeUpJob job_of(unsigned seed) {
   return MadeUpJob(seed, [](const PleatTraceEvent& event) { tell_of(event); });
@@ -203,29 +197,19 @@ TEST_F(RecorderPage, AHandlerMayAskForOneAtAnyTime) {
 // In a process of its own, whose stderr is `file`: it prints a page and goes on. The exit code.
 int with_stderr(const fs::path& trace, int file, std::uint64_t* took_ns) {
   const std::uint64_t begin = now_ns();
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const pid_t child = start_again("--one-page", trace, [file] {
     if (file >= 0) {
       ::dup2(file, STDERR_FILENO);
     } else {
       ::close(STDERR_FILENO);
     }
-    const std::string self = fs::canonical("/proc/self/exe").string();
-    ::execl(self.c_str(), self.c_str(), "--one-page", trace.c_str(), nullptr);
-    ::_exit(4);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
+  });
+  const int status = status_of(child);
   *took_ns = now_ns() - begin;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 const NamedMode kOnePage("--one-page", [](const char* path) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = path;
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder().start(&request, error.data(), error.size()) != 0) ::_exit(3);
+  if (!start(path).empty()) ::_exit(3);
   allocate(1, 1 << 20, "aten::linear");
   tell_of(out_of_memory());
   recorder().page("out of memory");
@@ -270,9 +254,7 @@ TEST_F(RecorderPage, AChildPrintsNone) {
     recorder().page("of a child");
     ::_exit(now_ns() - begin < 500'000'000u ? 0 : 1);
   }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(status_of(child), 0);
   EXPECT_EQ(fs::file_size(out), 0u);
 }
 

@@ -1,5 +1,4 @@
 // A trace that may not be larger than so much: FILE and FILE.1, each of which can be read alone.
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,7 +9,6 @@
 #include <random>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "tests/interpose/made_up_job.h"
 #include "tests/interpose/recorder_fixture.h"
@@ -49,12 +47,11 @@ void wait_for_writer() {
   for (now = before; now == before; recorder().cost(&now, &file_bytes)) ::usleep(500);
 }
 
-// Of whose events none is lost: half a ring of them, and the writer is waited for.
+// None of its events is lost: after each 4000, less than a ring holds, the writer is waited for.
 void run_job(int steps) {
   int told = 0;
-  MadeUpJob job(5, [&](PleatTraceEvent event) {
-    event.time_ns = now_ns();
-    recorder().event(&event);
+  MadeUpJob job(5, [&](const PleatTraceEvent& event) {
+    tell_of(event);
     if (++told % 4000 == 0) wait_for_writer();
   });
   job.begin();
@@ -167,13 +164,7 @@ TEST_F(RecorderParts, ABatchThatNoPartHoldsIsTakenInPieces) {
 // ---- killed -------------------------------------------------------------------------------------
 
 const NamedMode kManyParts("--many-parts", [](const char* path) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = path;
-  request.process = "{}";
-  request.most_bytes = 100'000;
-  std::array<char, 256> error{};
-  if (recorder().start(&request, error.data(), error.size()) != 0) ::_exit(3);
+  if (!start(path, PLEAT_TRACE_STACKS_NONE, "{}", 100'000).empty()) ::_exit(3);
   std::mt19937_64 random(5);
   for (std::uint64_t i = 0;; ++i) {
     tell(random());
@@ -184,21 +175,15 @@ const NamedMode kManyParts("--many-parts", [](const char* path) {
 TEST_F(RecorderParts, KilledAtAnyMomentThereIsAFileThatOpens) {
   constexpr int kJobs = 12;
   std::mt19937 random(static_cast<unsigned>(::getpid()));
-  const std::string self = fs::canonical("/proc/self/exe").string();
   std::array<pid_t, kJobs> children{};
-  const auto path = [&](int job) { return (folder_ / std::to_string(job)).string(); };
-  for (int job = 0; job < kJobs; ++job) {
-    children[static_cast<std::size_t>(job)] = ::fork();
-    if (children[static_cast<std::size_t>(job)] == 0) {
-      ::execl(self.c_str(), self.c_str(), "--many-parts", path(job).c_str(), nullptr);
-      ::_exit(4);
-    }
-  }
+  const auto path = [&](int job) { return folder_ / std::to_string(job); };
+  for (int job = 0; job < kJobs; ++job)
+    children[static_cast<std::size_t>(job)] = start_again("--many-parts", path(job));
   ::usleep(1'000'000);
   for (int job = 0; job < kJobs; ++job) {
     ::usleep(static_cast<unsigned>(random() % 60'000));
     ::kill(children[static_cast<std::size_t>(job)], SIGKILL);
-    ::waitpid(children[static_cast<std::size_t>(job)], nullptr, 0);
+    EXPECT_TRUE(WIFSIGNALED(status_of(children[static_cast<std::size_t>(job)])));
     const auto file = open(path(job));
     ASSERT_NE(file, nullptr) << job;
     EXPECT_LE(file->file_bytes(), 50'000u);

@@ -252,9 +252,7 @@ TEST_F(Recorder, ADiskThatIsFullEndsTheTraceAndNothingElse) {
     recorder().stop();
     ::_exit(error.empty() ? 0 : 1);
   }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(status_of(child), 0);
   const auto file = open(folder_ / "t");
   ASSERT_NE(file, nullptr);
   EXPECT_TRUE(file->incomplete());
@@ -274,9 +272,7 @@ TEST_F(Recorder, AForkedChildWritesNothing) {
       const bool silent = !start(folder_ / "of_child").empty() && recorder().stop() == 0;
       ::_exit(silent ? 0 : 1);
     }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(status_of(child), 0);
     tell(5000 + static_cast<std::uint64_t>(round));
   }
   EXPECT_EQ(recorder().stop(), 1005u);
@@ -336,12 +332,7 @@ TEST_F(Recorder, WithoutPythonThereIsNoStackOfPython) {
 
 // In a process of its own: an event every 0.2 ms, for ever.
 void write_for_ever(const char* path) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = path;
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder().start(&request, error.data(), error.size()) != 0) ::_exit(3);
+  if (!start(path).empty()) ::_exit(3);
   for (std::uint64_t i = 1;; ++i) {
     tell(i);
     ::usleep(200);
@@ -352,23 +343,18 @@ const NamedMode kWriteForEver("--write-for-ever", write_for_ever);
 TEST_F(Recorder, WhatAKilledJobLeavesOpensAndIsHalfASecondShortAtMost) {
   constexpr int kJobs = 50, kAtOnce = 10;
   std::mt19937 random(static_cast<unsigned>(::getpid()));
-  const std::string self = fs::canonical("/proc/self/exe").string();
   for (int job = 0; job < kJobs; job += kAtOnce) {
     std::array<pid_t, kAtOnce> children{};
     for (int i = 0; i < kAtOnce; ++i) {
-      const std::string path = (folder_ / std::to_string(job + i)).string();
-      children[static_cast<std::size_t>(i)] = ::fork();
-      if (children[static_cast<std::size_t>(i)] == 0) {
-        ::execl(self.c_str(), self.c_str(), "--write-for-ever", path.c_str(), nullptr);
-        ::_exit(4);
-      }
+      children[static_cast<std::size_t>(i)] =
+          start_again("--write-for-ever", folder_ / std::to_string(job + i));
     }
     ::usleep(700'000 + static_cast<unsigned>(random() % 300'000));
     for (int i = 0; i < kAtOnce; ++i) {
       const std::string path = (folder_ / std::to_string(job + i)).string();
       const std::uint64_t killed = now_ns();
       ::kill(children[static_cast<std::size_t>(i)], SIGKILL);
-      ::waitpid(children[static_cast<std::size_t>(i)], nullptr, 0);
+      EXPECT_TRUE(WIFSIGNALED(status_of(children[static_cast<std::size_t>(i)])));
       const auto file = open(path);
       ASSERT_NE(file, nullptr) << path;
       EXPECT_TRUE(file->incomplete());

@@ -1,9 +1,10 @@
 // The page that `pleat trace top` looks at, as the recorder leaves it.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -30,25 +31,50 @@ class RecorderTop : public Recorder {
   ~RecorderTop() override { ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1); }
 
   const std::string before_;
-  [[nodiscard]] fs::path page_path() const {
-    return folder_ / "run" / ("pleat-" + std::to_string(::getpid()) + ".top");
+  [[nodiscard]] static std::string page_name() {
+    return "pleat-" + std::to_string(::getpid()) + ".top";
   }
+  [[nodiscard]] fs::path page_path() const { return folder_ / "run" / page_name(); }
   [[nodiscard]] std::optional<TopPage> page() const {
     std::ifstream file(page_path(), std::ios::binary);
     TopPage page{};
     if (!file.read(reinterpret_cast<char*>(&page), sizeof page)) return std::nullopt;
     return page;
   }
+  // Tells of a block, and waits for the page to show that so many bytes live: seconds at most.
+  void live_bytes_become(std::int64_t bytes, std::uint64_t block, std::int64_t change) {
+    PleatTraceEvent event = event_of(1, PLEAT_TRACE_ALLOCATE);
+    event.block = block;
+    event.bytes = static_cast<std::uint64_t>(change);
+    event.change[PLEAT_TRACE_REQUESTED] = change;
+    recorder().event(&event);
+    for (int i = 0; i < 500 && live_bytes() != bytes; ++i) ::usleep(10'000);
+    EXPECT_EQ(live_bytes(), bytes);
+  }
+  // -1: there is no page, or no device on it.
+  [[nodiscard]] std::int64_t live_bytes() const {
+    const std::optional<TopPage> now = page();
+    return now && now->devices == 1 ? now->device[0].now.sums[PLEAT_TRACE_REQUESTED] : -1;
+  }
+  // In which of the folders that serve where XDG_RUNTIME_DIR does not our page lies.
+  [[nodiscard]] static int pages_elsewhere() {
+    int pages = 0;
+    for (unsigned which = 1; which < trace::kTopFolders; ++which) {
+      std::array<char, 4096> folder{};
+      if (!trace::top_folder(which, nullptr, ::geteuid(), folder.data(), folder.size())) continue;
+      pages += fs::exists(fs::path(folder.data()) / page_name());
+    }
+    return pages;
+  }
 };
 
 TEST_F(RecorderTop, SaysWhatLivesAndTheMostThatLived) {
   ASSERT_EQ(start(folder_ / "t"), "");
   std::int64_t live = 0, most = 0;
-  MadeUpJob job(6, [&](PleatTraceEvent event) {
-    event.time_ns = now_ns();
+  MadeUpJob job(6, [&](const PleatTraceEvent& event) {
     live += event.change[PLEAT_TRACE_REQUESTED];
     most = std::max(most, live);
-    recorder().event(&event);
+    tell_of(event);
   });
   job.begin();
   for (int i = 0; i < 3; ++i) job.step();
@@ -111,49 +137,53 @@ TEST_F(RecorderTop, AFolderThatOthersMayUseIsNotUsed) {
   fs::permissions(folder_ / "run", fs::perms::all);
   ASSERT_EQ(start(folder_ / "t"), "");
   EXPECT_FALSE(fs::exists(page_path()));
+  EXPECT_EQ(pages_elsewhere(), 1);
   recorder().stop();
-  for (const char* odd : {"relative", "", "/nowhere/at/all"}) {
+  EXPECT_EQ(pages_elsewhere(), 0);
+}
+
+TEST_F(RecorderTop, AFolderThatIsNotNamedInFullIsNotUsed) {
+  const fs::path here = fs::current_path();
+  fs::current_path(folder_);
+  for (const char* odd : {"run", "", "/nowhere/at/all"}) {
     ::setenv("XDG_RUNTIME_DIR", odd, 1);
-    ASSERT_EQ(start(folder_ / (std::string("t") + std::to_string(odd[0]))), "");
+    EXPECT_EQ(start(folder_ / ("t" + std::to_string(std::strlen(odd)))), "");
+    EXPECT_EQ(pages_elsewhere(), 1) << odd;
+    EXPECT_TRUE(fs::is_empty("run"));
+    EXPECT_FALSE(fs::exists(page_name()));
     recorder().stop();
+    EXPECT_EQ(pages_elsewhere(), 0) << odd;
   }
+  fs::current_path(here);
 }
 
 TEST_F(RecorderTop, AForkedChildNeitherWritesNorRemovesIt) {
   ASSERT_EQ(start(folder_ / "t"), "");
-  tell(1);
-  ::usleep(400'000);
-  const std::uint64_t devices = page()->sequence;
-  EXPECT_GT(devices, 0u);
+  live_bytes_become(777, 1, 777);
   for (const bool tells : {true, false}) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (tells) recorder().abandon();
       PleatTraceEvent event = event_of(1, PLEAT_TRACE_ALLOCATE);
-      event.change[0] = 12345;
+      event.change[PLEAT_TRACE_REQUESTED] = 12345;
       if (tells) recorder().event(&event);
       ::usleep(300'000);
       if (tells) ::_exit(0);
       std::exit(0);  // with what the library does at the end
     }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(status_of(child), 0);
     ASSERT_TRUE(page().has_value());
-    EXPECT_NE(page()->device[0].now.sums[0], 12345);
+    EXPECT_EQ(page()->pid, static_cast<std::uint64_t>(::getpid()));
+    EXPECT_EQ(live_bytes(), 777);
   }
+  live_bytes_become(1000, 2, 223);
   recorder().stop();
   EXPECT_FALSE(fs::exists(page_path()));
 }
 
 // Begins a trace and ends as the argument says: NAME of the trace, with "exit" or "kill" in it.
 const NamedMode kLeave("--leave", [](const char* path) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = path;
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder().start(&request, error.data(), error.size()) != 0) ::_exit(3);
+  if (!start(path).empty()) ::_exit(3);
   tell(1);
   ::usleep(100'000);
   if (std::strstr(path, "kill") != nullptr) ::raise(SIGKILL);
@@ -162,14 +192,8 @@ const NamedMode kLeave("--leave", [](const char* path) {
 
 TEST_F(RecorderTop, AnOrdinaryEndRemovesItAKillLeavesIt) {
   for (const char* how : {"exit", "kill"}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const std::string self = fs::canonical("/proc/self/exe").string();
-      ::execl(self.c_str(), self.c_str(), "--leave", (folder_ / how).c_str(), nullptr);
-      ::_exit(4);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
+    const pid_t child = start_again("--leave", folder_ / how);
+    const int status = status_of(child);
     EXPECT_EQ(WIFSIGNALED(status), std::strcmp(how, "kill") == 0) << status;
     const fs::path left = folder_ / "run" / ("pleat-" + std::to_string(child) + ".top");
     EXPECT_EQ(fs::exists(left), std::strcmp(how, "kill") == 0);

@@ -44,8 +44,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
       "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
       "check_file:/tmp/found,sensitivity:exact,objective:update,profile:/tmp/"
       "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,trace_size:2GiB,stacks:both,"
-      "modules:1,"
-      "copy_raw:1";
+      "modules:1,copy_raw:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -67,7 +66,12 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.budget, std::size_t{3} << 30);
   EXPECT_TRUE(second.options.verify);
   EXPECT_TRUE(second.options.probe_custom);
+  EXPECT_EQ(second.options.check, 7u);
+  EXPECT_EQ(second.options.check_file, "/tmp/found");
+  EXPECT_EQ(second.options.trace, "x.trace");
   EXPECT_EQ(second.options.trace_size, std::size_t{2} << 30);
+  EXPECT_EQ(second.options.stacks, Stacks::kBoth);
+  EXPECT_TRUE(second.options.modules);
   ASSERT_EQ(second.options.trust.size(), 2u);
   EXPECT_EQ(second.options.trust[0].name, "A");
   EXPECT_FALSE(second.options.trust[0].closes);

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import subprocess
 
 import pytest
@@ -11,14 +10,6 @@ import pytest
 from conftest import clean_environment
 
 WIDTHS = [1, 2, 3, 4, 6, 8]
-
-
-@pytest.fixture(scope="module")
-def command(build_dir):
-    path = build_dir / "bin" / "pleat"
-    if not path.exists():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{path} is not built")
-    return path
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from collections import defaultdict
 import pytest
 
 import traces_by_hand
-from conftest import IN_CI, clean_environment
+from conftest import clean_environment, missing, shared_folder
+from forked import entrance
 
 TRAINING = """
 import torch
@@ -40,10 +41,7 @@ for step in range(7):
 
 
 @pytest.fixture(scope="session")
-def pleat(build_dir):
-    command = build_dir / "bin" / "pleat"
-    if not command.exists():
-        (pytest.fail if IN_CI else pytest.skip)(f"{command} is not built")
+def pleat(command):
     environment = clean_environment("LD_")
 
     def call(*arguments, **options):
@@ -56,12 +54,17 @@ def pleat(build_dir):
 
 @pytest.fixture(scope="session")
 def recorded(pleat, preload_library, test_python, tmp_path_factory):
-    """A trace of a small training that compresses."""
-    folder = tmp_path_factory.mktemp("export")
-    (folder / "train.py").write_text(TRAINING)
+    """A trace of a small training that compresses, recorded by the first who wants it."""
+    folder = shared_folder(tmp_path_factory) / "recorded"
     trace = folder / "run.trace"
-    done = pleat("record", "-o", trace, "--bits", "4", "--", test_python, folder / "train.py")
-    assert done.returncode == 0 and trace.exists(), done.stderr
+    with entrance(str(folder)):
+        if not trace.exists():
+            folder.mkdir(exist_ok=True)
+            (folder / "train.py").write_text(TRAINING)
+            draft = folder / "draft.trace"
+            done = pleat("record", "--force", "-o", draft, "--bits", "4", "--", test_python, folder / "train.py")
+            assert done.returncode == 0 and draft.exists(), done.stderr
+            draft.rename(trace)
     return trace
 
 
@@ -95,6 +98,19 @@ def host(summary, recorded):
 @pytest.fixture
 def by_hand(tmp_path):
     return traces_by_hand.odd_trace(tmp_path / "hand.trace")
+
+
+def timeline_of(data, sequence=1):
+    try:
+        import perfetto_timeline
+    except ImportError:
+        missing("the package perfetto is missing")
+    return perfetto_timeline.Timeline(data, sequence)
+
+
+def data_of(page):
+    """What a report draws: the JSON in its text."""
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
 
 
 def check_segments(snapshot):

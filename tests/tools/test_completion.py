@@ -6,14 +6,14 @@ import subprocess
 
 import pytest
 
-from conftest import IN_CI, REPOSITORY, clean_environment
+from conftest import REPOSITORY, clean_environment, missing
 
 
 @pytest.fixture(scope="session")
 def program(build_dir):
     path = build_dir / "bin" / "pleat"
     if not path.exists():
-        (pytest.fail if IN_CI else pytest.skip)(f"{path} is not built")
+        missing(f"{path} is not built")
     return path
 
 

@@ -13,7 +13,7 @@ import termios
 import pytest
 
 from profiles_by_hand import (  # fixtures among them
-    SMALL, asked, best, command, is_measured, mask, noise_of, profile, short, uniform_bytes, uniform_noise, unit, whole,
+    SMALL, asked, best, is_measured, mask, noise_of, profile, short, uniform_bytes, uniform_noise, unit, whole,
     write,
 )  # fmt: skip
 

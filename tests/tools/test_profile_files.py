@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from profiles_by_hand import SMALL, asked, command, mask, profile, unit, whole, write  # fixtures among them
+from profiles_by_hand import SMALL, asked, mask, profile, unit, whole, write  # fixtures among them
 
 ACTIONS = ["show", "curve", "check"]
 

@@ -11,23 +11,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from conftest import IN_CI, clean_environment
-from recorded_trace import by_hand, check_history, check_segments, export, host, pleat, recorded, summary  # noqa: F401  fixtures
+from conftest import clean_environment
+from recorded_trace import by_hand, check_history, check_segments, export, host, pleat, recorded, summary, timeline_of  # noqa: F401  fixtures
 
 FORMATS = ["torch-snapshot.pickle", "torch-snapshot.json", "perfetto", "speedscope", "collapsed", "csv", "json"]
 
 
-def Timeline(data):
-    try:
-        import perfetto_timeline
-    except ImportError:
-        (pytest.fail if IN_CI else pytest.skip)("the package perfetto is missing")
-    return perfetto_timeline.Timeline(data)
-
-
 @pytest.fixture(scope="session")
 def timeline(export, recorded):
-    return Timeline(export(recorded, "perfetto", "--min-size", "0"))
+    return timeline_of(export(recorded, "perfetto", "--min-size", "0"))
 
 
 def test_counters_at_the_peak_are_those_of_the_summary(timeline, host):
@@ -73,12 +65,12 @@ def test_flows_lead_from_what_was_saved_to_what_was_restored(timeline, host):
 
 
 def test_small_blocks_are_no_slices_unless_asked_for(export, recorded):
-    timeline = Timeline(export(recorded, "perfetto"))
+    timeline = timeline_of(export(recorded, "perfetto"))
     assert timeline.counters and not any(one["track"].startswith("host blocks") for one in timeline.slices)
 
 
 def test_a_timeline_of_two_devices(export, by_hand):
-    timeline = Timeline(export(by_hand, "perfetto"))
+    timeline = timeline_of(export(by_hand, "perfetto"))
     assert {name for name in timeline.counters if name.endswith("live")} == {"host live", "cuda:1 live"}
     assert [one["name"] for one in timeline.instants] == ["out of memory"]
     assert any(one["name"] == 'a;b "c", d\n\\' for one in timeline.slices)
@@ -194,9 +186,9 @@ def test_filters(export, recorded, by_hand, host):
     check_history(snapshot)
     blocks = [b for s in snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
     assert blocks and all(b["frames"][0]["name"] == "aten::zeros_like" for b in blocks)
-    slices = Timeline(export(recorded, "perfetto", "--op", "gelu", "--min-size", "64KiB")).slices
+    slices = timeline_of(export(recorded, "perfetto", "--op", "gelu", "--min-size", "64KiB")).slices
     assert {one["name"] for one in slices if "bytes" in one} == {"aten::gelu"}
-    part = Timeline(export(recorded, "perfetto", "--since", str(since), "--until", str(until), "--min-size", "0"))
+    part = timeline_of(export(recorded, "perfetto", "--since", str(since), "--until", str(until), "--min-size", "0"))
     assert {"step 2", "step 3"} <= {one["name"] for one in part.slices} and part.counters["host live"]
     assert 0 < max(one["end"] for one in part.slices) - min(one["begin"] for one in part.slices) <= (until - since) * 1e9 + 1
 
@@ -242,8 +234,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(pleat, by_hand, tmp_path):
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_full_disk_is_one_line_and_exit_code_2(build_dir, pleat, by_hand, to):
-    command = [build_dir / "bin" / "pleat", "trace", "export", "--to", to, "-o", "-", by_hand]
+def test_a_full_disk_is_one_line_and_exit_code_2(command, by_hand, to):
+    command = [command, "trace", "export", "--to", to, "-o", "-", by_hand]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=clean_environment("LD_"))
     assert done.returncode == 2 and "No space left" in done.stderr and done.stderr.count("\n") == 1

@@ -1,12 +1,11 @@
-"""Modules and groups in summary, report and snapshots; what was left alone; options that are refused; `--with-command`."""
+"""Modules and groups in summary, report and snapshots; what was left alone; options that are refused."""
 
-import json
 import pickle
 
 import pytest
 
 import browser
-from recorded_trace import export, pleat, recorded, summary  # noqa: F401  fixtures
+from recorded_trace import data_of, export, pleat, summary  # noqa: F401  fixtures
 from traces_by_hand import ACTIVE, ALLOCATE, REQUESTED, TAG, write_trace
 
 MODULE, LEFT = 71, 72
@@ -33,8 +32,6 @@ def layered(tmp_path):
     events.append(dict(kind=MODULE))
     allocate(2 * MIB, False)
     events.append(dict(kind=LEFT, op=7, stack=2, bytes=5 * MIB))
-    for i, event in enumerate(events):
-        event |= dict(time=2000 + 1000 * i, thread=9)
     return write_trace(tmp_path / "layers.trace", events, strings)
 
 
@@ -102,7 +99,7 @@ def test_the_report_has_them(pleat, layered, tmp_path):
     page = tmp_path / "page.html"
     done = pleat("report", "-o", page, "--group", "one=first$", layered)
     assert done.returncode == 0, done.stderr
-    data = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])
+    data = data_of(page.read_text())
     (host,) = data["devices"]
     texts = data["texts"]
     rows = [(texts[row["path"]], row["depth"], row["retained"]) for row in host["modules"]["rows"]]
@@ -132,7 +129,7 @@ def test_a_trace_without_modules_says_so_when_it_is_asked(pleat, by_hand_without
 
 @pytest.fixture
 def by_hand_without(tmp_path):
-    event = dict(kind=ALLOCATE, block=1, bytes=MIB, change={REQUESTED: MIB, ACTIVE: MIB}, time=2000, thread=9)
+    event = dict(kind=ALLOCATE, block=1, bytes=MIB, change={REQUESTED: MIB, ACTIVE: MIB})
     return write_trace(tmp_path / "plain.trace", [event], ["a", "b", "c", "d"])
 
 
@@ -157,12 +154,3 @@ def test_groups_are_for_snapshots_only(pleat, layered, tmp_path):
     done = pleat("export", "--to", "csv", "--group", "a=b", "-o", tmp_path / "x.csv", layered)
     assert done.returncode == 2 and done.stderr.decode().count("\n") == 1
     assert "--group is for torch-snapshot" in done.stderr.decode()
-
-
-def test_a_command_line_is_written_only_if_it_is_asked_for(pleat, summary, recorded, preload_library, test_python, tmp_path):
-    assert summary(recorded)["process"]["command"] is None
-    trace = tmp_path / "run.trace"
-    script = "import torch; torch.ones(1 << 20)"
-    done = pleat("record", "--with-command", "-o", trace, "--", test_python, "-c", script, "caf\u00e9", "a b")
-    assert done.returncode == 0, done.stderr
-    assert summary(trace)["process"]["command"] == f"{test_python} -c {script} caf\u00e9 a b"

@@ -5,20 +5,11 @@ import os
 
 import pytest
 
-from conftest import IN_CI
-from recorded_trace import pleat  # noqa: F401  a fixture
+from recorded_trace import pleat, timeline_of  # noqa: F401  a fixture
 from traces_by_hand import simple_trace
 
 MIB, MS = 1 << 20, 1_000_000
 WALL = 10**18
-
-
-def Timeline(data, sequence):
-    try:
-        import perfetto_timeline
-    except ImportError:
-        (pytest.fail if IN_CI else pytest.skip)("the package perfetto is missing")
-    return perfetto_timeline.Timeline(data, sequence)
 
 
 def rank(folder, number, *megabytes, of=2, wall_ms=0, monotonic=1000, pid=None, **more):
@@ -136,7 +127,7 @@ def test_trouble_is_exit_code_2_and_one_line(pleat, tmp_path):
     assert trace.exists()
 
 
-def test_one_timeline_of_all_ranks(pleat, merge, tmp_path):
+def test_one_timeline_of_all_ranks(pleat, tmp_path):
     # Both hosts have a process 100, whose clocks have nothing to do with each other.
     rank(tmp_path, 0, 1, 2, of=2, monotonic=50_000 * MS)
     rank(tmp_path, 1, 4, 1, of=2, monotonic=9 * MS, wall_ms=30, pid=100, host="there")
@@ -144,7 +135,7 @@ def test_one_timeline_of_all_ranks(pleat, merge, tmp_path):
     done = pleat("merge", "-o", out, tmp_path)
     assert done.returncode == 0 and b"2 ranks on 2 hosts" in done.stdout
     assert os.stat(out).st_mode & 0o777 == 0o600
-    ranks = [Timeline(out.read_bytes(), number) for number in (1, 2)]
+    ranks = [timeline_of(out.read_bytes(), number) for number in (1, 2)]
     assert ranks[0].sequences == {1, 2}
     processes = [[t.process for t in one.tracks.values() if t.HasField("process")] for one in ranks]
     names = [[(process.process_name, process.pid) for process in one] for one in processes]
@@ -156,5 +147,5 @@ def test_one_timeline_of_all_ranks(pleat, merge, tmp_path):
     assert [len(one.slices) for one in ranks] == [2, 2]
     late = pleat("merge", "-o", "-", "--since", "0.01", "--min-size", "2MiB", tmp_path)
     assert late.returncode == 0 and late.stderr == b""
-    assert not Timeline(late.stdout, 1).slices
-    assert [one["bytes"] for one in Timeline(late.stdout, 2).slices] == [4 * MIB]
+    assert not timeline_of(late.stdout, 1).slices
+    assert [one["bytes"] for one in timeline_of(late.stdout, 2).slices] == [4 * MIB]

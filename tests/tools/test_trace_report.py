@@ -40,10 +40,8 @@ SCRIPT = f"""
 
 
 @pytest.fixture(scope="module")
-def pleat(build_dir, preload_library):
-    program = build_dir / "bin" / "pleat"
-
-    def call(*arguments, executable=program):
+def pleat(command, preload_library):
+    def call(*arguments, executable=command):
         return subprocess.run([executable, *map(str, arguments)], env=clean_environment("LD_"), capture_output=True,
                               text=True, timeout=120)
 
@@ -196,11 +194,11 @@ def test_force_replaces_a_file_and_leaves_nothing_else(pleat, trace, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bare_page(pleat, build_dir, trace, tmp_path_factory):
+def bare_page(pleat, command, trace, tmp_path_factory):
     """By a program without plotly's file."""
     folder = tmp_path_factory.mktemp("bare")
     (folder / "bin").mkdir()
-    shutil.copy(build_dir / "bin" / "pleat", folder / "bin")
+    shutil.copy(command, folder / "bin")
     done = pleat("trace", "report", trace, "-o", folder / "run.html", executable=folder / "bin" / "pleat")
     assert done.returncode == 0 and "plotly.min.js was not there" in done.stderr
     return folder / "run.html"

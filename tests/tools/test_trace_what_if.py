@@ -1,12 +1,11 @@
 """`--what-if` of `pleat trace summary` and `report`: the peak with other bits, beside the real one and where it would be."""
 
-import json
 import re
 
 import pytest
 
 import traces_by_hand
-from recorded_trace import pleat, summary  # noqa: F401  fixtures
+from recorded_trace import data_of, pleat, summary  # noqa: F401  fixtures
 
 MIB = 1 << 20
 AT_4 = (1 << 17) + 8256  # bytes of a payload
@@ -24,11 +23,11 @@ def undecided(tmp_path):
 
 
 @pytest.fixture
-def page(pleat, tmp_path):
+def page(pleat):
     def call(trace, *arguments):
         done = pleat("report", trace, "-o", "-", *arguments)
         assert done.returncode == 0, done.stderr
-        return json.loads(re.search(r'id="data">(.*?)</script>', done.stdout.decode()).group(1))
+        return data_of(done.stdout.decode())
 
     return call
 
@@ -71,15 +70,15 @@ def test_a_trace_that_does_not_know(undecided, pleat, summary, page):
 
 
 @pytest.mark.parametrize("bits", ["0", "0.99", "9", "-4", "nan", "inf", "4bits", "", "exact"])
-@pytest.mark.parametrize("command", ["summary", "report"])
-def test_bits_that_are_refused(planned, pleat, command, bits):
-    done = pleat(command, planned, f"--what-if={bits}", *(["-o", "-"] if command == "report" else []))
+@pytest.mark.parametrize("view", ["summary", "report"])
+def test_bits_that_are_refused(planned, pleat, view, bits):
+    done = pleat(view, planned, f"--what-if={bits}", *(["-o", "-"] if view == "report" else []))
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2 and done.stdout == b"", done.stderr
     assert "--what-if" in lines[0] and (bits == "" or "numbers of bits from 1 to 8, and lossless" in lines[0])
 
 
-def test_a_report_draws_4_bits_by_itself(planned, page, summary):
+def test_a_report_draws_4_bits_by_itself(planned, page):
     data = page(planned)
     [host] = data["devices"]
     assert data["what_if"] == "at 4 bits"

@@ -37,10 +37,12 @@ PROCESS_OF_ODD = {"pid": 7, "start_ns": 1000, "start_wall_ns": 10**18}
 
 
 def write_trace(path, events, strings=(), frames=FRAMES_OF_ODD, stacks=STACKS_OF_ODD, process=PROCESS_OF_ODD):
-    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved.
+    """Events are dictionaries by the names of columns; `change` is one to requested, active and reserved. Those without a
+    time follow one another after a microsecond, in one thread.
 
     A frame is a name and a file, which are strings, and a line; a stack is its caller's, or 0, and a frame.
     """
+    events = [dict(time=2000 + 1000 * i, thread=9) | event for i, event in enumerate(events)]
     columns = b""
     for name, column in COLUMNS.items():
         body = b"".join(number(event.get(name, 0)) for event in events)
@@ -74,8 +76,6 @@ def odd_trace(path):
     where = dict(address=5000, bytes=5 << 20, block=1)
     events.append(dict(kind=ALLOCATE, device=0, **where, change={REQUESTED: 5 << 20, ACTIVE: 6 << 20, RESERVED: 8 << 20}))
     events.append(dict(kind=OUT_OF_MEMORY, device=2, bytes=1 << 30, op=1, stack=2))
-    for i, event in enumerate(events):
-        event |= dict(time=2000 + 1000 * i, thread=9)
     names = ['a;b "c", d\n\\', "for\rward;", 'dir,with "quotes"/x.py', b"caf\xff\xe9"]
     return write_trace(path, events, names)
 
@@ -132,6 +132,4 @@ def planned_trace(path, decided=True):
         free(10 * i, saved)
         events.append(dict(kind=DROP, record=i))
     allocate(99, 5 << 19)
-    for i, event in enumerate(events):
-        event |= dict(time=2000 + 1000 * i, thread=9)
     return write_trace(path, events, ["aten::gelu", "forward", "net.py", "main", "may_bear_noise"])

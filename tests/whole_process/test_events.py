@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSY, STOCK_ONLY, _missing
+from conftest import LOSSY, STOCK_ONLY, missing
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
@@ -122,7 +122,7 @@ def recorded_steps(run_script, preload_library, torch_version):
         folder = preload_library.parent / "recording"
         bridge = folder / f"libpleat_bridge_torch{'.'.join(torch_version.split('.')[:2])}.so"
         if not bridge.exists():
-            _missing(f"{bridge} is not built")
+            missing(f"{bridge} is not built")
         env = {"LD_PRELOAD": str(folder / preload_library.name)} if preload else {"LD_PRELOAD": "", "PLEAT_CONF": LOSSY}
         result = run_script(TRAINED, conf=LOSSY, env=env, fresh=True, args=[bridge]).active(encoded=8)
         return result.json["steps"]

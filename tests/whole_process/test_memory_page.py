@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from conftest import STOCK_ONLY
-from traced import TRACING, command, events, summarised  # noqa: F401  fixtures
+from traced import TRACING, events  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
@@ -27,7 +27,7 @@ REFUSED = textwrap.dedent("""
 
 def test_a_refused_allocation_gets_a_page_of_classes(run_script):
     script = TRACING.replace("folder = sys.argv[1]", "") + REFUSED
-    run = run_script(script + "t.emit(texts=sorted(refused(5)))\nprint('goes on')", conf="bits:4", fresh=True)
+    run = run_script(script + "t.emit(texts=sorted(refused(5)))\nprint('goes on')", conf="bits:4")
     stock = run_script("import torch\ntry:\n    torch.empty(1 << 46)\nexcept RuntimeError as error:\n    print(error)\n", preload=False)
     assert run.returncode == 0 and "goes on" in run.stdout
     assert run.json["texts"] == [stock.stdout.strip()]  # the error is stock's
@@ -42,9 +42,10 @@ def test_with_a_trace_the_page_has_lines(run_script, events, tmp_path):
         refused(5)
         bridge.pleat_trace_dump.argtypes = [ctypes.c_char_p]
         bridge.pleat_trace_dump(b"a look")
+        stop()
         t.emit(loss=loss.item())
     """)
-    run = run_script(script, conf=f"bits:4,trace:{tmp_path / 'a.trace'}", args=[tmp_path], fresh=True)
+    run = run_script(script, conf=f"bits:4,trace:{tmp_path / 'a.trace'}", args=[tmp_path])
     assert run.returncode == 0, run.stderr
     kinds = [row["kind"] for row in events(tmp_path / "a.trace")]
     assert kinds.count("out_of_memory") == 5 and kinds.count("dump") == 1
@@ -54,5 +55,5 @@ def test_with_a_trace_the_page_has_lines(run_script, events, tmp_path):
 
 
 def test_nothing_is_refused_by_a_size_below_zero(run_script):
-    run = run_script("import torch\ntry:\n    torch.empty(-5)\nexcept RuntimeError:\n    print('refused')\n", conf="bits:4", fresh=True)
+    run = run_script("import torch\ntry:\n    torch.empty(-5)\nexcept RuntimeError:\n    print('refused')\n", conf="bits:4")
     assert run.returncode == 0 and "refused" in run.stdout and "out of memory" not in run.stderr

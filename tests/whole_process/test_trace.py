@@ -1,7 +1,6 @@
 """Traces of whole processes: what is in the file is what happened, and the program does not notice."""
 
 import json
-import os
 import pathlib
 import re
 import stat
@@ -11,7 +10,7 @@ import textwrap
 import pytest
 
 from conftest import LOSSY, STOCK_ONLY, assert_identical
-from traced import TRACING, command, events, record, summarised  # noqa: F401  fixtures
+from traced import TRACING, blocks, events, record, summarised  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
@@ -285,15 +284,21 @@ EDGES = {
 }
 
 
+# Their ends are their own: an interpreter that has only just begun, and no fork of one.
+FRESH_EDGES = ("an exception", "an end at once", "an end by exit", "a thread that stays in an operator")
+
+
 @pytest.mark.parametrize("edge", EDGES)
 def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path):
+    fresh = edge in FRESH_EDGES
+    optimizer = None if fresh else "torch.optim.AdamW(net.parameters())"
     script = (
         TRACING
-        + "net = Net()\noptimizer = torch.optim.AdamW(net.parameters())\ntrain(net, optimizer, 2)\nprint('trained', flush=True)\n"
+        + f"net = Net()\noptimizer = {optimizer}\ntrain(net, optimizer, 2)\nprint('trained', flush=True)\n"
         + textwrap.dedent(EDGES[edge])
     )
     file = tmp_path / "edge.trace"
-    traced = run_script(script, conf=f"{LOSSY},trace:{file}", args=[tmp_path], fresh=True)
+    traced = run_script(script, conf=f"{LOSSY},trace:{file}", args=[tmp_path], fresh=fresh, winds_down=True)
     assert traced.returncode == {"an exception": 1, "an end at once": 7, "an end by exit": 5}.get(edge, 0), traced.stderr
     assert traced.stdout == "trained\n"
     if edge == "all descriptors closed":
@@ -305,27 +310,38 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
     assert summary["incomplete"] == (edge in ("an end at once", "all descriptors closed"))
 
 
-def test_ranks_and_children_have_files_of_their_own(command, run_script, summarised, tmp_path):
-    script = TRACING + textwrap.dedent("""
+SECRET = 0x53454352  # of all elements of four tensors
+
+
+@pytest.fixture(scope="module")
+def ranks(runner, tmp_path_factory):
+    """The folder with the traces of a rank and of its child."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = TRACING + textwrap.dedent(f"""
         import subprocess
+        keep = [torch.full((1 << 18,), {SECRET}, dtype=torch.int32) for _ in range(4)]
         net = Net()
-        train(net, torch.optim.AdamW(net.parameters()), 2)
-        if len(sys.argv) == 2:
-            subprocess.run([sys.executable, sys.argv[0], folder, "child"], check=True)
+        train(net, None, 2)
+        if sys.argv[-1] != "child":
+            subprocess.run([sys.executable, *sys.argv, "child"], check=True)
         t.emit(pid=os.getpid())
     """)
-    conf = f"{LOSSY},trace:{tmp_path}/run.trace"
-    run = run_script(script, conf=conf, args=[tmp_path], env={"RANK": "3", "WORLD_SIZE": "4"})
+    run = runner.run(script, conf=f"{LOSSY},trace:{folder}/run.trace", args=[folder, "argument-of-the-command"],
+                     env={"RANK": "3", "WORLD_SIZE": "4", "SECRET_VARIABLE": "value-of-the-variable"})
     assert run.returncode == 0, run.stderr
-    files = sorted(path.name for path in tmp_path.glob("*.trace"))
-    assert len(files) == 2 and files[1] == "run.rank3.trace" or files[0] == "run.rank3.trace", files
+    return folder
+
+
+def test_ranks_and_children_have_files_of_their_own(command, ranks, summarised):
+    files = sorted(path.name for path in ranks.glob("*.trace"))
+    assert len(files) == 2 and "run.rank3.trace" in files, files
     other = next(name for name in files if name != "run.rank3.trace")
     assert re.fullmatch(r"run\.rank3\.\d+\.trace", other)
     for name in files:
-        summary = summarised(tmp_path / name)
+        summary = summarised(ranks / name)
         assert summary["process"]["rank"] == 3 and summary["process"]["world_size"] == 4
-        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
-    merged = [command, "trace", "merge", "--json", tmp_path]
+        assert stat.S_IMODE((ranks / name).stat().st_mode) == 0o600
+    merged = [command, "trace", "merge", "--json", ranks]
     assert "these are missing: 0-2;" in subprocess.run(merged, capture_output=True, text=True).stderr
     merged = json.loads(subprocess.run([*merged, "--allow-missing"], capture_output=True, text=True).stdout)
     assert [one["is_helper"] for one in merged["ranks"]] == [False, True]
@@ -333,7 +349,7 @@ def test_ranks_and_children_have_files_of_their_own(command, run_script, summari
     assert max(own, child) < merged["together"][0]["live_bytes"] <= own + child  # the parent waits, and holds its model
 
 
-def test_record_starts_the_program_in_its_place(record, test_python, tmp_path):
+def test_record_starts_the_program_in_its_place(record, summarised, test_python, tmp_path):
     script = tmp_path / "program.py"
     script.write_text("import os, sys, torch\ntorch.ones(1 << 18)\nprint(os.getpid())\nsys.exit(int(sys.argv[1]))\n")
     process, out, err = record("-o", "a.trace", "--", test_python, script, "9")
@@ -343,8 +359,10 @@ def test_record_starts_the_program_in_its_place(record, test_python, tmp_path):
     process, out, err = record("-o", "a.trace", "--", test_python, script, "9")
     assert process.returncode == 2 and out == "" and "--force" in err and len(err.splitlines()) == 1
     assert (tmp_path / "a.trace").read_bytes() == before
-    process, out, err = record("--force", "-o", "a.trace", "--", test_python, script, "0")
+    assert summarised(tmp_path / "a.trace")["process"]["command"] is None
+    process, out, err = record("--force", "--with-command", "-o", "a.trace", "--", test_python, script, "0", "caf\u00e9", "a b")
     assert process.returncode == 0 and (tmp_path / "a.trace").read_bytes() != before
+    assert summarised(tmp_path / "a.trace")["process"]["command"] == f"{test_python} {script} 0 caf\u00e9 a b"
     for words, said in ((["-o", "no/folder/a.trace", "--", "true"], "no such folder"), (["-o", "a.trace"], "no program"),
                         (["-o", "", "--", "true"], "no file")):
         process, out, err = record(*words)
@@ -405,48 +423,14 @@ def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path)
     assert not (tmp_path / "second.trace").exists()
 
 
-def test_the_file_tells_no_contents_no_environment_and_no_command(run_script, tmp_path):
-    secret = 0x53454352  # of all tensors
-    script = TRACING + textwrap.dedent(f"""
-        keep = [torch.full((1 << 18,), {secret}, dtype=torch.int32) for _ in range(4)]
-        net = Net()
-        train(net, torch.optim.AdamW(net.parameters()), 2)
-        t.emit(address=keep[0].data_ptr())
-    """)
-    run = run_script(script, conf=f"{LOSSY},trace:{tmp_path}/s.trace", args=[tmp_path, "argument-of-the-command"],
-                     env={"SECRET_VARIABLE": "value-of-the-variable"})
-    assert run.returncode == 0, run.stderr
-    data = unpacked(tmp_path / "s.trace")
-    for hidden in (secret.to_bytes(4, "little") * 4, b"SECRET_VARIABLE", b"value-of-the-variable", b"argument-of-the-command"):
-        assert hidden not in data
-    assert b"aten::" in data
-
-
-def unpacked(path):
-    """The contents of a trace's blocks, by the description of the format."""
-    import struct
-
-    data, at, out = path.read_bytes(), 16, []
-    while at + 48 <= len(data) and data[at : at + 4] == b"PBlk":
-        packing, stored = data[at + 5], struct.unpack_from("<I", data, at + 8)[0]
-        body = data[at + 48 : at + 48 + stored]
-        out.append(body if packing == 0 else libzstd(body, struct.unpack_from("<I", data, at + 12)[0]))
-        at += 48 + stored
-    assert out
-    return b"".join(out)
-
-
-def libzstd(body, size):
-    import ctypes
-    import ctypes.util
-
-    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
-    library = ctypes.CDLL(name)
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    room = ctypes.create_string_buffer(max(size, 1))
-    done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
-    assert done == size
-    return room.raw[:size]
+def test_the_file_tells_no_contents_no_environment_and_no_command(ranks):
+    files = list(ranks.glob("*.trace"))
+    assert len(files) == 2
+    for path in files:
+        data = b"".join(contents for _, _, contents in blocks(path))
+        for hidden in (SECRET.to_bytes(4, "little") * 4, b"SECRET_VARIABLE", b"value-of-the-variable", b"argument-of-the-command"):
+            assert hidden not in data
+        assert b"aten::" in data
 
 
 def test_the_phase_in_which_a_block_is_made(run_script, events, tmp_path):

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from conftest import STOCK_ONLY, assert_identical
-from traced import TRACING, command, events, summarised  # noqa: F401  fixtures
+from traced import TRACING, events, summarised  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
@@ -87,7 +87,7 @@ def test_what_waits_when_a_trace_ends_is_held(run_script, tmp_path):
         same = [bool(torch.equal(p.grad, q.grad)) for p, q in zip(net.parameters(), net2.parameters()) if p.grad is not None]
         t.emit(same=same, encoded=t.count("encoded"))
         """),
-        conf="bits:off", args=[tmp_path], fresh=True,
+        conf="bits:off", args=[tmp_path],
     )
     assert run.returncode == 0, run.stderr
     assert run.json["encoded"] == 0 and run.json["same"] == [True] * 4
@@ -164,7 +164,7 @@ def test_modules(run_script, events, tmp_path):
         stop()
         t.emit(left=left)
         """),
-        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+        conf="bits:4,modules:1", args=[tmp_path],
     )
     assert run.returncode == 0, run.stderr
     assert run.json["left"] == 0
@@ -192,7 +192,7 @@ def test_modules_cost_a_compiled_function_nothing(run_script, events, tmp_path):
         t.emit(same=bool(torch.equal(compiled(x).sum(), expected)))
         stop()
         """),
-        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+        conf="bits:4,modules:1", args=[tmp_path],
     )
     assert run.returncode == 0, run.stderr
     assert run.json["same"]
@@ -225,7 +225,7 @@ def test_an_interrupted_module_is_over(run_script, events, tmp_path):
         stop()
         t.emit(alive=old() is not None)
         """),
-        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+        conf="bits:4,modules:1", args=[tmp_path],
     )
     assert run.returncode == 0, run.stderr
     assert not run.json["alive"]
@@ -249,7 +249,7 @@ def test_modules_make_no_warning_of_the_scripts(run_script, tmp_path):
         t.emit(warned=[str(one.message) for one in caught])
         stop()
         """),
-        conf="bits:4,modules:1", args=[tmp_path], fresh=True,
+        conf="bits:4,modules:1", args=[tmp_path],
     )
     assert run.returncode == 0, run.stderr
     assert run.json["warned"] == []

@@ -1,21 +1,16 @@
-"""What the tests of traces share: the command, what it says of a file, and what scripts that trace a part of themselves
+"""What the tests of traces share: what `pleat trace` says of a file, and what scripts that trace a part of themselves
 begin with."""
 
+import ctypes
+import ctypes.util
 import json
+import struct
 import subprocess
 import textwrap
 
 import pytest
 
-from conftest import _missing, clean_environment
-
-
-@pytest.fixture(scope="session")
-def command(build_dir):
-    path = build_dir / "bin" / "pleat"
-    if not path.exists():
-        _missing(f"{path} is not built")
-    return path
+from conftest import clean_environment
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +58,27 @@ def made(rows, kib):
     return [row for row in rows if row["kind"] == "allocate" and row["bytes"] == kib << 10]
 
 
+def blocks(path):
+    """Kind, count and unpacked contents of each block of a file, by docs/trace_format.md."""
+    data, at, found = path.read_bytes(), 16, []
+    while at + 48 <= len(data) and data[at : at + 4] == b"PBlk":
+        kind, packing, _, stored, unpacked, count = struct.unpack_from("<BBHIII", data, at + 4)
+        body = data[at + 48 : at + 48 + stored]
+        found.append((kind, count, libzstd(body, unpacked) if packing else body))
+        at += 48 + stored
+    assert found
+    return found
+
+
+def libzstd(body, size):
+    library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    room = ctypes.create_string_buffer(max(size, 1))
+    done = library.ZSTD_decompress(room, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
+    assert done == size
+    return room.raw[:size]
+
+
 # What scripts begin with that trace a part of themselves.
 TRACING = textwrap.dedent("""
     import ctypes, os, sys, torch, pleat_test_support as t
@@ -93,9 +109,10 @@ TRACING = textwrap.dedent("""
         for step in range(steps):
             x = torch.randn(rows, 160)
             loss = net(x).square().mean()
-            optimizer.zero_grad()
+            net.zero_grad()
             loss.backward()
-            optimizer.step()
+            if optimizer:  # whose first step imports torch._dynamo: 3 CPU seconds of a fresh process
+                optimizer.step()
             if keep is not None:
                 keep(step)
         return loss.item()
