@@ -14,6 +14,7 @@ import pytest
 from conftest import clean_environment
 from recorded_trace import pleat  # noqa: F401  (a fixture)
 from recording_process import recording
+from traces_by_hand import simple_trace
 
 MIB = 1 << 20
 TRAINING = """
@@ -332,3 +333,13 @@ def test_record_refuses_or_replaces_a_part_that_is_in_the_way(tmp_path, pleat): 
     for odd in ("12", "1023KiB", "much"):
         done = record("--max-size", odd)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("size", ["12", "1023KiB", "much"])
+def test_a_size_that_is_refused_leaves_the_old_trace_where_it_is(tmp_path, pleat, size):  # noqa: F811
+    trace = simple_trace(tmp_path / "t.trace", [(MIB, "aten::mul", "main", 1)])
+    former = simple_trace(tmp_path / "t.trace.1", [(MIB, "aten::mul", "main", 1)])
+    before = trace.read_bytes(), former.read_bytes()
+    done = pleat("record", "--force", "--max-size", size, "-o", trace, "--", "true")
+    assert done.returncode == 2 and b"of 1MiB at least" in done.stderr and done.stderr.count(b"\n") == 1
+    assert (trace.read_bytes(), former.read_bytes()) == before

@@ -74,6 +74,11 @@ bool is_trace(const fs::path& file) {
          std::memcmp(magic, trace::kMagic, sizeof magic) == 0;
 }
 
+std::optional<std::uint64_t> parse_trace_size(std::string_view text) {
+  const std::optional<std::uint64_t> bytes = parse_size(text);
+  return bytes && *bytes >= bridge::kLeastTraceBytes ? bytes : std::nullopt;
+}
+
 // Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
 int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
@@ -110,7 +115,7 @@ CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
   command->add_flag("--with-command", request.with_command,
                     "write the command line into the trace; it may hold secrets");
   add_parsed(*command, "--max-size", "the trace takes no more: it is kept in two parts [any]",
-             "SIZE", "sizes like 1GiB", parse_size,
+             "SIZE", "sizes like 1GiB, of 1MiB at least", parse_trace_size,
              [&](std::uint64_t bytes) { request.most_bytes = bytes; });
   return command;
 }
@@ -131,11 +136,7 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
     if (const int code = make_way(file, request); code != 0) return code;
   }
   settings.emplace_back("trace", as_pattern(file, request.output));
-  if (request.most_bytes) {
-    if (*request.most_bytes < bridge::kLeastTraceBytes)
-      return complain("--max-size is 1MiB at least");
-    settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
-  }
+  if (request.most_bytes) settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
   if (request.with_command) ::setenv("PLEAT_TRACE_COMMAND", "1", 1);

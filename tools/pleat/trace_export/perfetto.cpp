@@ -29,6 +29,7 @@ constexpr std::size_t kMostThreads = 1u << 16;
 constexpr Track kResidentTrack = 2, kSmallTrack = 3;
 constexpr Track kCounters = Track{1} << 16, kCountersOfDevice = 64;
 constexpr Track kThreads = Track{1} << 40, kLanes = Track{2} << 40;
+constexpr Track kLanesOfPart = Track{1} << 36;
 
 // Tracks of one name, on each of which at most one slice is open.
 class Lanes {
@@ -231,7 +232,9 @@ void PerfettoDevice::take_record(const PleatTraceEvent& event, const Ledger& led
 class Perfetto {
  public:
   Perfetto(const TraceExport& to, PerfettoPlace place)
-      : to_(to), out_(to.out, to.file.definitions(), to.lines, std::move(place)) {}
+      : to_(to),
+        next_lane_(kLanes + kLanesOfPart * place.part),
+        out_(to.out, to.file.definitions(), to.lines, std::move(place)) {}
 
   void write() {
     out_.begin(to_.file.process(), to_.lives.start_ns);
@@ -271,8 +274,8 @@ class Perfetto {
   Thread* thread(std::uint32_t tid);
 
   const TraceExport& to_;
+  Track next_lane_;
   PerfettoWriter out_;
-  Track next_lane_ = kLanes;
   std::map<int, std::unique_ptr<PerfettoDevice>> devices_;
   std::map<std::uint32_t, Thread> threads_;
   std::uint32_t step_ = trace::kNoStep;

@@ -35,7 +35,9 @@ Json rank_json(const MergedJob& merged, std::size_t rank) {
   const RankFile& file = merged.job.ranks[rank];
   const RankFigures& figures = merged.ranks[rank];
   Json json;
-  json["file"] = file.path;
+  json["file"] = file.path();
+  json["parts"] = Json::array();
+  for (const TracePart& part : file.parts) json["parts"].push_back(part.path);
   json["process"] = process_json(file.process());
   json["is_helper"] = file.is_helper;
   json["begins_seconds"] = file.has_clock ? Json(figures.begins_seconds) : Json();
@@ -55,7 +57,7 @@ Json rank_json(const MergedJob& merged, std::size_t rank) {
 Json host_json(const MergedJob& merged, const HostPeak& peak) {
   Json held = Json::array();
   for (const auto& [rank, bytes] : peak.ranks)
-    held.push_back({{"file", merged.job.ranks[rank].path}, {"bytes", bytes}});
+    held.push_back({{"file", merged.job.ranks[rank].path()}, {"bytes", bytes}});
   return {{"host", peak.host.empty() ? Json() : Json(peak.host)},
           {"live_bytes", peak.bytes},
           {"seconds", peak.bytes > 0 ? Json(merged.seconds(peak.time_ns)) : Json()},

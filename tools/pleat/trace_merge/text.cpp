@@ -48,6 +48,8 @@ std::string notes_text(const RankFile& file, const RankFigures& figures) {
   if (figures.lost_events > 0) add(count_text(figures.lost_events) + " events lost");
   if (figures.faults > 0) add(count_text(figures.faults) + " faults");
   if (!file.has_clock) add("no wall clock");
+  if (const std::uint64_t first = file.parts.front().number(); first > 1)
+    add(fmt::format("from part {} on", first));
   return text;
 }
 
