@@ -316,6 +316,9 @@ def test_the_summary_of_a_part_says_that_there_were_others(library, tmp_path, pl
     text = pleat("summary", trace).stdout.decode()
     assert f"part          {part}; before it t.trace.1, and what came before that is gone" in text
     assert f"part          {part - 1}; what came before it is gone" in pleat("summary", former).stdout.decode()
+    (merged,) = json.loads(pleat("merge", "--json", trace, former).stdout)["ranks"]
+    assert merged["parts"] == [str(former), str(trace)] and merged["faults"] == 0
+    assert merged["devices"][0]["peak_live_bytes"] >= summary["devices"][0]["peak_live"]["bytes"]
 
 
 def test_record_refuses_or_replaces_a_part_that_is_in_the_way(tmp_path, pleat):  # noqa: F811

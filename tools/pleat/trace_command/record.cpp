@@ -82,7 +82,7 @@ std::optional<std::uint64_t> parse_trace_size(std::string_view text) {
 // Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
 int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
-  const std::string shown = bridge::printable(file.string(), 400);
+  const std::string shown = shown_path(file.string());
   if (!fs::exists(fs::symlink_status(file, error))) return 0;
   if (!force) return complain("{} exists; --force replaces it", shown);
   if (!may_go) return complain("{} is no file that can be replaced", shown);
@@ -124,15 +124,15 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   std::error_code error;
   if (request.output.empty()) return complain("no file was named");
   fs::path file = fs::absolute(request.output, error);
-  if (error) return complain("{}: {}", bridge::printable(request.output), error.message());
+  if (error) return complain("{}: {}", shown_path(request.output), error.message());
   // Signs like %p are known in the process only: there nothing is replaced either.
   if (request.output.find('%') == std::string::npos) {
     if (fs::is_directory(file, error) || request.output.ends_with('/')) file /= "pleat.trace";
     const fs::path folder = file.parent_path();
     if (!fs::is_directory(folder, error))
-      return complain("{}: no such folder", bridge::printable(folder.string()));
+      return complain("{}: no such folder", shown_path(folder.string()));
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
-      return complain("{}: no file can be made there", bridge::printable(folder.string()));
+      return complain("{}: no file can be made there", shown_path(folder.string()));
     if (const int code = make_way(file, request); code != 0) return code;
   }
   settings.emplace_back("trace", as_pattern(file, request.output));

@@ -145,10 +145,6 @@ class PerfettoDevice {
   [[nodiscard]] std::uint64_t flow(std::uint64_t record) const {
     return static_cast<std::uint64_t>(device_ + 2) << 56 ^ record;
   }
-  [[nodiscard]] std::optional<std::uint64_t> step(std::uint32_t step) const {
-    const std::vector<trace::Step>& steps = to_.lives.steps;
-    return step < steps.size() ? std::optional(steps[step].number) : std::nullopt;
-  }
   void take_block(const PleatTraceEvent& event, const Ledger& ledger);
   void take_record(const PleatTraceEvent& event, const Ledger& ledger);
   void begin_record(OpenSlices& slices, std::uint64_t id, Lanes& lanes, ByteClass of,
@@ -178,7 +174,7 @@ void PerfettoDevice::take_block(const PleatTraceEvent& event, const Ledger& ledg
   details.stack = place.stack;
   details.bytes = block->bytes;
   details.of = block->of;
-  details.step = step(block->step);
+  details.step = to_.lives.step_number(block->step);
   details.block = event.block;
   blocks_.begin(event.block, block_lanes_[static_cast<std::size_t>(block->of)], event.time_ns,
                 details);
@@ -197,7 +193,7 @@ void PerfettoDevice::begin_record(OpenSlices& slices, std::uint64_t id, Lanes& l
   details.bytes = record->bytes;
   if (of == ByteClass::kPayloads) details.payload_bytes = record->payload_bytes;
   details.of = of;
-  details.step = step(record->step);
+  details.step = to_.lives.step_number(record->step);
   details.record = event.record;
   if (event.block != 0) details.block = event.block;
   details.flow = flow(event.record);
@@ -283,8 +279,7 @@ class Perfetto {
 };
 
 void Perfetto::take(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (is_memory(event.kind) || event.kind == PLEAT_TRACE_PRESENT ||
-      event.kind == PLEAT_TRACE_LABEL) {
+  if (trace::changes_sums(event.kind)) {
     const auto device = devices_.find(event.device);
     if (device != devices_.end()) device->second->take(event, ledger);
   }

@@ -41,11 +41,6 @@ Examples:
   pleat trace merge -o job.pftrace traces/
   pleat trace merge -o job.pftrace --allow-missing --since 10 --until 20 run.rank0.trace run.rank3.trace)text";
 
-int trouble(const std::string& words) {
-  say("pleat: {}\n", words);
-  return kTraceTrouble;
-}
-
 std::optional<Job> open_job(const TraceMergeRequest& request) {
   std::string error;
   const std::vector<std::string> paths = trace_files(request.files, error);
@@ -172,8 +167,7 @@ int merge_files(const TraceMergeRequest& request) {
   if (!job) return kTraceTrouble;
   TraceOutput out;
   if (!request.output.empty()) {
-    if (is_one_of(request.output, *job))
-      return trouble(bridge::printable(request.output) + ": is one of the traces");
+    if (is_one_of(request.output, *job)) return trouble(request.output, "is one of the traces");
     // Who may read the traces may read the timeline.
     if (!out.open(request.output, request.force, kOwnersMode)) return trouble(out.error());
   }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "interpose/wrapping.h"
-#include "tools/pleat/trace_command/text.h"
 #include "tools/pleat/trace_summary/summary.h"
 
 namespace pleat::cli {
@@ -16,18 +15,13 @@ namespace pleat::cli {
 using trace::wrapping_add;
 using trace::wrapping_subtract;
 
-trace::ByteClass RankRow::largest() const noexcept {
-  const auto most = std::max_element(at.bytes.begin(), at.bytes.end());
-  return static_cast<trace::ByteClass>(most - at.bytes.begin());
-}
-
 namespace {
 
 void add_steps(RankFigures& figures, const trace::Lives& lives) {
-  if (lives.steps.empty()) return;
+  if (lives.counted_steps == 0) return;
   const bool goes_on = figures.last_step == lives.steps.front().number;  // it is in both parts
-  figures.steps += lives.steps.size() - (goes_on ? 1 : 0);
-  figures.last_step = lives.steps.back().number;
+  figures.steps += lives.counted_steps - (goes_on ? 1 : 0);
+  figures.last_step = lives.steps[lives.counted_steps - 1].number;
 }
 
 void add_row(std::vector<RankRow>& rows, RankRow row) {
@@ -53,6 +47,7 @@ void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, 
               std::optional<int> device, const trace::Progress& progress) {
   TraceSummaryRequest request;
   request.device = device;
+  request.modules = false;
   const TraceSummary summary = summarise(replay, lines, request, progress);
   const trace::Lives& lives = replay.lives();
   const trace::File& part = replay.file();
@@ -76,7 +71,7 @@ void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, 
     row.device = one.lives->device;
     row.peak = one.lives->peaks[PLEAT_TRACE_REQUESTED];
     row.peak.time_ns += file.shift_ns;
-    row.step = step_text(lives, row.peak.step);
+    row.step = lives.step_number(row.peak.step);
     row.at = one.at.totals;
     row.reserved = one.lives->peaks[PLEAT_TRACE_RESERVED].bytes;
     row.compression = one.compression;
@@ -110,10 +105,8 @@ class LiveBytes {
   }
   // What the event adds to live bytes.
   std::int64_t take() {
-    const bool counts = event_.kind < PLEAT_TRACE_PHASE || event_.kind == PLEAT_TRACE_PRESENT ||
-                        event_.kind == PLEAT_TRACE_LABEL;
-    const std::int64_t change =
-        counts && event_.device < 0 ? event_.change[PLEAT_TRACE_REQUESTED] : 0;
+    const bool counts = trace::changes_sums(event_.kind) && event_.device < 0;
+    const std::int64_t change = counts ? event_.change[PLEAT_TRACE_REQUESTED] : 0;
     bytes_ = wrapping_add(bytes_, change);
     return wrapping_subtract(change, std::exchange(left_, 0));
   }

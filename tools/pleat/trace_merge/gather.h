@@ -16,15 +16,15 @@ namespace pleat::cli {
 struct RankRow {
   std::size_t rank = 0;  // an index into Job::ranks
   int device = -1;
-  trace::Peak peak;           // of live bytes; its time is of the job's clock
-  std::string step;           // of the peak; "-"
-  trace::Totals at;           // then
-  std::int64_t reserved = 0;  // at most
+  trace::Peak peak;                   // of live bytes; its time is of the job's clock
+  std::optional<std::uint64_t> step;  // of the peak, its number
+  trace::Totals at;                   // then
+  std::int64_t reserved = 0;          // at most
   trace::CompressionSums compression;
   bool growth_known = false;
   double growth_per_step = 0;
 
-  [[nodiscard]] trace::ByteClass largest() const noexcept;
+  [[nodiscard]] trace::ByteClass largest() const noexcept { return trace::largest_of(at.bytes); }
 };
 
 // Of a rank as a whole.
@@ -32,7 +32,7 @@ struct RankFigures {
   double begins_seconds = 0;  // after the job's first trace
   double seconds = 0;
   std::uint64_t events = 0, steps = 0, lost_events = 0;
-  std::optional<std::uint64_t> last_step;  // its number
+  std::optional<std::uint64_t> last_step;  // the number of the last that counts
   bool incomplete = false;
   std::uint64_t faults = 0;    // damaged blocks, and events that contradict others
   std::int64_t resident = -1;  // at most; -1: not known

@@ -12,16 +12,13 @@ namespace {
 
 Json row_json(const MergedJob& merged, const RankRow& row) {
   const bool has_peak = row.peak.bytes > 0;
-  Json classes = Json::object();
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-    classes[std::string(trace::kClassNames[i])] = row.at.bytes[i];
   Json json;
   json["device"] = device_text(row.device);
   json["peak_live_bytes"] = row.peak.bytes;
   json["peak_seconds"] = has_peak ? Json(merged.seconds(row.peak.time_ns)) : Json();
-  json["peak_step"] = row.step == "-" ? Json() : Json(std::stoull(row.step));
+  json["peak_step"] = or_null(row.step);
   json["peak_phase"] = has_peak ? Json(trace::phase_name(row.peak.phase)) : Json();
-  json["classes"] = std::move(classes);
+  json["classes"] = classes_json(row.at.bytes);
   json["peak_reserved_bytes"] = row.reserved;
   json["growth_bytes_per_step"] =
       row.growth_known ? Json(std::llround(row.growth_per_step)) : Json();

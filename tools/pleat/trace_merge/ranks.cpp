@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "torch_bridge/core/option_text.h"
+#include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
 namespace {
@@ -35,8 +35,7 @@ std::vector<RankFile> join_parts(std::vector<TracePart> files, std::string& erro
     if (goes_on && next.number() - last->number() > 1 && error.empty())
       error =
           fmt::format("{}: is part {} of a trace, and {} is part {}: what came between is missing",
-                      bridge::printable(next.path), next.number(), bridge::printable(last->path),
-                      last->number());
+                      shown_path(next.path), next.number(), shown_path(last->path), last->number());
     if (!goes_on) joined.emplace_back();
     joined.back().parts.push_back(std::move(next));
   }
@@ -66,14 +65,14 @@ std::string contradiction(std::vector<RankFile>& sorted) {
   for (RankFile& one : sorted) {
     const trace::Process& process = one.process();
     if (process.rank < 0) continue;
-    const std::string path = bridge::printable(one.path());
+    const std::string path = shown_path(one.path());
     if (own == nullptr || own->process().rank != process.rank) {
       own = &one;
     } else if (ran_together(*own, one)) {
       one.is_helper = true;
     } else {
       return fmt::format("{}: is of rank {}, and so is {}", path, process.rank,
-                         bridge::printable(own->path()));
+                         shown_path(own->path()));
     }
     if (process.world_size <= 0) continue;
     if (process.rank >= process.world_size)
@@ -81,7 +80,7 @@ std::string contradiction(std::vector<RankFile>& sorted) {
     if (sized == nullptr) sized = &one;
     if (sized->process().world_size != process.world_size)
       return fmt::format("{}: is of a job of {}, and {} of one of {}", path, process.world_size,
-                         bridge::printable(sized->path()), sized->process().world_size);
+                         shown_path(sized->path()), sized->process().world_size);
   }
   return {};
 }
@@ -168,7 +167,7 @@ std::vector<std::string> trace_files(const std::vector<std::string>& named, std:
     for (const fs::directory_entry& entry : fs::directory_iterator(name, ignored))
       if (is_of_trace(entry.path())) files.push_back(entry.path().string());
     if (files.size() == before) {
-      error = fmt::format("{}: has no file that ends with .trace", bridge::printable(name));
+      error = fmt::format("{}: has no file that ends with .trace", shown_path(name));
       return {};
     }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
