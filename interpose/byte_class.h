@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace pleat::trace {
@@ -30,6 +31,12 @@ inline constexpr std::array<std::string_view, kByteClasses> kClassNames{
     "payloads",   "restored",  "temporary",       "kept",   "unknown"};
 [[nodiscard]] constexpr std::string_view class_name(ByteClass of) noexcept {
   return kClassNames[static_cast<std::size_t>(of)];
+}
+
+[[nodiscard]] constexpr std::optional<ByteClass> class_of_name(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < kByteClasses; ++i)
+    if (kClassNames[i] == name) return static_cast<ByteClass>(i);
+  return std::nullopt;
 }
 
 [[nodiscard]] constexpr std::string_view phase_name(

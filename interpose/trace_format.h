@@ -113,6 +113,11 @@ inline constexpr std::size_t kMostNumberBytes = 10;
   return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
 }
 
+// The event is of an allocator, or tells what there is: its changes count in a device's sums.
+[[nodiscard]] constexpr bool changes_sums(std::uint8_t kind) noexcept {
+  return kind < PLEAT_TRACE_PHASE || kind == PLEAT_TRACE_PRESENT || kind == PLEAT_TRACE_LABEL;
+}
+
 // What the change `which` of an event of `kind` over `bytes` most often is.
 [[nodiscard]] constexpr std::int64_t predicted(unsigned which, std::uint8_t kind,
                                                std::uint64_t bytes) noexcept {

@@ -52,7 +52,6 @@ nlohmann-json3-dev /usr/include/nlohmann/json.hpp
 libzstd-dev /usr/include/zstd.h
 libeigen3-dev /usr/include/eigen3/Eigen/Core
 libsimde-dev /usr/include/simde/simde-common.h
-libzstd-dev /usr/include/zstd.h
 strace strace
 LIST
 }

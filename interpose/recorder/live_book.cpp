@@ -182,10 +182,7 @@ void LiveBook::apply(const PleatTraceEvent& event) noexcept {
   time_ns_ = std::max(time_ns_, event.time_ns);
   if (event.kind == PLEAT_TRACE_OUT_OF_MEMORY || event.kind == PLEAT_TRACE_DUMP)
     alarm_ = {event.kind, std::max<int>(event.device, -1)};
-  if (event.kind >= PLEAT_TRACE_PHASE && event.kind != PLEAT_TRACE_PRESENT &&
-      event.kind != PLEAT_TRACE_LABEL) {
-    return take_mark(event);
-  }
+  if (!changes_sums(event.kind)) return take_mark(event);
   if (event.device < -1) return;
   BookDevice& on = device(event.device);
   if (!on.heard_of) {

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from recorded_trace import pleat, timeline_of  # noqa: F401  a fixture
-from traces_by_hand import simple_trace
+from traces_by_hand import ACTIVE, ALLOCATE, FREE, REQUESTED, RESERVED, simple_trace, write_trace
 
 MIB, MS = 1 << 20, 1_000_000
 WALL = 10**18
@@ -18,6 +18,24 @@ def rank(folder, number, *megabytes, of=2, wall_ms=0, monotonic=1000, pid=None, 
     blocks = [(size * MIB, "aten::mul", "main", 1 + i) for i, size in enumerate(megabytes)]
     who = dict(rank=number, world_size=of, pid=pid or 100 + number, start_wall_ns=WALL + int(wall_ms * MS))
     return simple_trace(name, blocks, start_ns=monotonic, **(who | more))
+
+
+def part(path, number, events, **who):
+    """Of a trace of bounded size; events are a time in ms, a block, and its bytes: below 0 it is freed."""
+    made = []
+    for ms, block, bytes in events:
+        change = {kind: bytes for kind in (REQUESTED, ACTIVE, RESERVED)}
+        kind = ALLOCATE if bytes > 0 else FREE
+        made.append(dict(time=1000 + ms * MS, kind=kind, thread=9, block=block, bytes=abs(bytes), op=1, change=change))
+    process = {"pid": 100, "start_ns": 1000, "start_wall_ns": WALL, "host": "here", "rank": 0, "world_size": 2} | who
+    return write_trace(path, made, ["aten::mul"], process=process | ({"part": number} if number > 1 else {}))
+
+
+def parts(folder):
+    """2 and 3 MiB, which the second part tells once more at 3 ms; then 3 go, and 1 comes."""
+    former = part(folder / "run.rank0.trace.1", 1, [(1, 1, 2 * MIB), (2, 2, 3 * MIB)])
+    later = [(3, 1, 2 * MIB), (3, 2, 3 * MIB), (5, 2, -3 * MIB), (6, 3, MIB)]
+    return former, part(folder / "run.rank0.trace", 2, later)
 
 
 @pytest.fixture
@@ -75,6 +93,45 @@ def test_a_rank_without_a_wall_clock_begins_with_the_job(merge, pleat, tmp_path)
     assert second["begins_seconds"] is None
     assert second["devices"][0]["peak_seconds"] == pytest.approx(0.001)
     assert "no wall clock" in pleat("merge", tmp_path).stdout.decode()
+
+
+def test_the_parts_of_a_trace_are_one_process(merge, pleat, tmp_path):
+    former, later = parts(tmp_path)
+    part(tmp_path / "run.rank1.trace", 1, [(1, 1, MIB), (4, 2, 4 * MIB), (7, 2, -4 * MIB)], rank=1, pid=101)
+    merged = merge(tmp_path)
+    assert [one["process"]["rank"] for one in merged["ranks"]] == [0, 1]
+    rank0 = merged["ranks"][0]
+    assert rank0["parts"] == [str(former), str(later)] and rank0["file"] == str(later)
+    (device,) = rank0["devices"]
+    assert (device["peak_live_bytes"], device["peak_seconds"]) == (5 * MIB, pytest.approx(0.002))
+    assert (rank0["begins_seconds"], rank0["seconds"]) == (0, pytest.approx(0.006))
+    (together,) = merged["together"]
+    assert (together["live_bytes"], together["seconds"]) == (10 * MIB, pytest.approx(0.004))
+    assert [one["bytes"] for one in together["processes"]] == [5 * MIB, 5 * MIB]
+    assert merge(later, tmp_path / "run.rank1.trace", former) == merged
+    text = pleat("merge", tmp_path).stdout.decode()
+    assert text.startswith("2 ranks on 1 host\n") and "from part" not in text
+    former.unlink()
+    assert "from part 2 on" in pleat("merge", tmp_path).stdout.decode()
+
+
+def test_parts_between_which_one_is_missing_are_no_trace(pleat, tmp_path):
+    former, later = parts(tmp_path)
+    part(later, 4, [(9, 1, MIB)])
+    done = pleat("merge", "--allow-missing", later, former, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    assert b": is part 4 of a trace, and " in done.stderr and b" is part 1: what came between is missing" in done.stderr
+
+
+def test_a_timeline_goes_on_with_the_next_part(pleat, tmp_path):
+    former, later = parts(tmp_path)
+    out = pleat("merge", "--allow-missing", "-o", "-", former, later).stdout
+    timeline = Timeline(out, 1)
+    assert timeline.sequences == {1}
+    processes = {t.process.pid for t in timeline.tracks.values() if t.HasField("process")}
+    assert processes == {100}
+    live = [(at - 1000, bytes) for at, bytes in timeline.counters["host live"]]
+    assert live[:2] == [(MS, 2 * MIB), (2 * MS, 5 * MIB)] and live[-2:] == [(5 * MS, 2 * MIB), (6 * MS, 3 * MIB)]
 
 
 def test_other_processes_of_a_rank_stand_below_it(merge, pleat, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from conftest import clean_environment
 from recorded_trace import pleat  # noqa: F401  (a fixture)
 from recording_process import recording
+from traces_by_hand import simple_trace
 
 MIB = 1 << 20
 TRAINING = """
@@ -315,6 +316,9 @@ def test_the_summary_of_a_part_says_that_there_were_others(library, tmp_path, pl
     text = pleat("summary", trace).stdout.decode()
     assert f"part          {part}; before it t.trace.1, and what came before that is gone" in text
     assert f"part          {part - 1}; what came before it is gone" in pleat("summary", former).stdout.decode()
+    (merged,) = json.loads(pleat("merge", "--json", trace, former).stdout)["ranks"]
+    assert merged["parts"] == [str(former), str(trace)] and merged["faults"] == 0
+    assert merged["devices"][0]["peak_live_bytes"] >= summary["devices"][0]["peak_live"]["bytes"]
 
 
 def test_record_refuses_or_replaces_a_part_that_is_in_the_way(tmp_path, pleat):  # noqa: F811
@@ -332,3 +336,13 @@ def test_record_refuses_or_replaces_a_part_that_is_in_the_way(tmp_path, pleat): 
     for odd in ("12", "1023KiB", "much"):
         done = record("--max-size", odd)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("size", ["12", "1023KiB", "much"])
+def test_a_size_that_is_refused_leaves_the_old_trace_where_it_is(tmp_path, pleat, size):  # noqa: F811
+    trace = simple_trace(tmp_path / "t.trace", [(MIB, "aten::mul", "main", 1)])
+    former = simple_trace(tmp_path / "t.trace.1", [(MIB, "aten::mul", "main", 1)])
+    before = trace.read_bytes(), former.read_bytes()
+    done = pleat("record", "--force", "--max-size", size, "-o", trace, "--", "true")
+    assert done.returncode == 2 and b"of 1MiB at least" in done.stderr and done.stderr.count(b"\n") == 1
+    assert (trace.read_bytes(), former.read_bytes()) == before

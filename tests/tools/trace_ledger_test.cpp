@@ -1,4 +1,6 @@
 // The ledger of compression: what was left alone and why, and how long encodes took.
+#include <limits>
+
 #include "tests/tools/trace/told.h"
 #include "tools/pleat/trace/compression.h"
 
@@ -91,6 +93,28 @@ TEST(TraceLedger, TimesOfEncodesAndRestoresAddUpAlsoWhereAnEncodeCameToNothing) 
   EXPECT_EQ(kept.compression->lines()[0].sums.encode_ns, 840u);
   EXPECT_EQ(kept.compression->lines()[0].sums.restore_ns, 77u);
   EXPECT_EQ(kept.compression->all().encoded, 2u);
+}
+
+TEST(TraceLedger, SlackAndCachedAreNeverBelowNothingWhateverTheSumsAre) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto totals = [](std::int64_t live, std::int64_t active, std::int64_t reserved) {
+    Totals made;
+    made.sums[PLEAT_TRACE_REQUESTED] = live;
+    made.sums[PLEAT_TRACE_ACTIVE] = active;
+    made.sums[PLEAT_TRACE_RESERVED] = reserved;
+    return made;
+  };
+  EXPECT_EQ(totals(3, 10, 14).slack(), 7);
+  EXPECT_EQ(totals(3, 10, 14).cached(), 4);
+  EXPECT_EQ(totals(10, 3, 1).slack(), 0);
+  EXPECT_EQ(totals(10, 3, 1).cached(), 0);
+  EXPECT_EQ(totals(kLeast, kMost, kLeast).slack(), kMost);
+  EXPECT_EQ(totals(kLeast, kMost, kLeast).cached(), 0);
+  EXPECT_EQ(totals(-1, kMost, 0).slack(), kMost);
+  EXPECT_EQ(totals(0, kLeast, kMost).cached(), kMost);
+  EXPECT_EQ(totals(kMost, kMost, kMost).slack(), 0);
+  EXPECT_EQ(totals(kLeast, kLeast + 5, kLeast + 5).slack(), 5);
 }
 
 }  // namespace

@@ -40,6 +40,63 @@ TEST(TraceReplay, PeaksAreWhereTheyWereFirstReachedAndStepsKnowTheirOwn) {
   EXPECT_EQ(host.steps[1].live_at_end, 120);
 }
 
+std::size_t steps_of(Story& story) {
+  const auto file = story.open();
+  return find_lives(*file).counted_steps;
+}
+
+TEST(TraceReplay, WhatComesAfterTheLastStepOfALoopIsNoStep) {
+  const auto train = [](Story& story) {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      if (step > 0) story.begin(kData, step);
+      story.begin(kForward, step);
+      story.allocate(10 + step, 100);
+      story.begin(kBackward, step);
+      story.begin(kBetween, step);
+      story.begin(kOptimizer, step);
+    }
+    story.begin(kData, 3);
+  };
+  {
+    Story story;  // ends with frees, an allocation of the script's, and another optimizer's step
+    train(story);
+    story.free(10);
+    story.allocate(20, 50);
+    story.begin(kOptimizer, 3);
+    story.begin(kData, 3);
+    EXPECT_EQ(steps_of(story), 3u);
+  }
+  {
+    Story story;  // goes on
+    train(story);
+    story.begin(kForward, 3);
+    EXPECT_EQ(steps_of(story), 4u);
+  }
+  {
+    Story story;  // backward on a thread that lags behind
+    train(story);
+    story.thread = 2;
+    story.begin(kBackward, 2);
+    EXPECT_EQ(steps_of(story), 4u);
+  }
+  {
+    Story story;  // never trains
+    story.allocate(1, 100);
+    EXPECT_EQ(steps_of(story), 0u);
+  }
+}
+
+TEST(TraceReplay, OnlyATraceOfBitsOffHasPlans) {
+  for (const bool plans : {false, true}) {
+    Story story;
+    story.allocate(1, 100);
+    story.record(PLEAT_TRACE_TAG, 5, 1, 100);
+    if (plans) story.record(PLEAT_TRACE_PLAN, 5, 1, 100);
+    const auto file = story.open();
+    EXPECT_EQ(find_lives(*file).devices.at(-1).has_plans, plans);
+  }
+}
+
 TEST(TraceReplay, AFilterBoundsWhereThePeakIsLookedForAndHowMuchIsRead) {
   Story story;
   story.allocate(1, 100);

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 
 #include "tests/tools/trace/reading.h"
+#include "tests/tools/trace/story.h"
 #include "tools/pleat/trace/elf_symbols.h"
 #include "tools/pleat/trace/lines.h"
+#include "tools/pleat/trace/replay.h"
 
 namespace pleat::trace {
 namespace {
@@ -173,9 +176,52 @@ TEST_F(TraceSymbols, LinesNameTheFunctionWhereTheFileIsStillThere) {
   EXPECT_EQ(Lines(file->definitions()).text(known), "libhere.so+0x1004");
 }
 
+TEST_F(TraceSymbols, TwoPlacesOfAFunctionAreOneLine) {
+  const std::string id(kBuildId.begin(), kBuildId.end());
+  Story story;
+  TraceWriter& writer = story.writer;
+  const std::uint32_t here = writer.module(write(elf_file(kFunctions), "libhere.so"), id);
+  const std::uint32_t there = writer.module(write(elf_file(kFunctions), "libthere.so"), id);
+  auto allocate = [&, block = 0u](std::uint32_t module, std::uint64_t offset) mutable {
+    story.stack = writer.stack_of({writer.native_frame(module, offset)});
+    story.allocate(++block, 100);
+  };
+  allocate(here, 0x1004);
+  allocate(here, 0x1030);   // the same function
+  allocate(here, 0x3004);   // another one
+  allocate(there, 0x1004);  // one of this name, elsewhere
+  allocate(here, 0x1f00);   // none that is known
+  allocate(here, 0x1f10);
+  const auto file = story.open();
+  const Replay replay(*file);
+  Snapshot last;
+  replay.for_each([&](const PleatTraceEvent& event, const Ledger& ledger) {
+    last = take_snapshot(ledger, -1, event);
+  });
+  const auto lines_of = [&](Symbols* symbols) {
+    Lines lines(file->definitions(), symbols);
+    std::map<std::string, std::uint64_t> blocks;
+    for (const Group& one : group(last.live, GroupBy::kLine, replay, lines))
+      blocks[lines.text(one.frame)] += one.count;
+    return blocks;
+  };
+  Symbols symbols(file->definitions());
+  EXPECT_EQ(lines_of(&symbols),
+            (std::map<std::string, std::uint64_t>{{"at::native::add (libhere.so)", 2},
+                                                  {"at::native::add (libthere.so)", 1},
+                                                  {"late (libhere.so)", 1},
+                                                  {"libhere.so+0x1f00", 1},
+                                                  {"libhere.so+0x1f10", 1}}));
+  Lines lines(file->definitions(), &symbols);
+  EXPECT_EQ(group(last.live, GroupBy::kLine, replay, lines).size(), 5u);
+  EXPECT_EQ(lines_of(nullptr).size(), 6u);
+}
+
 TEST(TraceSymbolNames, AreDemangledWithoutArguments) {
   EXPECT_EQ(readable_name("memcpy"), "memcpy");
   EXPECT_EQ(readable_name("_ZNK2at6Tensor3addERKS0_"), "at::Tensor::add");
+  EXPECT_EQ(readable_name("_ZNKR2at6Tensor3addERKS0_"), "at::Tensor::add");  // const &
+  EXPECT_EQ(readable_name("_ZNVKO2at6Tensor3addEv"), "at::Tensor::add");     // const volatile &&
   EXPECT_EQ(readable_name("_ZZ4mainENKUlvE_clEv"), "main::{lambda()#1}::operator()");
   EXPECT_EQ(readable_name("_Zbroken"), "_Zbroken");
   EXPECT_EQ(readable_name(std::string(5000, 'x')).size(), 600u);

@@ -9,6 +9,7 @@
 
 #include "environment.h"
 #include "profile_output.h"
+#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
 namespace {
@@ -95,10 +96,7 @@ std::vector<std::string> split(std::string_view text, char by) {
   std::vector<std::string> parts;
   while (true) {
     const std::size_t end = text.find(by);
-    std::string_view part = text.substr(0, end);
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    while (part.ends_with(' ')) part.remove_suffix(1);
-    parts.emplace_back(part);
+    parts.emplace_back(bridge::trimmed(text.substr(0, end)));
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,10 +21,10 @@
 #include "program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
-#include "trace_command/command.h"
 #include "trace_command/options.h"
 #include "trace_command/record.h"
 #include "trace_command/text.h"
+#include "trace_commands.h"
 
 namespace pleat::cli {
 namespace {
@@ -98,8 +97,8 @@ std::string flag_name(std::string_view key) {
   return name;
 }
 
-// One flag per row of the option table, each checked by the parser of PLEAT_CONF. `records`: but
-// for those that `pleat trace record` has its own flags for; it compresses nothing by itself.
+// One flag per row of the option table, each checked by the parser of PLEAT_CONF. `records`: of
+// `pleat trace record`, which has flags of its own in place of two rows, and other defaults.
 void add_option_flags(CLI::App& command, Settings& settings, bool records = false) {
   for (const bridge::OptionRow& row : bridge::option_table()) {
     if (records && (row.key == "trace" || row.key == "trace_size")) continue;
@@ -218,10 +217,8 @@ void add_profile_sort(CLI::App& command, std::string& sort) {
 
 void add_profile_bits(CLI::App& command, std::optional<double>& bits) {
   const auto take = [&bits](const std::string& text) {
-    double number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || stop != end || !(number >= 1 && number <= 8))
+    const std::optional<double> number = bridge::number_of<double>(text);
+    if (!number || !(*number >= 1 && *number <= 8))
       throw CLI::ValidationError("--bits",
                                  fmt::format("'{}': allowed are 1..8", bridge::printable(text)));
     bits = number;
@@ -369,10 +366,7 @@ int main(int argc, char** argv) {
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;
   if (*command == nullptr) {
-    CLI::App& asked = check_command.parsed() ? check_command
-                      : records              ? record_command
-                                             : run_command;
-    const char* const name = records ? "trace record" : asked.get_name().c_str();
+    const char* const name = check_command.parsed() ? "check" : records ? "trace record" : "run";
     return complain(kUsage, "{0}: no program given; see `pleat {0} --help`", name);
   }
   request.command = command;

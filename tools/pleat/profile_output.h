@@ -20,6 +20,11 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] bool put(std::string_view text);
 [[nodiscard]] bool put_json(const Json& json);
 
+// What is not known becomes null.
+template <class T>
+[[nodiscard]] Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
 // NaN and infinity become null.
 [[nodiscard]] Json number(double value);
 // Who a unit is: key, producer, reader, type, shape, tensors, bytes.

@@ -12,10 +12,12 @@
 // and a colon stand (or with the text), so that `a:"x,y,b:1` has two items, and b its value.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace pleat::bridge {
 
@@ -41,6 +43,15 @@ struct OptionItem {
 
 // `text` without the spaces (as C knows them) at its ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
+
+// All of `text` as a number; nothing: it is none, or none that Number holds.
+template <class Number>
+[[nodiscard]] std::optional<Number> number_of(std::string_view text) noexcept {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
 
 // `value` as an item spells it: itself if it reads back as itself, else (or if it is empty) quoted.
 // Reads back as the very same bytes, whatever they are.

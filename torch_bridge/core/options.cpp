@@ -16,13 +16,9 @@ namespace {
 
 template <typename Number>
 bool parse_number(std::string_view text, Number& value) {
-  text = trimmed(text);
-  Number parsed{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
-  if (error != std::errc{} || stop != end) return false;
-  value = parsed;
-  return true;
+  const std::optional<Number> parsed = number_of<Number>(trimmed(text));
+  if (parsed) value = *parsed;
+  return parsed.has_value();
 }
 
 template <typename Number>

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "numbers.h"
+#include "read_at.h"
 
 namespace pleat::trace {
 namespace {
@@ -81,17 +82,7 @@ std::string BlockFile::open(const std::string& path) {
 }
 
 bool BlockFile::read_at(std::uint64_t offset, void* to, std::size_t bytes) const {
-  errno = 0;
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(file_, at, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
-  return true;
+  return trace::read_at(file_, offset, to, bytes);
 }
 
 bool BlockFile::header_at(std::uint64_t offset, BlockHeader& header) const {

@@ -11,6 +11,8 @@
 #include <limits>
 #include <tuple>
 
+#include "read_at.h"
+
 namespace pleat::trace {
 namespace {
 
@@ -42,7 +44,7 @@ ElfSymbols::~ElfSymbols() {
   if (file_ >= 0) ::close(file_);
 }
 
-// To look at a device or at the end of a pipe may do something already: it is not even opened.
+// To open a device or the end of a pipe may do something already: only plain files are opened.
 bool ElfSymbols::open_file(const std::string& path) {
   struct stat there {};
   if (path.empty() || path[0] != '/' || ::stat(path.c_str(), &there) != 0 ||
@@ -54,16 +56,7 @@ bool ElfSymbols::open_file(const std::string& path) {
 }
 
 bool ElfSymbols::read_at(std::uint64_t offset, void* to, std::size_t bytes) const {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    if (offset > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return false;
-    const ssize_t got = ::pread(file_, at, bytes, static_cast<off_t>(offset));
-    if (got <= 0) return false;
-    at += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
-  return true;
+  return trace::read_at(file_, offset, to, bytes);
 }
 
 bool ElfSymbols::has_build_id(std::span<const std::uint8_t> wanted) const {
@@ -135,12 +128,12 @@ void ElfSymbols::add_symbols(const Section& table) {
 
 std::unique_ptr<ElfSymbols> ElfSymbols::open(const std::string& path,
                                              std::span<const std::uint8_t> build_id) {
-  const auto opened = [&](const std::string& from, std::uint32_t type) {
+  const auto opened = [&](const std::string& from) {
     std::unique_ptr<ElfSymbols> one(new ElfSymbols);
-    const bool good = one->open_file(from) && one->has_build_id(build_id) && one->load(type);
-    return good ? std::move(one) : nullptr;
+    return one->open_file(from) && one->has_build_id(build_id) ? std::move(one) : nullptr;
   };
-  if (std::unique_ptr<ElfSymbols> all = opened(path, SHT_SYMTAB)) return all;
+  std::unique_ptr<ElfSymbols> own = opened(path);
+  if (own != nullptr && own->load(SHT_SYMTAB)) return own;
   // Where distributions put what they strip off their files.
   if (build_id.size() > 1) {
     constexpr const char* kDigits = "0123456789abcdef";
@@ -150,9 +143,10 @@ std::unique_ptr<ElfSymbols> ElfSymbols::open(const std::string& path,
       name += kDigits[build_id[i] & 15];
       if (i == 0) name += '/';
     }
-    if (std::unique_ptr<ElfSymbols> all = opened(name + ".debug", SHT_SYMTAB)) return all;
+    std::unique_ptr<ElfSymbols> all = opened(name + ".debug");
+    if (all != nullptr && all->load(SHT_SYMTAB)) return all;
   }
-  return opened(path, SHT_DYNSYM);
+  return own != nullptr && own->load(SHT_DYNSYM) ? std::move(own) : nullptr;
 }
 
 std::string ElfSymbols::name_at(std::uint64_t address) const {

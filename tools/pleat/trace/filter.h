@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "byte_class.h"
+#include "interpose/byte_class.h"
 
 namespace pleat::trace {
 

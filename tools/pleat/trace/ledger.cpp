@@ -44,10 +44,6 @@ bool encloses(std::string_view outer, std::string_view inner) {
 
 }  // namespace
 
-std::int64_t Totals::above(std::int64_t a, std::int64_t b) noexcept {
-  return a > b ? wrapping_subtract(a, b) : 0;
-}
-
 Ledger::Ledger(const File& file, const Lives& lives) : file_(file), lives_(lives) {}
 Ledger::~Ledger() = default;
 
@@ -138,8 +134,7 @@ void Ledger::take_present(Device& device, const PleatTraceEvent& /*event*/) {
 // ---- events -------------------------------------------------------------------------------------
 
 void Ledger::apply(const PleatTraceEvent& event) {
-  if (event.kind < PLEAT_TRACE_PHASE || event.kind == PLEAT_TRACE_PRESENT ||
-      event.kind == PLEAT_TRACE_LABEL) {
+  if (changes_sums(event.kind)) {
     Device& on = device(event.device);
     take_memory(on, event);
     add_changes(on, event);

@@ -2,14 +2,14 @@
 // class, and what lives.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "byte_class.h"
+#include "class_bytes.h"
+#include "interpose/wrapping.h"
 #include "last_sized.h"
 #include "live_table.h"
 #include "lives.h"
@@ -22,7 +22,7 @@ namespace pleat::trace {
 struct Totals {
   Changes sums{};  // requested, active, reserved, saved raw, payload, restored
   // They add up to live(), unless the events disagree.
-  std::array<std::int64_t, kByteClasses> bytes{};
+  ClassBytes bytes{};
 
   [[nodiscard]] std::int64_t live() const noexcept { return sums[PLEAT_TRACE_REQUESTED]; }
   [[nodiscard]] std::int64_t active() const noexcept { return sums[PLEAT_TRACE_ACTIVE]; }
@@ -31,10 +31,10 @@ struct Totals {
     return bytes[static_cast<std::size_t>(which)];
   }
   // Of rounding, and of chunks what no payload has.
-  [[nodiscard]] std::int64_t slack() const noexcept { return above(active(), live()); }
-  [[nodiscard]] std::int64_t cached() const noexcept { return above(reserved(), active()); }
-  // How far `a` is above `b`, at least 0.
-  [[nodiscard]] static std::int64_t above(std::int64_t a, std::int64_t b) noexcept;
+  [[nodiscard]] std::int64_t slack() const noexcept { return distance_above(active(), live()); }
+  [[nodiscard]] std::int64_t cached() const noexcept {
+    return distance_above(reserved(), active());
+  }
 };
 
 // A block, or a payload in a chunk, that lives.
@@ -74,6 +74,9 @@ struct LiveRecord {
   std::uint8_t phase = 0;
   Origin origin;  // of the tag
 };
+
+// The record's payload, without its size and its place.
+[[nodiscard]] LiveEntry entry_of(std::uint64_t id, const LiveRecord& record) noexcept;
 
 // Room between blocks in the segments that the trace saw being reserved.
 struct Gaps {

@@ -1,9 +1,22 @@
-// What a ledger tells of one block.
+// What a ledger tells of one block, and of one record.
 #include <algorithm>
 
 #include "ledger_state.h"
 
 namespace pleat::trace {
+
+LiveEntry entry_of(std::uint64_t id, const LiveRecord& record) noexcept {
+  LiveEntry entry;
+  entry.record = id;
+  entry.key = record.key;
+  entry.born_ns = record.time_ns;
+  entry.step = record.step;
+  entry.phase = record.phase;
+  entry.of = ByteClass::kPayloads;
+  entry.born = entry.forward = record.origin;
+  entry.module = record.origin.module;
+  return entry;
+}
 
 LiveEntry Ledger::entry_of(const Device& device, std::uint64_t id, const LiveBlock& block) {
   LiveEntry entry;

@@ -11,24 +11,23 @@ const Totals kNothing;
 }  // namespace
 
 const Ledger::Device* Ledger::find(int index) const noexcept {
+  if (last_device_ != nullptr && index == last_index_) return last_device_;
   const auto it = devices_.find(index);
   return it == devices_.end() ? nullptr : it->second.get();
 }
 
 const Totals& Ledger::totals(int device) const noexcept {
-  if (last_device_ != nullptr && device == last_index_) return last_device_->totals;
   const Device* const found = find(device);
   return found == nullptr ? kNothing : found->totals;
 }
 
 std::int64_t Ledger::other() const noexcept {
   if (resident_ < 0) return 0;
-  return Totals::above(resident_, wrapping_add(totals(-1).reserved(), small_));
+  return distance_above(resident_, wrapping_add(totals(-1).reserved(), small_));
 }
 
 const LiveRecord* Ledger::record(int device, std::uint64_t id) const noexcept {
-  const Device* const found =
-      last_device_ != nullptr && device == last_index_ ? last_device_ : find(device);
+  const Device* const found = find(device);
   return found == nullptr ? nullptr : found->records.find(id);
 }
 
@@ -46,16 +45,8 @@ std::vector<LiveEntry> Ledger::live(int device) const {
   std::int64_t chunked = std::max<std::int64_t>(found->chunked, 0);
   found->records.for_each([&](std::uint64_t id, const LiveRecord& record) {
     if (record.chunk_bytes <= 0) return;
-    LiveEntry entry;
-    entry.record = id;
-    entry.key = record.key;
+    LiveEntry entry = trace::entry_of(id, record);
     entry.bytes = std::min(record.chunk_bytes, chunked);
-    entry.born_ns = record.time_ns;
-    entry.step = record.step;
-    entry.phase = record.phase;
-    entry.of = ByteClass::kPayloads;
-    entry.born = entry.forward = record.origin;
-    entry.module = record.origin.module;
     chunked -= entry.bytes;
     if (entry.bytes > 0) entries.push_back(entry);
   });

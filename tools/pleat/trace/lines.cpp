@@ -46,8 +46,20 @@ std::uint32_t Lines::frame_of(std::uint32_t stack) {
 std::uint32_t Lines::first_like(std::uint32_t id) {
   const Frame* const frame = definitions_.frame(id);
   if (frame == nullptr) return id;
-  return first_.try_emplace({frame->kind, frame->name, frame->file, frame->where}, id)
-      .first->second;
+  if (like_.empty()) like_.assign(definitions_.last_frame() + std::size_t{1}, kNone);
+  if (like_[id] == kNone) like_[id] = find_like(id, *frame);
+  return like_[id];
+}
+
+std::uint32_t Lines::find_like(std::uint32_t id, const Frame& frame) {
+  if (const std::string_view function = function_of(frame); !function.empty())
+    return first_of_.try_emplace({frame.name, std::string(function)}, id).first->second;
+  return first_.try_emplace({frame.kind, frame.name, frame.file, frame.where}, id).first->second;
+}
+
+std::string_view Lines::function_of(const Frame& frame) const {
+  if (symbols_ == nullptr || frame.kind != FrameKind::kNative) return {};
+  return symbols_->name(frame.name, frame.where);
 }
 
 std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
@@ -61,8 +73,7 @@ std::string Lines::text_with(std::uint32_t id, bool whole_path) const {
   if (!whole_path) path = path.substr(path.rfind('/') + 1);
   if (path.empty()) path = "?";
   if (!python) {
-    const std::string_view function =
-        symbols_ == nullptr ? std::string_view() : symbols_->name(frame->name, frame->where);
+    const std::string_view function = function_of(*frame);
     if (!function.empty()) return fmt::format("{} ({})", function, path);
     return fmt::format("{}+{:#x}", path, frame->where);
   }

@@ -69,6 +69,7 @@ class FirstPass {
   const Filter& filter_;
   Lives lives_;
   bool any_phase_ = false;
+  bool step_trains_ = false;  // the last step has forward or backward
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
@@ -175,8 +176,7 @@ bool FirstPass::take(const PleatTraceEvent& event) {
     lives_.first_time_ns = lives_.last_time_ns = event.time_ns;
   }
   lives_.last_time_ns = std::max(lives_.last_time_ns, event.time_ns);
-  if (event.kind < PLEAT_TRACE_PHASE || event.kind == PLEAT_TRACE_PRESENT ||
-      event.kind == PLEAT_TRACE_LABEL) {
+  if (changes_sums(event.kind)) {
     Device& on = device(event.device);
     take_memory(on, event);
     add_changes(on, event);
@@ -208,6 +208,9 @@ void FirstPass::take_mark(const PleatTraceEvent& event) {
     case PLEAT_TRACE_LEFT:
       device(event.device);  // nothing else may be known of it
       break;
+    case PLEAT_TRACE_PLAN:
+      device(event.device).lives.has_plans = true;
+      break;
     case PLEAT_TRACE_LOST:
       lives_.lost_events += event.bytes;
       break;
@@ -225,7 +228,11 @@ void FirstPass::begin_phase(const PleatTraceEvent& event) {
     ++thread_marks_[event.thread];
   std::vector<Step>& steps = lives_.steps;
   // A thread that lags behind does not begin a step again.
-  if ((!steps.empty() && event.bytes <= steps.back().number) || steps.size() >= kMostSteps) return;
+  const bool is_next = steps.empty() || event.bytes > steps.back().number;
+  const bool trains =
+      event.phase == PLEAT_TRACE_PHASE_FORWARD || event.phase == PLEAT_TRACE_PHASE_BACKWARD;
+  step_trains_ = trains || (step_trains_ && !is_next);
+  if (!is_next || steps.size() >= kMostSteps) return;
   steps.push_back({event.bytes, event.time_ns, lives_.events});
   for (auto& [index, device] : devices_) {
     const std::int64_t live = device->lives.end[PLEAT_TRACE_REQUESTED];
@@ -345,6 +352,8 @@ void FirstPass::add_changes(Device& device, const PleatTraceEvent& event) {
 }
 
 Lives FirstPass::end() {
+  lives_.counted_steps = lives_.steps.size();
+  if (lives_.counted_steps > 0 && !step_trains_) --lives_.counted_steps;
   for (auto& [index, device] : devices_) {
     DeviceLives& lives = device->lives;
     device->blocks.for_each([&](std::uint64_t /*id*/, const Birth& birth) {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "byte_class.h"
 #include "filter.h"
+#include "interpose/byte_class.h"
 #include "reader.h"
 
 namespace pleat::trace {
@@ -55,6 +55,7 @@ struct DeviceLives {
   std::vector<ByteClass> classes;  // by the block's number
   std::vector<PresentBlock> present;
   bool began_with_something = false;  // a PRESENT mark
+  bool has_plans = false;             // what its records would become is told (bits:off)
   std::int64_t first_payloads = 0;    // bytes in chunks that were there before the trace
   std::uint64_t blocks = 0;
   std::optional<std::uint64_t> first_out_of_memory, last_out_of_memory;  // events
@@ -67,6 +68,9 @@ struct Lives {
   std::uint64_t first_time_ns = 0, last_time_ns = 0;
   std::uint64_t start_ns = 0;  // File::start_ns()
   std::vector<Step> steps;
+  // How many of these count: all, but for a last one without forward and backward. When a loop is
+  // over, what comes after its last optimizer's step is none.
+  std::size_t counted_steps = 0;
   // The last event before the program winds down: the last phase's beginning, or, where there were
   // none, the last of all. When a program ends it frees what it had gathered.
   std::uint64_t end_event = 0;
@@ -79,6 +83,10 @@ struct Lives {
   std::uint64_t disagreements = 0;     // events that contradict what was before them
   Problems problems;
 
+  // Of an index into `steps`; nothing: kNoStep, or there is none such.
+  [[nodiscard]] std::optional<std::uint64_t> step_number(std::uint32_t step) const noexcept {
+    return step < steps.size() ? std::optional(steps[step].number) : std::nullopt;
+  }
   [[nodiscard]] double seconds(std::uint64_t time_ns) const noexcept {
     return static_cast<double>(static_cast<std::int64_t>(time_ns - start_ns)) * 1e-9;
   }

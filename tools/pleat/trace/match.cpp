@@ -47,17 +47,6 @@ NamedPlace named_place(std::uint32_t op, std::uint32_t frame, const Definitions&
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-std::int64_t PlaceSum::all() const noexcept {
-  std::int64_t sum = 0;
-  for (const std::int64_t one : bytes) sum = wrapping_add(sum, one);
-  return sum;
-}
-
-ByteClass PlaceSum::largest() const noexcept {
-  const auto most = std::max_element(bytes.begin(), bytes.end());
-  return static_cast<ByteClass>(most - bytes.begin());
-}
-
 std::int64_t PlacePair::change() const noexcept {
   return wrapping_subtract(b ? b->all() : 0, a ? a->all() : 0);
 }

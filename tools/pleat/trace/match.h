@@ -2,13 +2,13 @@
 // and frames are the business of one file; lines of a source move from one run to the next.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "class_bytes.h"
 #include "replay.h"
 
 namespace pleat::trace {
@@ -32,11 +32,11 @@ struct NamedPlace {
 // What lives at a place.
 struct PlaceSum {
   NamedPlace place;
-  std::array<std::int64_t, kByteClasses> bytes{};
+  ClassBytes bytes{};
   std::uint64_t blocks = 0;
 
-  [[nodiscard]] std::int64_t all() const noexcept;
-  [[nodiscard]] ByteClass largest() const noexcept;  // the class that most of it is of
+  [[nodiscard]] std::int64_t all() const noexcept { return sum_of(bytes); }
+  [[nodiscard]] ByteClass largest() const noexcept { return largest_of(bytes); }
 };
 // Groups of one place added up.
 [[nodiscard]] std::vector<PlaceSum> place_sums(const std::vector<Group>& groups,

@@ -1,7 +1,6 @@
 #include "parts.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "interpose/wrapping.h"
 
@@ -12,10 +11,6 @@ namespace pleat::trace {
 std::int64_t PartFigures::retained() const noexcept {
   return wrapping_add(live[static_cast<std::size_t>(ByteClass::kSavedRaw)],
                       live[static_cast<std::size_t>(ByteClass::kPayloads)]);
-}
-
-std::int64_t PartFigures::live_bytes() const noexcept {
-  return std::accumulate(live.begin(), live.end(), std::int64_t{0}, wrapping_add);
 }
 
 std::int64_t PartFigures::left_bytes() const noexcept {
@@ -40,16 +35,11 @@ void PartBook::change(std::uint32_t part, Change&& change) {
 void PartBook::take(const PleatTraceEvent& event, const Ledger& ledger) {
   if (event.device != device_) return;
   switch (event.kind) {
-    case PLEAT_TRACE_ALLOCATE:
-      if (const std::optional<LiveEntry> block = ledger.block(device_, event.block)) {
-        const Origin place = block->place();
-        change(parts_.part_of(place), [&](Figures& of) {
-          if (block->bytes <= of.largest) return;
-          of.largest = block->bytes;
-          of.largest_place = place;
-        });
-      }
-      break;
+    case PLEAT_TRACE_ALLOCATE: {
+      const std::optional<LiveEntry> block = ledger.block(device_, event.block);
+      if (block) take_allocated(*block);
+      return look_at(event.block, block);
+    }
     case PLEAT_TRACE_FREE:
     case PLEAT_TRACE_SHRINK:
     case PLEAT_TRACE_RESTORED_FREE:
@@ -65,7 +55,16 @@ void PartBook::take(const PleatTraceEvent& event, const Ledger& ledger) {
     default:
       return;
   }
-  look_at(event.block, ledger);
+  look_at(event.block, ledger.block(device_, event.block));
+}
+
+void PartBook::take_allocated(const LiveEntry& block) {
+  const Origin place = block.place();
+  change(parts_.part_of(place), [&](Figures& of) {
+    if (block.bytes <= of.largest) return;
+    of.largest = block.bytes;
+    of.largest_place = place;
+  });
 }
 
 void PartBook::take_record(const PleatTraceEvent& event, const Ledger& ledger) {
@@ -77,7 +76,7 @@ void PartBook::take_record(const PleatTraceEvent& event, const Ledger& ledger) {
   const bool ends = event.kind == PLEAT_TRACE_KEEP || event.kind == PLEAT_TRACE_ENCODE ||
                     event.kind == PLEAT_TRACE_DROP;
   if (const std::uint64_t* const block = ends ? saved_blocks_.find(event.record) : nullptr) {
-    look_at(*block, ledger);
+    look_at(*block, ledger.block(device_, *block));
     saved_blocks_.erase(event.record);
   }
   const LiveRecord* const record = ledger.record(device_, event.record);
@@ -93,9 +92,8 @@ void PartBook::take_record(const PleatTraceEvent& event, const Ledger& ledger) {
 }
 
 // Brings in line what is known of the block's temporary bytes.
-void PartBook::look_at(std::uint64_t id, const Ledger& ledger) {
+void PartBook::look_at(std::uint64_t id, const std::optional<LiveEntry>& block) {
   if (id == 0) return;
-  const std::optional<LiveEntry> block = ledger.block(device_, id);
   const std::int64_t bytes = block && block->of == ByteClass::kTemporary ? block->bytes : 0;
   Temporary* known = temporary_.find(id);
   if (known == nullptr) {

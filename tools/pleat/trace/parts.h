@@ -2,10 +2,11 @@
 // be a part of another one.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "class_bytes.h"
 #include "compression.h"
 #include "ledger.h"
 #include "live_table.h"
@@ -28,11 +29,11 @@ struct PartFigures {
   std::int64_t temporary = 0;      // the most that lived at once
   std::int64_t largest = 0;        // of its tensors, over the whole trace
   Origin largest_place;
-  std::array<std::int64_t, kByteClasses> live{};  // at a moment, by class
+  ClassBytes live{};  // at a moment
 
   // For backward, at the moment.
   [[nodiscard]] std::int64_t retained() const noexcept;
-  [[nodiscard]] std::int64_t live_bytes() const noexcept;
+  [[nodiscard]] std::int64_t live_bytes() const noexcept { return sum_of(live); }
   // Of what it saved over the whole trace: as it was once all was done that was done.
   [[nodiscard]] std::int64_t left_bytes() const noexcept;
   [[nodiscard]] bool empty() const noexcept;
@@ -71,7 +72,9 @@ class PartBook {
   template <class Change>
   void change(std::uint32_t part, Change&& change);
   void take_record(const PleatTraceEvent& event, const Ledger& ledger);
-  void look_at(std::uint64_t block, const Ledger& ledger);
+  void take_allocated(const LiveEntry& block);
+  // `block`: what the ledger knows of it now.
+  void look_at(std::uint64_t id, const std::optional<LiveEntry>& block);
 
   int device_;
   Parts& parts_;

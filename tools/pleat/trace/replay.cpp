@@ -67,9 +67,7 @@ bool passes(const Filter& filter, const Lives& lives, const Definitions& definit
       (bytes < 0 || static_cast<std::uint64_t>(bytes) < filter.least_bytes)) {
     return false;
   }
-  if (filter.step && (step >= lives.steps.size() || lives.steps[step].number != *filter.step)) {
-    return false;
-  }
+  if (filter.step && lives.step_number(step) != filter.step) return false;
   return filter.op.empty() || definitions.string(op).find(filter.op) != std::string_view::npos;
 }
 

@@ -3,16 +3,23 @@
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <utility>
 
 namespace pleat::trace {
 namespace {
 
 constexpr std::size_t kMostShown = 600;  // bytes; a person reads no more
 
-// Without the arguments at the end: what stands behind the '(' that pairs with the last ')'.
+// Without the arguments at the end, which begin with the '(' that pairs with the last ')', and
+// without what follows them: there may be several of these, in any order.
 void cut_arguments(std::string& name) {
-  for (const std::string_view suffix : {" const", " volatile", " &", " &&", " noexcept"})
-    if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+  for (bool was_cut = true; std::exchange(was_cut, false);) {
+    for (const std::string_view suffix : {" const", " volatile", " &", " &&", " noexcept"}) {
+      if (!name.ends_with(suffix)) continue;
+      name.resize(name.size() - suffix.size());
+      was_cut = true;
+    }
+  }
   if (!name.ends_with(')')) return;
   int depth = 0;
   for (std::size_t i = name.size(); i-- > 1;) {

@@ -287,16 +287,9 @@ std::int64_t WhatIf::tell(std::vector<LiveEntry>& live, const Ledger& ledger) co
       unknown = wrapping_add(unknown, sum);
       return;
     }
-    LiveEntry entry;
-    entry.record = id;
-    entry.key = known->key;
+    LiveEntry& entry = more.emplace_back(entry_of(id, *known));
     entry.would_be = sum;
-    entry.born_ns = known->time_ns;
-    entry.step = known->step;
-    entry.phase = known->phase;
-    entry.of = record.form == Form::kUnpacked ? ByteClass::kSavedRaw : ByteClass::kPayloads;
-    entry.born = entry.forward = known->origin;
-    more.push_back(entry);
+    if (record.form == Form::kUnpacked) entry.of = ByteClass::kSavedRaw;
   });
   if (unknown != 0) {
     if (rest == nullptr) rest = &more.emplace_back();

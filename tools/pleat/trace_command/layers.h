@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "command.h"
+#include "request.h"
 #include "tools/pleat/trace/groups.h"
 #include "tools/pleat/trace/modules.h"
 #include "tools/pleat/trace/replay.h"
@@ -23,7 +23,7 @@ struct Layers {
   Layers(const trace::Replay& replay, trace::Lines& lines, const TraceSelection& selection)
       : modules(replay.file().definitions()),
         groups(selection.groups, replay.file().definitions(), lines),
-        has_modules(replay.lives().has_modules),
+        has_modules(selection.modules && replay.lives().has_modules),
         has_groups(!selection.groups.empty()) {}
 };
 

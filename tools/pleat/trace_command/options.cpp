@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
 #include "text.h"
 #include "tools/pleat/completion.h"
 #include "tools/pleat/trace/modules.h"
@@ -20,11 +18,8 @@ void refuse(const char* option, std::string_view value, std::string_view allowed
 
 std::optional<double> parse_seconds(std::string_view text) {
   if (text.ends_with('s')) text.remove_suffix(1);
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end || !(number >= 0 && number < 1e9)) return std::nullopt;
-  return number;
+  const std::optional<double> number = bridge::number_of<double>(text);
+  return number && *number >= 0 && *number < 1e9 ? number : std::nullopt;
 }
 
 std::optional<Moment> parse_moment(std::string_view text) {
@@ -38,11 +33,7 @@ std::optional<Moment> parse_moment(std::string_view text) {
 }
 
 std::optional<std::uint64_t> parse_count(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
+  return bridge::number_of<std::uint64_t>(text);
 }
 
 std::optional<std::uint64_t> parse_positive(std::string_view text) {
@@ -130,11 +121,8 @@ void add_moment(CLI::App& command, const char* help, Moment& moment) {
 
 std::optional<double> parse_bits(std::string_view text) {
   if (text == "lossless") return trace::kLossless;
-  double bits = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, bits);
-  if (error != std::errc() || stop != end || !(bits >= 1 && bits <= 8)) return std::nullopt;
-  return bits;
+  const std::optional<double> bits = bridge::number_of<double>(text);
+  return bits && *bits >= 1 && *bits <= 8 ? bits : std::nullopt;
 }
 
 void add_what_if(CLI::App& command, const char* help, std::optional<double>& bits) {
@@ -158,7 +146,7 @@ trace::Filter filter_of(const TraceSelection& selection, const trace::File& file
 std::unique_ptr<trace::File> open_trace(const std::string& path) {
   std::string error;
   std::unique_ptr<trace::File> file = trace::File::open(path, error);
-  if (file == nullptr) say("pleat: {}: {}\n", shown_path(path), error);
+  if (file == nullptr) trouble(path, error);
   return file;
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "command.h"
+#include "request.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace/reader.h"
 

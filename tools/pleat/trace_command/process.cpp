@@ -42,6 +42,13 @@ nlohmann::ordered_json process_json(const trace::Process& process) {
           {"start_wall_ns", process.start_wall_ns}};
 }
 
+nlohmann::ordered_json classes_json(const trace::ClassBytes& bytes) {
+  auto json = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
+    json[std::string(trace::kClassNames[i])] = bytes[i];
+  return json;
+}
+
 std::vector<TraceNote> notes_of(const trace::File& file, const trace::Lives& lives,
                                 std::uint64_t disagreements, std::uint64_t most_events) {
   std::vector<TraceNote> notes;

@@ -1,10 +1,12 @@
-// Who wrote a trace, and how whole it is: in words, and for a program.
+// Who wrote a trace, and how whole it is: in words, and for a program; bytes by class for a
+// program.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tools/pleat/trace/class_bytes.h"
 #include "tools/pleat/trace/lives.h"
 #include "tools/pleat/trace/reader.h"
 
@@ -14,6 +16,9 @@ namespace pleat::cli {
 [[nodiscard]] std::string who_text(const trace::Process& process);
 // What is not known is null.
 [[nodiscard]] nlohmann::ordered_json process_json(const trace::Process& process);
+
+// All of them, by name.
+[[nodiscard]] nlohmann::ordered_json classes_json(const trace::ClassBytes& bytes);
 
 // Something that a reader of figures has to know.
 struct TraceNote {

@@ -74,10 +74,15 @@ bool is_trace(const fs::path& file) {
          std::memcmp(magic, trace::kMagic, sizeof magic) == 0;
 }
 
+std::optional<std::uint64_t> parse_trace_size(std::string_view text) {
+  const std::optional<std::uint64_t> bytes = parse_size(text);
+  return bytes && *bytes >= bridge::kLeastTraceBytes ? bytes : std::nullopt;
+}
+
 // Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
 int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
-  const std::string shown = bridge::printable(file.string(), 400);
+  const std::string shown = shown_path(file.string());
   if (!fs::exists(fs::symlink_status(file, error))) return 0;
   if (!force) return complain("{} exists; --force replaces it", shown);
   if (!may_go) return complain("{} is no file that can be replaced", shown);
@@ -110,7 +115,7 @@ CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request) {
   command->add_flag("--with-command", request.with_command,
                     "write the command line into the trace; it may hold secrets");
   add_parsed(*command, "--max-size", "the trace takes no more: it is kept in two parts [any]",
-             "SIZE", "sizes like 1GiB", parse_size,
+             "SIZE", "sizes like 1GiB, of 1MiB at least", parse_trace_size,
              [&](std::uint64_t bytes) { request.most_bytes = bytes; });
   return command;
 }
@@ -119,23 +124,19 @@ int prepare_trace(const TraceRecordRequest& request, Settings& settings) {
   std::error_code error;
   if (request.output.empty()) return complain("no file was named");
   fs::path file = fs::absolute(request.output, error);
-  if (error) return complain("{}: {}", bridge::printable(request.output), error.message());
+  if (error) return complain("{}: {}", shown_path(request.output), error.message());
   // Signs like %p are known in the process only: there nothing is replaced either.
   if (request.output.find('%') == std::string::npos) {
     if (fs::is_directory(file, error) || request.output.ends_with('/')) file /= "pleat.trace";
     const fs::path folder = file.parent_path();
     if (!fs::is_directory(folder, error))
-      return complain("{}: no such folder", bridge::printable(folder.string()));
+      return complain("{}: no such folder", shown_path(folder.string()));
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
-      return complain("{}: no file can be made there", bridge::printable(folder.string()));
+      return complain("{}: no file can be made there", shown_path(folder.string()));
     if (const int code = make_way(file, request); code != 0) return code;
   }
   settings.emplace_back("trace", as_pattern(file, request.output));
-  if (request.most_bytes) {
-    if (*request.most_bytes < bridge::kLeastTraceBytes)
-      return complain("--max-size is 1MiB at least");
-    settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
-  }
+  if (request.most_bytes) settings.emplace_back("trace_size", std::to_string(*request.most_bytes));
   if (!names_bits(settings)) settings.emplace_back("bits", "off");
   ::setenv("PLEAT_TRACE_RECORD", "1", 1);
   if (request.with_command) ::setenv("PLEAT_TRACE_COMMAND", "1", 1);

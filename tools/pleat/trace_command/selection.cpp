@@ -42,7 +42,7 @@ std::string complaint(const TraceSelection& selection, const Moment& at,
 
 bool is_within(const TraceSelection& selection, const Moment& at, const trace::Lives& lives) {
   const std::string wrong = complaint(selection, at, lives);
-  if (!wrong.empty()) say("pleat: {}: {}\n", shown_path(selection.file), wrong);
+  if (!wrong.empty()) trouble(selection.file, wrong);
   return wrong.empty();
 }
 

@@ -1,7 +1,7 @@
 // What a user asks of a trace that the trace does not have.
 #pragma once
 
-#include "command.h"
+#include "request.h"
 #include "tools/pleat/trace/lives.h"
 
 namespace pleat::cli {

@@ -38,12 +38,17 @@ std::string count_text(std::uint64_t count) {
 std::string device_text(int device) { return device < 0 ? "host" : fmt::format("cuda:{}", device); }
 
 std::string step_text(const trace::Lives& lives, std::uint32_t step) {
-  return step < lives.steps.size() ? std::to_string(lives.steps[step].number) : "-";
+  const std::optional<std::uint64_t> number = lives.step_number(step);
+  return number ? std::to_string(*number) : "-";
 }
 
 std::string what_if_text(double bits) {
   return bits == trace::kLossless ? "lossless"
                                   : fmt::format("at {:g} bit{}", bits, bits == 1 ? "" : "s");
+}
+
+std::string more_text(std::size_t rows, std::size_t shown) {
+  return rows > shown ? fmt::format("  and {} more\n", count_text(rows - shown)) : "";
 }
 
 std::string shown_path(std::string_view path) { return bridge::printable(path, 4096); }

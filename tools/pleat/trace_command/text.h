@@ -1,6 +1,7 @@
 // Sizes, times and places of a trace as a person reads and writes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ namespace pleat::cli {
 // What is said of a trace that does not know.
 inline constexpr const char* kNoWhatIf =
     "the trace does not say what may be compressed: record it with bits:off";
+
+// Below a table of which only the first rows are shown: "  and 3 more\n"; empty: all are.
+[[nodiscard]] std::string more_text(std::size_t rows, std::size_t shown);
 
 // "8GiB", "1.5 MB", "4096": bytes. Nothing: it is no size.
 [[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);

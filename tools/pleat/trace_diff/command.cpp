@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <new>
 
 #include "diff.h"
@@ -43,15 +42,8 @@ std::optional<GrowthLimit> parse_limit(std::string_view text) {
     return bytes ? std::optional(limit) : std::nullopt;
   }
   text.remove_suffix(1);
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, limit.per_cent);
-  if (error != std::errc() || stop != end || !(limit.per_cent >= 0)) return std::nullopt;
-  return limit;
-}
-
-int trouble(const std::string& file, const std::string& why) {
-  say("pleat: {}: {}\n", bridge::printable(file), why);
-  return kTraceTrouble;
+  limit.per_cent = bridge::number_of<double>(text).value_or(-1);
+  return limit.per_cent >= 0 ? std::optional(limit) : std::nullopt;
 }
 
 // Both passes over one of the files. False: it is no trace, which is said.
@@ -62,6 +54,7 @@ bool read_side(const std::string& path, const TraceDiffRequest& request, DiffSid
   TraceSummaryRequest asked;
   static_cast<TraceSelection&>(asked) = request;
   asked.at = request.at;
+  asked.modules = false;
   ProgressLine progress;
   side.replay =
       std::make_unique<trace::Replay>(*side.file, filter_of(request, *side.file), progress.pass(0));
@@ -70,7 +63,6 @@ bool read_side(const std::string& path, const TraceDiffRequest& request, DiffSid
   if (!is_within(within, asked.at, side.replay->lives())) return false;
   side.lines = std::make_unique<trace::Lines>(side.file->definitions());
   side.summary = summarise(*side.replay, *side.lines, asked, progress.pass(1));
-  for (DeviceSummary& device : side.summary.devices) device.at.live = {};  // grouped by now
   return true;
 }
 
@@ -89,7 +81,7 @@ int check_limit(const TraceDiff& diff, const TraceDiffRequest& request) {
   if (!request.most_growth) return 0;
   for (const DeviceDiff& device : diff.devices) {
     if (request.most_growth->allows(device.bytes_a, device.bytes_b)) continue;
-    say("pleat: {}: {}: {} against {} is over --max-growth {}\n", bridge::printable(diff.b.path),
+    say("pleat: {}: {}: {} against {} is over --max-growth {}\n", shown_path(diff.b.path),
         device_text(device.device), size_text(device.bytes_b), size_text(device.bytes_a),
         bridge::printable(request.most_growth_text));
     return kOverLimit;
@@ -104,7 +96,7 @@ int diff_files(const TraceDiffRequest& request) {
   compare(diff);
   if (diff.devices.empty() && request.device)
     return trouble(request.file, "has nothing of " + device_text(*request.device) +
-                                     ", and neither has " + bridge::printable(request.other));
+                                     ", and neither has " + shown_path(request.other));
   if (!has_moments(diff, request)) return kTraceTrouble;
   const bool printed = request.as_json ? put_diff_json(diff, request) : put(text_of(diff, request));
   return printed ? check_limit(diff, request) : kTraceTrouble;

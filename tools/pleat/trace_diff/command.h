@@ -1,9 +1,13 @@
 // `pleat trace diff`: what a program holds in one run and not in the other.
 #pragma once
 
-#include <memory>
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
 
-#include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
 

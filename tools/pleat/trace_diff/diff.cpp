@@ -25,7 +25,7 @@ std::vector<PlacePair> pairs_of(const TraceDiff& diff, const DeviceDiff& device,
   return pairs;
 }
 
-// A figure of each side that knows the device, by figure(device).
+// Of each side that knows the device, what of(summary) says.
 template <class Figure>
 DiffFigure figure(std::string name, const DeviceDiff& device, Figure&& of) {
   DiffFigure figure{std::move(name), std::nullopt, std::nullopt};

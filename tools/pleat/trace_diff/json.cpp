@@ -18,7 +18,7 @@ Json side_json(const DiffSide& side) {
   return {{"file", side.path},
           {"process", process_json(side.file->process())},
           {"seconds", lives.seconds(lives.last_time_ns)},
-          {"steps", lives.steps.size()},
+          {"steps", lives.counted_steps},
           {"events", lives.events},
           {"lost_events", lives.lost_events},
           {"incomplete", side.file->incomplete()},
@@ -27,14 +27,12 @@ Json side_json(const DiffSide& side) {
 }
 
 Json figures_json(const std::vector<DiffFigure>& figures) {
-  const auto known = [](std::optional<std::int64_t> bytes) {
-    return bytes ? Json(*bytes) : Json();
-  };
   Json json = Json::object();
   for (const DiffFigure& one : figures) {
     std::string name = one.name;
     std::replace(name.begin(), name.end(), ' ', '_');
-    json[name + "_bytes"] = {{"a", known(one.a)}, {"b", known(one.b)}, {"change", one.change()}};
+    json[name + "_bytes"] = {
+        {"a", or_null(one.a)}, {"b", or_null(one.b)}, {"change", one.change()}};
   }
   return json;
 }
@@ -42,10 +40,9 @@ Json figures_json(const std::vector<DiffFigure>& figures) {
 Json moment_json(const DiffSide& side, const DeviceSummary* device) {
   if (device == nullptr || !device->at.taken) return {};
   const trace::Lives& lives = side.replay->lives();
-  const std::uint32_t step = device->at.step;
   return {{"event", device->at.event},
           {"seconds", lives.seconds(device->at.time_ns)},
-          {"step", step < lives.steps.size() ? Json(lives.steps[step].number) : Json()},
+          {"step", or_null(lives.step_number(device->at.step))},
           {"phase", trace::phase_name(device->at.phase)}};
 }
 

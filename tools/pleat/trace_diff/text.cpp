@@ -94,10 +94,9 @@ std::string line_text(const PlacePair& pair) {
 void Writer::side(const char* letter, const DiffSide& side) {
   const trace::Lives& lives = side.replay->lives();
   const std::string who = who_text(side.file->process());
-  text_ += fmt::format("{}: {}{}{}\n", letter, bridge::printable(side.path),
-                       who.empty() ? "" : ": ", who);
+  text_ += fmt::format("{}: {}{}{}\n", letter, shown_path(side.path), who.empty() ? "" : ": ", who);
   text_ += fmt::format("   {:.3f} s, {} steps, {} events\n", lives.seconds(lives.last_time_ns),
-                       count_text(lives.steps.size()), count_text(lives.events));
+                       count_text(lives.counted_steps), count_text(lives.events));
   for (const TraceNote& note :
        notes_of(*side.file, lives, side.summary.disagreements, request_.filter.most_events))
     text_ += fmt::format("   {}: {}\n", note.name, note.words);
@@ -172,7 +171,7 @@ void Writer::places(std::string_view title, Iterator first, Iterator last, bool 
                          : ""});
   }
   text_ += fmt::format("{}, {}\n", name_, title) + table.text(terminal_columns());
-  if (all > request_.top) text_ += fmt::format("  and {} more\n", count_text(all - request_.top));
+  text_ += more_text(all, request_.top);
   text_ += '\n';
 }
 

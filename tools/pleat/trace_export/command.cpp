@@ -83,10 +83,7 @@ int export_file(const TraceExportRequest& request) {
   const std::unique_ptr<trace::File> file = open_trace(request.file);
   if (file == nullptr) return kTraceTrouble;
   TraceOutput out;
-  if (!out.open(request.output, request.force, kUsersMode)) {
-    say("pleat: {}\n", out.error());
-    return kTraceTrouble;
-  }
+  if (!out.open(request.output, request.force, kUsersMode)) return trouble(out.error());
   const trace::Filter filter = filter_of(request, *file);
   std::optional<ProgressLine> progress(std::in_place);
   const trace::Lives lives = trace::find_lives(*file, filter, progress->pass(0));
@@ -98,9 +95,7 @@ int export_file(const TraceExportRequest& request) {
   kFormats[static_cast<std::size_t>(request.format)].write(to);
   const bool written = out.close();
   progress.reset();
-  if (written) return 0;
-  say("pleat: {}\n", out.error());
-  return kTraceTrouble;
+  return written ? 0 : trouble(out.error());
 }
 
 }  // namespace
@@ -173,15 +168,12 @@ bool trace_export_parsed(const TraceExportCommand& command) { return command.par
 
 int run_trace_export(const TraceExportCommand& command) {
   const TraceExportRequest request = command.request();
-  if (const std::string complaint = command.complaint(); !complaint.empty()) {
-    say("pleat: {}\n", complaint);
-    return kTraceTrouble;
-  }
+  if (const std::string complaint = command.complaint(); !complaint.empty())
+    return trouble(complaint);
   try {
     return export_file(request);
   } catch (const std::bad_alloc&) {
-    say("pleat: {}: not enough memory to export it\n", shown_path(request.file));
-    return kTraceTrouble;
+    return trouble(request.file, "not enough memory to export it");
   }
 }
 

@@ -2,11 +2,12 @@
 // the trace once more and writes as it reads; memory follows what lives, not what has been.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
 
@@ -38,6 +39,7 @@ struct TraceExportRequest : TraceSelection {
   std::optional<std::uint64_t> most_events;  // --max-events
 };
 
+class TraceExportCommand;
 // Adds `export` to `trace`. What is returned must outlive the parsing.
 [[nodiscard]] std::shared_ptr<TraceExportCommand> add_trace_export(CLI::App& trace);
 [[nodiscard]] bool trace_export_parsed(const TraceExportCommand& command);

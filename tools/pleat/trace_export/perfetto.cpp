@@ -29,6 +29,7 @@ constexpr std::size_t kMostThreads = 1u << 16;
 constexpr Track kResidentTrack = 2, kSmallTrack = 3;
 constexpr Track kCounters = Track{1} << 16, kCountersOfDevice = 64;
 constexpr Track kThreads = Track{1} << 40, kLanes = Track{2} << 40;
+constexpr Track kLanesOfPart = Track{1} << 36;
 
 // Tracks of one name, on each of which at most one slice is open.
 class Lanes {
@@ -144,10 +145,6 @@ class PerfettoDevice {
   [[nodiscard]] std::uint64_t flow(std::uint64_t record) const {
     return static_cast<std::uint64_t>(device_ + 2) << 56 ^ record;
   }
-  [[nodiscard]] std::optional<std::uint64_t> step(std::uint32_t step) const {
-    const std::vector<trace::Step>& steps = to_.lives.steps;
-    return step < steps.size() ? std::optional(steps[step].number) : std::nullopt;
-  }
   void take_block(const PleatTraceEvent& event, const Ledger& ledger);
   void take_record(const PleatTraceEvent& event, const Ledger& ledger);
   void begin_record(OpenSlices& slices, std::uint64_t id, Lanes& lanes, ByteClass of,
@@ -177,7 +174,7 @@ void PerfettoDevice::take_block(const PleatTraceEvent& event, const Ledger& ledg
   details.stack = place.stack;
   details.bytes = block->bytes;
   details.of = block->of;
-  details.step = step(block->step);
+  details.step = to_.lives.step_number(block->step);
   details.block = event.block;
   blocks_.begin(event.block, block_lanes_[static_cast<std::size_t>(block->of)], event.time_ns,
                 details);
@@ -196,7 +193,7 @@ void PerfettoDevice::begin_record(OpenSlices& slices, std::uint64_t id, Lanes& l
   details.bytes = record->bytes;
   if (of == ByteClass::kPayloads) details.payload_bytes = record->payload_bytes;
   details.of = of;
-  details.step = step(record->step);
+  details.step = to_.lives.step_number(record->step);
   details.record = event.record;
   if (event.block != 0) details.block = event.block;
   details.flow = flow(event.record);
@@ -231,7 +228,9 @@ void PerfettoDevice::take_record(const PleatTraceEvent& event, const Ledger& led
 class Perfetto {
  public:
   Perfetto(const TraceExport& to, PerfettoPlace place)
-      : to_(to), out_(to.out, to.file.definitions(), to.lines, std::move(place)) {}
+      : to_(to),
+        next_lane_(kLanes + kLanesOfPart * place.part),
+        out_(to.out, to.file.definitions(), to.lines, std::move(place)) {}
 
   void write() {
     out_.begin(to_.file.process(), to_.lives.start_ns);
@@ -271,8 +270,8 @@ class Perfetto {
   Thread* thread(std::uint32_t tid);
 
   const TraceExport& to_;
+  Track next_lane_;
   PerfettoWriter out_;
-  Track next_lane_ = kLanes;
   std::map<int, std::unique_ptr<PerfettoDevice>> devices_;
   std::map<std::uint32_t, Thread> threads_;
   std::uint32_t step_ = trace::kNoStep;
@@ -280,8 +279,7 @@ class Perfetto {
 };
 
 void Perfetto::take(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (is_memory(event.kind) || event.kind == PLEAT_TRACE_PRESENT ||
-      event.kind == PLEAT_TRACE_LABEL) {
+  if (trace::changes_sums(event.kind)) {
     const auto device = devices_.find(event.device);
     if (device != devices_.end()) device->second->take(event, ledger);
   }

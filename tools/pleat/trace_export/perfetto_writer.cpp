@@ -74,7 +74,7 @@ void PerfettoWriter::put_clocks(const trace::Process& process, std::uint64_t sta
 }
 
 void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns) {
-  if (place_.number == 0) put_clocks(process, start_ns + place_.shift_ns);
+  if (place_.number == 0 && place_.part == 0) put_clocks(process, start_ns + place_.shift_ns);
   ProtoMessage defaults;
   defaults.number(58, kMonotonic);
   ProtoMessage interned;
@@ -84,7 +84,7 @@ void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns
     interned.message(kInternedValues, interned_text(i + 1, trace::kClassNames[i]));
   ProtoMessage state;
   state.number(kPacketFlags, kStateCleared);
-  state.number(87, 1);  // the first of its sequence
+  if (place_.part == 0) state.number(87, 1);  // the first of its sequence
   state.message(59, defaults);
   state.message(kPacketInterned, interned);
   put_packet(state);
@@ -92,14 +92,18 @@ void PerfettoWriter::begin(const trace::Process& process, std::uint64_t start_ns
   described.number(1, place_.pid & 0x7fffffff);
   described.text(6, valid_utf8(place_.name));
   ProtoMessage descriptor;
-  descriptor.number(1, among_all(kProcess));
   descriptor.message(3, described);
-  put_track(descriptor);
+  put_track(kProcess, descriptor);
 }
 
 // ---- tracks -------------------------------------------------------------------------------------
 
-void PerfettoWriter::put_track(const ProtoMessage& descriptor) {
+void PerfettoWriter::put_track(Track track, const ProtoMessage& what) {
+  if (place_.described != nullptr && !place_.described->insert(track).second) return;
+  ProtoMessage descriptor;
+  descriptor.number(1, among_all(track));
+  if (track != kProcess) descriptor.number(5, among_all(kProcess));
+  descriptor.append(what);
   ProtoMessage packet;
   packet.message(60, descriptor);
   put_packet(packet);
@@ -111,10 +115,8 @@ void PerfettoWriter::thread(Track track, std::uint32_t tid, bool is_main) {
   described.number(2, tid);
   described.text(5, is_main ? "main thread" : fmt::format("thread {}", tid));
   ProtoMessage descriptor;
-  descriptor.number(1, among_all(track));
-  descriptor.number(5, among_all(kProcess));
   descriptor.message(4, described);
-  put_track(descriptor);
+  put_track(track, descriptor);
 }
 
 void PerfettoWriter::counter(Track track, std::string_view name, std::string_view axis) {
@@ -123,19 +125,15 @@ void PerfettoWriter::counter(Track track, std::string_view name, std::string_vie
   described.number(3, kBytes);
   described.text(7, axis);
   ProtoMessage descriptor;
-  descriptor.number(1, among_all(track));
-  descriptor.number(5, among_all(kProcess));
   descriptor.text(2, name);
   descriptor.message(8, described);
-  put_track(descriptor);
+  put_track(track, descriptor);
 }
 
 void PerfettoWriter::lane(Track track, std::string_view name) {
   ProtoMessage descriptor;
-  descriptor.number(1, among_all(track));
-  descriptor.number(5, among_all(kProcess));
   descriptor.text(2, name);
-  put_track(descriptor);
+  put_track(track, descriptor);
 }
 
 // ---- events -------------------------------------------------------------------------------------

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tools/pleat/trace/byte_class.h"
+#include "interpose/byte_class.h"
 #include "tools/pleat/trace/lines.h"
 #include "tools/pleat/trace_command/output.h"
 
@@ -32,6 +33,7 @@ class ProtoMessage {
     bytes_ += value;
   }
   void message(unsigned field, const ProtoMessage& value) { text(field, value.bytes_); }
+  void append(const ProtoMessage& fields) { bytes_ += fields.bytes_; }
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
 
@@ -46,9 +48,11 @@ class ProtoMessage {
 // A process among others in one file: what tells its packets and tracks from theirs.
 struct PerfettoPlace {
   unsigned number = 0;         // the first, 0, says which clock all times are of
+  unsigned part = 0;           // of the process: a later one goes on with its tracks
   std::uint64_t pid = 0;       // no other process of the file has it
   std::string name;            // of the process
   std::uint64_t shift_ns = 0;  // to be added to its times, modulo 2^64
+  std::set<std::uint64_t>* described = nullptr;  // tracks, by all parts; null: there is one part
 };
 // Of the only process of a file.
 [[nodiscard]] PerfettoPlace only_place(const trace::Process& process);
@@ -87,7 +91,7 @@ class PerfettoWriter {
  private:
   void put_event(unsigned type, Track track, std::uint64_t time_ns, const Details* details);
   void put_clocks(const trace::Process& process, std::uint64_t start_ns);
-  void put_track(const ProtoMessage& descriptor);
+  void put_track(Track track, const ProtoMessage& what);
   // As they are in a file with other processes.
   [[nodiscard]] Track among_all(Track track) const noexcept {
     return Track{place_.number} << 48 | track;

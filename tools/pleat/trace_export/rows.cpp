@@ -135,7 +135,7 @@ class Rows {
     row.event = &event;
     row.place = {event.op, event.stack};
     row.seconds = to_.lives.seconds(event.time_ns);
-    if (ledger.step() < to_.lives.steps.size()) row.step = to_.lives.steps[ledger.step()].number;
+    row.step = to_.lives.step_number(ledger.step());
     if (event.kind != PLEAT_TRACE_PHASE && event.kind != PLEAT_TRACE_NODE) row.bytes = event.bytes;
     if (!has_device(event)) return row;
     row.device = event.device;

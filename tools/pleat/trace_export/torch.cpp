@@ -99,7 +99,10 @@ class TorchSnapshot {
   void put(const SnapshotDevice& device, const SnapshotSegment& segment);
   void put(const SnapshotTile& tile);
   void put_history(const SnapshotDevice& device);
-  void put_entry(std::string_view action, const SnapshotEntry& entry);
+  void put_entry(std::string_view action, const SnapshotEntry& entry) {
+    put_entry(action, entry, category(entry.of, entry.place));
+  }
+  void put_entry(std::string_view action, const SnapshotEntry& entry, std::string_view category);
   void put_frames(trace::Origin place);
   void put_frame(std::uint64_t id, std::string_view name, std::string_view file,
                  std::uint64_t line);
@@ -174,8 +177,8 @@ void TorchSnapshot::put(const SnapshotTile& tile) {
 
 // ---- events -------------------------------------------------------------------------------------
 
-void TorchSnapshot::put_entry(std::string_view action, const SnapshotEntry& entry) {
-  const bool is_end = action == "snapshot";  // the viewer needs its category
+void TorchSnapshot::put_entry(std::string_view action, const SnapshotEntry& entry,
+                              std::string_view category) {
   const bool out_of_memory = entry.action == SnapshotAction::kOutOfMemory;
   out_.begin_dict();
   out_.put("action", action);
@@ -185,7 +188,7 @@ void TorchSnapshot::put_entry(std::string_view action, const SnapshotEntry& entr
   out_.put("size", entry.bytes);
   out_.put("stream", static_cast<std::int64_t>(entry.stream));
   out_.put("time_us", microseconds(entry.time_ns));
-  out_.put("category", is_end ? class_category(entry.of) : category(entry.of, entry.place));
+  out_.put("category", category);
   out_.key("frames");
   put_frames(entry.place);
   out_.end();
@@ -209,12 +212,13 @@ void TorchSnapshot::put_history(const SnapshotDevice& device) {
         return put_entry("oom", entry);
     }
   });
-  // The viewer throws unless an entry has the category `unknown`: this one has.
+  // The viewer throws unless an entry has the category `unknown`: this one has, whatever the
+  // groups.
   if (device.taken()) {
     SnapshotEntry last;
     last.time_ns = device.time_ns();
     if (!device.segments().empty()) last.address = device.segments().front().address;
-    put_entry("snapshot", last);
+    put_entry("snapshot", last, class_category(last.of));
   }
   out_.end();
 }

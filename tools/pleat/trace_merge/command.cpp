@@ -24,7 +24,8 @@ constexpr const char* kExamples =
 most of it was for, its growth; how far the ranks are apart; and when the ranks of a host held most
 together. With -o it writes one timeline of all ranks, each a process, for ui.perfetto.dev.
 
-A folder stands for its files that end with .trace. Seconds count from the beginning of the first
+A folder stands for its files that end with .trace. The parts of a trace of bounded size, FILE.1 and
+FILE, are one process; its growth and compression are those of the last part. Seconds count from the beginning of the first
 trace. Ranks of one host share its monotonic clock; hosts are put together by their wall clocks.
 --op, --class, --step and --min-size leave out slices of the timeline, --since and --until also bound
 where peaks are looked for.
@@ -40,19 +41,14 @@ Examples:
   pleat trace merge -o job.pftrace traces/
   pleat trace merge -o job.pftrace --allow-missing --since 10 --until 20 run.rank0.trace run.rank3.trace)text";
 
-int trouble(const std::string& words) {
-  say("pleat: {}\n", words);
-  return kTraceTrouble;
-}
-
 std::optional<Job> open_job(const TraceMergeRequest& request) {
   std::string error;
   const std::vector<std::string> paths = trace_files(request.files, error);
-  std::vector<RankFile> files;
+  std::vector<TracePart> files;
   for (const std::string& path : paths) {
     std::unique_ptr<trace::File> file = open_trace(path);
     if (file == nullptr) return std::nullopt;
-    files.push_back({.path = path, .file = std::move(file)});
+    files.push_back({path, std::move(file)});
   }
   Job job;
   if (error.empty()) job = job_of(std::move(files), error);
@@ -73,8 +69,8 @@ std::vector<trace::Filter> filters_of(const Job& job, const TraceMergeRequest& r
       const auto passed = static_cast<std::int64_t>(seconds * 1e9);
       const auto begins = static_cast<std::int64_t>(rank.start_ns() - job.start_ns);
       // Not before its own beginning.
-      return rank.file->start_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(
-                                         trace::wrapping_subtract(passed, begins), 0));
+      return rank.own_start_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(
+                                       trace::wrapping_subtract(passed, begins), 0));
     };
     if (request.since_seconds > 0) filter.since_ns = moment(request.since_seconds);
     if (request.until_seconds) filter.until_ns = moment(*request.until_seconds);
@@ -102,13 +98,19 @@ class Timeline {
     for (const RankFile& rank : job.ranks) hosts_.insert(rank.process().host);
   }
 
-  void add(std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
+  void add(std::size_t rank, std::size_t part, const trace::Replay& replay, trace::Lines& lines,
            const trace::Progress& progress) {
     const trace::Process& process = job_.ranks[rank].process();
     PerfettoPlace place = only_place(process);
     place.number = static_cast<unsigned>(rank);
+    place.part = static_cast<unsigned>(part);
     if (job_.ranks[rank].is_helper) place.name = "rank " + job_.ranks[rank].name();
-    place.pid = free_pid(process.pid, pids_);
+    if (part == 0) {
+      pid_ = free_pid(process.pid, pids_);
+      described_.clear();
+    }
+    place.pid = pid_;
+    place.described = &described_;
     if (hosts_.size() > 1) place.name += " on " + bridge::printable(process.host);
     place.shift_ns = job_.ranks[rank].shift_ns;
     export_perfetto_process(
@@ -122,6 +124,9 @@ class Timeline {
   TraceOutput& out_;
   std::set<std::string> hosts_;
   std::set<std::uint64_t> pids_;
+  // Of the rank that is written:
+  std::uint64_t pid_ = 0;
+  std::set<std::uint64_t> described_;
 };
 
 // Reads a file at a time; what is kept of each is a few figures.
@@ -132,12 +137,15 @@ MergedJob read_job(Job job, const TraceMergeRequest& request, TraceOutput& out) 
   std::optional<Timeline> timeline;
   if (!request.output.empty()) timeline.emplace(request, merged.job, out);
   for (std::size_t i = 0; i < merged.job.ranks.size(); ++i) {
-    const trace::File& file = *merged.job.ranks[i].file;
-    ProgressLine progress;
-    const trace::Replay replay(file, filters[i], progress.pass(0));
-    trace::Lines lines(file.definitions());
-    add_rank(merged, i, replay, lines, request.device, progress.pass(1));
-    if (timeline) timeline->add(i, replay, lines, progress.pass(1));
+    const std::vector<TracePart>& parts = merged.job.ranks[i].parts;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      const trace::File& file = *parts[part].file;
+      ProgressLine progress;
+      const trace::Replay replay(file, filters[i], progress.pass(0));
+      trace::Lines lines(file.definitions());
+      add_part(merged, i, replay, lines, request.device, progress.pass(1));
+      if (timeline) timeline->add(i, part, replay, lines, progress.pass(1));
+    }
   }
   if (!request.device || *request.device < 0) {
     ProgressLine progress;
@@ -149,7 +157,8 @@ MergedJob read_job(Job job, const TraceMergeRequest& request, TraceOutput& out) 
 bool is_one_of(const std::string& output, const Job& job) {
   std::error_code ignored;
   for (const RankFile& rank : job.ranks)
-    if (std::filesystem::equivalent(rank.path, output, ignored)) return true;
+    for (const TracePart& part : rank.parts)
+      if (std::filesystem::equivalent(part.path, output, ignored)) return true;
   return false;
 }
 
@@ -158,8 +167,7 @@ int merge_files(const TraceMergeRequest& request) {
   if (!job) return kTraceTrouble;
   TraceOutput out;
   if (!request.output.empty()) {
-    if (is_one_of(request.output, *job))
-      return trouble(bridge::printable(request.output) + ": is one of the traces");
+    if (is_one_of(request.output, *job)) return trouble(request.output, "is one of the traces");
     // Who may read the traces may read the timeline.
     if (!out.open(request.output, request.force, kOwnersMode)) return trouble(out.error());
   }

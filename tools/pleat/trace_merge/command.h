@@ -1,10 +1,11 @@
 // `pleat trace merge`: the traces of a job's ranks, side by side on one time base.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
-#include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
 

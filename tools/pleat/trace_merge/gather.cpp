@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "interpose/wrapping.h"
-#include "tools/pleat/trace_command/text.h"
 #include "tools/pleat/trace_summary/summary.h"
 
 namespace pleat::cli {
@@ -16,42 +15,69 @@ namespace pleat::cli {
 using trace::wrapping_add;
 using trace::wrapping_subtract;
 
-trace::ByteClass RankRow::largest() const noexcept {
-  const auto most = std::max_element(at.bytes.begin(), at.bytes.end());
-  return static_cast<trace::ByteClass>(most - at.bytes.begin());
+namespace {
+
+void add_steps(RankFigures& figures, const trace::Lives& lives) {
+  if (lives.counted_steps == 0) return;
+  const bool goes_on = figures.last_step == lives.steps.front().number;  // it is in both parts
+  figures.steps += lives.counted_steps - (goes_on ? 1 : 0);
+  figures.last_step = lives.steps[lives.counted_steps - 1].number;
 }
 
-void add_rank(MergedJob& merged, std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
+void add_row(std::vector<RankRow>& rows, RankRow row) {
+  const auto place =
+      std::lower_bound(rows.begin(), rows.end(), row, [](const RankRow& a, const RankRow& b) {
+        return std::pair(a.rank, a.device) < std::pair(b.rank, b.device);
+      });
+  if (place == rows.end() || place->rank != row.rank || place->device != row.device) {
+    rows.insert(place, std::move(row));
+    return;
+  }
+  const RankRow before = std::exchange(*place, std::move(row));
+  place->reserved = std::max(place->reserved, before.reserved);
+  if (place->peak.bytes > before.peak.bytes) return;
+  place->peak = before.peak;
+  place->step = before.step;
+  place->at = before.at;
+}
+
+}  // namespace
+
+void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
               std::optional<int> device, const trace::Progress& progress) {
   TraceSummaryRequest request;
   request.device = device;
+  request.modules = false;
   const TraceSummary summary = summarise(replay, lines, request, progress);
   const trace::Lives& lives = replay.lives();
+  const trace::File& part = replay.file();
   const RankFile& file = merged.job.ranks[rank];
-  RankFigures figures;
-  figures.begins_seconds = merged.seconds(lives.start_ns + file.shift_ns);
+  if (merged.ranks.size() == rank) {
+    merged.ranks.emplace_back();
+    merged.ranks.back().begins_seconds = merged.seconds(lives.start_ns + file.shift_ns);
+  }
+  RankFigures& figures = merged.ranks.back();
   figures.seconds = lives.seconds(lives.last_time_ns);
-  figures.events = lives.events;
-  figures.steps = lives.steps.size();
-  figures.lost_events = lives.lost_events;
-  figures.incomplete = file.file->incomplete();
-  figures.faults = file.file->problems().all() + lives.problems.all() + lives.disagreements +
-                   summary.disagreements;
-  if (lives.resident_known) figures.resident = lives.resident.bytes;
-  merged.ranks.push_back(figures);
+  figures.events += lives.events;
+  add_steps(figures, lives);
+  figures.lost_events += lives.lost_events;
+  figures.incomplete = figures.incomplete || part.incomplete();
+  figures.faults +=
+      part.problems().all() + lives.problems.all() + lives.disagreements + summary.disagreements;
+  if (lives.resident_known) figures.resident = std::max(figures.resident, lives.resident.bytes);
   for (const DeviceSummary& one : summary.devices) {
     RankRow row;
     row.rank = rank;
     row.device = one.lives->device;
     row.peak = one.lives->peaks[PLEAT_TRACE_REQUESTED];
     row.peak.time_ns += file.shift_ns;
-    row.step = step_text(lives, row.peak.step);
+    row.step = lives.step_number(row.peak.step);
     row.at = one.at.totals;
     row.reserved = one.lives->peaks[PLEAT_TRACE_RESERVED].bytes;
     row.compression = one.compression;
     row.growth_known = one.growth.known;
     row.growth_per_step = one.growth.bytes_per_step;
-    merged.rows.push_back(std::move(row));
+    add_row(merged.rows, std::move(row));
   }
 }
 
@@ -64,34 +90,33 @@ class LiveBytes {
  public:
   LiveBytes(const RankFile& rank, const trace::Filter& filter, std::size_t index,
             const trace::Progress& progress)
-      : index_(index),
-        shift_ns_(rank.shift_ns),
-        filter_(filter),
-        merge_(*rank.file, kColumns, progress) {}
+      : rank_(rank), index_(index), filter_(filter), progress_(progress) {
+    open(0);
+  }
 
   // Goes on to the next event. False: there is none.
   [[nodiscard]] bool advance() {
-    if (read_++ >= filter_.most_events) return false;
-    if (rest_.empty()) rest_ = merge_.next();
-    if (rest_.empty()) return false;
-    event_ = rest_.front();
-    rest_ = rest_.subspan(1);
+    while (!advance_in_part()) {
+      if (part_ + 1 == rank_.parts.size()) return false;
+      open(part_ + 1);
+      left_ = wrapping_add(left_, std::exchange(bytes_, 0));  // it is told once more
+    }
     return true;
   }
   // What the event adds to live bytes.
   std::int64_t take() {
-    const bool counts = event_.kind < PLEAT_TRACE_PHASE || event_.kind == PLEAT_TRACE_PRESENT ||
-                        event_.kind == PLEAT_TRACE_LABEL;
-    const std::int64_t change =
-        counts && event_.device < 0 ? event_.change[PLEAT_TRACE_REQUESTED] : 0;
+    const bool counts = trace::changes_sums(event_.kind) && event_.device < 0;
+    const std::int64_t change = counts ? event_.change[PLEAT_TRACE_REQUESTED] : 0;
     bytes_ = wrapping_add(bytes_, change);
-    return change;
+    return wrapping_subtract(change, std::exchange(left_, 0));
   }
   // The trace has ended, and with it what is known: returns what the rank had then.
-  [[nodiscard]] std::int64_t give_up() { return std::exchange(bytes_, 0); }
+  [[nodiscard]] std::int64_t give_up() {
+    return wrapping_add(std::exchange(bytes_, 0), std::exchange(left_, 0));
+  }
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::uint64_t time_ns() const noexcept { return event_.time_ns + shift_ns_; }
+  [[nodiscard]] std::uint64_t time_ns() const noexcept { return event_.time_ns + rank_.shift_ns; }
   // The event is in the time that is asked for.
   [[nodiscard]] bool holds() const noexcept { return filter_.holds(event_.time_ns); }
 
@@ -100,14 +125,31 @@ class LiveBytes {
       trace::column_bit(trace::Column::kTime) | trace::column_bit(trace::Column::kKind) |
       trace::column_bit(trace::Column::kDevice) | trace::column_bit(trace::Column::kChange);
 
+  void open(std::size_t part) {
+    part_ = part;
+    merge_.emplace(*rank_.parts[part].file, kColumns, progress_);
+    read_ = 0;
+  }
+  [[nodiscard]] bool advance_in_part() {
+    if (read_++ >= filter_.most_events) return false;
+    if (rest_.empty()) rest_ = merge_->next();
+    if (rest_.empty()) return false;
+    event_ = rest_.front();
+    rest_ = rest_.subspan(1);
+    return true;
+  }
+
+  const RankFile& rank_;
   std::size_t index_;
-  std::uint64_t shift_ns_;
   const trace::Filter& filter_;
-  trace::Merge merge_;
+  const trace::Progress& progress_;
+  std::size_t part_ = 0;
+  std::optional<trace::Merge> merge_;
   std::span<const PleatTraceEvent> rest_;
   PleatTraceEvent event_{};
   std::uint64_t read_ = 0;
   std::int64_t bytes_ = 0;
+  std::int64_t left_ = 0;  // what the part before had at its end, until the next event
 };
 
 HostPeak peak_of(std::string host, std::vector<std::unique_ptr<LiveBytes>>& ranks) {

@@ -1,6 +1,7 @@
 // What `pleat trace merge` tells of a job, in numbers. Prints nothing.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,15 +16,15 @@ namespace pleat::cli {
 struct RankRow {
   std::size_t rank = 0;  // an index into Job::ranks
   int device = -1;
-  trace::Peak peak;           // of live bytes; its time is of the job's clock
-  std::string step;           // of the peak; "-"
-  trace::Totals at;           // then
-  std::int64_t reserved = 0;  // at most
+  trace::Peak peak;                   // of live bytes; its time is of the job's clock
+  std::optional<std::uint64_t> step;  // of the peak, its number
+  trace::Totals at;                   // then
+  std::int64_t reserved = 0;          // at most
   trace::CompressionSums compression;
   bool growth_known = false;
   double growth_per_step = 0;
 
-  [[nodiscard]] trace::ByteClass largest() const noexcept;
+  [[nodiscard]] trace::ByteClass largest() const noexcept { return trace::largest_of(at.bytes); }
 };
 
 // Of a rank as a whole.
@@ -31,6 +32,7 @@ struct RankFigures {
   double begins_seconds = 0;  // after the job's first trace
   double seconds = 0;
   std::uint64_t events = 0, steps = 0, lost_events = 0;
+  std::optional<std::uint64_t> last_step;  // the number of the last that counts
   bool incomplete = false;
   std::uint64_t faults = 0;    // damaged blocks, and events that contradict others
   std::int64_t resident = -1;  // at most; -1: not known
@@ -55,9 +57,10 @@ struct MergedJob {
   }
 };
 
-// The figures of a rank and its rows, added to `merged`: the second pass over its file. `device`:
-// only this one.
-void add_rank(MergedJob& merged, std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
+// The figures of a part of a rank and its rows, added to `merged`: the second pass over its file.
+// Ranks in their order, parts in theirs. Of growth and compression the last part's count, as a part
+// tells once more what lives when it begins. `device`: only this one.
+void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
               std::optional<int> device, const trace::Progress& progress);
 
 // One more pass over all files at once. `filters`: of each.

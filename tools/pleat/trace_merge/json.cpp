@@ -12,16 +12,13 @@ namespace {
 
 Json row_json(const MergedJob& merged, const RankRow& row) {
   const bool has_peak = row.peak.bytes > 0;
-  Json classes = Json::object();
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-    classes[std::string(trace::kClassNames[i])] = row.at.bytes[i];
   Json json;
   json["device"] = device_text(row.device);
   json["peak_live_bytes"] = row.peak.bytes;
   json["peak_seconds"] = has_peak ? Json(merged.seconds(row.peak.time_ns)) : Json();
-  json["peak_step"] = row.step == "-" ? Json() : Json(std::stoull(row.step));
+  json["peak_step"] = or_null(row.step);
   json["peak_phase"] = has_peak ? Json(trace::phase_name(row.peak.phase)) : Json();
-  json["classes"] = std::move(classes);
+  json["classes"] = classes_json(row.at.bytes);
   json["peak_reserved_bytes"] = row.reserved;
   json["growth_bytes_per_step"] =
       row.growth_known ? Json(std::llround(row.growth_per_step)) : Json();
@@ -35,7 +32,9 @@ Json rank_json(const MergedJob& merged, std::size_t rank) {
   const RankFile& file = merged.job.ranks[rank];
   const RankFigures& figures = merged.ranks[rank];
   Json json;
-  json["file"] = file.path;
+  json["file"] = file.path();
+  json["parts"] = Json::array();
+  for (const TracePart& part : file.parts) json["parts"].push_back(part.path);
   json["process"] = process_json(file.process());
   json["is_helper"] = file.is_helper;
   json["begins_seconds"] = file.has_clock ? Json(figures.begins_seconds) : Json();
@@ -55,7 +54,7 @@ Json rank_json(const MergedJob& merged, std::size_t rank) {
 Json host_json(const MergedJob& merged, const HostPeak& peak) {
   Json held = Json::array();
   for (const auto& [rank, bytes] : peak.ranks)
-    held.push_back({{"file", merged.job.ranks[rank].path}, {"bytes", bytes}});
+    held.push_back({{"file", merged.job.ranks[rank].path()}, {"bytes", bytes}});
   return {{"host", peak.host.empty() ? Json() : Json(peak.host)},
           {"live_bytes", peak.bytes},
           {"seconds", peak.bytes > 0 ? Json(merged.seconds(peak.time_ns)) : Json()},

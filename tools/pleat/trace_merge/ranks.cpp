@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "torch_bridge/core/option_text.h"
+#include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
 namespace {
@@ -16,12 +16,38 @@ namespace fs = std::filesystem;
 
 // ---- who is there -------------------------------------------------------------------------------
 
+// Of parts that belong together all but their number is the same.
+auto trace_of(const TracePart& part) {
+  const trace::Process& process = part.file->process();
+  return std::tie(process.host, process.pid, process.start_ns, process.start_wall_ns, process.rank);
+}
+
+// Files of one trace become one; a file that is there twice stays two.
+std::vector<RankFile> join_parts(std::vector<TracePart> files, std::string& error) {
+  std::stable_sort(files.begin(), files.end(), [](const TracePart& a, const TracePart& b) {
+    return std::pair(trace_of(a), a.number()) < std::pair(trace_of(b), b.number());
+  });
+  std::vector<RankFile> joined;
+  for (TracePart& next : files) {
+    const TracePart* const last = joined.empty() ? nullptr : &joined.back().parts.back();
+    const bool goes_on =
+        last != nullptr && trace_of(*last) == trace_of(next) && last->number() != next.number();
+    if (goes_on && next.number() - last->number() > 1 && error.empty())
+      error =
+          fmt::format("{}: is part {} of a trace, and {} is part {}: what came between is missing",
+                      shown_path(next.path), next.number(), shown_path(last->path), last->number());
+    if (!goes_on) joined.emplace_back();
+    joined.back().parts.push_back(std::move(next));
+  }
+  return joined;
+}
+
 void sort_ranks(std::vector<RankFile>& files) {
   std::sort(files.begin(), files.end(), [](const RankFile& a, const RankFile& b) {
     const auto key = [](const RankFile& of) {
       const trace::Process& process = of.process();
       return std::tuple(process.rank < 0, process.rank, of.start_ns(), process.pid,
-                        std::string_view(of.path));
+                        std::string_view(of.path()));
     };
     return key(a) < key(b);
   });
@@ -39,14 +65,14 @@ std::string contradiction(std::vector<RankFile>& sorted) {
   for (RankFile& one : sorted) {
     const trace::Process& process = one.process();
     if (process.rank < 0) continue;
-    const std::string path = bridge::printable(one.path);
+    const std::string path = shown_path(one.path());
     if (own == nullptr || own->process().rank != process.rank) {
       own = &one;
     } else if (ran_together(*own, one)) {
       one.is_helper = true;
     } else {
       return fmt::format("{}: is of rank {}, and so is {}", path, process.rank,
-                         bridge::printable(own->path));
+                         shown_path(own->path()));
     }
     if (process.world_size <= 0) continue;
     if (process.rank >= process.world_size)
@@ -54,7 +80,7 @@ std::string contradiction(std::vector<RankFile>& sorted) {
     if (sized == nullptr) sized = &one;
     if (sized->process().world_size != process.world_size)
       return fmt::format("{}: is of a job of {}, and {} of one of {}", path, process.world_size,
-                         bridge::printable(sized->path), sized->process().world_size);
+                         shown_path(sized->path()), sized->process().world_size);
   }
   return {};
 }
@@ -107,9 +133,9 @@ void set_clocks(Job& job) {
     base = one.shift_ns;
   }
   const bool any_clock = start_wall != ~std::uint64_t{0};
-  job.start_ns = any_clock ? start_wall - base : job.ranks.front().file->start_ns();
+  job.start_ns = any_clock ? start_wall - base : job.ranks.front().own_start_ns();
   for (RankFile& one : job.ranks)
-    one.shift_ns = one.has_clock ? one.shift_ns - base : job.start_ns - one.file->start_ns();
+    one.shift_ns = one.has_clock ? one.shift_ns - base : job.start_ns - one.own_start_ns();
 }
 
 }  // namespace
@@ -119,6 +145,15 @@ std::string RankFile::name() const {
   if (process().rank < 0) return own;
   return is_helper ? fmt::format("{}, {}", process().rank, own) : std::to_string(process().rank);
 }
+
+namespace {
+
+bool is_of_trace(const fs::path& file) {
+  return file.extension() == ".trace" ||
+         (file.extension() == ".1" && file.stem().extension() == ".trace");
+}
+
+}  // namespace
 
 std::vector<std::string> trace_files(const std::vector<std::string>& named, std::string& error) {
   std::vector<std::string> files;
@@ -130,9 +165,9 @@ std::vector<std::string> trace_files(const std::vector<std::string>& named, std:
     }
     const std::size_t before = files.size();
     for (const fs::directory_entry& entry : fs::directory_iterator(name, ignored))
-      if (entry.path().extension() == ".trace") files.push_back(entry.path().string());
+      if (is_of_trace(entry.path())) files.push_back(entry.path().string());
     if (files.size() == before) {
-      error = fmt::format("{}: has no file that ends with .trace", bridge::printable(name));
+      error = fmt::format("{}: has no file that ends with .trace", shown_path(name));
       return {};
     }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
@@ -140,9 +175,10 @@ std::vector<std::string> trace_files(const std::vector<std::string>& named, std:
   return files;
 }
 
-Job job_of(std::vector<RankFile> files, std::string& error) {
+Job job_of(std::vector<TracePart> files, std::string& error) {
   Job job;
-  job.ranks = std::move(files);
+  job.ranks = join_parts(std::move(files), error);
+  if (!error.empty()) return job;
   set_clocks(job);
   sort_ranks(job.ranks);
   error = contradiction(job.ranks);

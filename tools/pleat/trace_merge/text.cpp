@@ -48,6 +48,8 @@ std::string notes_text(const RankFile& file, const RankFigures& figures) {
   if (figures.lost_events > 0) add(count_text(figures.lost_events) + " events lost");
   if (figures.faults > 0) add(count_text(figures.faults) + " faults");
   if (!file.has_clock) add("no wall clock");
+  if (const std::uint64_t first = file.parts.front().number(); first > 1)
+    add(fmt::format("from part {} on", first));
   return text;
 }
 
@@ -70,21 +72,22 @@ std::string rank_table(const MergedJob& merged) {
     const RankFigures& figures = merged.ranks[row.rank];
     const bool has_peak = row.peak.bytes > 0;
     const auto payload = row.compression.payload_bytes;
-    table.add(
-        {file.name(), bridge::printable(file.process().host, kMostWord), device_text(row.device),
-         size_text(row.peak.bytes),
-         has_peak ? fmt::format("{:.3f} s", merged.seconds(row.peak.time_ns)) : "-",
-         has_peak ? row.step : "-", has_peak ? std::string(trace::phase_name(row.peak.phase)) : "-",
-         has_peak ? fmt::format("{} {}", trace::class_name(row.largest()),
-                                share_of(row.at.of(row.largest()), row.at.live()))
-                  : "-",
-         size_text(row.reserved),
-         row.growth_known ? size_text(std::llround(row.growth_per_step)) : "-",
-         row.device < 0 && figures.resident >= 0 ? size_text(figures.resident) : "-",
-         payload > 0 ? fmt::format("{:.2f}x", static_cast<double>(row.compression.source_bytes) /
-                                                  static_cast<double>(payload))
-                     : "",
-         notes_text(file, figures)});
+    table.add({file.name(), bridge::printable(file.process().host, kMostWord),
+               device_text(row.device), size_text(row.peak.bytes),
+               has_peak ? fmt::format("{:.3f} s", merged.seconds(row.peak.time_ns)) : "-",
+               has_peak && row.step ? std::to_string(*row.step) : "-",
+               has_peak ? std::string(trace::phase_name(row.peak.phase)) : "-",
+               has_peak ? fmt::format("{} {}", trace::class_name(row.largest()),
+                                      share_of(row.at.of(row.largest()), row.at.live()))
+                        : "-",
+               size_text(row.reserved),
+               row.growth_known ? size_text(std::llround(row.growth_per_step)) : "-",
+               row.device < 0 && figures.resident >= 0 ? size_text(figures.resident) : "-",
+               payload > 0
+                   ? fmt::format("{:.2f}x", static_cast<double>(row.compression.source_bytes) /
+                                                static_cast<double>(payload))
+                   : "",
+               notes_text(file, figures)});
   }
   return table.empty() ? "nothing is known of any memory\n" : table.text(terminal_columns());
 }

@@ -37,21 +37,13 @@ Examples:
   pleat trace report run.trace -o run.html --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace report run.trace -o gpu.html --device cuda:0 --class "saved raw")text";
 
-int trouble(const std::string& file, const std::string& why) {
-  say("pleat: {}: {}\n", shown_path(file), why);
-  return kTraceTrouble;
-}
-
 int make_report(const TraceReportRequest& request) {
   std::error_code ignored;
   if (fs::equivalent(request.file, request.output, ignored))
     return trouble(request.output, "is the trace itself");
   TraceOutput out;
   // Who may read the trace may read the page.
-  if (!out.open(request.output, request.force, kOwnersMode)) {
-    say("pleat: {}\n", out.error());
-    return kTraceTrouble;
-  }
+  if (!out.open(request.output, request.force, kOwnersMode)) return trouble(out.error());
   const std::unique_ptr<trace::File> file = open_trace(request.file);
   if (file == nullptr) return kTraceTrouble;
   std::string json;
@@ -68,10 +60,7 @@ int make_report(const TraceReportRequest& request) {
   const std::string plotly = load_plotly();
   const std::string title = request.file.substr(request.file.rfind('/') + 1);
   out.put(report_page(title, json, plotly));
-  if (!out.close()) {
-    say("pleat: {}\n", out.error());
-    return kTraceTrouble;
-  }
+  if (!out.close()) return trouble(out.error());
   if (plotly.empty())
     say("pleat: {}: charts are left out: plotly.min.js was not there\n",
         shown_path(request.output));

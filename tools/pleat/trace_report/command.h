@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/pleat/trace_command/command.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
 

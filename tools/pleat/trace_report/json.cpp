@@ -50,9 +50,7 @@ class Writer {
 
  private:
   [[nodiscard]] Json process() const;
-  [[nodiscard]] Json step(std::uint32_t index) const {
-    return index < lives_.steps.size() ? Json(lives_.steps[index].number) : Json();
-  }
+  [[nodiscard]] Json step(std::uint32_t index) const { return or_null(lives_.step_number(index)); }
   // Microseconds from the trace's beginning: whole numbers are short.
   [[nodiscard]] Json time(std::uint64_t ns) const { return std::llround(lives_.seconds(ns) * 1e6); }
   [[nodiscard]] Json op(std::uint32_t id) {
@@ -104,7 +102,7 @@ Json Writer::json() {
   for (const ResidentCurve::Point& point : report_.resident)
     json["resident"].push_back({time(point.time_ns), point.bytes});
   json["steps"] = steps();
-  json["step_count"] = lives_.steps.size();
+  json["step_count"] = lives_.counted_steps;
   json["what_if"] = report_.what_if ? Json(what_if_text(*report_.what_if)) : Json();
   json["no_what_if"] = request_.what_if && !report_.what_if ? Json(kNoWhatIf) : Json();
   json["devices"] = Json::array();

@@ -23,12 +23,6 @@ void add(RunSums& to, const RunSums& more) {
 
 }  // namespace
 
-std::int64_t PlaceRow::live() const noexcept {
-  std::int64_t sum = 0;
-  for (const std::int64_t one : bytes) sum = wrapping_add(sum, one);
-  return sum;
-}
-
 std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line) {
   std::map<PlaceKey, PlaceRow> found;
   const auto row_of = [&](std::uint32_t op, std::uint32_t frame) -> PlaceRow& {

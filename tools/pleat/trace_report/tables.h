@@ -2,7 +2,6 @@
 // over the whole trace.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,17 +10,18 @@
 
 namespace pleat::cli {
 
-inline constexpr std::size_t kMostPlaces = 1000;  // rows of a table; more are added up in one
+inline constexpr std::size_t kMostPlaces =
+    1000;  // rows of a table; of places more are added up in one
 
 struct PlaceRow {
   PlaceKey place;
-  bool rest = false;                                      // all that have no row
-  std::array<std::int64_t, trace::kByteClasses> bytes{};  // at the moment
+  bool rest = false;          // all that have no row
+  trace::ClassBytes bytes{};  // at the moment
   std::uint64_t blocks = 0;
   std::int64_t would_be = 0;  // bytes at the moment, with other bits
   RunSums run;
 
-  [[nodiscard]] std::int64_t live() const noexcept;
+  [[nodiscard]] std::int64_t live() const noexcept { return trace::sum_of(bytes); }
 };
 
 // The most live bytes first, then the most allocated. Filters hold for the moment only.

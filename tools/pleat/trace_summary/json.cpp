@@ -31,6 +31,7 @@ class Writer {
     json["file"] = request_.file;
     json["process"] = process_json(file_.process());
     json["seconds"] = lives_.seconds(lives_.last_time_ns);
+    json["steps"] = lives_.counted_steps;
     json["events"] = lives_.events;
     json["lost_events"] = lives_.lost_events;
     json["incomplete"] = file_.incomplete();
@@ -45,9 +46,7 @@ class Writer {
   }
 
  private:
-  [[nodiscard]] Json step(std::uint32_t index) const {
-    return index < lives_.steps.size() ? Json(lives_.steps[index].number) : Json();
-  }
+  [[nodiscard]] Json step(std::uint32_t index) const { return or_null(lives_.step_number(index)); }
   [[nodiscard]] Json place(std::uint32_t op, std::uint32_t frame) const {
     Json json;
     json["op"] = op == 0 ? Json() : Json(text(file_.definitions().string(op)));
@@ -70,14 +69,8 @@ class Writer {
   }
   [[nodiscard]] Json what_if(const WhatIfSummary& what_if) const {
     return {{"peak_live", peak(what_if.peak)},
-            {"classes", classes(what_if.classes)},
+            {"classes", classes_json(what_if.classes)},
             {"moment_live_bytes", what_if.at}};
-  }
-  [[nodiscard]] static Json classes(const std::array<std::int64_t, trace::kByteClasses>& bytes) {
-    Json json = Json::object();
-    for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-      json[text(trace::kClassNames[i])] = bytes[i];
-    return json;
   }
   [[nodiscard]] Json device(const DeviceSummary& device) const;
   [[nodiscard]] Json moment(const trace::Snapshot& at) const;
@@ -134,7 +127,7 @@ Json Writer::moment(const trace::Snapshot& at) const {
   json["small_bytes"] = at.small;
   json["other_bytes"] = at.resident >= 0 ? Json(at.other) : Json();
   json["resident_bytes"] = at.resident >= 0 ? Json(at.resident) : Json();
-  json["classes"] = classes(at.totals.bytes);
+  json["classes"] = classes_json(at.totals.bytes);
   const bool known = at.gaps.segment_bytes > 0;
   json["segment_bytes"] = known ? Json(at.gaps.segment_bytes) : Json();
   json["free_in_segments_bytes"] = known ? Json(at.gaps.free_bytes) : Json();

@@ -101,7 +101,7 @@ std::string layers_text(const TraceSummary& summary, const DeviceSummary& device
   const trace::ModuleTable& modules = device.layers.modules;
   if (!modules.rows.empty()) {
     text += fmt::format("\n{}, by module\n{}", name, tables.modules());
-    if (modules.left_out > 0) text += fmt::format("  and {} more\n", count_text(modules.left_out));
+    text += more_text(modules.rows.size() + modules.left_out, modules.rows.size());
   } else if (request.depth != 0 && !summary.layers->has_modules) {
     text += fmt::format("\n{}, by module\n  none was recorded: modules:1 records them\n", name);
   }

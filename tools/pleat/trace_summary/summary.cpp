@@ -50,9 +50,9 @@ class DeviceWatch {
     summary.exact = compression_.exact();
     summary.left = compression_.left();
     summary.proved = compression_.proved();
-    std::erase_if(at_.live, [](const auto& one) { return one.block == 0 && one.bytes == 0; });
     layers_.take_moment(at_.live, replay);
     summary.layers = layers_.layers(request.depth, request.top);
+    at_.live = {};
     summary.at = std::move(at_);
     return summary;
   }

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "command.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
-#include "tools/pleat/trace_command/command.h"
 #include "tools/pleat/trace_command/layers.h"
 
 namespace pleat::cli {
@@ -24,7 +24,8 @@ struct WhatIfSummary {
 
 struct DeviceSummary {
   const trace::DeviceLives* lives = nullptr;
-  trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
+  // The moment that was asked for, without what lived; not taken: there is none such.
+  trace::Snapshot at;
   std::vector<trace::Group> by_line;
   std::vector<trace::Group> by_operator;
   trace::Growth growth;

@@ -17,6 +17,8 @@ using trace::ByteClass;
 using trace::Lives;
 using trace::Snapshot;
 
+using Row = std::vector<std::string>;  // of a table
+
 constexpr std::size_t kMostWord = 60;
 
 std::string milliseconds(std::uint64_t ns) {
@@ -72,6 +74,12 @@ class Writer {
   }
   void title(std::string_view words) { text_ += fmt::format("\n{}, {}\n", name_, words); }
   void table(const TextTable& table) { text_ += table.text(terminal_columns()); }
+  // With a row of each of the first; says how many more there are.
+  template <class All, class Row>
+  void table(TextTable table, const All& all, Row&& row) {
+    for (std::size_t i = 0; i < std::min(all.size(), request_.top); ++i) table.add(row(all[i]));
+    text_ += table.text(terminal_columns()) + more_text(all.size(), request_.top);
+  }
   [[nodiscard]] std::string op(std::uint32_t id) const {
     const std::string_view text = file_.definitions().string(id);
     return text.empty() ? "-" : bridge::printable(text, kMostWord);
@@ -104,11 +112,10 @@ class Writer {
 void Writer::head() {
   const trace::Process& process = file_.process();
   const std::string who = who_text(process);
-  text_ +=
-      fmt::format("trace {}{}{}\n", bridge::printable(request_.file), who.empty() ? "" : ": ", who);
+  text_ += fmt::format("trace {}{}{}\n", shown_path(request_.file), who.empty() ? "" : ": ", who);
   if (!process.command.empty()) line("command", bridge::printable(process.command, 200));
   line("length", fmt::format("{:.3f} s, {} steps, {} events", lives_.seconds(lives_.last_time_ns),
-                             count_text(lives_.steps.size()), count_text(lives_.events)));
+                             count_text(lives_.counted_steps), count_text(lives_.events)));
   for (const TraceNote& note :
        notes_of(file_, lives_, summary_.disagreements, request_.filter.most_events))
     line(note.name, note.words);
@@ -158,13 +165,17 @@ void Writer::moment(const DeviceSummary& device) {
   classes(at, device.lives->device < 0);
 }
 
-void Writer::classes(const Snapshot& at, bool is_host) {
+TextTable made_of(const trace::ClassBytes& bytes, std::int64_t live) {
   TextTable table({{"made of", Align::kLeft}, {"size"}, {"of live"}});
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i) {
-    if (at.totals.bytes[i] == 0) continue;
-    table.add({std::string(trace::kClassNames[i]), size_text(at.totals.bytes[i]),
-               share_of(at.totals.bytes[i], at.totals.live())});
-  }
+  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
+    if (bytes[i] != 0)
+      table.add(
+          {std::string(trace::kClassNames[i]), size_text(bytes[i]), share_of(bytes[i], live)});
+  return table;
+}
+
+void Writer::classes(const Snapshot& at, bool is_host) {
+  TextTable table = made_of(at.totals.bytes, at.totals.live());
   const auto beside = [&](const char* name, std::int64_t bytes) {
     if (bytes > 0) table.add({std::string("+ ") + name, size_text(bytes), ""});
   };
@@ -190,14 +201,7 @@ void Writer::would_be(const WhatIfSummary& what_if, std::int64_t peak) {
 void Writer::what_if(const DeviceSummary& device) {
   if (!device.what_if || device.what_if->peak.bytes <= 0) return;
   title(what_if_text(*request_.what_if) + ": what most live would be made of");
-  TextTable table({{"made of", Align::kLeft}, {"size"}, {"of live"}});
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i) {
-    const std::int64_t bytes = device.what_if->classes[i];
-    if (bytes == 0) continue;
-    table.add({std::string(trace::kClassNames[i]), size_text(bytes),
-               share_of(bytes, device.what_if->peak.bytes)});
-  }
-  this->table(table);
+  table(made_of(device.what_if->classes, device.what_if->peak.bytes));
 }
 
 // ---- places -------------------------------------------------------------------------------------
@@ -217,16 +221,16 @@ void Writer::groups(const DeviceSummary& device) {
                      {"born in step", Align::kRight, false, 3},
                      {"operator", Align::kLeft, true},
                      {by_line ? "line" : "", Align::kLeft, true}});
-    for (std::size_t i = 0; i < std::min(groups.size(), request_.top); ++i) {
-      const trace::Group& group = groups[i];
-      table.add({size_text(group.bytes), device.what_if ? size_text(group.would_be) : "",
-                 share_of(group.bytes, live), count_text(group.count),
-                 std::string(trace::class_name(group.of)), born_text(group), op(group.op),
-                 by_line ? place(group.frame) : ""});
-    }
-    this->table(table);
-    if (groups.size() > request_.top)
-      text_ += fmt::format("  and {} more\n", count_text(groups.size() - request_.top));
+    this->table(std::move(table), groups, [&](const trace::Group& group) -> Row {
+      return {size_text(group.bytes),
+              device.what_if ? size_text(group.would_be) : "",
+              share_of(group.bytes, live),
+              count_text(group.count),
+              std::string(trace::class_name(group.of)),
+              born_text(group),
+              op(group.op),
+              by_line ? place(group.frame) : ""};
+    });
   }
 }
 
@@ -255,7 +259,7 @@ void Writer::growth(const DeviceSummary& device) {
   const trace::Growth& growth = device.growth;
   title("growth over steps");
   if (!growth.known) {
-    text_ += fmt::format("  too few steps to tell: {} of at least {}\n", lives_.steps.size(),
+    text_ += fmt::format("  too few steps to tell: {} of at least {}\n", lives_.counted_steps,
                          trace::kLeastSteps);
     return;
   }
@@ -321,28 +325,20 @@ void Writer::exact(const DeviceSummary& device) {
                    {"why", Align::kLeft, true},
                    {"operator", Align::kLeft, true},
                    {"line", Align::kLeft, true}});
-  for (std::size_t i = 0; i < std::min(device.exact.size(), request_.top); ++i) {
-    const trace::ExactLine& line = device.exact[i];
-    table.add({size_text(line.bytes), count_text(line.records),
-               bridge::printable(in_words(line.why), kMostWord), op(line.op), place(line.frame)});
-  }
-  this->table(table);
-  if (device.exact.size() > request_.top)
-    text_ += fmt::format("  and {} more\n", device.exact.size() - request_.top);
+  this->table(std::move(table), device.exact, [&](const trace::ExactLine& line) -> Row {
+    return {size_text(line.bytes), count_text(line.records),
+            bridge::printable(in_words(line.why), kMostWord), op(line.op), place(line.frame)};
+  });
 }
 
 void Writer::proved(const DeviceSummary& device) {
   if (device.proved.empty()) return;
   title("may bear noise, and what shows it to be harmless");
   TextTable table({{"size"}, {"saves", Align::kRight, false, 1}, {"shown by", Align::kLeft, true}});
-  for (std::size_t i = 0; i < std::min(device.proved.size(), request_.top); ++i) {
-    const trace::ProvedLine& line = device.proved[i];
-    table.add({size_text(line.bytes), count_text(line.saves),
-               line.by.empty() ? "-" : bridge::printable(line.by, kMostWord)});
-  }
-  this->table(table);
-  if (device.proved.size() > request_.top)
-    text_ += fmt::format("  and {} more\n", device.proved.size() - request_.top);
+  this->table(std::move(table), device.proved, [](const trace::ProvedLine& line) -> Row {
+    return {size_text(line.bytes), count_text(line.saves),
+            line.by.empty() ? "-" : bridge::printable(line.by, kMostWord)};
+  });
 }
 
 // Saved for backward by stock's means: what Pleat cannot or may not take over.
@@ -353,14 +349,10 @@ void Writer::left_alone(const DeviceSummary& device) {
                    {"tensors", Align::kRight, false, 1},
                    {"why", Align::kLeft, true},
                    {"line", Align::kLeft, true}});
-  for (std::size_t i = 0; i < std::min(device.left.size(), request_.top); ++i) {
-    const trace::LeftLine& line = device.left[i];
-    table.add({size_text(line.bytes), count_text(line.tensors),
-               bridge::printable(line.why, kMostWord), place(line.frame)});
-  }
-  this->table(table);
-  if (device.left.size() > request_.top)
-    text_ += fmt::format("  and {} more\n", device.left.size() - request_.top);
+  this->table(std::move(table), device.left, [&](const trace::LeftLine& line) -> Row {
+    return {size_text(line.bytes), count_text(line.tensors), bridge::printable(line.why, kMostWord),
+            place(line.frame)};
+  });
 }
 
 void Writer::compression(const DeviceSummary& device) {

@@ -14,8 +14,8 @@
 #include "show.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/text_table.h"
-#include "tools/pleat/trace_command/command.h"
 #include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
 namespace {
@@ -106,8 +106,7 @@ CLI::App* add_trace_top(CLI::App& trace, TraceTopRequest& request) {
 int trace_top(const TraceTopRequest& request) {
   TopReader reader;
   if (const std::string problem = reader.open(request.pid); !problem.empty()) {
-    say("pleat: {}\n", problem);
-    return kTraceTrouble;
+    return trouble(problem);
   }
   Screen screen;
   const bool in_place = ::isatty(STDOUT_FILENO) == 1;
@@ -125,8 +124,7 @@ int trace_top(const TraceTopRequest& request) {
       return put(line) ? 0 : kTraceTrouble;
     }
     if (!page) {
-      say("pleat: process {}: its page cannot be read any more\n", request.pid);
-      return kTraceTrouble;
+      return trouble(fmt::format("process {}: its page cannot be read any more", request.pid));
     }
     const bool shown =
         request.as_json

@@ -14,7 +14,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "torch_bridge/core/option_text.h"
+#include "tools/pleat/trace/read_at.h"
+#include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
 namespace {
@@ -25,19 +26,6 @@ constexpr int kTries = 200;  // a millisecond apart
 constexpr const char* kWhoHasOne =
     "only a process with a trace has one (pleat trace record, PLEAT_CONF=trace:FILE or "
     "pleat.trace.start())";
-
-bool read_at(int file, void* into, std::size_t bytes, std::size_t offset) {
-  auto* at = static_cast<char*>(into);
-  while (bytes > 0) {
-    const ssize_t count = ::pread(file, at, bytes, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    at += count;
-    offset += static_cast<std::size_t>(count);
-    bytes -= static_cast<std::size_t>(count);
-  }
-  return true;
-}
 
 bool is_sound(TopPage& page) {
   if (std::memcmp(page.magic, trace::kTopMagic, sizeof page.magic) != 0 ||
@@ -105,7 +93,7 @@ bool TopReader::open_in(const char* folder, const ProcessFacts& facts, std::stri
   const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) {
     if (errno != ENOENT && errno != ENOTDIR)
-      problem = fmt::format("{}: {}", bridge::printable(path, 200), std::strerror(errno));
+      problem = fmt::format("{}: {}", shown_path(path), std::strerror(errno));
     return false;
   }
   struct stat found {};
@@ -118,8 +106,7 @@ bool TopReader::open_in(const char* folder, const ProcessFacts& facts, std::stri
     process_start_ = page->process_start;
     return true;
   }
-  if (!page)
-    problem = fmt::format("{} is no page that this version reads", bridge::printable(path, 200));
+  if (!page) problem = fmt::format("{} is no page that this version reads", shown_path(path));
   ::close(file);
   file_ = -1;
   return false;
@@ -130,9 +117,9 @@ std::optional<TopPage> TopReader::read() const {
     TopPage page;
     std::uint64_t before = 0, after = 0;
     constexpr std::size_t kSequence = offsetof(TopPage, sequence);
-    if (!read_at(file_, &before, sizeof before, kSequence) ||
-        !read_at(file_, &page, sizeof page, 0) ||
-        !read_at(file_, &after, sizeof after, kSequence)) {
+    if (!trace::read_at(file_, kSequence, &before, sizeof before) ||
+        !trace::read_at(file_, 0, &page, sizeof page) ||
+        !trace::read_at(file_, kSequence, &after, sizeof after)) {
       return std::nullopt;
     }
     if (before == after && before % 2 == 0)

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
 #include "tools/pleat/text_table.h"
 #include "tools/pleat/trace/ledger.h"
+#include "tools/pleat/trace_command/process.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -23,13 +25,13 @@ using trace::Totals;
 
 constexpr std::size_t kClassesInLine = 4;
 
-std::int64_t live(const TopMoment& moment) { return moment.sums[PLEAT_TRACE_REQUESTED]; }
-std::int64_t slack(const TopMoment& moment) {
-  return Totals::above(moment.sums[PLEAT_TRACE_ACTIVE], live(moment));
+Totals totals_of(const TopMoment& moment) {
+  Totals totals;
+  std::copy(std::begin(moment.sums), std::end(moment.sums), totals.sums.begin());
+  std::copy(std::begin(moment.classes), std::end(moment.classes), totals.bytes.begin());
+  return totals;
 }
-std::int64_t cached(const TopMoment& moment) {
-  return Totals::above(moment.sums[PLEAT_TRACE_RESERVED], moment.sums[PLEAT_TRACE_ACTIVE]);
-}
+std::int64_t live(const TopMoment& moment) { return totals_of(moment).live(); }
 double seconds(const TopPage& page, const TopMoment& moment) {
   return static_cast<double>(static_cast<std::int64_t>(moment.time_ns - page.start_ns)) * 1e-9;
 }
@@ -46,26 +48,26 @@ std::string class_text(std::size_t of) {
 }
 
 std::string device_table(const TopPage& page, const TopDevice& device, std::size_t columns) {
-  const TopMoment &now = device.now, &peak = device.peak;
+  const Totals now = totals_of(device.now), peak = totals_of(device.peak);
   TextTable table(
       {{device_text(device.device), Align::kLeft}, {"now"}, {""}, {"at the peak"}, {""}});
   const auto add = [&](std::string name, std::int64_t a, std::int64_t b, bool shares) {
     if (a == 0 && b == 0) return;
-    table.add({std::move(name), size_text(a), shares ? share_of(a, live(now)) : "", size_text(b),
-               shares ? share_of(b, live(peak)) : ""});
+    table.add({std::move(name), size_text(a), shares ? share_of(a, now.live()) : "", size_text(b),
+               shares ? share_of(b, peak.live()) : ""});
   };
-  add("live", live(now), live(peak), false);
+  add("live", now.live(), peak.live(), false);
   for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-    add("  " + class_text(i), now.classes[i], peak.classes[i], true);
-  add("reserved", now.sums[PLEAT_TRACE_RESERVED], peak.sums[PLEAT_TRACE_RESERVED], false);
-  add("  slack", slack(now), slack(peak), false);
-  add("  cached", cached(now), cached(peak), false);
+    add("  " + class_text(i), now.bytes[i], peak.bytes[i], true);
+  add("reserved", now.reserved(), peak.reserved(), false);
+  add("  slack", now.slack(), peak.slack(), false);
+  add("  cached", now.cached(), peak.cached(), false);
   if (device.device < 0) {
-    add("small", now.small, peak.small, false);
-    add("resident", now.resident, peak.resident, false);
+    add("small", device.now.small, device.peak.small, false);
+    add("resident", device.now.resident, device.peak.resident, false);
   }
   std::string text = table.text(columns);
-  if (live(peak) > 0) text += fmt::format("  the peak: {}\n", when(page, peak));
+  if (peak.live() > 0) text += fmt::format("  the peak: {}\n", when(page, device.peak));
   return text;
 }
 
@@ -89,17 +91,16 @@ Json moment_json(const TopPage& page, const TopMoment& moment) {
   json["seconds"] = moment.time_ns == 0 ? Json() : Json(seconds(page, moment));
   json["step"] = moment.step;
   json["phase"] = std::string(phase(moment));
-  json["live_bytes"] = live(moment);
-  json["active_bytes"] = moment.sums[PLEAT_TRACE_ACTIVE];
-  json["reserved_bytes"] = moment.sums[PLEAT_TRACE_RESERVED];
+  const Totals totals = totals_of(moment);
+  json["live_bytes"] = totals.live();
+  json["active_bytes"] = totals.active();
+  json["reserved_bytes"] = totals.reserved();
   json["saved_raw_bytes"] = moment.sums[PLEAT_TRACE_SAVED_RAW];
   json["payload_bytes"] = moment.sums[PLEAT_TRACE_PAYLOAD];
   json["restored_bytes"] = moment.sums[PLEAT_TRACE_RESTORED];
   json["small_bytes"] = moment.small;
   json["resident_bytes"] = moment.resident == 0 ? Json() : Json(moment.resident);
-  json["classes"] = Json::object();
-  for (std::size_t i = 0; i < trace::kByteClasses; ++i)
-    json["classes"][std::string(trace::kClassNames[i])] = moment.classes[i];
+  json["classes"] = classes_json(totals.bytes);
   return json;
 }
 

@@ -2,22 +2,16 @@
 
 #include <new>
 
-#include "options.h"
-#include "selection.h"
-#include "text.h"
+#include "summary.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
-#include "tools/pleat/trace_diff/command.h"
-#include "tools/pleat/trace_export/command.h"
-#include "tools/pleat/trace_merge/command.h"
-#include "tools/pleat/trace_report/command.h"
-#include "tools/pleat/trace_summary/summary.h"
-#include "tools/pleat/trace_top/command.h"
+#include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_command/selection.h"
+#include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
-namespace {
 
-constexpr const char* kSummaryExamples =
+const char* const kSummaryExamples =
     R"text(Says of a trace: when most memory was live, what it was made of and which lines of the program it
 belongs to; what grows from step to step; what is reserved and unused; what compression saved.
 
@@ -44,6 +38,8 @@ Examples:
   pleat trace summary run.trace --depth 3 --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
   pleat trace export --to perfetto -o run.pftrace run.trace)text";
+
+namespace {
 
 // ---- limits -------------------------------------------------------------------------------------
 
@@ -101,55 +97,31 @@ int summarise_file(const TraceSummaryRequest& request) {
 
 }  // namespace
 
+CLI::App* add_trace_summary(CLI::App& trace, TraceSummaryRequest& request) {
+  CLI::App* const command =
+      trace.add_subcommand("summary", "Print the peak, what it was made of, and what grows");
+  command->footer(kSummaryExamples);
+  command->add_option("FILE", request.file, "a trace")->required()->type_name("");
+  command->add_flag("--json", request.as_json, "machine-readable");
+  add_parsed(*command, "--top", "rows of each table [10]", "N", "whole numbers", parse_count,
+             [&](std::uint64_t rows) { request.top = rows; });
+  add_moment(*command, "the moment to tell of [peak]", request.at);
+  add_what_if(*command, "what memory would be with saved tensors of so many bits", request.what_if);
+  add_limits(*command, request);
+  add_depth(*command, request.depth);
+  add_groups(*command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
+             request);
+  add_symbols(*command, request);
+  add_filters(*command, request);
+  return command;
+}
+
 int trace_summary(const TraceSummaryRequest& request) {
   try {
     return summarise_file(request);
   } catch (const std::bad_alloc&) {
-    say("pleat: {}: not enough memory to read it\n", shown_path(request.file));
-    return kTraceTrouble;
+    return trouble(request.file, "not enough memory to read it");
   }
-}
-
-void add_trace_commands(CLI::App& app, TraceCommands& commands) {
-  TraceSummaryRequest& request = commands.summary_request;
-  commands.all = app.add_subcommand("trace", "Say where a program's memory went");
-  commands.all->footer(kSummaryExamples);
-  commands.summary = commands.all->add_subcommand(
-      "summary", "Print the peak, what it was made of, and what grows");
-  commands.summary->footer(kSummaryExamples);
-  commands.summary->add_option("FILE", request.file, "a trace")->required()->type_name("");
-  commands.summary->add_flag("--json", request.as_json, "machine-readable");
-  add_parsed(*commands.summary, "--top", "rows of each table [10]", "N", "whole numbers",
-             parse_count, [&](std::uint64_t rows) { request.top = rows; });
-  add_moment(*commands.summary, "the moment to tell of [peak]", request.at);
-  add_what_if(*commands.summary, "what memory would be with saved tensors of so many bits",
-              request.what_if);
-  add_limits(*commands.summary, request);
-  add_depth(*commands.summary, request.depth);
-  add_groups(*commands.summary,
-             "a table of groups: modules, else lines, that match; the rest is \"other\"", request);
-  add_symbols(*commands.summary, request);
-  add_filters(*commands.summary, request);
-  commands.exporting = add_trace_export(*commands.all);
-  commands.report_request = std::make_shared<TraceReportRequest>();
-  commands.report = add_trace_report(*commands.all, *commands.report_request);
-  commands.diff_request = std::make_shared<TraceDiffRequest>();
-  commands.diff = add_trace_diff(*commands.all, *commands.diff_request);
-  commands.merge_request = std::make_shared<TraceMergeRequest>();
-  commands.merge = add_trace_merge(*commands.all, *commands.merge_request);
-  commands.top_request = std::make_shared<TraceTopRequest>();
-  commands.top = add_trace_top(*commands.all, *commands.top_request);
-}
-
-int run_trace_command(const TraceCommands& commands) {
-  if (commands.summary->parsed()) return trace_summary(commands.summary_request);
-  if (trace_export_parsed(*commands.exporting)) return run_trace_export(*commands.exporting);
-  if (commands.report->parsed()) return trace_report(*commands.report_request);
-  if (commands.diff->parsed()) return trace_diff(*commands.diff_request);
-  if (commands.merge->parsed()) return trace_merge(*commands.merge_request);
-  if (commands.top->parsed()) return trace_top(*commands.top_request);
-  std::fputs(commands.all->help("pleat").c_str(), stdout);
-  return 0;
 }
 
 }  // namespace pleat::cli
