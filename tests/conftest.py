@@ -208,12 +208,11 @@ class Runner:
         launcher=(),
         limits=None,
         fresh=False,
-        winds_down=False,
     ):
         """Runs a script (source text or path) in a process of its own. Where it asks for no more than that, it
         is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`.
-        Forks that are asked to (`winds_down`) wind down as any interpreter does, and those under Pleat on their day
-        of ten."""
+        Forks under Pleat wind down as any interpreter does on their day of ten, and where that ends a trace; those of
+        stock never."""
         preload = preload and not STOCK_ONLY
         forked = not (fresh or env or launcher or limits)
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
@@ -222,7 +221,8 @@ class Runner:
             if preload and conf is not None:
                 variables["PLEAT_CONF"] = conf
             server, path = self.fork_server(preload, threads), self._path(source)
-            wind_down = winds_down or (preload and self.draw.includes(f"{path.name} {conf} {args}"))
+            drawn = self.draw.includes(f"{path.name} {conf} {args}")
+            wind_down = preload and (drawn or "trace:" in (conf or ""))
             stdout, stderr, code, seconds = server.run(path, args, variables, timeout, wind_down)
             self.cpu_account.note(seconds)
         else:

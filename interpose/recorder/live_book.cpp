@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "interpose/recorder/live_book_impl.h"
+#include "interpose/trace_format.h"
 
 namespace pleat::trace {
 namespace {

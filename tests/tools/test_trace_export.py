@@ -140,9 +140,10 @@ def test_events_as_csv_and_as_lines_of_json(export, recorded, summary, host):
     assert text.count("\r\n") == text.count("\n")
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     fields = "time_s step phase kind device block record bytes class op file line live reserved".split()
-    assert list(rows[0]) == fields and len(rows) == summary(recorded)["events"]
+    told = [row for row in rows if row["kind"] not in ("resident", "small", "lost")]  # those are the recorder's
+    assert list(rows[0]) == fields and len(told) == summary(recorded)["events"] < len(rows)
     lines = [json.loads(line) for line in export(recorded, "json").decode().splitlines()]
-    own = {"decided": ["bits", "noisy_elements"], "plan": ["plan", "payload_bytes"]}
+    own = {"decided": ["bits", "noisy_elements"], "plan": ["plan", "payload_bytes"]} | dict.fromkeys(("encode", "hold", "restore"), ["took_ns"])
     assert [list(line) for line in lines] == [[*fields, *own.get(line["kind"], []), "stack"] for line in lines]
     assert len(lines) == len(rows)
     lines = [{name: value for name, value in line.items() if name in [*fields, "stack"]} for line in lines]

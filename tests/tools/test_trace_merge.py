@@ -126,7 +126,7 @@ def test_parts_between_which_one_is_missing_are_no_trace(pleat, tmp_path):
 def test_a_timeline_goes_on_with_the_next_part(pleat, tmp_path):
     former, later = parts(tmp_path)
     out = pleat("merge", "--allow-missing", "-o", "-", former, later).stdout
-    timeline = Timeline(out, 1)
+    timeline = timeline_of(out)
     assert timeline.sequences == {1}
     processes = {t.process.pid for t in timeline.tracks.values() if t.HasField("process")}
     assert processes == {100}

@@ -298,7 +298,7 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
         + textwrap.dedent(EDGES[edge])
     )
     file = tmp_path / "edge.trace"
-    traced = run_script(script, conf=f"{LOSSY},trace:{file}", args=[tmp_path], fresh=fresh, winds_down=True)
+    traced = run_script(script, conf=f"{LOSSY},trace:{file}", args=[tmp_path], fresh=fresh)
     assert traced.returncode == {"an exception": 1, "an end at once": 7, "an end by exit": 5}.get(edge, 0), traced.stderr
     assert traced.stdout == "trained\n"
     if edge == "all descriptors closed":

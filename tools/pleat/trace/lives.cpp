@@ -186,6 +186,7 @@ bool FirstPass::take(const PleatTraceEvent& event) {
   if (event.kind == PLEAT_TRACE_PHASE || !any_phase_) lives_.end_event = lives_.events;
   any_phase_ = any_phase_ || event.kind == PLEAT_TRACE_PHASE;
   ++lives_.events;
+  if (event.kind >= PLEAT_TRACE_RESIDENT && event.kind <= PLEAT_TRACE_LOST) ++lives_.own_marks;
   return true;
 }
 

@@ -63,7 +63,8 @@ struct DeviceLives {
 };
 
 struct Lives {
-  std::uint64_t events = 0;
+  std::uint64_t events = 0;     // of the file
+  std::uint64_t own_marks = 0;  // of these are the recorder's own
   std::uint64_t lost_events = 0;
   std::uint64_t first_time_ns = 0, last_time_ns = 0;
   std::uint64_t start_ns = 0;  // File::start_ns()
@@ -83,6 +84,8 @@ struct Lives {
   std::uint64_t disagreements = 0;     // events that contradict what was before them
   Problems problems;
 
+  // Events of the job, as `pleat trace record` counts them.
+  [[nodiscard]] std::uint64_t told() const noexcept { return events - own_marks; }
   // Of an index into `steps`; nothing: kNoStep, or there is none such.
   [[nodiscard]] std::optional<std::uint64_t> step_number(std::uint32_t step) const noexcept {
     return step < steps.size() ? std::optional(steps[step].number) : std::nullopt;

@@ -19,7 +19,7 @@ Json side_json(const DiffSide& side) {
           {"process", process_json(side.file->process())},
           {"seconds", lives.seconds(lives.last_time_ns)},
           {"steps", lives.counted_steps},
-          {"events", lives.events},
+          {"events", lives.told()},
           {"lost_events", lives.lost_events},
           {"incomplete", side.file->incomplete()},
           {"damaged", side.file->problems().all() + lives.problems.all()},

@@ -96,7 +96,7 @@ void Writer::side(const char* letter, const DiffSide& side) {
   const std::string who = who_text(side.file->process());
   text_ += fmt::format("{}: {}{}{}\n", letter, shown_path(side.path), who.empty() ? "" : ": ", who);
   text_ += fmt::format("   {:.3f} s, {} steps, {} events\n", lives.seconds(lives.last_time_ns),
-                       count_text(lives.counted_steps), count_text(lives.events));
+                       count_text(lives.counted_steps), count_text(lives.told()));
   for (const TraceNote& note :
        notes_of(*side.file, lives, side.summary.disagreements, request_.filter.most_events))
     text_ += fmt::format("   {}: {}\n", note.name, note.words);

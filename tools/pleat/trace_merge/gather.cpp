@@ -58,7 +58,7 @@ void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, 
   }
   RankFigures& figures = merged.ranks.back();
   figures.seconds = lives.seconds(lives.last_time_ns);
-  figures.events += lives.events;
+  figures.events += lives.told();
   add_steps(figures, lives);
   figures.lost_events += lives.lost_events;
   figures.incomplete = figures.incomplete || part.incomplete();

@@ -83,7 +83,7 @@ Json Writer::json() {
   json["file"] = text(request_.file.substr(request_.file.rfind('/') + 1));
   json["process"] = process();
   json["length"] = time(lives_.last_time_ns);
-  json["events"] = lives_.events;
+  json["events"] = lives_.told();
   json["lost"] = lives_.lost_events;
   json["incomplete"] = file_.incomplete();
   json["damaged"] = file_.problems().all() + lives_.problems.all();

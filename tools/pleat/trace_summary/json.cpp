@@ -32,7 +32,7 @@ class Writer {
     json["process"] = process_json(file_.process());
     json["seconds"] = lives_.seconds(lives_.last_time_ns);
     json["steps"] = lives_.counted_steps;
-    json["events"] = lives_.events;
+    json["events"] = lives_.told();
     json["lost_events"] = lives_.lost_events;
     json["incomplete"] = file_.incomplete();
     json["damaged"] = file_.problems().all() + lives_.problems.all();

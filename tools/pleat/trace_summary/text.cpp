@@ -115,7 +115,7 @@ void Writer::head() {
   text_ += fmt::format("trace {}{}{}\n", shown_path(request_.file), who.empty() ? "" : ": ", who);
   if (!process.command.empty()) line("command", bridge::printable(process.command, 200));
   line("length", fmt::format("{:.3f} s, {} steps, {} events", lives_.seconds(lives_.last_time_ns),
-                             count_text(lives_.counted_steps), count_text(lives_.events)));
+                             count_text(lives_.counted_steps), count_text(lives_.told())));
   for (const TraceNote& note :
        notes_of(file_, lives_, summary_.disagreements, request_.filter.most_events))
     line(note.name, note.words);
