@@ -109,6 +109,7 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   if (result.status == CodecStatus::kQueued) {
     record.payload = attempt.slot;
     record.ticket = result.ticket;
+    record.encode_ns = attempt.took_ns;
     count(counters_.queued);
     wait(scope, record, Hold::kVerdict);
     return;
@@ -197,7 +198,9 @@ bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
     if (record.state != RecordState::kWaiting) {
       // Somebody restored it since it was taken off the list.
     } else if (record.hold == Hold::kVerdict) {
-      Attempt attempt{.result = codec_.verdict(record.ticket, may_wait), .slot = record.payload};
+      const Attempt attempt{.result = codec_.verdict(record.ticket, may_wait),
+                            .slot = record.payload,
+                            .took_ns = record.encode_ns};
       if (attempt.result.status == CodecStatus::kQueued) {
         waiting_.add(record, Hold::kVerdict);  // not yet after all
         ended = false;

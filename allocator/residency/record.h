@@ -152,7 +152,8 @@ class Record {
   // On the list of what waits; guarded by its lock.
   std::atomic<bool> waiting{false};
   Hold hold = Hold::kNone;
-  EncodeTicket ticket{};  // of kVerdict
+  EncodeTicket ticket{};        // of kVerdict
+  std::uint64_t encode_ns = 0;  // that the encode took whose verdict is awaited
   Record* waiting_next = nullptr;
   Record* waiting_previous = nullptr;
 

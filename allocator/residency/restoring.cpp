@@ -14,7 +14,9 @@ void Residency::await_verdict_locked(RecordGuard& guard, Record& record) noexcep
       !codec_.is_lossy(record.ticket)) {
     return;
   }
-  const Attempt attempt{.result = codec_.verdict(record.ticket, true), .slot = record.payload};
+  const Attempt attempt{.result = codec_.verdict(record.ticket, true),
+                        .slot = record.payload,
+                        .took_ns = record.encode_ns};
   if (attempt.result.status == CodecStatus::kQueued) return;
   waiting_.remove(record);
   record.ticket = {};
@@ -84,11 +86,12 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   EventScope& scope = guard.scope_;
   Block* target = nullptr;
   await_verdict_locked(guard, record);
-  const std::uint64_t begin = scope.wanted() ? now_ns() : 0;
+  std::uint64_t begin = scope.wanted() ? now_ns() : 0;  // 0: there is nothing to do, or to tell
   switch (record.state) {
     case RecordState::kWaiting:
     case RecordState::kHeld:
       target = adopt_locked(guard, record, stream);
+      begin = 0;
       break;
     case RecordState::kTagged:    // storage gone, block never freed: its bytes are still there
     case RecordState::kRestored:  // an earlier restored storage was written to and is not ours now
@@ -136,8 +139,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
     target->record.store(&record, std::memory_order_release);
   }
   scope.change(StatKind::kRestored, signed_bytes(record.bytes));
-  emit(scope, EventKind::kRestore, record, target, record.bytes,
-       scope.wanted() ? now_ns() - begin : 0);
+  emit(scope, EventKind::kRestore, record, target, record.bytes, begin != 0 ? now_ns() - begin : 0);
   *status = RestoreStatus::kOk;
   return target;
 }

@@ -952,6 +952,41 @@ TEST_F(ResidencyTest, TheOldestVerdictsAreWaitedForWhereTheirSourcesTakeTooMuch)
   }
 }
 
+TEST_F(ResidencyTest, EncodesAndRestoresTellWhatTheyTookAlsoWhereAVerdictWasAwaited) {
+  struct Sink final : EventSink {
+    std::map<EventKind, std::uint64_t> took_ns;
+    void on_event(const Event& event) noexcept override { took_ns[event.kind] += event.took_ns; }
+  };
+  for (const bool late : {false, true}) {
+    SCOPED_TRACE(late);
+    codec.late = late;
+    codec.late_bytes = kBytes;
+    codec.delay = std::chrono::milliseconds(2);
+    build({});
+    Sink sink;
+    pool->events().attach(&sink);
+    FakeStorage storage;
+    FakeRecord* const record = tag_and_release(1, storage);
+    residency->make_room();
+    ASSERT_EQ(record->state, RecordState::kPacked);
+    EXPECT_GE(sink.took_ns[EventKind::kEncode], 2'000'000u);
+    EXPECT_EQ(sink.took_ns[EventKind::kEncode], residency->counters().encode_ns.load());
+    residency->release(restore(*record));
+    EXPECT_GT(sink.took_ns[EventKind::kRestore], 0u);
+    residency->drop(record);
+    // A block that is there has nothing to be done.
+    sink.took_ns.clear();
+    codec.refuse = true;
+    storage.alive = true;
+    FakeRecord* const held = tag_and_release(2, storage);
+    residency->release(restore(*held));
+    EXPECT_EQ(sink.took_ns[EventKind::kRestore], 0u);
+    residency->drop(held);
+    codec.refuse = false;
+    pool->events().attach(nullptr);
+  }
+}
+
 TEST_F(ResidencyTest, AVerdictThatTakesTooLongIsNotWaitedForAgainAtOnce) {
   codec.late = codec.overdue = true;
   codec.late_bytes = kBytes;

@@ -123,6 +123,25 @@ def test_parts_between_which_one_is_missing_are_no_trace(pleat, tmp_path):
     assert b": is part 4 of a trace, and " in done.stderr and b" is part 1: what came between is missing" in done.stderr
 
 
+def test_what_a_rank_has_between_two_of_its_parts_and_where_reading_stops(merge, tmp_path):
+    parts(tmp_path)
+    part(tmp_path / "run.rank0.trace", 2, [(9, 1, 2 * MIB), (9, 2, 3 * MIB)])
+    part(tmp_path / "run.rank1.trace", 1, [(1, 1, MIB), (4, 2, 4 * MIB), (7, 2, -4 * MIB)], rank=1, pid=101)
+    (together,) = merge(tmp_path)["together"]
+    assert (together["live_bytes"], [one["bytes"] for one in together["processes"]]) == (10 * MIB, [5 * MIB, 5 * MIB])
+    (together,) = merge("--max-events", "1", tmp_path)["together"]  # of each part
+    assert (together["live_bytes"], [one["bytes"] for one in together["processes"]]) == (3 * MIB, [2 * MIB, MIB])
+
+
+def test_a_part_that_is_there_twice_is_refused(pleat, tmp_path):
+    former, later = parts(tmp_path)
+    again = tmp_path / "again.trace"
+    again.write_bytes(former.read_bytes())
+    done = pleat("merge", again, former, later)
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    assert b": is of the same trace as " in done.stderr
+
+
 def test_a_timeline_goes_on_with_the_next_part(pleat, tmp_path):
     former, later = parts(tmp_path)
     out = pleat("merge", "--allow-missing", "-o", "-", former, later).stdout
@@ -176,7 +195,7 @@ def test_trouble_is_exit_code_2_and_one_line(pleat, tmp_path):
         (["other"], b"other/x.trace: this is no trace"),
         ([trace, "-o", trace, "--force"], b"is one of the traces"),
         ([trace, "-o", "other/x.trace"], b"exists; --force replaces it"),
-        ([trace, trace], b": is of rank 0, and so is "),
+        ([trace, trace], b": is of the same trace as "),
     ]:
         done = pleat("merge", *arguments, cwd=tmp_path)  # messages cut long paths
         assert done.returncode == 2 and done.stdout == b"", arguments

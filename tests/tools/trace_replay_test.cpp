@@ -77,7 +77,7 @@ TEST(TraceReplay, WhatComesAfterTheLastStepOfALoopIsNoStep) {
     train(story);
     story.thread = 2;
     story.begin(kBackward, 2);
-    EXPECT_EQ(steps_of(story), 4u);
+    EXPECT_EQ(steps_of(story), 3u);
   }
   {
     Story story;  // never trains

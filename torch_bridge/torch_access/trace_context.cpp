@@ -35,6 +35,7 @@ struct ThreadContext {
   PleatTracePhase phase = PLEAT_TRACE_PHASE_OTHER;
   std::uint32_t optimizers = 0;  // steps of optimizers this thread is in, one within the other
   bool passed = false;           // a backward pass has ended since the last step
+  bool evaluates = false;        // what runs has no gradients, where the next batch was expected
   std::uint32_t stack_of_pass = 0;
   std::uint64_t last_node = 0;
 
@@ -54,7 +55,7 @@ ThreadContext& mine() noexcept {
   if (context.of_trace != trace) [[unlikely]] {
     context.depth = context.optimizers = context.stack_of_pass = 0;
     context.phase = PLEAT_TRACE_PHASE_OTHER;
-    context.passed = false;
+    context.passed = context.evaluates = false;
     context.last_node = 0;
     context.of_trace = trace;
   }
@@ -69,6 +70,20 @@ void begin_phase(PleatTracePhase phase) noexcept {
   mark.phase = static_cast<std::uint8_t>(phase);
   mark.bytes = step.load(std::memory_order_relaxed);
   recorder->event(&mark);
+}
+
+// Between an optimizer's step and forward the next batch is made, or something is worked out
+// without gradients: an evaluation, a moving average of weights.
+void look_for_evaluation() noexcept {
+  ThreadContext& own = mine();
+  const bool has_gradients = c10::GradMode::is_enabled();
+  if (own.phase == PLEAT_TRACE_PHASE_DATA && !has_gradients) {
+    begin_phase(PLEAT_TRACE_PHASE_OTHER);
+    own.evaluates = true;
+  } else if (own.evaluates && has_gradients) {
+    own.evaluates = false;
+    if (own.phase == PLEAT_TRACE_PHASE_OTHER) begin_phase(PLEAT_TRACE_PHASE_DATA);
+  }
 }
 
 // ---- modules ----------------------------------------------------------------------------------
@@ -106,6 +121,7 @@ std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& funct
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   ThreadContext& own = mine();
   const std::uint32_t at = own.depth++;
+  if (at == 0) look_for_evaluation();
   if (recorder == nullptr || at >= ThreadContext::kMostDepth) return nullptr;
   Running& running = own.running[at];
   running = {&function, 0, 0, function.scope() == RecordScope::BACKWARD_FUNCTION};
@@ -186,11 +202,7 @@ void forget_operators() noexcept {
 }
 
 std::uint8_t trace_phase() noexcept {
-  if (in_backward()) return PLEAT_TRACE_PHASE_BACKWARD;
-  // What runs without gradients there is an evaluation, not the next batch.
-  if (mine().phase == PLEAT_TRACE_PHASE_DATA && !c10::GradMode::is_enabled())
-    return PLEAT_TRACE_PHASE_OTHER;
-  return static_cast<std::uint8_t>(mine().phase);
+  return static_cast<std::uint8_t>(in_backward() ? PLEAT_TRACE_PHASE_BACKWARD : mine().phase);
 }
 
 std::uint32_t trace_operator() noexcept {

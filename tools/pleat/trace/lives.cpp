@@ -230,10 +230,12 @@ void FirstPass::begin_phase(const PleatTraceEvent& event) {
   std::vector<Step>& steps = lives_.steps;
   // A thread that lags behind does not begin a step again.
   const bool is_next = steps.empty() || event.bytes > steps.back().number;
+  const bool begins = is_next && steps.size() < kMostSteps;
+  const bool of_last = begins || (!steps.empty() && event.bytes >= steps.back().number);
   const bool trains =
       event.phase == PLEAT_TRACE_PHASE_FORWARD || event.phase == PLEAT_TRACE_PHASE_BACKWARD;
-  step_trains_ = trains || (step_trains_ && !is_next);
-  if (!is_next || steps.size() >= kMostSteps) return;
+  step_trains_ = (trains && of_last) || (step_trains_ && !begins);
+  if (!begins) return;
   steps.push_back({event.bytes, event.time_ns, lives_.events});
   for (auto& [index, device] : devices_) {
     const std::int64_t live = device->lives.end[PLEAT_TRACE_REQUESTED];

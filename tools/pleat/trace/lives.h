@@ -84,7 +84,7 @@ struct Lives {
   std::uint64_t disagreements = 0;     // events that contradict what was before them
   Problems problems;
 
-  // Events of the job, as `pleat trace record` counts them.
+  // Events of the job, as `pleat trace record` counts them. Of a part: with what it tells again.
   [[nodiscard]] std::uint64_t told() const noexcept { return events - own_marks; }
   // Of an index into `steps`; nothing: kNoStep, or there is none such.
   [[nodiscard]] std::optional<std::uint64_t> step_number(std::uint32_t step) const noexcept {

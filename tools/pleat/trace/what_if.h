@@ -37,7 +37,6 @@ class WhatIf {
   [[nodiscard]] bool knows() const noexcept {
     return plans_ || noisy_ || (bits_ == kLossless && decisions_);
   }
-  [[nodiscard]] bool has_plans() const noexcept { return plans_; }
 
   // Live bytes, as they would be after the last event of the allocator's; and the most there was
   // within it.

@@ -115,7 +115,7 @@ class LiveBytes {
     return wrapping_add(std::exchange(bytes_, 0), std::exchange(left_, 0));
   }
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return wrapping_add(bytes_, left_); }
   [[nodiscard]] std::uint64_t time_ns() const noexcept { return event_.time_ns + rank_.shift_ns; }
   // The event is in the time that is asked for.
   [[nodiscard]] bool holds() const noexcept { return filter_.holds(event_.time_ns); }
@@ -127,6 +127,7 @@ class LiveBytes {
 
   void open(std::size_t part) {
     part_ = part;
+    rest_ = {};
     merge_.emplace(*rank_.parts[part].file, kColumns, progress_);
     read_ = 0;
   }

@@ -31,7 +31,8 @@ struct RankRow {
 struct RankFigures {
   double begins_seconds = 0;  // after the job's first trace
   double seconds = 0;
-  std::uint64_t events = 0, steps = 0, lost_events = 0;
+  std::uint64_t events = 0;  // those that a part tells again count again
+  std::uint64_t steps = 0, lost_events = 0;
   std::optional<std::uint64_t> last_step;  // the number of the last that counts
   bool incomplete = false;
   std::uint64_t faults = 0;    // damaged blocks, and events that contradict others

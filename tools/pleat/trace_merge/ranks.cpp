@@ -22,7 +22,7 @@ auto trace_of(const TracePart& part) {
   return std::tie(process.host, process.pid, process.start_ns, process.start_wall_ns, process.rank);
 }
 
-// Files of one trace become one; a file that is there twice stays two.
+// Files of one trace become one.
 std::vector<RankFile> join_parts(std::vector<TracePart> files, std::string& error) {
   std::stable_sort(files.begin(), files.end(), [](const TracePart& a, const TracePart& b) {
     return std::pair(trace_of(a), a.number()) < std::pair(trace_of(b), b.number());
@@ -30,8 +30,10 @@ std::vector<RankFile> join_parts(std::vector<TracePart> files, std::string& erro
   std::vector<RankFile> joined;
   for (TracePart& next : files) {
     const TracePart* const last = joined.empty() ? nullptr : &joined.back().parts.back();
-    const bool goes_on =
-        last != nullptr && trace_of(*last) == trace_of(next) && last->number() != next.number();
+    const bool goes_on = last != nullptr && trace_of(*last) == trace_of(next);
+    if (goes_on && next.number() == last->number() && error.empty())
+      error = fmt::format("{}: is of the same trace as {}", shown_path(next.path),
+                          shown_path(last->path));
     if (goes_on && next.number() - last->number() > 1 && error.empty())
       error =
           fmt::format("{}: is part {} of a trace, and {} is part {}: what came between is missing",

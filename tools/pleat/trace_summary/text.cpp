@@ -259,8 +259,9 @@ void Writer::growth(const DeviceSummary& device) {
   const trace::Growth& growth = device.growth;
   title("growth over steps");
   if (!growth.known) {
+    const std::size_t missing = trace::kLeastSteps - lives_.steps.size();
     text_ += fmt::format("  too few steps to tell: {} of at least {}\n", lives_.counted_steps,
-                         trace::kLeastSteps);
+                         lives_.counted_steps + missing);
     return;
   }
   if (growth.lines.empty()) {
