@@ -162,6 +162,12 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   }
 }
 
+Residency::Attempt Residency::verdict(Record& record, bool may_wait) noexcept {
+  return {.result = codec_.verdict(record.ticket, may_wait),
+          .slot = record.payload,
+          .took_ns = record.encode_ns};
+}
+
 void Residency::hold(EventScope& scope, Record& record, std::uint64_t took_ns) noexcept {
   transition(record, RecordAction::kHold);
   emit(scope, EventKind::kHold, record, record.block, record.bytes, took_ns);
@@ -198,9 +204,7 @@ bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
     if (record.state != RecordState::kWaiting) {
       // Somebody restored it since it was taken off the list.
     } else if (record.hold == Hold::kVerdict) {
-      const Attempt attempt{.result = codec_.verdict(record.ticket, may_wait),
-                            .slot = record.payload,
-                            .took_ns = record.encode_ns};
+      const Attempt attempt = verdict(record, may_wait);
       if (attempt.result.status == CodecStatus::kQueued) {
         waiting_.add(record, Hold::kVerdict);  // not yet after all
         ended = false;

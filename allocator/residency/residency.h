@@ -258,6 +258,8 @@ class Residency {
   void encode(RecordGuard& guard, Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, EncodeRequest request) noexcept;
+  // What has come of the encode whose verdict is awaited; kQueued: nothing yet.
+  [[nodiscard]] Attempt verdict(Record& record, bool may_wait) noexcept;
   void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record, std::uint64_t took_ns = 0) noexcept;

@@ -14,9 +14,7 @@ void Residency::await_verdict_locked(RecordGuard& guard, Record& record) noexcep
       !codec_.is_lossy(record.ticket)) {
     return;
   }
-  const Attempt attempt{.result = codec_.verdict(record.ticket, true),
-                        .slot = record.payload,
-                        .took_ns = record.encode_ns};
+  const Attempt attempt = verdict(record, true);
   if (attempt.result.status == CodecStatus::kQueued) return;
   waiting_.remove(record);
   record.ticket = {};

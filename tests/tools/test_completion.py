@@ -6,15 +6,12 @@ import subprocess
 
 import pytest
 
-from conftest import REPOSITORY, clean_environment, missing
+from conftest import REPOSITORY, clean_environment
 
 
 @pytest.fixture(scope="session")
-def program(build_dir):
-    path = build_dir / "bin" / "pleat"
-    if not path.exists():
-        missing(f"{path} is not built")
-    return path
+def program(command):
+    return command
 
 
 @pytest.fixture(scope="session")
@@ -109,13 +106,13 @@ def test_values(complete, words, offered):
     assert complete(*words) == offered
 
 
-@pytest.mark.parametrize("command", [["run"], ["check"], ["trace", "record"]])
-def test_behind_the_options_a_program_is_completed(complete, command):
-    assert "bash" in complete(*command, "bas")
-    assert "bash" in complete(*command, "--bits", "4", "--", "bas")
-    assert complete(*command, "--", "bash", "--bits", "l") == []  # the program's own words
+@pytest.mark.parametrize("runs", [["run"], ["check"], ["trace", "record"]])
+def test_behind_the_options_a_program_is_completed(complete, runs):
+    assert "bash" in complete(*runs, "bas")
+    assert "bash" in complete(*runs, "--bits", "4", "--", "bas")
+    assert complete(*runs, "--", "bash", "--bits", "l") == []  # the program's own words
     offset = "_command_offset() { COMPREPLY=(\"offset $1\"); }"
-    words = [*command, "--bits", "=", "4", "--verbose", "1"]
+    words = [*runs, "--bits", "=", "4", "--verbose", "1"]
     assert complete(*words, "bash", "--no", prepare=offset) == [f"offset {len(words) + 1}"]
     assert complete(*words, "--", "bash", "--no", prepare=offset) == [f"offset {len(words) + 2}"]
 

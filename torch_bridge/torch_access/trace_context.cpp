@@ -35,7 +35,7 @@ struct ThreadContext {
   PleatTracePhase phase = PLEAT_TRACE_PHASE_OTHER;
   std::uint32_t optimizers = 0;  // steps of optimizers this thread is in, one within the other
   bool passed = false;           // a backward pass has ended since the last step
-  bool evaluates = false;        // what runs has no gradients, where the next batch was expected
+  bool evaluates = false;        // the phase is an evaluation, where data was expected
   std::uint32_t stack_of_pass = 0;
   std::uint64_t last_node = 0;
 
@@ -64,8 +64,10 @@ ThreadContext& mine() noexcept {
 
 void begin_phase(PleatTracePhase phase) noexcept {
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
-  if (mine().phase == phase || recorder == nullptr) return;
-  mine().phase = phase;
+  ThreadContext& own = mine();
+  if (own.phase == phase || recorder == nullptr) return;
+  own.phase = phase;
+  own.evaluates = false;
   PleatTraceEvent mark = trace_mark(PLEAT_TRACE_PHASE);
   mark.phase = static_cast<std::uint8_t>(phase);
   mark.bytes = step.load(std::memory_order_relaxed);
@@ -74,16 +76,12 @@ void begin_phase(PleatTracePhase phase) noexcept {
 
 // Between an optimizer's step and forward the next batch is made, or something is worked out
 // without gradients: an evaluation, a moving average of weights.
-void look_for_evaluation() noexcept {
-  ThreadContext& own = mine();
-  const bool has_gradients = c10::GradMode::is_enabled();
-  if (own.phase == PLEAT_TRACE_PHASE_DATA && !has_gradients) {
-    begin_phase(PLEAT_TRACE_PHASE_OTHER);
-    own.evaluates = true;
-  } else if (own.evaluates && has_gradients) {
-    own.evaluates = false;
-    if (own.phase == PLEAT_TRACE_PHASE_OTHER) begin_phase(PLEAT_TRACE_PHASE_DATA);
-  }
+void look_for_evaluation(ThreadContext& own) noexcept {
+  if (own.phase != PLEAT_TRACE_PHASE_DATA && !own.evaluates) return;
+  const bool evaluates = !c10::GradMode::is_enabled();
+  if (evaluates == own.evaluates) return;
+  begin_phase(evaluates ? PLEAT_TRACE_PHASE_OTHER : PLEAT_TRACE_PHASE_DATA);
+  own.evaluates = evaluates;
 }
 
 // ---- modules ----------------------------------------------------------------------------------
@@ -121,7 +119,7 @@ std::unique_ptr<at::ObserverContext> operator_starts(const RecordFunction& funct
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   ThreadContext& own = mine();
   const std::uint32_t at = own.depth++;
-  if (at == 0) look_for_evaluation();
+  if (at == 0) look_for_evaluation(own);
   if (recorder == nullptr || at >= ThreadContext::kMostDepth) return nullptr;
   Running& running = own.running[at];
   running = {&function, 0, 0, function.scope() == RecordScope::BACKWARD_FUNCTION};

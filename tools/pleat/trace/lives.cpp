@@ -54,6 +54,7 @@ class FirstPass {
   Device& device(int index);
   void take_mark(const PleatTraceEvent& event);
   void begin_phase(const PleatTraceEvent& event);
+  void begin_step(const PleatTraceEvent& event);
   void take_memory(Device& device, const PleatTraceEvent& event);
   void take_record(Device& device, const PleatTraceEvent& event);
   void add_changes(Device& device, const PleatTraceEvent& event);
@@ -230,12 +231,16 @@ void FirstPass::begin_phase(const PleatTraceEvent& event) {
   std::vector<Step>& steps = lives_.steps;
   // A thread that lags behind does not begin a step again.
   const bool is_next = steps.empty() || event.bytes > steps.back().number;
-  const bool begins = is_next && steps.size() < kMostSteps;
-  const bool of_last = begins || (!steps.empty() && event.bytes >= steps.back().number);
-  const bool trains =
-      event.phase == PLEAT_TRACE_PHASE_FORWARD || event.phase == PLEAT_TRACE_PHASE_BACKWARD;
-  step_trains_ = (trains && of_last) || (step_trains_ && !begins);
-  if (!begins) return;
+  if (is_next && steps.size() < kMostSteps) begin_step(event);
+  if (event.bytes >= steps.back().number &&
+      (event.phase == PLEAT_TRACE_PHASE_FORWARD || event.phase == PLEAT_TRACE_PHASE_BACKWARD)) {
+    step_trains_ = true;
+  }
+}
+
+void FirstPass::begin_step(const PleatTraceEvent& event) {
+  std::vector<Step>& steps = lives_.steps;
+  step_trains_ = false;
   steps.push_back({event.bytes, event.time_ns, lives_.events});
   for (auto& [index, device] : devices_) {
     const std::int64_t live = device->lives.end[PLEAT_TRACE_REQUESTED];

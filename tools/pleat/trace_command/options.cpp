@@ -102,7 +102,7 @@ void add_groups(CLI::App& command, const char* help, TraceSelection& request) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void add_depth(CLI::App& command, std::uint32_t& depth) {
+void add_layers(CLI::App& command, TraceSelection& request, std::uint32_t& depth) {
   constexpr std::uint64_t kMost = trace::ModuleTree::kMostDepth;
   const auto parse = [](std::string_view text) {
     const std::optional<std::uint64_t> count = parse_count(text);
@@ -111,6 +111,8 @@ void add_depth(CLI::App& command, std::uint32_t& depth) {
   add_parsed(command, "--depth", "modules deeper than this belong to those above [all]", "N",
              "1 to 32", parse,
              [&depth](std::uint64_t count) { depth = static_cast<std::uint32_t>(count); });
+  add_groups(command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
+             request);
 }
 
 void add_moment(CLI::App& command, const char* help, Moment& moment) {

@@ -44,8 +44,8 @@ void add_filters(CLI::App& command, TraceSelection& request);
 void add_symbols(CLI::App& command, TraceSelection& request);
 // --group.
 void add_groups(CLI::App& command, const char* help, TraceSelection& request);
-// --depth.
-void add_depth(CLI::App& command, std::uint32_t& depth);
+// --depth of a table of modules, and --group for one of groups.
+void add_layers(CLI::App& command, TraceSelection& request, std::uint32_t& depth);
 // --at.
 void add_moment(CLI::App& command, const char* help, Moment& moment);
 // --what-if.

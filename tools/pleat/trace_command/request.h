@@ -1,6 +1,7 @@
 // What is asked of a trace, and how the commands of `pleat trace` end.
 #pragma once
 
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,5 +33,14 @@ inline constexpr int kOverLimit = 3;
 int trouble(std::string_view line);
 // Of a file.
 int trouble(const std::string& path, std::string_view why);
+// What `act` returns. Where memory does not last for it, that is the trouble of the file.
+template <class Act>
+int with_memory(const std::string& path, std::string_view why, Act&& act) {
+  try {
+    return act();
+  } catch (const std::bad_alloc&) {
+    return trouble(path, why);
+  }
+}
 
 }  // namespace pleat::cli

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <new>
-
 #include "diff.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
@@ -130,11 +128,8 @@ CLI::App* add_trace_diff(CLI::App& trace, TraceDiffRequest& request) {
 }
 
 int trace_diff(const TraceDiffRequest& request) {
-  try {
-    return diff_files(request);
-  } catch (const std::bad_alloc&) {
-    return trouble(request.file, "not enough memory to compare it");
-  }
+  return with_memory(request.file, "not enough memory to compare it",
+                     [&] { return diff_files(request); });
 }
 
 }  // namespace pleat::cli

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <new>
 
 #include "formats.h"
 #include "tools/pleat/completion.h"
@@ -170,11 +169,8 @@ int run_trace_export(const TraceExportCommand& command) {
   const TraceExportRequest request = command.request();
   if (const std::string complaint = command.complaint(); !complaint.empty())
     return trouble(complaint);
-  try {
-    return export_file(request);
-  } catch (const std::bad_alloc&) {
-    return trouble(request.file, "not enough memory to export it");
-  }
+  return with_memory(request.file, "not enough memory to export it",
+                     [&] { return export_file(request); });
 }
 
 }  // namespace pleat::cli

@@ -112,15 +112,13 @@ class Rows {
   // Of a device; else of the process or of a thread.
   static bool has_device(const PleatTraceEvent& event) {
     switch (event.kind) {
-      case PLEAT_TRACE_LABEL:
-      case PLEAT_TRACE_PRESENT:
       case PLEAT_TRACE_DECIDED:
       case PLEAT_TRACE_PLAN:
       case PLEAT_TRACE_LEFT:
       case PLEAT_TRACE_PROVED:
         return true;
       default:
-        return is_memory(event.kind);
+        return trace::changes_sums(event.kind);
     }
   }
   [[nodiscard]] bool wants(const PleatTraceEvent& event) const {

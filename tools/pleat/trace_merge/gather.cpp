@@ -99,7 +99,7 @@ class LiveBytes {
     while (!advance_in_part()) {
       if (part_ + 1 == rank_.parts.size()) return false;
       open(part_ + 1);
-      left_ = wrapping_add(left_, std::exchange(bytes_, 0));  // it is told once more
+      is_told_again_ = true;
     }
     return true;
   }
@@ -107,15 +107,14 @@ class LiveBytes {
   std::int64_t take() {
     const bool counts = trace::changes_sums(event_.kind) && event_.device < 0;
     const std::int64_t change = counts ? event_.change[PLEAT_TRACE_REQUESTED] : 0;
-    bytes_ = wrapping_add(bytes_, change);
-    return wrapping_subtract(change, std::exchange(left_, 0));
+    const std::int64_t before = bytes_;
+    bytes_ = wrapping_add(std::exchange(is_told_again_, false) ? 0 : before, change);
+    return wrapping_subtract(bytes_, before);
   }
   // The trace has ended, and with it what is known: returns what the rank had then.
-  [[nodiscard]] std::int64_t give_up() {
-    return wrapping_add(std::exchange(bytes_, 0), std::exchange(left_, 0));
-  }
+  [[nodiscard]] std::int64_t give_up() { return std::exchange(bytes_, 0); }
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
-  [[nodiscard]] std::int64_t bytes() const noexcept { return wrapping_add(bytes_, left_); }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t time_ns() const noexcept { return event_.time_ns + rank_.shift_ns; }
   // The event is in the time that is asked for.
   [[nodiscard]] bool holds() const noexcept { return filter_.holds(event_.time_ns); }
@@ -150,7 +149,7 @@ class LiveBytes {
   PleatTraceEvent event_{};
   std::uint64_t read_ = 0;
   std::int64_t bytes_ = 0;
-  std::int64_t left_ = 0;  // what the part before had at its end, until the next event
+  bool is_told_again_ = false;  // what there is, from the next event on: another part begins
 };
 
 HostPeak peak_of(std::string host, std::vector<std::unique_ptr<LiveBytes>>& ranks) {

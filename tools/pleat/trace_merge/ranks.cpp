@@ -16,6 +16,11 @@ namespace fs = std::filesystem;
 
 // ---- who is there -------------------------------------------------------------------------------
 
+bool is_of_trace(const fs::path& file) {
+  return file.extension() == ".trace" ||
+         (file.extension() == ".1" && file.stem().extension() == ".trace");
+}
+
 // Of parts that belong together all but their number is the same.
 auto trace_of(const TracePart& part) {
   const trace::Process& process = part.file->process();
@@ -147,15 +152,6 @@ std::string RankFile::name() const {
   if (process().rank < 0) return own;
   return is_helper ? fmt::format("{}, {}", process().rank, own) : std::to_string(process().rank);
 }
-
-namespace {
-
-bool is_of_trace(const fs::path& file) {
-  return file.extension() == ".trace" ||
-         (file.extension() == ".1" && file.stem().extension() == ".trace");
-}
-
-}  // namespace
 
 std::vector<std::string> trace_files(const std::vector<std::string>& named, std::string& error) {
   std::vector<std::string> files;

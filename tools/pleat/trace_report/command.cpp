@@ -1,7 +1,6 @@
 #include "command.h"
 
 #include <filesystem>
-#include <new>
 #include <optional>
 
 #include "json.h"
@@ -81,20 +80,15 @@ CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
   add_moment(*command, "the moment to tell of [peak]", request.at);
   add_what_if(*command, "what memory would be with saved tensors of so many bits [4, of bits:off]",
               request.what_if);
-  add_depth(*command, request.depth);
-  add_groups(*command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
-             request);
+  add_layers(*command, request, request.depth);
   add_symbols(*command, request);
   add_filters(*command, request);
   return command;
 }
 
 int trace_report(const TraceReportRequest& request) {
-  try {
-    return make_report(request);
-  } catch (const std::bad_alloc&) {
-    return trouble(request.file, "not enough memory to read it");
-  }
+  return with_memory(request.file, "not enough memory to read it",
+                     [&] { return make_report(request); });
 }
 
 }  // namespace pleat::cli

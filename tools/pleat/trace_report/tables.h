@@ -10,8 +10,8 @@
 
 namespace pleat::cli {
 
-inline constexpr std::size_t kMostPlaces =
-    1000;  // rows of a table; of places more are added up in one
+// Rows of a table. Of places, those beyond are added up in one more.
+inline constexpr std::size_t kMostPlaces = 1000;
 
 struct PlaceRow {
   PlaceKey place;

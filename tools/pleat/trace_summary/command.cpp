@@ -1,7 +1,5 @@
 #include "command.h"
 
-#include <new>
-
 #include "summary.h"
 #include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
@@ -108,20 +106,15 @@ CLI::App* add_trace_summary(CLI::App& trace, TraceSummaryRequest& request) {
   add_moment(*command, "the moment to tell of [peak]", request.at);
   add_what_if(*command, "what memory would be with saved tensors of so many bits", request.what_if);
   add_limits(*command, request);
-  add_depth(*command, request.depth);
-  add_groups(*command, "a table of groups: modules, else lines, that match; the rest is \"other\"",
-             request);
+  add_layers(*command, request, request.depth);
   add_symbols(*command, request);
   add_filters(*command, request);
   return command;
 }
 
 int trace_summary(const TraceSummaryRequest& request) {
-  try {
-    return summarise_file(request);
-  } catch (const std::bad_alloc&) {
-    return trouble(request.file, "not enough memory to read it");
-  }
+  return with_memory(request.file, "not enough memory to read it",
+                     [&] { return summarise_file(request); });
 }
 
 }  // namespace pleat::cli

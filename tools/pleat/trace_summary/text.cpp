@@ -75,8 +75,8 @@ class Writer {
   void title(std::string_view words) { text_ += fmt::format("\n{}, {}\n", name_, words); }
   void table(const TextTable& table) { text_ += table.text(terminal_columns()); }
   // With a row of each of the first; says how many more there are.
-  template <class All, class Row>
-  void table(TextTable table, const All& all, Row&& row) {
+  template <class All, class MakeRow>
+  void table(TextTable table, const All& all, MakeRow&& row) {
     for (std::size_t i = 0; i < std::min(all.size(), request_.top); ++i) table.add(row(all[i]));
     text_ += table.text(terminal_columns()) + more_text(all.size(), request_.top);
   }
