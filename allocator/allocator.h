@@ -1,5 +1,5 @@
-// Umbrella header of allocator/: devices, pool, records, residency. Knows nothing of torch, codecs,
-// environment variables or files.
+// Umbrella header of allocator/: devices, pool, records, residency. The folder depends on libc
+// alone: it includes no torch, no codec, and reads no environment variable and no file.
 #pragma once
 
 #include "allocator/event_sink.h"

@@ -12,7 +12,7 @@ thread_local EventScope* innermost = nullptr;
 }  // namespace
 
 void EventSource::attach(EventSink* sink, Annotate annotate) noexcept {
-  // A thread that still sees the old sink counted itself before it looked.
+  // A thread that still reads the old sink incremented delivering_ before it read sink_.
   sink_.store(nullptr, std::memory_order_seq_cst);
   while (delivering_.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
   annotate_.store(annotate, std::memory_order_relaxed);
@@ -45,7 +45,7 @@ void EventScope::leave() noexcept {
   }
   innermost = outer_;
   if (root_ != this) return;
-  // An event that the sink itself causes must not join those being told now.
+  // An event that the sink itself causes must not join the events being delivered.
   const std::vector<Noted> telling = std::move(noted_);
   for (const Noted& one : telling) one.source->deliver(one.event);
 }

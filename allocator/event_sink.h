@@ -1,6 +1,6 @@
-// The stream of events that a recorder listens to. Nothing here records anything.
+// EventSource, EventScope and EventSink carry the stream of allocator events to a recorder.
 //
-// An event says what happened and how the statistics changed. For every kind of statistic, the
+// An event describes an action and its changes of the statistics. For every kind of statistic, the
 // changes of all events since a sink was attached add up to the difference since then.
 #pragma once
 
@@ -18,31 +18,31 @@ namespace pleat::allocator {
 enum class EventKind : std::uint8_t {
   kSegmentReserve,
   kSegmentRelease,
-  kPagesRelease,   // `bytes` went back to the system
+  kPagesRelease,   // `bytes` were returned to the system
   kAllocate,       // a block, of `bytes` as requested
   kFree,           // a block; `bytes` as last requested (after shrinks)
-  kShrink,         // a block; `bytes` is what is left
+  kShrink,         // a block; `bytes` is the remaining size
   kChunkAllocate,  // a block that payloads share; its bytes count as active, not as requested
   kChunkFree,
-  kPayloadAllocate,  // a place in a chunk
-  kPayloadShrink,    // `bytes` is what is left
+  kPayloadAllocate,  // a range of a chunk
+  kPayloadShrink,    // `bytes` is the remaining size
   kPayloadFree,
   kTag,
   kRelease,  // the last forward use of a saved block is over
   kWait,     // the block stays raw for a reason that will end
-  kHold,     // the block stays raw for good
-  kKeep,     // its storage lives on with other bytes; the storage itself is kept
-  kEncode,   // `bytes` is the payload
+  kHold,     // the block stays raw permanently
+  kKeep,     // its storage lives on with other bytes; the record keeps the storage itself
+  kEncode,   // `bytes` is the size of the payload
   kRestore,
-  kRestoredFree,  // the restored storage has died
-  kDrop,          // a payload or record is gone
+  kRestoredFree,  // the restored storage was freed
+  kDrop,          // a payload or record was discarded
   kOutOfMemory,
-  kOther,       // statistics changed for none of these reasons
+  kOther,       // statistics changed for another reason
   kPagesTouch,  // free pages from `address` on are handed out; `bytes` of them were not resident
   kPagesMove,   // `bytes` of resident pages went to `address`, which had none
 };
 
-// Fixed layout; no pointers to strings: names are interned by whoever sets op and phase.
+// Fixed layout without pointers to strings: the annotator that sets op and phase interns the names.
 struct Event {
   std::uint64_t time_ns = 0;  // CLOCK_MONOTONIC; 0 unless an annotator sets it
   std::uint64_t thread = 0;   // set by an annotator, like op, phase and stack
@@ -52,29 +52,29 @@ struct Event {
   BlockId block{};
   std::uint64_t address = 0;
   std::size_t bytes = 0;
-  std::uint64_t took_ns = 0;  // of the thread; of kEncode, kHold and kRestore, if there was work
+  std::uint64_t took_ns = 0;  // of kEncode, kHold, kRestore: wall time, if there was work
   RecordId record{};
   TensorKey key{};
   std::uint32_t op = 0;
-  std::uint32_t phase = 0;  // what the thread was doing; 0: nobody has said
+  std::uint32_t phase = 0;  // the thread's current phase; 0: unknown
   std::uint32_t stack = 0;
-  // What the event added to each kind of statistic, in bytes; StatKind is the index.
+  // The change of each kind of statistic by the event, in bytes, indexed by StatKind.
   std::array<std::int64_t, kStatKinds> change{};
 };
 
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // Called in the thread in which the event happened, with none of our locks held: it may take any
-  // other lock, the interpreter's included. Its own allocations and frees are events, too.
+  // Called in the thread in which the event happened, without any of Pleat's locks. It can take any
+  // other lock, the interpreter's included. Its own allocations and frees emit events, too.
   virtual void on_event(const Event& event) noexcept = 0;
 };
 
 // Attaches and detaches a sink while events happen.
 class EventSource {
  public:
-  // Fills in what the allocator does not know: time, thread, op, phase, stack. Called when the
-  // event happens, under our locks: must be quick and take no lock.
+  // Fills in the fields that the allocator cannot: time, thread, op, phase, stack. Called when the
+  // event happens, under Pleat's locks: must be quick and take no lock.
   using Annotate = void (*)(Event& event) noexcept;
 
   explicit EventSource(DeviceIndex device) noexcept : device_(device) {}
@@ -85,8 +85,8 @@ class EventSource {
   // the previous sink. Not from within on_event(). One thread at a time.
   void attach(EventSink* sink, Annotate annotate = nullptr) noexcept;
 
-  // In a forked child: forgets the deliveries of threads that the child does not have; attach()
-  // would wait for them for ever. The forking thread must not be in on_event().
+  // In a forked child: discards the delivery counts of threads that the child does not have.
+  // attach() would wait for them for ever. The forking thread must not be in on_event().
   void forget_other_threads() noexcept { delivering_.store(0, std::memory_order_relaxed); }
 
   // True while a sink is attached.
@@ -94,7 +94,7 @@ class EventSource {
     return sink_.load(std::memory_order_relaxed) != nullptr;
   }
   [[nodiscard]] DeviceIndex device() const noexcept { return device_; }
-  // How many events were lost for want of memory.
+  // Number of events lost because memory was short.
   [[nodiscard]] std::uint64_t lost() const noexcept {
     return lost_.load(std::memory_order_relaxed);
   }
@@ -110,14 +110,14 @@ class EventSource {
   std::atomic<std::uint64_t> lost_{0};
 };
 
-// Collects events while locks are held and tells the sink once they are released. So a scope is
-// declared before the locks. A scope within another of the same thread hands its events to the
+// Collects events while locks are held and delivers them to the sink after their release. So a
+// scope is declared before the locks. A nested scope of the same thread passes its events to the
 // outer one.
 //
-// Statistics are changed through the scope, so that no event misses a change.
+// Statistics change through the scope, so that no event misses a change.
 class EventScope {
  public:
-  // kIfWanted: where no sink is attached the scope does nothing, not even for scopes within it.
+  // kIfWanted: without a sink the scope does nothing, and neither do scopes nested in it.
   enum class Begin : bool { kIfWanted, kAlways };
   EventScope(EventSource& source, Statistics& statistics, Begin begin) noexcept
       : source_(source), statistics_(statistics) {
@@ -131,8 +131,7 @@ class EventScope {
 
   [[nodiscard]] bool wanted() const noexcept { return wanted_; }
 
-  // Notes an event that happened. The event carries the changes of the statistics since the last
-  // one.
+  // Records an event. It carries the changes of the statistics since the previous event.
   void note(const Event& event) noexcept {
     if (wanted_) [[unlikely]]
       keep(event);
@@ -141,7 +140,7 @@ class EventScope {
     statistics_.add(kind, bytes);
     pending(kind, bytes);
   }
-  // As Statistics::add_exclusive().
+  // Like Statistics::add_exclusive().
   void change_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     statistics_.add_exclusive(kind, bytes);
     pending(kind, bytes);
@@ -170,7 +169,7 @@ class EventScope {
   EventScope* outer_ = nullptr;
   EventScope* root_ = nullptr;
   std::array<std::int64_t, kStatKinds> change_;  // since the last event; set up by enter()
-  std::vector<Noted> noted_;                     // of the root
+  std::vector<Noted> noted_;                     // of the root scope only
 };
 
 }  // namespace pleat::allocator

@@ -1,5 +1,5 @@
-// Keeps fork() out of sections that hold locks. A child could never take those locks: their owners
-// are threads that the child does not have.
+// ForkGate keeps fork() out of sections that hold locks. A child could never take those locks:
+// their owners are threads that the child does not have.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,10 @@ namespace pleat::allocator {
 
 enum class ForkSide : bool { kParent, kChild };
 
-// A section costs an atomic addition on entry and one on exit. Sections may be long (an encode) and
-// run side by side.
+// A section costs two atomic additions. Sections can be long (an encode) and overlap.
 class ForkGate {
  public:
-  // Not within another section of the same gate and thread.
+  // Must not be entered within another section of the same gate and thread.
   class Section {
    public:
     explicit Section(ForkGate& gate) noexcept : gate_(gate) { gate.enter(); }
@@ -27,8 +26,8 @@ class ForkGate {
     ForkGate& gate_;
   };
 
-  // Before fork(): lets no new section begin and waits until none runs. Gives up waiting after
-  // `patience`, because a section may wait for something that the forking thread holds.
+  // Before fork(): blocks new sections and waits until all running ones have ended. The wait ends
+  // after `patience`, because a section can be waiting for a lock of the forking thread.
   void close(std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept {
     entry_.lock();
     closed_.store(true, std::memory_order_seq_cst);

@@ -1,5 +1,5 @@
-// One device's memory with its payload arena, residency and statistics, and what is done when
-// memory runs out. The process has one heap per device; nothing here knows how many there are.
+// Heap joins one device's memory with its payload arena, residency and statistics, and makes room
+// when memory runs out. The process has one heap per device; a heap does not depend on the others.
 #pragma once
 
 #include <array>
@@ -26,9 +26,8 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // A block of at least `bytes` for work on `stream`. Where memory is short, compresses the blocks
-  // that wait for compression first; nullptr if that does not help. Must not be called under a lock
-  // of residency.
+  // A block of at least `bytes` for work on `stream`. If memory is short, first compresses the
+  // waiting blocks; nullptr if that does not help. Must not be called under a lock of residency.
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept {
     Block* block = memory_.allocate(bytes, stream);
     if (block == nullptr && residency_.make_room()) [[unlikely]] {
@@ -36,7 +35,7 @@ class Heap {
     }
     return block;
   }
-  // Frees a block that allocate() or a restore gave: Residency::release(). From any thread.
+  // Frees a block that allocate() or a restore returned: Residency::release(). From any thread.
   void release(Block* block) noexcept { residency_.release(block); }
 
   [[nodiscard]] DeviceIndex device() const noexcept { return memory_.events().device(); }
@@ -56,7 +55,7 @@ class Heap {
 class HeapTable {
  public:
   static constexpr std::int32_t kHost = -1;
-  static constexpr std::int32_t kMostDevices = 64;  // as many devices of one kind as torch knows
+  static constexpr std::int32_t kMostDevices = 64;  // torch's limit for one kind of device
 
   // False if the device already has a heap or the table has no room for it.
   bool add(Heap& heap) noexcept {
@@ -65,7 +64,7 @@ class HeapTable {
     return in_range(device) &&
            slot(device).compare_exchange_strong(expected, &heap, std::memory_order_release);
   }
-  // The heap of `device`; nullptr if it has none.
+  // The heap of `device`; nullptr if the device has no heap.
   [[nodiscard]] Heap* at(DeviceIndex device) const noexcept {
     return in_range(device.value) ? heaps_[static_cast<std::size_t>(device.value - kHost)].load(
                                         std::memory_order_acquire)

@@ -1,5 +1,5 @@
-// The heap of the host: a pool on the host's pages. Its free pages go back to the system when
-// nobody has used the pool for a while.
+// HostHeap is the heap of the host: a pool on the host's pages. A timer returns the pool's free
+// pages to the system after a while without use.
 #pragma once
 
 #include "allocator/heap.h"
@@ -20,13 +20,13 @@ class HostHeap {
   [[nodiscard]] Heap& heap() noexcept { return heap_; }
   [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
-  // As Heap::allocate().
+  // Like Heap::allocate().
   [[nodiscard]] Block* allocate(std::size_t bytes) noexcept {
     idle_trimmer_.note_use();
     return heap_.allocate(bytes);
   }
 
-  // Around fork(): locks idle_trimmer, then residency and all below it.
+  // Around fork(): locks idle_trimmer, then residency and all locks below it.
   void lock_for_fork() noexcept {
     idle_trimmer_.lock_for_fork();
     heap_.residency().lock_for_fork();

@@ -1,4 +1,4 @@
-// Strong ids: numbers that must not be mixed up.
+// Strong ids are distinct types for numbers that must not be mixed up.
 #pragma once
 
 #include <compare>
@@ -17,7 +17,7 @@ struct StreamId {
   auto operator<=>(const StreamId&) const = default;
 };
 
-// Unique over the life of the process; addresses are reused, ids are not.
+// Unique over the life of the process; addresses are reused, block ids are not.
 struct BlockId {
   std::uint64_t value = 0;
   auto operator<=>(const BlockId&) const = default;

@@ -1,5 +1,5 @@
-// Counters that never flatter: a payload counts as allocated from encode to drop.
-// Plain relaxed atomics, readable from any thread (and from a signal handler) without a lock.
+// Statistics counts bytes by kind, current and peak; a payload counts as allocated from encode to
+// drop. Plain relaxed atomics, readable from any thread or signal handler.
 #pragma once
 
 #include <array>
@@ -9,19 +9,19 @@
 
 namespace pleat::allocator {
 
-// What is counted, each in bytes. Requested, active and reserved mean what requested_bytes,
-// active_bytes and reserved_bytes mean in torch.cuda.memory_stats(): active includes the rounding
-// that requested lacks, reserved the free memory that active lacks. Reserved counts mapped memory,
-// not mere addresses, as torch's reserved_bytes do for expandable segments.
+// The kinds of bytes counted. Requested, active and reserved have the meaning of requested_bytes,
+// active_bytes and reserved_bytes in torch.cuda.memory_stats(): active adds the rounding to
+// requested, and reserved adds the free memory to active. Reserved counts mapped memory, not mere
+// addresses, as torch's reserved_bytes do for expandable segments.
 enum class StatKind : std::uint8_t {
-  kRequested,  // as callers asked for, of blocks in use; of a chunk, the bytes of its payloads
-  kActive,     // of blocks in use, rounded up to whole granules; a chunk of payloads counts whole
-  kSavedRaw,   // of storages that are saved and not compressed (tagged, or held raw)
-  kPayload,    // of payloads
-  kRestored,   // of restored storages that are alive
+  kRequested,  // blocks in use, as callers requested; for a chunk, the bytes of its payloads
+  kActive,     // blocks in use, rounded up to whole granules; a chunk of payloads counts whole
+  kSavedRaw,   // storages that are saved and not compressed (tagged, or held raw)
+  kPayload,    // payloads
+  kRestored,   // restored storages that are alive
   kCached,     // reserved and not active: pages of free blocks
-  kReserved,   // of pages that our segments have from the system; those of active blocks count
-               // all, written or not; addresses without pages do not count
+  kReserved,  // pages that Pleat's segments have from the system; all pages of active blocks count,
+              // written or not; addresses without pages do not count
   kCount,
 };
 
@@ -52,9 +52,9 @@ class Statistics {
       c.current.fetch_add(bytes, std::memory_order_relaxed);
     }
   }
-  // As add(), without the price of an atomic read-modify-write: all writers of the kind must hold
-  // the same lock. The pool writes its own kinds (kRequested, kActive, kCached, kReserved) so;
-  // hence one Statistics per pool.
+  // Like add(), without the cost of an atomic read-modify-write: all writers of the kind must hold
+  // the same lock. The pool writes its own kinds (kRequested, kActive, kCached, kReserved) this
+  // way; hence one Statistics per pool.
   void add_exclusive(StatKind kind, std::int64_t bytes) noexcept {
     Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t now = c.current.load(std::memory_order_relaxed) + bytes;
@@ -69,8 +69,8 @@ class Statistics {
     }
   }
 
-  // Since restart_window(): the most that was requested at once, what payloads took of it then, and
-  // the most that was reserved.
+  // Since restart_window(): the peaks of requested and of reserved bytes, and the payload at the
+  // former.
   struct Window {
     std::int64_t requested = 0, payload = 0, reserved = 0;
   };
@@ -84,7 +84,7 @@ class Statistics {
     window_payload_.store(current(StatKind::kPayload), std::memory_order_relaxed);
     window_reserved_.store(current(StatKind::kReserved), std::memory_order_relaxed);
   }
-  // From any thread. The four values may be of slightly different moments.
+  // From any thread. The four values can be of slightly different moments.
   [[nodiscard]] StatValues read(StatKind kind) const noexcept {
     const Counter& c = counters_[static_cast<std::size_t>(kind)];
     const std::int64_t current = c.current.load(std::memory_order_relaxed);
@@ -94,7 +94,7 @@ class Statistics {
   [[nodiscard]] std::int64_t current(StatKind kind) const noexcept {
     return counters_[static_cast<std::size_t>(kind)].current.load(std::memory_order_relaxed);
   }
-  // Peaks restart from the current values.
+  // Restarts the peaks from the current values.
   void reset_peaks() noexcept {
     for (Counter& c : counters_) {
       c.peak.store(c.current.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// A block: the unit in which each of our memories hands memory out.
+// A block is the unit in which each of Pleat's memories hands out bytes.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@ namespace pleat::allocator {
 class Record;
 struct Segment;
 
-// A range of a segment in use. Lives from allocate() to free(); the address of a Block is stable.
+// A range of a segment in use. It lives from allocate() to free() at a stable address.
 struct Block {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;      // rounded up to the granule
-  std::size_t requested = 0;  // what the caller asked for
+  std::size_t requested = 0;  // as the caller requested
   BlockId id{};
   StreamId stream{};
-  Segment* segment = nullptr;  // the range it is cut from; the pool's own
-  // The record of the storage that lies in this block, if it is a saved block. Written under the
-  // record's own protocol (residency.h); a null read lets free() take the fast path.
+  Segment* segment = nullptr;  // the segment that holds the block; the pool's own
+  // The record of the storage in this block, if the storage is saved. The record's own protocol
+  // (residency.h) governs writes. A null pointer lets free() take the fast path.
   std::atomic<Record*> record{nullptr};
 };
 

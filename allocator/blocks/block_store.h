@@ -1,5 +1,5 @@
-// Where Block structures live: slabs with a free list, so that their addresses are stable and the
-// steady state makes no call to malloc. Not thread-safe.
+// BlockStore allocates Block structures from slabs with a free list. Their addresses are stable,
+// and the steady state never calls malloc. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class BlockStore {
     }
   }
 
-  // nullptr if there is no memory.
+  // Returns nullptr if memory is short.
   [[nodiscard]] Block* get() noexcept {
     if (free_ == nullptr && !refill()) [[unlikely]]
       return nullptr;

@@ -1,22 +1,22 @@
-// The free runs of a row of granules, with coalescing.
+// FreeRuns keeps the free runs of a row of granules, sorted by address, and coalesces neighbours.
 //
-// A run is a maximal stretch of free granules. For each run, the longest stretch known to be
-// touched (its memory is there) is kept; freed granules were in use, so they are touched. A fit
-// first takes the shortest touched stretch that is long enough, and only then the lowest run: a
+// A run is a maximal stretch of free granules. Each run records its longest stretch known to be
+// touched, that is, with resident pages. Freed granules were in use, so they count as touched. A
+// fit first takes the shortest touched stretch that is long enough, and only then the lowest run: a
 // page fault costs more than a hole.
 //
-// Runs lie sorted by address in leaves of up to 32, with arrays of begins and of lengths. Arrays
+// Leaves of up to 32 runs hold the runs by address, with arrays of begins and of lengths. Arrays
 // over the leaves hold each leaf's first begin and largest lengths. A fit scans those arrays and a
-// few leaves. Freeing is a binary search; the neighbours to coalesce with are the entries beside
+// few leaves. Freeing is a binary search; the neighbours to coalesce with are the entries next to
 // the place found, so most operations change one entry in place. A thousand runs fit the
-// first-level cache, whatever addresses they span. This was measured several times faster than
-// search trees over nodes and than a tournament tree over granules, whose cache misses dominate.
+// first-level cache, whatever addresses they span. Measured several times faster than search trees
+// over nodes and a tournament tree over granules: their cache misses dominate.
 //
-// There may be a hundred thousand runs. So a walk notes in each leaf what it has found out, and the
-// next walk looks only at leaves in which a run has changed since.
+// A row can have a hundred thousand runs. So a walk stores its findings in each leaf, and the next
+// walk visits only leaves in which a run has changed since.
 //
-// The caller hands in memory once, large enough for the worst case, so nothing here can fail. Only
-// the part of that memory in use is ever touched. Knows nothing of blocks; not thread-safe.
+// The caller hands in memory once, large enough for the worst case, so no operation fails. FreeRuns
+// touches only the part of that memory in use. It does not depend on blocks. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class FreeRuns {
     return static_cast<std::size_t>(best);
   }
 
-  // Length of the run that begins at granule `begin`, 0 if none does.
+  // Length of the run that begins at granule `begin`, 0 if no run begins there.
   [[nodiscard]] std::size_t length_at(std::size_t begin) const noexcept {
     if (leaf_count_ == 0) return 0;
     const std::size_t i = leaf_of(begin);
@@ -92,25 +92,27 @@ class FreeRuns {
     return static_cast<std::size_t>(leaf.length[k - 1]);
   }
 
-  // The begin of the lowest run of at least `need` (> 0) granules, kNone if there is none.
+  // The begin of the lowest run of at least `need` (> 0) granules, kNone if all runs are shorter.
   [[nodiscard]] std::size_t first_fit(std::size_t need) const noexcept {
     const Entry found = find_first(need);
     return found.i == leaf_count_ ? kNone : static_cast<std::size_t>(at(found.i).begin[found.k]);
   }
 
-  // Takes `need` (> 0) granules from the head of the run that first_fit() names. Returns its begin,
-  // kNone if there is none.
+  // Takes `need` (> 0) granules from the head of the run that first_fit() returns. Returns its
+  // begin, kNone if all runs are shorter.
   [[nodiscard]] std::size_t take_first_fit(std::size_t need) noexcept {
     const auto [i, k] = find_first(need);
     if (i == leaf_count_) return kNone;
     return cut(i, k, at(i).begin[k], static_cast<std::int32_t>(need));
   }
 
-  // Takes `need` (> 0) granules from the head of the shortest known touched stretch that has as
-  // many, the lowest on a tie. Returns the first granule taken, a multiple of `alignment` (a power
-  // of two). Returns kNone if no stretch is long enough, if alignment leaves too few granules in
-  // the shortest, or if the shortest has `below` granules or more. Looks at about a hundred runs at
-  // most.
+  // Takes `need` (> 0) granules from the head of the shortest known touched stretch that holds
+  // them, the lowest on a tie. Returns the first granule taken, a multiple of `alignment` (a power
+  // of two). Returns kNone in three cases:
+  //   - no stretch is long enough;
+  //   - the alignment leaves too few granules in the shortest such stretch;
+  //   - the shortest such stretch has `below` granules or more.
+  // The search visits about a hundred runs at most.
   [[nodiscard]] std::size_t take_best_touched(std::size_t need, std::size_t alignment = 1,
                                               std::size_t below = kNone) noexcept {
     if (need > granules_) return kNone;
@@ -155,9 +157,9 @@ class FreeRuns {
   // Frees granules that are in use. They count as touched.
   void give(std::size_t begin, std::size_t length) noexcept { join(begin, length, length); }
 
-  // Call it after pages of granules [begin, end) came or went. Sets the touched stretch of each run
-  // with granules there to what function(begin, length) of the run returns: the run's longest
-  // touched stretch as {begin, length}.
+  // Must be called after pages of granules [begin, end) became resident or were released. Sets the
+  // touched stretch of each run with granules there to the result of function(begin, length) of the
+  // run: the run's longest touched stretch as {begin, length}.
   template <typename Function>
   void update_touched(std::size_t begin, std::size_t end, Function&& function) noexcept {
     if (leaf_count_ == 0) return;
@@ -175,8 +177,8 @@ class FreeRuns {
     }
   }
 
-  // Does the same for all runs of each leaf that has a run of at least `least` (> 0) granules and
-  // whose touched stretches may not be the longest.
+  // Does the same for all runs of each leaf that meets two conditions: a run of the leaf has at
+  // least `least` (> 0) granules, and the leaf's touched stretches are not known to be the longest.
   template <typename Function>
   void find_touched(std::size_t least, Function&& function) noexcept {
     visit_leaves_up(least, kExact, [&](std::size_t i) {
@@ -208,13 +210,13 @@ class FreeRuns {
     });
   }
 
-  // What function(run) of visit_down() returns.
+  // Result of the function that visit_down() calls.
   enum class Visit : std::uint8_t { kNext, kStop };
   // Calls function(run) for the runs of at least `least` (> 0) granules, highest first, until it
-  // returns kStop. A function that takes pages away sets run.touched_begin and run.touched_length
-  // to the longest touched stretch left. kNext says that the run has nothing more to give. Later
-  // visits for the same `purpose` (< kPurposes) skip a leaf whose runs all returned kNext, until
-  // one of its runs changes.
+  // returns kStop. A function that releases pages sets run.touched_begin and run.touched_length to
+  // the longest touched stretch left. The function returns kNext once the run has no more pages to
+  // release. Later visits for the same `purpose` (< kPurposes) skip a leaf whose runs all returned
+  // kNext, until one of its runs changes.
   static constexpr unsigned kPurposes = 7;
   template <typename Function>
   void visit_down(std::size_t least, unsigned purpose, Function&& function) noexcept {
@@ -271,10 +273,10 @@ class FreeRuns {
     }
   }
 
-  // How many runs all walks have looked at so far. For tests of how far walks go.
+  // Number of runs that all walks have visited so far. For tests of how far walks go.
   [[nodiscard]] std::size_t looked_at() const noexcept { return looked_at_; }
 
-  // nullptr if all is consistent, else what is wrong. For tests.
+  // nullptr if the structure is consistent, else a message that names the first fault. For tests.
   [[nodiscard]] const char* check() const noexcept;
 
  private:
@@ -283,7 +285,7 @@ class FreeRuns {
   static constexpr std::size_t kLeafRuns = Leaf::kRuns;
   static constexpr std::size_t kLeafArrays = 5;
   static constexpr std::int32_t kBeyond = Leaf::kBeyond;
-  // The lowest bit of known_: the leaf's touched stretches are the longest there are. The other
+  // The lowest bit of known_ marks a leaf whose touched stretches are the longest ones. The other
   // bits are the purposes of visit_down().
   static constexpr std::uint8_t kExact = 1;
 
@@ -316,14 +318,14 @@ class FreeRuns {
     leaf.touched_length[k] = static_cast<std::int32_t>(length);
   }
 
-  // Of the 32 leaves from i on, as bits: those with a run of at least `least` granules and none of
-  // the bits `done` in known_.
+  // Bit k stands for leaf i + k, for 32 leaves. It is set if the leaf has a run of at least `least`
+  // granules and none of the bits `known` in known_.
   [[nodiscard]] std::uint32_t leaves_to_visit(std::size_t i, std::size_t least,
                                               std::uint8_t known) const noexcept {
     return lanes::at_least(largest_ + i, static_cast<std::int32_t>(least)) &
            lanes::without(known_ + i, known);
   }
-  // Calls function(i) for such leaves until it returns false.
+  // Calls function(i) for each leaf of leaves_to_visit() until it returns false.
   template <typename Function>
   void visit_leaves_up(std::size_t least, std::uint8_t known, Function&& function) const noexcept {
     if (least > granules_) return;
@@ -356,7 +358,7 @@ class FreeRuns {
     std::size_t i;
     std::size_t k;
   };
-  // The lowest run of at least `need` granules; i is leaf_count_ if there is none.
+  // The lowest run of at least `need` granules; i is leaf_count_ if all runs are shorter.
   [[nodiscard]] Entry find_first(std::size_t need) const noexcept {
     if (need > granules_) return {leaf_count_, 0};
     const auto n = static_cast<std::int32_t>(need);
@@ -380,7 +382,7 @@ class FreeRuns {
   }
   // Adds granules that are not yet free. The first `touched` of them are touched.
   void join(std::size_t begin, std::size_t length, std::size_t touched) noexcept;
-  // Puts another run in the place of run k, between the same neighbours.
+  // Replaces run k of leaf i by `run`, which lies between the same neighbours.
   void replace(std::size_t i, std::size_t k, const Run& run) noexcept {
     Leaf& leaf = at(i);
     const Run old = leaf.get(k);
@@ -412,14 +414,14 @@ class FreeRuns {
   std::size_t granules_ = 0;
   std::size_t run_count_ = 0;
   // One entry per leaf, in address order: largest length, largest touched length, begin of the
-  // first run, number of runs, place in leaves_. Beyond leaf_count_ the first two are 0.
+  // first run, number of runs, index in leaves_. Beyond leaf_count_ the first two are 0.
   std::size_t leaf_count_ = 0;
   std::int32_t* largest_ = nullptr;
   std::int32_t* touched_ = nullptr;
   std::int32_t* first_ = nullptr;
   std::int32_t* count_ = nullptr;
   std::int32_t* leaf_ = nullptr;
-  std::uint8_t* known_ = nullptr;  // until a run changes
+  std::uint8_t* known_ = nullptr;  // findings of walks; cleared when a run changes
   Leaf* leaves_ = nullptr;
   std::int32_t leaves_made_ = 0;  // leaves_ from this one on were never touched
   mutable std::size_t looked_at_ = 0;
@@ -436,7 +438,7 @@ inline void FreeRuns::join(std::size_t begin, std::size_t length, std::size_t to
   const std::size_t i = leaf_of(begin);
   const Leaf& leaf = at(i);
   const std::size_t k = leaf.up_to(begin);  // the new run's place; k - 1 is the one before it
-  // The run after it may be the first of the next leaf.
+  // The run after the new one can be the first run of the next leaf.
   const bool in_leaf = k < static_cast<std::size_t>(count_[i]);
   const std::size_t after_i = in_leaf ? i : i + 1;
   const std::size_t after_k = in_leaf ? k : 0;
@@ -494,7 +496,7 @@ inline void FreeRuns::erase(std::size_t i, std::size_t k) noexcept {
   first_[i] = leaf.begin[0];
   if (run.length == largest_[i]) largest_[i] = lanes::maximum(leaf.length);
   if (run.touched_length == touched_[i]) touched_[i] = lanes::maximum(leaf.touched_length);
-  // Half-empty neighbours become one leaf, which bounds their number.
+  // Merging half-empty neighbours bounds the number of leaves.
   if (!merge_with_next(i) && i > 0) merge_with_next(i - 1);
 }
 

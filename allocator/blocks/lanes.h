@@ -1,4 +1,4 @@
-// Searches over 32 signed integers at a time. SSE2 is part of every x86-64; elsewhere plain loops.
+// The lanes functions search 32 signed integers at a time. SSE2 on every x86-64, else plain loops.
 #pragma once
 
 #include <bit>
@@ -79,7 +79,7 @@ inline std::int32_t maximum(const std::int32_t* values) noexcept {
 #endif
 }
 
-// The least of kCount values that is >= bound, the maximum of int32 if none is.
+// The least of kCount values that is >= bound, the maximum of int32 if all are below it.
 inline std::int32_t least_from(const std::int32_t* values, std::int32_t bound) noexcept {
   constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 #if defined(__SSE2__)
@@ -110,15 +110,15 @@ inline std::int32_t least_from(const std::int32_t* values, std::int32_t bound) n
 #endif
 }
 
-// Index of the first of kCount values that equals `value`; one does.
+// Index of the first of kCount values that equals `value`. The value must be present.
 inline std::size_t first_equal(const std::int32_t* values, std::int32_t value) noexcept {
-  // The lanes that are >= the value and not > it.
+  // These lanes are >= the value and not > it.
   return static_cast<std::size_t>(
       std::countr_zero(at_least(values, value) & ~at_least(values, value + 1)));
 }
 
-// Index of the first of values [from, n) that is >= bound (> 0), n if none is. The array is aligned
-// like the others, readable up to the next multiple of kCount and 0 from n on.
+// Index of the first of values [from, n) that is >= bound (> 0), n if all are below it. The array
+// is aligned like the others, readable up to the next multiple of kCount and 0 from n on.
 inline std::size_t first_at_least(const std::int32_t* values, std::size_t n, std::int32_t bound,
                                   std::size_t from = 0) noexcept {
   std::uint32_t wanted = ~std::uint32_t{0} << (from % kCount);

@@ -1,4 +1,4 @@
-// A leaf of free_runs.h: begins, lengths and touched stretches of neighbouring runs, in arrays.
+// RunLeaf is a leaf of free_runs.h: arrays of begins, lengths and touched stretches of its runs.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace pleat::allocator {
 
-// A run of free granules, and the stretch of it that is known to be touched.
+// A run of free granules, and its longest stretch known to be touched.
 struct FreeRun {
   std::int32_t begin;
   std::int32_t length;
-  std::int32_t touched_begin;  // anything where touched_length is 0
+  std::int32_t touched_begin;  // unspecified if touched_length is 0
   std::int32_t touched_length;
 
-  // The part of the run, and of its touched stretch, that lies in [from, end).
+  // The part of the run, and of its touched stretch, within [from, end).
   [[nodiscard]] FreeRun part(std::int32_t from, std::int32_t end) const noexcept {
     const std::int32_t low = std::max(touched_begin, from);
     const std::int32_t high = std::min(touched_begin + touched_length, end);
     return {from, end - from, low, std::max(high - low, 0)};
   }
-  // This run and `next`, which begins where this one ends, as one.
+  // Joins this run and `next`, which begins where this run ends, into one run.
   [[nodiscard]] FreeRun joined(const FreeRun& next) const noexcept {
     FreeRun all{begin, length + next.length, touched_begin, touched_length};
     if (next.touched_length != 0 && touched_begin + touched_length == next.touched_begin) {

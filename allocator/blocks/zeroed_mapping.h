@@ -1,5 +1,5 @@
-// Zero-filled memory for metadata, straight from the kernel. Pages cost nothing until touched and
-// go back at once. malloc, which may be calling us, is not involved. Never throws.
+// ZeroedMapping maps zero-filled memory for metadata straight from the kernel. Pages cost no memory
+// until touched. Never throws, and never calls malloc, which can be the caller.
 #pragma once
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ class ZeroedMapping {
   ZeroedMapping& operator=(const ZeroedMapping&) = delete;
   ~ZeroedMapping() { reset(); }
 
-  // False, with errno unchanged, if there is no memory.
+  // Returns false, with errno unchanged, if memory is short.
   [[nodiscard]] bool map(std::size_t bytes) noexcept {
     reset();
     const int saved = errno;
@@ -24,8 +24,8 @@ class ZeroedMapping {
     if (p != MAP_FAILED) {
       data_ = p;
       bytes_ = bytes;
-      // Fails where mlockall(MCL_FUTURE) makes the kernel fill every writable mapping at once.
-      // mlock2() then locks pages as they are touched.
+      // madvise() fails where mlockall(MCL_FUTURE) makes the kernel fill every writable mapping at
+      // once. mlock2() then locks pages as they are touched.
       if (::madvise(p, bytes, MADV_DONTNEED) != 0) ::mlock2(p, bytes, MLOCK_ONFAULT);
       if (::mprotect(p, bytes, PROT_READ | PROT_WRITE) != 0) reset();
     }

@@ -1,8 +1,10 @@
-// Words that the kernels of one device write for us. They are taken once, from the driver itself,
-// and kept for good: nothing is allocated or freed later, when a graph may be being captured.
+// DeviceWords holds memory of one device into which Pleat's kernels write words for Pleat. It
+// allocates that memory once, from the driver itself, and keeps it until the process ends. It never
+// allocates or frees memory later, when a graph capture can be under way.
 //
-//   slots       pinned host memory: what a kernel has found out, for the host to see without a call
-//   workspaces  device memory, zero before a launch and after it; one for each stream
+//   slots       pinned host memory: a kernel writes its result there, and the host reads it without
+//               a driver call
+//   workspaces  device memory, one for each stream; zero before a launch and after it
 //
 // Threads: any.
 #pragma once
@@ -29,33 +31,32 @@ class DeviceWords {
   DeviceWords(const DeviceWords&) = delete;
   DeviceWords& operator=(const DeviceWords&) = delete;
 
-  // Takes the memory, with the device's context current and no capture under way. The workspaces
-  // are zero for what `stream` is given from now on; work of other streams comes after the caller
-  // has waited for `stream`. The driver's error if it gives none. Once.
+  // Allocates the memory. The device's context must be current and no capture under way. The
+  // workspaces are zero for later work on `stream`; other streams must first wait for `stream`.
+  // Returns the driver's error. Called once.
   [[nodiscard]] int open(const Driver& driver, DriverLife& life, StreamId stream) noexcept;
 
-  // A slot that nobody has, filled with zeros; null if there is none.
+  // A free slot, filled with zeros; null if all slots are in use.
   struct Slot {
     void* host = nullptr;
-    std::uint64_t device = 0;  // its address there
+    std::uint64_t device = 0;  // the slot's address on the device
     explicit operator bool() const noexcept { return host != nullptr; }
   };
   [[nodiscard]] Slot take_slot() noexcept;
-  // All slots as one piece, as long as nobody has one.
+  // All slots as one range. Valid only while no slot is in use.
   [[nodiscard]] Slot whole() const noexcept { return {host_, host_on_device_}; }
-  // No kernel will write to the slot any more.
+  // Returns a slot. No kernel writes to it any more.
   void give_slot(void* host) noexcept;
   [[nodiscard]] std::size_t slots_in_use() noexcept;
 
-  // The workspace of a stream, which is its own for good; 0 if those for streams
-  // are all taken.
+  // The workspace of `stream`, the same on every call; 0 if other streams have them all.
   [[nodiscard]] std::uint64_t workspace(StreamId stream) noexcept;
-  // One for a launch that becomes part of a graph: its replays may run beside anything. After
-  // kOfGraphs launches they take turns, and replays of two graphs of one script must then not run
-  // at once.
+  // A workspace for a launch that becomes part of a graph, whose replays can overlap any other
+  // work. The first kOfGraphs launches get one each; later launches share them in turn, and then
+  // two graphs with a common workspace must not replay at the same time.
   static constexpr std::size_t kOfGraphs = 128;
   [[nodiscard]] std::uint64_t workspace_of_a_graph() noexcept;
-  // The last one, which is nobody's. Who uses it sees to it that nobody else does; 0 before open().
+  // The workspace of no stream or graph; 0 before open(). The caller prevents concurrent use.
   [[nodiscard]] std::uint64_t last_workspace() noexcept;
 
   void lock_for_fork() noexcept { mutex_.lock(); }

@@ -34,7 +34,7 @@ DeviceContext::DeviceContext(const Driver& driver, DriverLife& life, int device)
   unsigned flags = 0;
   int active = 0;
   if (life.note(driver.primary_state(device, &flags, &active)) != kSuccess || active == 0) return;
-  // The job holds its own reference; ours only tells the address.
+  // The job holds its own reference. Pleat retains the context only to learn its address.
   void* primary = nullptr;
   if (life.note(driver.primary_retain(&primary, device)) != kSuccess) return;
   life.note(driver.primary_release(device));

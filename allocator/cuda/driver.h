@@ -1,5 +1,6 @@
-// The CUDA driver, found at run time: nothing here includes or links CUDA. Functions are known by
-// their ABI: a CUresult is an int, handles are pointers, a CUdeviceptr is 64 bits wide.
+// Driver holds pointers to the CUDA driver's functions, looked up at run time. allocator/ neither
+// includes nor links CUDA. The functions are declared by their ABI: a CUresult is an int, handles
+// are pointers, a CUdeviceptr is 64 bits wide.
 #pragma once
 
 #include <atomic>
@@ -9,12 +10,12 @@
 
 namespace pleat::allocator::cuda {
 
-// Results that mean more than "it failed".
+// Results that mean more than a plain failure.
 inline constexpr int kSuccess = 0;
 inline constexpr int kDeinitialized = 4;  // the process ends: the driver is gone
 inline constexpr int kNotReady = 600;     // an event is not complete yet
 
-// member, symbol, parameters. Symbols with _v2 are those that cuda.h's plain names stand for.
+// Each row: member, symbol, parameters. cuda.h's plain names expand to the _v2 symbols.
 #define PLEAT_DRIVER_FUNCTIONS(ROW)                                                            \
   ROW(device_get, cuDeviceGet, (int* device, int ordinal))                                     \
   ROW(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, int device))         \
@@ -58,19 +59,19 @@ struct Driver {
   PLEAT_DRIVER_FUNCTIONS(PLEAT_DRIVER_MEMBER)
 #undef PLEAT_DRIVER_MEMBER
 
-  // Finds all functions in a driver library that the process has loaded, or that can be loaded, by
-  // its SONAME. Makes no CUDA call. False: `missing` names the library or the first function that
-  // is not there. The library is never closed, as a driver cannot be.
+  // Looks up all functions in a driver library, by its SONAME; the process has loaded it or can
+  // load it. Makes no CUDA call. On false, `missing` names the library or the first missing
+  // function. The library is never closed, because a driver cannot be unloaded.
   [[nodiscard]] bool find(const char* library, std::string& missing);
 };
 
-// Whether the driver may still be called. One for each process: after a fork the child's answer is
-// no, and so it is once the driver has said that it is gone.
+// Whether the driver can still be called. The process has one. The answer becomes no in a forked
+// child, and after the driver has reported its own shutdown.
 class DriverLife {
  public:
   [[nodiscard]] bool may_call() const noexcept { return !over_.load(std::memory_order_relaxed); }
   void end() noexcept { over_.store(true, std::memory_order_relaxed); }
-  // Passes a result on, and takes note of one that says that the driver is gone.
+  // Returns `result` and records a shutdown of the driver.
   int note(int result) noexcept {
     if (result == kDeinitialized) [[unlikely]]
       end();
@@ -81,8 +82,9 @@ class DriverLife {
   std::atomic<bool> over_{false};
 };
 
-// The primary context of a device is the calling thread's current one while this lives. A free may
-// come from any thread. No context is made: where the job has none on the device, this has none.
+// Makes the primary context of a device current in the calling thread while this object lives.
+// Frees need it, because they come from any thread. It never creates a context: if the job has none
+// on the device, the object is false.
 class DeviceContext {
  public:
   DeviceContext(const Driver& driver, DriverLife& life, int device) noexcept;

@@ -115,7 +115,7 @@ void MemoryInFront::count_requested(EventScope& scope, std::int64_t bytes) noexc
 void MemoryInFront::free(Block* block) noexcept {
   count(*block, block->requested != 0 ? EventKind::kFree : EventKind::kChunkFree, -1);
   void* const pointer = block->begin;
-  blocks_.erase(pointer);  // before the address may be somebody else's
+  blocks_.erase(pointer);  // before another allocation reuses the address
   short_.store(false, std::memory_order_relaxed);
   raw_.free(pointer);
 }
@@ -132,7 +132,7 @@ void MemoryInFront::note_use(Block* block, StreamId stream) noexcept {
   raw_.note_use(events_.device(), block->begin, stream);
 }
 
-// Of a storage's block nobody knows who else uses it.
+// Other users of a storage's block are unknown: assume that there are some.
 bool MemoryInFront::used_elsewhere(const Block* /*block*/) const noexcept { return true; }
 
 void MemoryInFront::copy(void* to, const void* from, std::size_t bytes, StreamId stream) noexcept {

@@ -1,6 +1,6 @@
-// Blocks over memory that another allocator hands out: that in force on a CUDA device. A block is
-// known from the moment a storage on it is saved, or when it is ours. All else is that allocator's:
-// which memory serves again, and when.
+// MemoryInFront provides blocks over memory that the allocator in force on a CUDA device hands out.
+// A block is registered when Pleat allocates it, or when a storage in it is saved. The allocator
+// beneath decides which memory it reuses, and when.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,16 @@ namespace pleat::allocator::cuda {
 
 class MemoryInFront;
 
-// The blocks of all devices, by address: no two devices have one in common. Innermost lock.
+// The blocks of all devices, by address; addresses are unique across devices. Innermost lock.
 class BlockTable {
  public:
   struct Found {
     Block* block = nullptr;
     MemoryInFront* memory = nullptr;
   };
-  // Whoever asks keeps the block from being freed meanwhile.
+  // The caller must keep the block from being freed while it uses the result.
   [[nodiscard]] Found find(const void* pointer) const noexcept;
-  // The block there, or a new one. Null if there is no memory for it.
+  // The block at `pointer`, or a new one. Null if memory is short.
   [[nodiscard]] Block* find_or_add(void* pointer, MemoryInFront& memory, bool& is_new) noexcept;
   void erase(const void* pointer) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
@@ -43,17 +43,17 @@ class BlockTable {
   std::atomic<std::size_t> size_{0};
 };
 
-// Statistics: kRequested counts the blocks that are known, kActive too (the allocator beneath tells
-// nobody how it rounds); its own figures say the rest.
+// Statistics: kRequested and kActive both count the registered blocks by requested bytes, because
+// the allocator beneath does not report its rounding; its own statistics cover the rest.
 class MemoryInFront final : public BlockMemory {
  public:
-  // All outlive this. Makes no CUDA call.
+  // All arguments outlive this object. Makes no CUDA call.
   MemoryInFront(DeviceIndex device, RawMemory& raw, BlockTable& blocks, const Driver& driver,
                 DriverLife& life) noexcept
       : raw_(raw), blocks_(blocks), driver_(driver), life_(life), events_(device) {}
 
-  // The block of a storage that lies at `pointer`, allocated by the allocator in force for
-  // `stream`. Null if there is no memory for it.
+  // Registers the block of a storage at `pointer`, which the allocator in force allocated for
+  // `stream`. Null if memory is short.
   [[nodiscard]] Block* adopt(void* pointer, std::size_t bytes, StreamId stream) noexcept;
 
   [[nodiscard]] Statistics& statistics() const noexcept override { return statistics_; }
@@ -63,13 +63,13 @@ class MemoryInFront final : public BlockMemory {
   [[nodiscard]] Block* allocate_container(std::size_t bytes, StreamId stream) noexcept override;
   void count_requested(EventScope& scope, std::int64_t bytes) noexcept override;
   void free(Block* block) noexcept override;
-  // The memory beneath stays whole; only what counts as requested gets less.
+  // The memory beneath stays whole; only the requested bytes shrink.
   void shrink(Block* block, std::size_t bytes) noexcept override;
   void note_use(Block* block, StreamId stream) noexcept override;
   [[nodiscard]] bool used_elsewhere(const Block* block) const noexcept override;
   void copy(void* to, const void* from, std::size_t bytes, StreamId stream) noexcept override;
   [[nodiscard]] Block* find(const void* address) const noexcept override;
-  void lock_for_fork() noexcept override {}  // the table's owner sees to it
+  void lock_for_fork() noexcept override {}  // the table's owner locks it
   void unlock_after_fork() noexcept override {}
 
  private:
@@ -84,8 +84,8 @@ class MemoryInFront final : public BlockMemory {
   mutable Statistics statistics_;
   mutable EventSource events_;
   std::atomic<std::uint64_t> last_id_{0};
-  // After memory was not to be had, the allocator beneath has flushed its caches for nothing: no
-  // payload is tried again before something was freed.
+  // Set when the allocator beneath fails: it has then flushed its caches without success. Payloads
+  // are not tried again until a block has been freed.
   std::atomic<bool> short_{false};
 };
 

@@ -1,5 +1,5 @@
-// What we need of the allocator that a CUDA device's memory comes from. The bridge gives the one
-// that is in force; tests give their own.
+// RawMemory is the interface to the allocator that provides a CUDA device's memory. The bridge
+// implements it over the allocator in force; tests implement their own.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,20 @@
 
 namespace pleat::allocator::cuda {
 
-// Threads: any. May take locks of its own, and wait for the device. Never calls back.
+// Threads: any. Implementations can take their own locks and wait for the device, but never call
+// back.
 class RawMemory {
  public:
-  // At least `bytes` on the device for work on `stream`; nullptr if there is no memory.
+  // At least `bytes` on the device for work on `stream`; nullptr if memory is short.
   [[nodiscard]] virtual void* allocate(DeviceIndex device, std::size_t bytes,
                                        StreamId stream) noexcept = 0;
-  // Whether what this thread allocates now for work on `stream` goes to a pool of the script's own
-  // (MemPool, a graph's), where nothing may stay that the script does not know of.
+  // Whether an allocation of this thread for work on `stream` would now come from a private pool of
+  // the script (MemPool, a graph's). Pleat must not keep memory there.
   [[nodiscard]] virtual bool is_private(DeviceIndex device, StreamId stream) noexcept = 0;
-  // The memory serves again in the order of the stream it was allocated for, and once the streams
-  // of note_use() have done what they were given before this call.
+  // Returns the memory for reuse: in the order of the stream it was allocated for, and once the
+  // streams of note_use() have completed the work queued before this call.
   virtual void free(void* pointer) noexcept = 0;
-  // `stream` uses the memory, whatever stream that was allocated for.
+  // Records that `stream` uses the memory, which can have been allocated for another stream.
   virtual void note_use(DeviceIndex device, void* pointer, StreamId stream) noexcept = 0;
 
  protected:

@@ -13,8 +13,8 @@ void* handle_of(EventHandle event) noexcept { return reinterpret_cast<void*>(eve
 
 }  // namespace
 
-// nullptr if there is none. An event serves again once it was given back: what waits for it has
-// read its place by then.
+// Returns nullptr if the driver provides no event. A released event is reused at once: a stream
+// that waits for it captured its position when the wait was queued.
 void* StreamEvents::take() noexcept {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -56,8 +56,8 @@ void StreamEvents::wait(StreamId stream, EventHandle event) noexcept {
 bool StreamEvents::complete(EventHandle event) noexcept {
   if (event.value == 0 || !life_.may_call()) return true;
   const DeviceContext context(driver_, life_, device_);
-  // Of an error nobody knows what will become of the work: it is the job's to find, and nothing
-  // comes of waiting.
+  // After a driver error the state of the work is unknown. Report the event as complete; the job
+  // meets the error itself.
   return !context || life_.note(driver_.event_query(handle_of(event))) != kNotReady;
 }
 
@@ -73,7 +73,7 @@ void StreamEvents::release(EventHandle event) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     idle_.push_back(handle_of(event));
     return;
-  } catch (...) {  // no memory to keep it in
+  } catch (...) {  // memory is too short to keep the event
   }
   const DeviceContext context(driver_, life_, device_);
   if (context) {
@@ -88,7 +88,7 @@ bool StreamEvents::is_captured(StreamId stream) noexcept {
   const DeviceContext context(driver_, life_, device_);
   int status = 0;
   if (!context) return false;
-  // An error says that the legacy stream cannot be asked while another one captures.
+  // The query fails for the legacy stream while another stream captures. Count that as captured.
   return life_.note(driver_.stream_capturing(handle_of(stream), &status)) != kSuccess ||
          status != 0;
 }
@@ -110,7 +110,7 @@ bool StreamEvents::note_foreign(StreamId stream) noexcept {
   if (is_foreign(stream)) return true;
   const std::lock_guard<std::mutex> guard(mutex_);
   try {
-    // Twice, if another thread has noted the stream meanwhile: that does no harm.
+    // Another thread may have added the stream meanwhile; a duplicate does no harm.
     foreign_.push_back(stream);
   } catch (...) {
     return false;
@@ -119,7 +119,7 @@ bool StreamEvents::note_foreign(StreamId stream) noexcept {
   return true;
 }
 
-// 0 if the driver gives none.
+// Returns 0 if the driver provides no stream.
 StreamId StreamEvents::make_stand_in() noexcept {
   const DeviceContext context(driver_, life_, device_);
   if (!context) return {};

@@ -1,5 +1,5 @@
-// The order of a CUDA device's streams, by events of its driver. A StreamId is a CUstream; 0 is the
-// legacy default stream.
+// StreamEvents orders work across a CUDA device's streams by events of its driver. A StreamId is a
+// CUstream; 0 is the legacy default stream.
 #pragma once
 
 #include <atomic>
@@ -14,16 +14,16 @@ namespace pleat::allocator::cuda {
 
 class StreamEvents final : public StreamOrder {
  public:
-  // `driver` and `life` outlive this. Makes no CUDA call.
+  // `driver` and `life` outlive this object. Makes no CUDA call.
   StreamEvents(const Driver& driver, DriverLife& life, int device) noexcept
       : driver_(driver), life_(life), device_(device) {}
-  // Events are not destroyed: where this ends, the driver may be gone.
+  // Does not destroy the events: the driver can be gone by then.
   ~StreamEvents() override = default;
   StreamEvents(const StreamEvents&) = delete;
   StreamEvents& operator=(const StreamEvents&) = delete;
 
-  // Where the driver gives no event, the stream is waited for. Where it may not be called any more,
-  // all that was queued counts as complete.
+  // If the driver provides no event, record() waits for the stream. Once the driver must not be
+  // called any more, all queued work counts as complete.
   [[nodiscard]] EventHandle record(StreamId stream) noexcept override;
   void wait(StreamId stream, EventHandle event) noexcept override;
   [[nodiscard]] bool complete(EventHandle event) noexcept override;
@@ -33,19 +33,19 @@ class StreamEvents final : public StreamOrder {
   [[nodiscard]] bool is_foreign(StreamId stream) noexcept override;
   [[nodiscard]] StreamId stand_in(StreamId stream) noexcept override;
 
-  // From now on the stream is foreign. False if there is no memory to note that.
+  // Marks the stream as foreign from now on. False if memory is short.
   [[nodiscard]] bool note_foreign(StreamId stream) noexcept;
-  // Returns a stream of ours that comes after all that `stream`, a foreign one, was given so far,
-  // and serves instead of it later; false if the driver gives none.
+  // Returns a stream of Pleat's own that comes after all work queued on `stream`, a foreign stream,
+  // so far. The stand-in takes the place of `stream` later. False if the driver provides none.
   [[nodiscard]] bool stand_in_for(StreamId stream, StreamId* stand_in) noexcept;
 
-  // How many were made; of these, how many nobody holds.
+  // Number of events made, and how many of these are idle.
   struct Count {
     std::size_t made = 0, idle = 0;
   };
   [[nodiscard]] Count count() noexcept;
 
-  // In a forked child the lock may be somebody's who is not there.
+  // Held across fork(): otherwise a thread that the child does not have could own the lock.
   void lock_for_fork() noexcept { mutex_.lock(); }
   void unlock_after_fork() noexcept { mutex_.unlock(); }
 

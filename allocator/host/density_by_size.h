@@ -1,11 +1,11 @@
-// How densely blocks of a size turned out to be written when they were freed. Not thread-safe.
+// DensityBySize remembers how densely blocks of each size were written when freed. Not thread-safe.
 //
-// Blocks of a *sparse* size leave much unwritten, as the workspaces do that libraries size for the
-// worst case. On touched pages such a block would keep memory resident that nobody needs. So it
-// gets fresh pages, and its pages go back when it is freed, as with malloc(). Different owners may
-// ask for the same size: one densely written block makes the size no longer sparse.
+// Blocks of a *sparse* size leave many pages unwritten. Workspaces that libraries size for the
+// worst case are an example. On touched pages such a block would keep unused memory resident. So it
+// gets fresh pages, and its pages are released when it is freed, as with malloc(). Different owners
+// can request the same size: one densely written block makes the size no longer sparse.
 //
-// A block of a *dense* size was written nearly everywhere, so the next one may get huge pages.
+// A block of a *dense* size was written nearly everywhere, so the next one can get huge pages.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace pleat::allocator {
 
 class DensityBySize {
  public:
-  // Most frees in a row of a sparse size without a look.
+  // The highest number of consecutive frees of a sparse size whose pages are not examined.
   static constexpr std::size_t kMostSkipped = 16;
 
-  // Pages that the last block of that size never wrote; 0 unless the size is sparse.
+  // Pages that the last block of that size left unwritten; 0 unless the size is sparse.
   [[nodiscard]] std::size_t unwritten(std::size_t granules) const noexcept {
     if (sparse_count_ == 0) return 0;
     const auto found = find(granules);
@@ -28,8 +28,8 @@ class DensityBySize {
   [[nodiscard]] bool is_dense(std::size_t granules) const noexcept {
     return dense_[slot(granules)] == granules;
   }
-  // Whether the pages of a block of that size are to be looked at as it is freed. The longer a size
-  // has been sparse, the rarer the looks.
+  // Whether the pages of a block of that size must be examined when it is freed. The longer a size
+  // has been sparse, the rarer the examinations.
   [[nodiscard]] bool is_look_due(std::size_t granules) noexcept {
     if (sparse_count_ == 0) return true;
     const auto found = find(granules);
@@ -43,8 +43,8 @@ class DensityBySize {
     size.left = size.skips;
     return true;
   }
-  // Records a look at a block of `granules` (> 0) on `pages` pages, of which `unwritten` never
-  // came.
+  // Records that of the `pages` pages of a block of `granules` (> 0), `unwritten` were never
+  // touched.
   void note(std::size_t granules, std::size_t pages, std::size_t unwritten) noexcept {
     const bool dense = 8 * unwritten < pages;
     const bool sparse = 4 * unwritten >= pages;
@@ -72,10 +72,10 @@ class DensityBySize {
 
  private:
   struct Size {
-    std::size_t granules = 0;  // 0: none
+    std::size_t granules = 0;  // 0: empty entry
     std::size_t unwritten = 0;
-    std::size_t skips = 0;  // frees to skip after the next look
-    std::size_t left = 0;   // frees still to skip before the next look
+    std::size_t skips = 0;  // frees to skip after the next examination
+    std::size_t left = 0;   // frees still to skip before the next examination
   };
   using Sizes = std::array<Size, 16>;
   static constexpr std::size_t kDense = 256;
@@ -88,7 +88,7 @@ class DensityBySize {
   }
 
   Sizes sparse_{};
-  std::array<std::size_t, kDense> dense_{};  // 0: none
+  std::array<std::size_t, kDense> dense_{};  // 0: empty entry
   std::size_t sparse_count_ = 0;
   std::size_t next_ = 0;
 };

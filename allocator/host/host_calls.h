@@ -1,5 +1,5 @@
-// The system calls that the host device makes on memory, as a table. A test puts its own functions
-// there to see what becomes of a segment when the kernel refuses.
+// HostCalls is the table of the system calls that the host device makes on memory. A test replaces
+// entries to check the state of a segment when the kernel refuses a call.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 namespace pleat::allocator {
 
-// Each entry takes and returns what the function of its name does, errno included.
+// Each entry has the parameters, the result and the errno of the function that it is named after.
 struct HostCalls {
   void* (*mmap)(void*, std::size_t, int, int, int, ::off_t) noexcept = ::mmap;
   int (*munmap)(void*, std::size_t) noexcept = ::munmap;
@@ -19,7 +19,7 @@ struct HostCalls {
   int (*mlock2)(const void*, std::size_t, unsigned) noexcept = ::mlock2;
   int (*munlock)(const void*, std::size_t) noexcept = ::munlock;
   int (*mincore)(void*, std::size_t, unsigned char*) noexcept = ::mincore;
-  int (*clock_gettime)(clockid_t, timespec*) noexcept = ::clock_gettime;  // around first touches
+  int (*clock_gettime)(clockid_t, timespec*) noexcept = ::clock_gettime;  // measures first touches
   void* (*mremap)(void* from, std::size_t, std::size_t, int, void* to) noexcept =
       [](void* from, std::size_t had, std::size_t wanted, int flags, void* to) noexcept {
         return ::mremap(from, had, wanted, flags, to);

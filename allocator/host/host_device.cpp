@@ -26,8 +26,7 @@ namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 constexpr std::size_t kMostMoved = 16 * kHugePageBytes;
 constexpr int kMostFailures = 16;
-// The kernel hands out pages of 4 KiB where there are no huge pages, but counting each of them
-// gains nothing.
+// Without huge pages the kernel hands out pages of 4 KiB; counting each would gain little.
 constexpr std::size_t kAccountingBytes = std::size_t{64} << 10;
 
 class ErrnoGuard {
@@ -41,8 +40,8 @@ class ErrnoGuard {
   int saved_;
 };
 
-// Plain read(2) into the caller's buffer: no stdio and no allocation, because this may run during
-// loading.
+// Reads with plain read(2) into the caller's buffer: no stdio and no allocation, because this can
+// run while the library is being loaded.
 void read_small_file(const char* path, char* text, std::size_t capacity) noexcept {
   text[0] = '\0';
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -91,7 +90,7 @@ HostDevice::HostDevice(DeviceIndex index, HugePages huge_pages, const HostCalls&
       if (remap(between_, between_ + kHugePageBytes, kHugePageBytes)) {
         capabilities_.move_bytes = kMostMoved;
       } else {
-        between_ = nullptr;  // a part of the range may belong to someone else by now
+        between_ = nullptr;  // another owner can have mapped a part of the range by now
       }
     }
     capabilities_.huge_pages_rejoin = capabilities_.move_bytes != 0 || huge_pages_rejoin();
@@ -107,8 +106,7 @@ HostDevice::~HostDevice() {
   if (between_ != nullptr) calls_.munmap(between_, kMostMoved);
 }
 
-// A range of `bytes`, aligned to huge pages, mapped without memory or access; nullptr if none is
-// free.
+// A range of `bytes`, aligned to huge pages, mapped without memory or access; nullptr on failure.
 std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   const std::size_t mapped = bytes + kHugePageBytes;
   void* raw =
@@ -122,13 +120,13 @@ std::byte* HostDevice::map_aligned(std::size_t bytes) const noexcept {
   return reinterpret_cast<std::byte*>(base);
 }
 
-// Whether a split huge page comes whole again after all of it was given back at once. For that the
+// Whether a split huge page becomes whole again after all of it was released at once. For that the
 // kernel must free the page table as well; Linux 6.14 and later do, if so configured. No file
-// tells, so this tries one huge page. False if in doubt.
+// reports the setting, so this function tries one huge page. False if in doubt.
 bool HostDevice::huge_pages_rejoin() noexcept {
   std::byte* const page = map_aligned(kHugePageBytes);
   if (page == nullptr) return false;
-  // Touching the first bytes makes the last ones resident only if a huge page came.
+  // Touching the first bytes makes the last ones resident only on a huge page.
   const auto last_is_resident = [&] {
     unsigned char resident = 0;
     const long small = ::sysconf(_SC_PAGESIZE);
@@ -155,7 +153,7 @@ bool HostDevice::huge_pages_rejoin() noexcept {
 
 // The kernel fills the highest gap from above. So the segment is put at the low end of a gap that
 // holds all of its room, and later mappings meet the segment only once the gap is full. Keeping the
-// whole room mapped would count against an RLIMIT_AS that the job may set later.
+// whole room mapped would count against an RLIMIT_AS that the job can set later.
 void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept {
   const ErrnoGuard guard;
   if (bytes == 0 || room < bytes || room > SIZE_MAX - kHugePageBytes) return nullptr;
@@ -179,15 +177,15 @@ void HostDevice::release_segment(void* base, std::size_t bytes) noexcept {
   calls_.munmap(base, bytes);
 }
 
-// Asks the kernel. True also where the kernel refuses even the addresses (RLIMIT_AS, RLIMIT_DATA,
-// strict accounting): our free memory may do, and segments meet the limit as they grow.
+// Maps `bytes` on trial. Also true if the kernel refuses even the addresses (RLIMIT_AS,
+// RLIMIT_DATA, strict accounting): free memory of the pool can suffice.
 bool HostDevice::would_promise(std::size_t bytes) noexcept {
   const ErrnoGuard guard;
   const auto maps = [&](int flags) {
     void* const mapped = calls_.mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
     if (mapped == MAP_FAILED) return false;
-    // The kernel promises memory for writable ranges only. Under mlockall() the mapping is locked,
-    // and a locked mapping would be filled once it is writable.
+    // The kernel promises memory only for writable ranges. Under mlockall() the mapping is locked,
+    // and the kernel would fill a locked mapping once it is writable.
     calls_.munlock(mapped, bytes);
     const bool writable = calls_.mprotect(mapped, bytes, PROT_READ | PROT_WRITE) == 0;
     calls_.munmap(mapped, bytes);
@@ -216,8 +214,7 @@ Joined HostDevice::join_pages(void* begin) noexcept {
   if (calls_.madvise(begin, kHugePageBytes, MADV_HUGEPAGE) != 0) return Joined::kNothing;
   if (!collapses_) return Joined::kLater;
   if (calls_.madvise(begin, kHugePageBytes, MADV_COLLAPSE) == 0) return Joined::kWhole;
-  if (errno == EINVAL)
-    collapses_ = false;  // before Linux 6.1; khugepaged joins them when it passes
+  if (errno == EINVAL) collapses_ = false;  // before Linux 6.1; khugepaged joins the pages later
   return Joined::kLater;
 }
 
@@ -229,8 +226,8 @@ bool HostDevice::expect_whole(void* begin, std::size_t bytes) noexcept {
   return calls_.madvise(begin, bytes, MADV_HUGEPAGE) == 0;
 }
 
-// Measures the first touch of a huge page and of a few small ones. The thread's own CPU time leaves
-// out what the rest of the machine does meanwhile.
+// Measures the first touch of a huge page and of a few small ones. The thread's own CPU time
+// excludes the rest of the machine.
 HugePagePrice::Sample HostDevice::try_huge_page() noexcept {
   constexpr std::size_t kSmallTouches = 32;
   const long small = ::sysconf(_SC_PAGESIZE);
@@ -279,7 +276,7 @@ std::size_t HostDevice::look_at_pages(void* begin, std::size_t pages, bool* pres
   return bytes;
 }
 
-// Gives locked pages back, which MADV_DONTNEED refuses. Pages touched there again are locked again.
+// Releases locked pages, which MADV_DONTNEED refuses. Pages touched there again are locked again.
 bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
   if (calls_.madvise(begin, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
   if (calls_.munlock(begin, bytes) != 0) return false;  // before Linux 5.18
@@ -288,15 +285,15 @@ bool HostDevice::release_locked(void* begin, std::size_t bytes) const noexcept {
   return gone;
 }
 
-// False in a child of fork(), whose new mappings do not merge with those of its parent; and where
-// memory is locked, because locked and unlocked mappings do not merge.
+// False in a child of fork(), whose new mappings do not merge with those of its parent. Also false
+// if memory is locked, because locked and unlocked mappings do not merge.
 bool HostDevice::may_move_pages() const noexcept {
   return capabilities_.move_bytes != 0 && between_ != nullptr && !locked_ && ::getpid() == process_;
 }
 
 // Makes a range that was mapped without access usable, and leaves it without pages. Under
-// mlockall(MCL_FUTURE) the kernel fills a writable mapping at once. No flag tells of MCL_FUTURE,
-// but a locked range refuses MADV_DONTNEED; the range is then locked page by page as it is touched.
+// mlockall(MCL_FUTURE) the kernel fills a writable mapping at once. No flag reports MCL_FUTURE, but
+// a locked range refuses MADV_DONTNEED; the range is then locked page by page as it is touched.
 bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
   if (calls_.madvise(begin, bytes, MADV_DONTNEED) != 0) {
     calls_.mlock2(begin, bytes, MLOCK_ONFAULT);
@@ -308,27 +305,26 @@ bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
 }
 
 // `from` stays mapped (Linux 5.7 and later), so another thread's mmap() cannot get it. A failure
-// may leave `to` unmapped: the kernel unmaps the target before it looks at the source.
+// can leave `to` unmapped: the kernel unmaps the target before it checks the source.
 bool HostDevice::remap(void* from, void* to, std::size_t bytes) const noexcept {
   return calls_.mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
          MAP_FAILED;
 }
 
-// Maps a range that is not mapped, or that a failed call may have unmapped. Existing mappings stay;
-// false if there are any.
+// Maps a range that is not mapped any more after a failed call. False if there are mappings in it.
 bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
   void* const mapped =
       calls_.mmap(begin, bytes, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  // Kernels before 4.17 take the address as a hint only.
+  // Kernels before 4.17 take the address only as a hint.
   if (mapped == begin && open(begin, bytes)) return true;
   calls_.munmap(mapped, bytes);
   return false;
 }
 
-// Maps a range without pages anew. The kernel merges a new mapping with its neighbours, but not one
-// that pages were moved to or from; and a process may have only 65530 mappings.
+// Maps a range without pages again. The kernel merges a new mapping with its neighbours, but not
+// one that pages were moved to or from; and a process can have only 65530 mappings.
 bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
   if (calls_.mmap(begin, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
@@ -336,7 +332,7 @@ bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
     return false;
   }
   if (whole) calls_.madvise(begin, bytes, MADV_HUGEPAGE);
-  // Under mlockall(MCL_FUTURE) the new mapping has been filled.
+  // Under mlockall(MCL_FUTURE) the kernel has filled the new mapping.
   unsigned char resident = 0;
   if (calls_.mincore(begin, 1, &resident) == 0 && (resident & 1) != 0) {
     release_locked(begin, bytes);
@@ -345,14 +341,13 @@ bool HostDevice::map_anew(void* begin, std::size_t bytes, bool whole) noexcept {
   return true;
 }
 
-// A new scratch range, because the old one may belong to someone else by now. nullptr after
-// kMostFailures failures.
+// A new scratch range: the old one can have another owner. nullptr after kMostFailures failures.
 std::byte* HostDevice::other_scratch() noexcept {
   return ++failures_ < kMostFailures ? map_aligned(kMostMoved) : nullptr;
 }
 
-// Goes through scratch addresses: if the source cannot be moved (a part is locked or bound to a
-// node, or address space is limited by now), the scratch range is lost and not `to`.
+// Moves through scratch addresses. If the source cannot be moved (a part is locked or bound to a
+// node, or address space has become limited), the scratch range is lost and not `to`.
 bool HostDevice::move_pages(void* from, void* to, std::size_t bytes, bool whole) noexcept {
   const ErrnoGuard guard;
   if (bytes > kMostMoved || !may_move_pages()) return false;
@@ -364,7 +359,7 @@ bool HostDevice::move_pages(void* from, void* to, std::size_t bytes, bool whole)
     map_missing(to, bytes);
     if (!remap(between_, from, bytes)) map_missing(from, bytes);
     calls_.munmap(between_, kMostMoved);  // with the pages, if they could not be moved back
-    // Under a limit on addresses the munmap() has made room.
+    // Under a limit on addresses, the munmap() freed enough for these mappings.
     map_missing(to, bytes);
     map_missing(from, bytes);
     between_ = other_scratch();

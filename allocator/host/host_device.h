@@ -1,7 +1,8 @@
-// The host as a device. Segments are anonymous private mappings; pages come on first touch and go
-// with MADV_DONTNEED. Memory in use for long is faster in huge pages, but the first written byte of
-// a huge page costs 2 MiB, and its first touch up to 10 ms in a virtual machine. If the job locks
-// its memory (mlockall), pages are locked as they are touched, and still go back.
+// HostDevice implements Device for the host. Segments are anonymous private mappings; pages become
+// resident on first touch and are released with MADV_DONTNEED. Memory in long use is faster in huge
+// pages, but the first written byte of a huge page costs 2 MiB, and its first touch up to 10 ms in
+// a virtual machine. If the job locks its memory (mlockall), pages are locked when touched and
+// still released.
 #pragma once
 
 #include "allocator/host/device.h"
@@ -11,16 +12,16 @@
 namespace pleat::allocator {
 
 enum class HugePages : std::uint8_t {
-  kAuto,    // small ones first, to be joined where they turn out to be written densely; at once for
-            // sizes that are known to be, where that pays; where the system has huge pages for
-            // everybody, at once
-  kAlways,  // at once
+  kAuto,    // small pages first, joined where blocks are written densely; huge pages at once for
+            // sizes known to be dense, if that pays, and wherever the system uses huge pages by
+            // default
+  kAlways,  // huge pages at once
   kNever,
 };
 
 class HostDevice final : public Device {
  public:
-  // Reads the limits in force now: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
+  // Reads the current limits: transparent huge pages, RLIMIT_AS, vm.overcommit_memory, memory.
   explicit HostDevice(DeviceIndex index = {-1}, HugePages huge_pages = HugePages::kAuto,
                       const HostCalls& calls = {}) noexcept;
   ~HostDevice() override;
@@ -36,8 +37,7 @@ class HostDevice final : public Device {
   [[nodiscard]] void* reserve_segment(std::size_t bytes, std::size_t room) noexcept override;
   bool extend_segment(void* base, std::size_t bytes, std::size_t more) noexcept override;
   void release_segment(void* base, std::size_t bytes) noexcept override;
-  // As malloc() would fare with the same request: vm.overcommit_memory decides, a cgroup's limit
-  // does not.
+  // Like malloc() for the same request: vm.overcommit_memory decides, a cgroup's limit does not.
   [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
   Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override;
   Joined join_pages(void* begin) noexcept override;
@@ -62,8 +62,8 @@ class HostDevice final : public Device {
   HostCalls calls_;
   int process_;                   // the process that called the constructor
   std::byte* between_ = nullptr;  // see move_pages()
-  int failures_ = 0;              // of it
-  bool locked_ = false;           // mlock() or mlockall() was met
+  int failures_ = 0;              // failed moves
+  bool locked_ = false;           // the job uses mlock() or mlockall()
   int advice_;                    // madvise() for new mappings; kNone: none
   bool collapses_ = true;         // false once the kernel has refused MADV_COLLAPSE as unknown
   HugePagePrice price_;

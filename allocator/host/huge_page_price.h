@@ -1,6 +1,6 @@
-// Whether huge pages come at about the price of small ones. In some virtual machines the host finds
-// the memory of a huge page only at its first touch, which then takes ten times as long. So one
-// huge page is tried from time to time. Not thread-safe.
+// HugePagePrice measures whether huge pages cost about as much as the same bytes in small pages. In
+// some virtual machines the host allocates the memory of a huge page only at its first touch, which
+// then takes ten times as long. So one huge page is tried from time to time. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class HugePagePrice {
     const auto is_cheap = [](const Sample& sample) {
       return sample.huge_ns > 0 && sample.huge_ns <= kMostTimes * sample.small_ns;
     };
-    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // an interrupt may make one expensive
+    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // a second try: interrupts
     if (pays_ != before) interval_ = kFirst / 2;
     interval_ = std::min(2 * interval_, pays_ ? kMostWhileItPays : kMostElse);
     left_ = interval_;
@@ -37,10 +37,9 @@ class HugePagePrice {
   }
 
  private:
-  // A huge page is faster once it is there, but all of it has to be zeroed: it may cost up to this
-  // many times as much.
+  // Largest accepted ratio of the two costs: a huge page is faster later, but is zeroed whole.
   static constexpr double kMostTimes = 2;
-  // How many huge pages are asked for before one is tried again.
+  // The number of huge pages requested before the next trial.
   static constexpr std::size_t kFirst = 8;
   static constexpr std::size_t kMostWhileItPays = 64;
   static constexpr std::size_t kMostElse = 4096;

@@ -31,7 +31,7 @@ void IdleTrimmer::start() noexcept {
     return;
   }
   (void)pthread_attr_setstacksize(&attributes, kStackBytes);
-  // Signals are for the job's own threads.
+  // Signals must go to the job's own threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -80,7 +80,7 @@ void IdleTrimmer::run() noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   std::chrono::milliseconds patience = patience_;
   std::uint64_t seen = uses();
-  int looks = -1;  // since the last trim; -1: the pool was used since
+  int looks = -1;  // looks since the last trim; -1: the pool was used since
   while (!wake_.wait_for(lock, patience, [this] { return stop_; })) {
     const std::uint64_t now = uses();
     if (now != seen) {

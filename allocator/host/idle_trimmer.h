@@ -1,6 +1,6 @@
-// Gives a pool's free pages back when nobody has used the pool for a while. The pool looks at its
-// pages only when it is used. A job that has freed its tensors and goes on in numpy or pandas would
-// keep those pages resident.
+// IdleTrimmer releases a pool's free pages after a period in which no thread used the pool. The
+// pool itself examines its pages only when it is used. A job that has freed its tensors and
+// continues in numpy or pandas would keep those pages resident.
 #pragma once
 
 #include <pthread.h>
@@ -15,9 +15,9 @@
 
 namespace pleat::allocator {
 
-// Runs one thread, from the first use on. Once per `patience` the thread looks whether anything was
-// allocated or freed since. Where pages are soon wanted again the thread waits up to 16 times as
-// long, so that a job that pauses between its steps does not fault in all of its memory at each.
+// Runs one thread, from the first use on. Once per `patience` the thread checks for allocations and
+// frees since its last check. If trimmed pages are soon needed again, the thread waits up to 16
+// times as long: a job that pauses between its steps must not fault in all of its memory at each.
 class IdleTrimmer {
  public:
   explicit IdleTrimmer(Pool& pool,
@@ -27,8 +27,8 @@ class IdleTrimmer {
   IdleTrimmer(const IdleTrimmer&) = delete;
   IdleTrimmer& operator=(const IdleTrimmer&) = delete;
 
-  // Call before an allocation, without the pool's lock. Starts the thread if there is none; without
-  // a thread nothing is trimmed.
+  // Must be called before an allocation, without the pool's lock. Starts the thread if it does not
+  // run; without the thread the pool is not trimmed.
   void note_use() noexcept {
     if (!started_.load(std::memory_order_relaxed)) [[unlikely]] {
       start();

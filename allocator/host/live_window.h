@@ -1,7 +1,7 @@
-// The highest number of live bytes in the recent past: the maximum over the current epoch and the
-// three before it. The pool derives from it how much it may keep resident. So it must rise at once,
-// fall within a few epochs when a job needs less, and not fall between the steps of a slow job;
-// hence lengthen(). Not thread-safe.
+// LiveWindow is the highest number of live bytes in the recent past: over the current epoch and
+// three before it. The pool derives from it the bytes that can stay resident. So it must rise at
+// once and fall within a few epochs when a job needs less. Between the steps of a slow job it must
+// not fall; hence lengthen(). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class LiveWindow {
     }
   }
 
-  // Begins the epochs that are due at `now_ns`; true if one began. `live`: the bytes live now.
+  // Begins the epochs that are due at `now_ns`; true if one began. `live`: bytes live now.
   bool advance(std::uint64_t now_ns, std::size_t live) noexcept {
     if (started_ns_ == 0) started_ns_ = now_ns;
     const std::uint64_t passed = (now_ns - started_ns_) / epoch_ns_;
@@ -52,7 +52,7 @@ class LiveWindow {
     if (epoch_ns_ < base_epoch_ns_ * kMaxLengthening) epoch_ns_ *= 2;
   }
 
-  // Forgets the past; `live` bytes are live now.
+  // Discards the past; `live` bytes are live now.
   void restart(std::size_t live) noexcept {
     epoch_ns_ = base_epoch_ns_;
     newest_ = high_ = live;

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kFirstRoom = std::size_t{4} << 30;
 constexpr std::size_t kLongRun = 4;  // huge pages
 
-// The lane's share of room and steps. Payloads take about an eighth of what they are made from, and
-// addresses mapped ahead count against a limit that the job may set later.
+// The lane's share of room and steps. Payloads take about an eighth of their source bytes, and
+// addresses mapped ahead count against a limit that the job can set later.
 std::size_t share(std::size_t bytes, Lane lane) noexcept {
   return lane == Lane::kPacked ? bytes / 8 : bytes;
 }
@@ -20,7 +20,7 @@ std::size_t share(std::size_t bytes, Lane lane) noexcept {
 
 // ---- Blocks ----
 
-// Takes the place of a recently freed block of the same size, if its pages are still there.
+// Takes the place of a recently freed block of the same size, if its pages are still resident.
 Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept {
   const std::size_t mask = align ? (huge_page_bytes >> granule_shift) - 1 : 0;
   Place place;
@@ -37,8 +37,7 @@ Pool::Impl::Place Pool::Impl::take_recent(std::size_t need, bool align) noexcept
   return place;
 }
 
-// Takes `need` granules from the shortest known touched stretch of a segment, if that has fewer
-// than `below` granules.
+// Takes `need` granules from a segment's shortest known touched stretch below `below` granules.
 Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, Lane lane, std::size_t alignment,
                                            std::size_t below) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
@@ -50,7 +49,7 @@ Pool::Impl::Place Pool::Impl::take_touched(std::size_t need, Lane lane, std::siz
   return {};
 }
 
-// The lowest run that has `need` granules.
+// The lowest run with at least `need` granules.
 Pool::Impl::Place Pool::Impl::find_lowest(std::size_t need, Lane lane) noexcept {
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
     Segment& segment = segments[rank];
@@ -70,14 +69,14 @@ bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
   return bytes <= device.capabilities().memory_bytes / 2 || device.would_promise(bytes);
 }
 
-// Takes granules whose pages have yet to come.
+// Takes granules whose pages are not yet resident.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_untouched(std::size_t need, Lane lane,
                                                                bool align) noexcept {
   if (!may_have_fresh(need << granule_shift)) return {};
   Place place;
   if (align) place = take_aligned(need);
   if (place.segment == nullptr) place = take_most_touched(need, lane);
-  // No more addresses are to be had: take any room there is, else replace idle segments.
+  // No more addresses are available: take any room there is, else replace idle segments.
   if (place.segment == nullptr && aligned_from != SIZE_MAX) {
     place = take_most_touched(need, lane == Lane::kWork ? Lane::kPacked : Lane::kWork);
   }
@@ -110,7 +109,8 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const bool fresh = place.segment != nullptr;
   if (!fresh && recycles) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
-  if (place.segment == nullptr && lane == Lane::kPacked) {  // longer stretches suit other blocks
+  if (place.segment == nullptr &&
+      lane == Lane::kPacked) {  // longer stretches suit blocks that are worked on
     place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
   const bool touched = place.segment != nullptr && !fresh;
@@ -139,7 +139,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   active += rounded;
   window.raise(active);
   if (!touched) [[unlikely]] {
-    // Payloads are made to measure, so all of the block is written.
+    // A payload's size is exact, so all of the block is written.
     const bool dense = lane == Lane::kPacked || density.is_dense(need);
     want_pages(*segment, first_page(granule), end_page(granule, need),
                {fresh ? unwritten : 0, dense});
@@ -206,9 +206,9 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
 
 // ---- Segments ----
 
-// Makes room for a block of `bytes` (a multiple of the granule). Where addresses are free, adds a
-// segment that grows in place as far as it can. Else adds a fixed segment: the more there are, the
-// larger, but just `bytes` if no more is to be had.
+// Makes room for a block of `bytes` (a multiple of the granule). If addresses are free, adds a
+// segment that grows in place as far as it can. Else adds a fixed segment, whose size rises with
+// the number of segments; if that is refused, adds one of just `bytes`.
 [[gnu::noinline]] bool Pool::Impl::grow(std::size_t bytes, Lane lane) noexcept {
   const std::size_t unit = std::max(huge_page_bytes, granule_bytes);
   const std::size_t most = (FreeRuns::kMaxGranules << granule_shift) & ~(unit - 1);
@@ -220,8 +220,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t growth = size(options.growth_bytes);
   const DeviceCapabilities& capabilities = device.capabilities();
 
-  // Where the kernel fills gaps from below (ulimit -s unlimited), the next mapping lies right
-  // behind a segment, which then cannot grow.
+  // If the kernel fills gaps from below (ulimit -s unlimited), the next mapping begins right behind
+  // a segment, which then cannot grow.
   constexpr std::size_t kTries = 3;
   if (capabilities.reserves_freely && capabilities.returns_pages && met < kTries) {
     const std::size_t first =
@@ -276,7 +276,7 @@ bool Pool::Impl::add_segment(std::size_t bytes, std::size_t room, Lane lane) noe
   return true;
 }
 
-// Gives segments that hold no block back to the device. Returns their bytes.
+// Releases the segments that hold no block to the device. Returns their bytes.
 std::size_t Pool::Impl::release_free_segments() noexcept {
   std::size_t released = 0;
   for (std::size_t rank = segments.count(); rank-- > 0;) {

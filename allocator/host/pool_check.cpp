@@ -19,7 +19,7 @@ void Pool::visit_blocks(Visitor visitor, void* context) const {
         view.in_use = true;
         view.saved = block->record.load(std::memory_order_relaxed) != nullptr;
       } else {
-        // The last run may be terabytes; only its resident part is worth a line.
+        // The last run can be terabytes; only its resident part is worth a line.
         view.bytes =
             std::min(segment.runs.length_at(granule) << p.granule_shift, resident_end - offset);
       }

@@ -1,6 +1,5 @@
-// Whether handed-out pages are written at all, and densely. Pages that never came are no longer
-// counted once their block is freed. Small pages that have all come are joined into huge ones, a
-// few at a time.
+// Whether handed-out pages are written at all, and densely. Pages that never became resident are no
+// longer counted once their block is freed. Resident small pages are joined into huge ones.
 #include <time.h>
 
 #include "allocator/host/pool_impl.h"
@@ -11,9 +10,9 @@ namespace {
 constexpr double kFirstAllowanceNs = 20e6;
 constexpr double kMostAllowanceNs = 50e6;  // after a pause
 constexpr double kAtOnceNs = 2e6;
-// A process may have 65530 mappings, and each change of "huge pages come whole" begins a new one.
+// A process can have 65530 mappings, and each change of MADV_HUGEPAGE begins a new one.
 constexpr std::size_t kMostKinds = 8192;
-constexpr std::size_t kMostPages = 512;  // of a huge page
+constexpr std::size_t kMostPages = 512;  // pages of a huge page
 
 double now_ns() noexcept {
   timespec now{};
@@ -23,8 +22,8 @@ double now_ns() noexcept {
 
 }  // namespace
 
-// Looks which pages of a block were written, in those of its huge pages that nobody has looked at
-// yet. Pages that never came are no longer counted.
+// Examines which pages of a block were written, in those of its huge pages not examined before.
+// Pages that never became resident are no longer counted.
 Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
                                        std::size_t need) noexcept {
   Looked looked;
@@ -67,8 +66,7 @@ Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
   return looked;
 }
 
-// Takes the lowest granules that begin at a huge page and have no touched page. None if that would
-// take another segment.
+// Takes the lowest granules from the begin of a huge page on without a touched page, if any.
 [[gnu::noinline]] Pool::Impl::Place Pool::Impl::take_fresh(std::size_t need) noexcept {
   if (!may_have_fresh(need << granule_shift)) return {};
   const std::size_t huge = std::max<std::size_t>(huge_page_bytes >> granule_shift, 1);
@@ -98,7 +96,7 @@ Pool::Impl::Looked Pool::Impl::look_at(Segment& segment, std::size_t granule,
   return {};
 }
 
-// Gives back all huge pages that lie whole in a block that was just freed.
+// Releases all huge pages that are completely inside a block that was just freed.
 [[gnu::noinline]] void Pool::Impl::give_back_sparse(Segment& segment, std::size_t granule,
                                                     std::size_t need) noexcept {
   if (!returns_pages) return;
@@ -124,8 +122,7 @@ std::size_t Pool::Impl::kinds() const noexcept {
   return kinds;
 }
 
-// Lets the untouched ones of the huge pages that [begin, end) overlaps come whole. Returns their
-// bytes.
+// Lets untouched huge pages that overlap [begin, end) become resident whole. Returns their bytes.
 [[gnu::noinline]] std::size_t Pool::Impl::expect_whole(Segment& segment, std::size_t begin,
                                                        std::size_t end) noexcept {
   if (!device.capabilities().joins_pages || kinds() >= kMostKinds) return 0;
@@ -150,8 +147,8 @@ std::size_t Pool::Impl::kinds() const noexcept {
   return pages << page_shift;
 }
 
-// Joins pages for as long as PoolOptions::join_share of the elapsed time allows. Goes round all
-// segments, with a pause after each round.
+// Joins pages for as long as PoolOptions::join_share of the elapsed time allows. Visits all
+// segments in rounds, with a pause after each round.
 [[gnu::noinline]] void Pool::Impl::join_pages(std::uint64_t now) noexcept {
   Joining& j = joining;
   if (j.refilled_ns == 0) {
@@ -174,8 +171,7 @@ std::size_t Pool::Impl::kinds() const noexcept {
   j.allowance_ns -= now_ns() - begin;
 }
 
-// Looks at the next huge page whose small pages may all have come, and joins them if so. False at
-// the end of a round.
+// Examines the next candidate, a huge page of small pages, and joins it. False at a round's end.
 bool Pool::Impl::join_next() noexcept {
   Joining& j = joining;
   if (kinds() >= kMostKinds) return false;
@@ -211,7 +207,7 @@ void Pool::Impl::join(Segment& segment, std::size_t page) noexcept {
   touched.set_plain(page, false);
   touched.set_split(page, joined != Joined::kWhole);
   if (joined == Joined::kWhole) touched.set_sure(page);
-  update_runs(segment, page, page + huge);  // the page may be moved now
+  update_runs(segment, page, page + huge);  // the page can be moved now
 }
 
 }  // namespace pleat::allocator

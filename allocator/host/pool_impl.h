@@ -1,5 +1,6 @@
-// The inside of Pool, shared by pool.cpp (blocks, segments), pool_pages.cpp (what stays resident),
-// pool_density.cpp (what was written) and pool_check.cpp (walks over everything).
+// Pool::Impl is the inside of Pool, shared by its four .cpp files. They are pool.cpp (blocks,
+// segments), pool_pages.cpp (resident pages), pool_density.cpp (written pages) and pool_check.cpp
+// (walks over the whole structure).
 #pragma once
 
 #include <algorithm>
@@ -22,11 +23,11 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) & ~(unit - 1);
 }
 
-// How far the search for pages to join has come, and what it may spend.
+// Progress and time budget of the search for pages to join.
 struct Joining {
-  std::size_t rank = 0;           // of the segment
+  std::size_t rank = 0;           // rank of the segment
   std::size_t page = 0;           // a huge page begins there
-  std::uint64_t resumes_ns = 0;   // when the next round may begin
+  std::uint64_t resumes_ns = 0;   // earliest begin of the next round
   std::uint64_t refilled_ns = 0;  // 0: never
   double allowance_ns = 0;
   bool only_plain = false;  // the device cannot join split huge pages
@@ -49,35 +50,35 @@ struct Pool::Impl {
     assert(std::has_single_bit(page_bytes));
   }
 
-  SegmentTable segments;  // locate() takes no lock; `mutex` guards all the rest
+  SegmentTable segments;  // locate() takes no lock; `mutex` guards all other members
   mutable std::mutex mutex;
   Device& device;
   const PoolOptions options;
   Statistics& statistics;
   EventSource events;
-  EventScope* scope = nullptr;  // of the Section that holds the lock
+  EventScope* scope = nullptr;  // scope of the Section that holds the lock
   const bool returns_pages;
   const std::size_t granule_bytes;
   const int granule_shift;
   const std::size_t page_bytes;
   const int page_shift;
-  const std::size_t huge_page_bytes;  // page_bytes where there are none
-  const std::size_t aligned_from;     // blocks from this size on are aligned; SIZE_MAX: none
-  // Whether the place of a freed block of `bytes` is remembered. Smaller blocks are not worth the
-  // search, larger ones fit no cache.
+  const std::size_t huge_page_bytes;  // page_bytes if the device has no huge pages
+  const std::size_t aligned_from;     // blocks from this size on are aligned; SIZE_MAX: no blocks
+  // Whether the pool remembers the place of a freed block of `bytes`. Smaller blocks are not worth
+  // the search, larger ones fit no cache.
   [[nodiscard]] static bool is_remembered(std::size_t bytes) noexcept {
     return bytes >= (std::size_t{64} << 10) && bytes <= (std::size_t{32} << 20);
   }
 
   std::size_t grown = 0;           // segments taken where addresses are limited
-  std::size_t rooms[kLanes] = {};  // segments that may grow in place
-  std::size_t met = 0;             // how many of those found the addresses behind them taken
+  std::size_t rooms[kLanes] = {};  // segments that can grow in place
+  std::size_t met = 0;             // number of those whose following addresses were taken
   BlockStore blocks;
   std::uint64_t last_id = 0;
   std::size_t blocks_in_use = 0;
 
-  // The sums, and what the statistics were last told of them. Cached is resident - active, because
-  // a block in use lies on touched pages only.
+  // The sums, and the sums last published to the statistics. Cached is resident - active, because a
+  // block in use has touched pages only.
   std::size_t requested = 0;
   std::size_t active = 0;
   std::size_t resident = 0;
@@ -86,17 +87,17 @@ struct Pool::Impl {
   std::int64_t published_cached = 0;
 
   RecentPlaces recent;
-  DensityBySize density;  // of Lane::kWork
+  DensityBySize density;  // for Lane::kWork
   LiveWindow window;
   Joining joining;
   std::size_t guessed = 0;  // see PoolOptions::guessed_bytes
   std::uint64_t operations = 0;
-  // Bytes given back only because of age, and bytes wanted again since (see want_pages).
+  // Bytes released only because of age, and bytes needed again since (see want_pages).
   std::size_t aged_out = 0;
   std::size_t wanted_again = 0;
   std::uint64_t aged_out_ns = 0;
 
-  // Holds the lock. Events of the section are told after the lock is released.
+  // Holds the lock. Events of the section are delivered after the lock is released.
   class Section {
    public:
     explicit Section(Impl& impl) noexcept
@@ -118,7 +119,7 @@ struct Pool::Impl {
     std::lock_guard<std::mutex> lock_;
   };
 
-  // Notes an event with all changes of the statistics up to now.
+  // Records an event with all changes of the statistics up to now.
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
             StreamId stream = {}) noexcept {
     if (!scope->wanted()) [[likely]]
@@ -126,7 +127,7 @@ struct Pool::Impl {
     publish_all();
     note(kind, address, bytes, id, stream);
   }
-  // Notes an event amid an allocation. The event of the allocation has the changes.
+  // Records an event amid an allocation. The event of the allocation carries the changes.
   void emit_amid(EventKind kind, const void* address, std::size_t bytes) noexcept {
     if (!scope->wanted()) [[likely]]
       return;
@@ -181,8 +182,7 @@ struct Pool::Impl {
   [[nodiscard]] std::size_t granules_below(std::size_t page) const noexcept {
     return ((page << page_shift) + granule_bytes - 1) >> granule_shift;
   }
-  // The pages [first, second) of those units of `unit_bytes` (aligned to it) that lie in a run as a
-  // whole.
+  // The pages [first, second) of the units of `unit_bytes` (aligned to it) inside a run.
   [[nodiscard]] std::pair<std::size_t, std::size_t> pages_within(
       const FreeRun& run, std::size_t unit_bytes) const noexcept {
     const auto begin = static_cast<std::size_t>(run.begin) << granule_shift;
@@ -190,11 +190,10 @@ struct Pool::Impl {
     return {round_up(begin, unit_bytes) >> page_shift, (end & ~(unit_bytes - 1)) >> page_shift};
   }
 
-  // Where pages can be moved, large blocks of Lane::kWork begin at a huge page, so freeing one
-  // frees whole huge pages. Blocks of Lane::kPacked may lie on touched pages anywhere, but take
-  // fresh pages only in their own segments, where they break up no huge page of a large block. If
-  // no segment can be added, they lie wherever there is room. `counted`: bytes that count as
-  // requested; 0 for a chunk of payloads.
+  // If pages can be moved, large blocks of Lane::kWork begin at a huge page, so freeing one frees
+  // whole huge pages. Blocks of Lane::kPacked can use touched pages anywhere, but take fresh pages
+  // only in their own segments, where they break up no huge page of a large block. If no segment
+  // can be added, they go anywhere. `counted`: bytes that count as requested; 0 for a chunk.
   Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
@@ -206,11 +205,11 @@ struct Pool::Impl {
   }
   void check_age() noexcept;
 
-  // Whether the pages of a block of `bytes` are looked at when it is freed.
+  // Whether the pages of a block of `bytes` are examined when it is freed.
   [[nodiscard]] bool is_looked_at(std::size_t bytes) const noexcept {
     return bytes >= std::max(huge_page_bytes, std::size_t{1} << 20);
   }
-  // How many pages were looked at, and how many of those were absent.
+  // The number of examined pages, and how many of those were absent.
   struct Looked {
     std::size_t pages = 0;
     std::size_t absent = 0;
@@ -221,9 +220,9 @@ struct Pool::Impl {
   void join_pages(std::uint64_t now_ns) noexcept;
   bool join_next() noexcept;
   void join(Segment& segment, std::size_t page) noexcept;
-  // What is known of a block before it is written.
+  // Expectations about a block before it is written.
   struct Expected {
-    std::size_t unwritten = 0;  // pages that will probably not be written
+    std::size_t unwritten = 0;  // pages that will probably stay unwritten
     bool dense = false;
   };
   void want_pages(Segment& segment, std::size_t begin, std::size_t end,
@@ -234,21 +233,24 @@ struct Pool::Impl {
   std::size_t move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
                        std::size_t end, std::size_t most) noexcept;
 
-  // What purge() may give back; each value includes those before it. Split huge pages that are
-  // entirely free (they come whole the next time); any entirely free huge pages; also parts of
-  // split ones; any free page. Without huge pages all mean the same.
+  // Pages that purge() can release; each value includes those before it. Without huge pages all are
+  // equal.
+  //   kBrokenHugePages  split huge pages that are entirely free (they become whole the next time)
+  //   kWholeHugePages   any entirely free huge pages
+  //   kSplitHugePages   also parts of split huge pages
+  //   kAllPages         any free page
   enum class Purge { kBrokenHugePages, kWholeHugePages, kSplitHugePages, kAllPages };
-  // Whether huge pages that were joined once come whole when they are next wanted.
+  // Whether huge pages that were joined once become resident whole when they are next needed.
   enum class Joins : bool { kForget, kKeep };
   std::size_t purge(std::size_t target, Purge most, Joins joins) noexcept;
   bool purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                  Joins joins) noexcept;
   bool give_back(Segment& segment, std::size_t begin, std::size_t end, Joins joins) noexcept;
   void give_back_sparse(Segment& segment, std::size_t granule, std::size_t need) noexcept;
-  // A purpose of FreeRuns::visit_down(). The values of Purge are the others.
+  // A purpose of FreeRuns::visit_down(). The values of Purge are the other purposes.
   static constexpr unsigned kMovePages = 4;
 
-  // Where granules were found in a segment; segment == nullptr: nowhere.
+  // A place for granules in a segment; segment == nullptr: no place found.
   struct Place {
     Segment* segment = nullptr;
     std::size_t granule = 0;
@@ -262,8 +264,7 @@ struct Pool::Impl {
   [[nodiscard]] Place find_lowest(std::size_t need, Lane lane) noexcept;
   [[nodiscard]] Place take_aligned(std::size_t need) noexcept;
   [[nodiscard]] Place take_most_touched(std::size_t need, Lane lane) noexcept;
-  // How many runs a search for the best place looks at, low ones first. A better place only saves
-  // page faults.
+  // Limit on the runs that a search visits, low ones first. A better place only saves page faults.
   static constexpr std::size_t kMostLooks = 1024;
   [[nodiscard]] std::pair<std::size_t, std::size_t> longest_touched(
       const Segment& segment, std::size_t begin, std::size_t length) const noexcept;

@@ -73,7 +73,7 @@ std::uint64_t coarse_now_ns() noexcept {
 }
 
 // Takes granules that begin at a huge page, with the fewest untouched pages, the lowest on a tie.
-// None if no run has room for such a place.
+// Empty if no run has room for such a place.
 Pool::Impl::Place Pool::Impl::take_aligned(std::size_t need) noexcept {
   const std::size_t huge = huge_page_bytes >> granule_shift;
   const std::size_t pages = end_page(0, need);
@@ -116,7 +116,7 @@ std::pair<std::size_t, std::size_t> Pool::Impl::longest_touched(const Segment& s
 }
 
 // Updates the touched stretches of free runs in leaves that have a run of at least `least` granules
-// and have lost sight of a longer stretch.
+// and whose recorded stretches are not known to be the longest.
 void Pool::Impl::find_touched(Segment& segment, std::size_t least) noexcept {
   segment.runs.find_touched(least, [&](std::size_t begin, std::size_t length) {
     return longest_touched(segment, begin, length);
@@ -124,7 +124,7 @@ void Pool::Impl::find_touched(Segment& segment, std::size_t least) noexcept {
 }
 
 // Updates the touched stretches of the free runs on pages [begin, end), after some of those pages
-// came or went.
+// became resident or were released.
 void Pool::Impl::update_runs(Segment& segment, std::size_t begin, std::size_t end) noexcept {
   segment.runs.update_touched(
       (begin << page_shift) >> granule_shift, granules_below(end),
@@ -140,9 +140,9 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
 }
 
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them,
-// all but about `expected.unwritten`. If that would exceed the resident limit, first gives back
-// split huge pages, then moves free pages here, then gives back others. Moves none if many pages
-// stay unwritten, which would be moved in vain.
+// except about `expected.unwritten`. If that would exceed the resident limit, first releases split
+// huge pages, then moves free pages here, then releases others. Moves no pages if many would stay
+// unwritten, because moving these is wasted.
 [[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
                                               const Expected& expected) noexcept {
   if (expected.dense) {
@@ -152,7 +152,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
              guessed + bytes <= options.guessed_bytes) {
     guessed += expect_whole(segment, begin, end);
   }
-  std::size_t first = begin, last = end;  // widened by what the huge pages at the ends bring
+  std::size_t first = begin, last = end;  // widened to the whole huge pages at the ends
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
   if (more == 0) return;
@@ -166,7 +166,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   }
   if (resident + more > limit) {
     purge(limit > more ? limit - more : 0, Purge::kAllPages, Joins::kKeep);
-    first = begin, last = end;  // pages moved to beside the block may be gone again
+    first = begin, last = end;  // pages moved next to the block can be gone again
     segment.touched.widen(&first, &last);
     more = segment.touched.untouched(first, last) << page_shift;
   }
@@ -175,8 +175,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   resident += more;
   if (more > 0) emit_amid(EventKind::kPagesTouch, segment.base + (first << page_shift), more);
 
-  // If half of the pages that went because of age are back, the window is shorter than the job's
-  // steps.
+  // If half of the pages released by age are back, the window is shorter than the job's steps.
   if (aged_out > 0) {
     wanted_again += more;
     if (2 * wanted_again >= aged_out) {
@@ -186,12 +185,12 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   }
 }
 
-// Moves huge pages that lie in free runs, highest first, to untouched huge pages of [begin, end),
-// until `bytes` are moved or nothing is left. Returns the bytes moved.
+// Moves huge pages inside free runs, highest first, to untouched huge pages of [begin, end), until
+// `bytes` are moved or no movable page is left. Returns the bytes moved.
 std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t end,
                                    std::size_t bytes) noexcept {
   if (device.capabilities().move_bytes == 0) return 0;
-  // The kernel keeps moved pages in a mapping of their own, and a process may have 65530 mappings.
+  // The kernel keeps moved pages in a mapping of their own, and a process can have 65530 mappings.
   constexpr std::size_t kMostApart = 8192;
   std::size_t apart = 0;
   for (std::size_t rank = 0; rank < segments.count(); ++rank) {
@@ -221,7 +220,7 @@ std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t e
 }
 
 // Moves up to `most` huge pages of a free run to pages [*next, end) of `to`, and sets *next behind
-// them. Returns how many huge pages were moved.
+// them. Returns the number of huge pages moved.
 std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to, std::size_t* next,
                                  std::size_t end, std::size_t most) noexcept {
   const std::size_t huge = to.touched.pages_per_huge_page();
@@ -239,7 +238,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     while (*next < end && !is_target(*next)) *next += huge;
     while (stop > first && !is_source(stop - huge)) stop -= huge;
     if (*next >= end || stop <= first) break;
-    // As many in one call as are adjacent on both sides and share a mapping.
+    // One call moves as many as are adjacent on both sides and share a mapping.
     std::size_t pages = huge;
     while (moved + pages / huge < most && pages < at_once && stop - pages > first &&
            *next + pages < end && is_source(stop - pages - huge) && is_target(*next + pages) &&
@@ -250,7 +249,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
     const std::size_t source = stop - pages;
     if (!device.move_pages(from.base + (source << page_shift), to.base + (*next << page_shift),
                            pages << page_shift, !from.touched.is_plain(source))) {
-      *next = end;  // it would fail the next time, too
+      *next = end;  // a retry would fail, too
       break;
     }
     for (std::size_t page = 0; page < pages; page += huge) {
@@ -277,13 +276,12 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
       aged_out_ns = now;
     }
   }
-  // Where address space is limited, the job may need it for something else.
+  // If address space is limited, the job can need it for other mappings.
   if (returns_pages && !device.capabilities().reserves_freely) release_free_segments();
 }
 
-// Gives free pages back until only `target` bytes are resident or nothing is left that `most`
-// allows. Goes from the highest down, so that the pages that stay are dense at the low end. Returns
-// the bytes given back.
+// Releases free pages until only `target` bytes are resident or no page is left that `most` allows.
+// Begins at the top, which keeps the rest dense. Returns the bytes released.
 [[gnu::noinline]] std::size_t Pool::Impl::purge(std::size_t target, Purge most,
                                                 Joins joins) noexcept {
   if (!returns_pages) return 0;
@@ -292,7 +290,7 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
                            Purge::kAllPages}) {
     if (kind > most) break;
     if (kind != Purge::kWholeHugePages && huge_page_bytes == page_bytes) continue;
-    // Runs smaller than this hold no whole unit.
+    // Runs smaller than this contain no whole unit.
     const std::size_t unit = kind <= Purge::kWholeHugePages ? huge_page_bytes : page_bytes;
     const std::size_t least = std::max<std::size_t>(unit >> granule_shift, 1);
     for (std::size_t rank = segments.count(); rank-- > 0 && resident > target;) {
@@ -304,13 +302,13 @@ std::size_t Pool::Impl::move_run(Segment& from, const FreeRun& run, Segment& to,
         if (segment.touched.count() != touched) update_run(segment, run);
         return works && resident > target ? FreeRuns::Visit::kNext : FreeRuns::Visit::kStop;
       });
-      if (resident != had) find_touched(segment, 1);  // better now than in the next search
+      if (resident != had) find_touched(segment, 1);  // now is better than in the next search
     }
   }
   return before - resident;
 }
 
-// Gives back pages of one run. False if the device refused: further attempts are useless.
+// Releases pages of one run. False if the device refused: further attempts are useless.
 bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t target, Purge kind,
                            Joins joins) noexcept {
   TouchedPages& touched = segment.touched;
@@ -343,8 +341,8 @@ bool Pool::Impl::purge_run(Segment& segment, const FreeRun& run, std::size_t tar
   return true;
 }
 
-// Gives pages [begin, end) back. Their huge pages are either all plain or none of them is. False if
-// the device refused.
+// Releases pages [begin, end). All or none of their huge pages are plain. False if the device
+// refused.
 bool Pool::Impl::give_back(Segment& segment, std::size_t begin, std::size_t end,
                            Joins joins) noexcept {
   TouchedPages& touched = segment.touched;

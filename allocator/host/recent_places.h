@@ -1,6 +1,6 @@
-// The places of the last few large blocks that were freed. Memory that the job has just used is
-// probably still in a cache, so a block of the same size that is written there costs no memory
-// traffic. Not thread-safe.
+// RecentPlaces remembers the places of the last few large blocks that were freed. Memory that the
+// job has just used is probably still in a cache. A block of the same size that is written there
+// costs no memory traffic. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class RecentPlaces {
   }
 
   // Calls accept(segment, granule) for the remembered places of `granules` granules, the latest
-  // first, until it returns true; forgets that place and returns true. False if none was accepted.
+  // first, until it returns true; then discards that place. False if none was accepted.
   template <typename Accept>
   bool take(std::size_t granules, Accept&& accept) noexcept {
     for (std::size_t back = 1; back <= kPlaces; ++back) {
@@ -34,7 +34,7 @@ class RecentPlaces {
   struct Place {
     Segment* segment = nullptr;
     std::size_t granule = 0;
-    std::size_t granules = 0;  // 0: none
+    std::size_t granules = 0;  // 0: empty entry
   };
   Place places_[kPlaces];
   std::size_t next_ = 0;

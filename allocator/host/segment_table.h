@@ -1,6 +1,6 @@
-// The address ranges of a pool with their free runs, blocks in use and touched pages, all kept out
-// of band. The pool's lock guards everything but SegmentTable::locate() and Segment::in_use, which
-// owns() and find() use without it.
+// SegmentTable holds a pool's address ranges, with their free runs, blocks in use and touched
+// pages. All metadata are out of band. The pool's lock guards every member except
+// SegmentTable::locate() and Segment::in_use, which owns() and find() use without it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace pleat::allocator {
 
-// Which blocks a segment gives fresh pages to.
+// The kinds of blocks that a segment provides fresh pages for.
 enum class Lane : std::uint8_t {
   kWork,    // blocks that are worked on: large ones begin at a huge page
   kPacked,  // blocks that are kept (payloads): packed closely, whatever their size
@@ -25,18 +25,17 @@ enum class Lane : std::uint8_t {
 constexpr std::size_t kLanes = 2;
 
 struct Segment {
-  std::byte* base =
-      nullptr;            // nullptr: given back, the metadata wait for a segment of the same size
-  std::size_t slot = 0;   // of SegmentTable
-  std::size_t bytes = 0;  // usable; grows up to room
-  std::size_t room = 0;   // the size that the metadata are for
+  std::byte* base = nullptr;  // nullptr: released, the metadata wait for a segment of the same size
+  std::size_t slot = 0;       // slot of SegmentTable
+  std::size_t bytes = 0;      // usable; grows up to room
+  std::size_t room = 0;       // the size that the metadata cover
   Lane lane = Lane::kWork;
-  FreeRuns runs;  // of all the room, until the segment cannot grow any further
+  FreeRuns runs;  // runs of all the room, until the segment cannot grow any further
   TouchedPages touched;
   std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block in use begins there
   ZeroedMapping metadata;
 
-  // Gets the metadata of a segment that has no memory yet. False if there is no memory for them.
+  // Maps the metadata of a segment that has no memory yet. False if memory for them is short.
   [[nodiscard]] bool prepare(std::size_t room_bytes, std::size_t granule_bytes,
                              const DeviceCapabilities& capabilities) noexcept {
     const std::size_t granules = room_bytes / granule_bytes;
@@ -46,7 +45,7 @@ struct Segment {
     if (!metadata.map(runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages))) return false;
     room = room_bytes;
     runs.attach(metadata.data(), granules);
-    // Zero pages are null pointers already; constructing millions of them would touch every page.
+    // Zero pages are null pointers already; constructors would touch every page.
     static_assert(std::atomic<Block*>::is_always_lock_free);
     in_use = reinterpret_cast<std::atomic<Block*>*>(metadata.data() + runs_bytes);
     touched.attach(metadata.data() + runs_bytes + map_bytes, pages,
@@ -69,19 +68,19 @@ class SegmentTable {
   }
 
   struct Location {
-    std::size_t slot;  // kNone: not ours
+    std::size_t slot;  // kNone: outside all segments
     std::size_t offset;
   };
   // The segment and offset of `address`. Takes no lock and waits for no other thread. A slot's
-  // metadata are written once. Its base changes only after the segment was given back and a later
-  // one with the same room takes the slot; until then its size only grows. So whoever asks for a
-  // block in use sees a base and a size that contain it.
+  // metadata are written once. Its base changes only after the segment was released and a later one
+  // with the same room takes the slot; until then its size only grows. So a lookup of a block in
+  // use always reads a base and a size that contain it.
   [[nodiscard]] Location locate(const void* address) const noexcept {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     for (;;) {
       const std::size_t version = version_.load(std::memory_order_acquire);
       const Index& index = index_[version % 2];
-      std::size_t rank = 0;  // of the last that begins at or below the address, else 0
+      std::size_t rank = 0;  // rank of the last segment that begins at or below the address, else 0
       for (std::size_t n = index.count.load(std::memory_order_acquire); n > 1;) {
         const std::size_t half = n / 2;
         if (index.base[rank + half].load(std::memory_order_acquire) <= a) rank += half;
@@ -105,8 +104,8 @@ class SegmentTable {
     return *segments_[by_address_[rank]];
   }
 
-  // Reserves a segment of `bytes` that may grow to `room`. nullptr if the device refuses, there is
-  // no memory for metadata, or there are kMaxSegments already.
+  // Reserves a segment of `bytes` that can grow to `room`. nullptr if the device refuses, memory
+  // for metadata is short, or there are kMaxSegments already.
   [[nodiscard]] Segment* add(Device& device, std::size_t bytes, std::size_t room,
                              std::size_t granule_bytes) noexcept {
     std::size_t slot = 0;
@@ -140,8 +139,8 @@ class SegmentTable {
     return &segment;
   }
 
-  // Lengthens a segment in place to `bytes`, at most its room. False, with nothing changed, if the
-  // device cannot.
+  // Lengthens a segment in place to `bytes`, at most its room. False, unchanged, if the device
+  // cannot.
   bool extend(Device& device, std::size_t rank, std::size_t bytes) noexcept {
     Segment& segment = (*this)[rank];
     if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
@@ -150,7 +149,7 @@ class SegmentTable {
     return true;
   }
 
-  // Gives a segment back to the device. It holds no blocks, and its pages count as untouched.
+  // Releases a segment to the device. It must hold no blocks, and its pages count as untouched.
   void remove(Device& device, std::size_t rank) noexcept {
     const std::size_t slot = by_address_[rank];
     std::copy(by_address_ + rank + 1, by_address_ + active_, by_address_ + rank);
@@ -161,8 +160,8 @@ class SegmentTable {
   }
 
  private:
-  // A base that no address is found in: it is not canonical, so address - kNowhere exceeds any
-  // segment's size.
+  // A base without addresses: it is not canonical, so address - kNowhere exceeds any segment's
+  // size.
   static constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 63;
 
   // The segments by address, for locate(). There are two copies. A change is made in the one that

@@ -1,13 +1,13 @@
-// Which pages of a segment have been touched since they were last given back: one bit per page.
-// Where the kernel backs the segment with huge pages, also which of those are *split*. A touch of
-// an untouched huge page brings all of it. Once a part was given back its pages come singly; on
-// some kernels only until all of it is given back at once. (The kernel may also join pages by
-// itself, without telling us.)
+// TouchedPages records which pages of a segment were touched since their last release, one bit per
+// page. If the kernel uses huge pages, it also records which of those are *split*. A touch of an
+// untouched huge page makes all of it resident. Once a part was released, its pages become resident
+// singly; on some kernels only until all of it is released at once. (The kernel can also join pages
+// by itself.)
 //
-// Where huge pages are made of small ones (DeviceCapabilities::joins_pages), a huge page is *plain*
-// until it has been joined: its pages come singly. Pages count as touched once they are handed out,
-// though their owner may never write them. A huge page with such pages is *unsure* until its pages
-// have been looked at. Not thread-safe.
+// If huge pages are made of small ones (DeviceCapabilities::joins_pages), a huge page is *plain*
+// until it has been joined: its pages become resident singly. Pages count as touched once they are
+// handed out, although their owner can leave them unwritten. A huge page with such pages is
+// *unsure* until its pages have been examined. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,8 @@ class TouchedPages {
     return kArrays * words_for(pages) * sizeof(std::uint64_t);
   }
   // `memory` holds metadata_bytes(pages) zero bytes and outlives this object.
-  // `pages_per_huge_page`: a power of two, 1 where there are no huge pages; divides `pages`.
-  // `rejoin`: a huge page given back at once is no longer split. `joins`: huge pages begin as
-  // plain.
+  // `pages_per_huge_page`: a power of two, 1 if there are no huge pages; divides `pages`. `rejoin`:
+  // a huge page released at once is no longer split. `joins`: huge pages begin as plain.
   void attach(std::byte* memory, std::size_t pages, std::size_t pages_per_huge_page = 1,
               bool rejoin = false, bool joins = false) noexcept {
     words_ = reinterpret_cast<std::uint64_t*>(memory);
@@ -67,7 +66,7 @@ class TouchedPages {
   [[nodiscard]] bool all_touched(std::size_t begin, std::size_t end) const noexcept {
     return untouched(begin, end) == 0;
   }
-  // Widens [*begin, *end) to all pages that a touch of those pages brings.
+  // Widens [*begin, *end) to all pages that become resident with a touch of those pages.
   void widen(std::size_t* begin, std::size_t* end) const noexcept {
     if (huge_ == 1) return;
     const std::size_t low = *begin & ~(huge_ - 1);
@@ -97,11 +96,10 @@ class TouchedPages {
     if (huge + 1 < pages_ / huge_) meets(huge + 1);
     put(whole_, huge, !plain);
   }
-  // How often neighbouring huge pages differ in being plain, from the first to the last.
+  // The number of neighbouring huge pages, from the first to the last, that differ in being plain.
   [[nodiscard]] std::size_t kinds() const noexcept { return kinds_; }
   void set_split(std::size_t page, bool split) noexcept { put(split_, page / huge_, split); }
-  // Whether the huge page of `page` came by move() since all of it was last given back; moved()
-  // counts such huge pages.
+  // Whether move() filled the huge page of `page` since its last release; moved() counts these.
   [[nodiscard]] bool is_moved(std::size_t page) const noexcept { return get(moved_, page / huge_); }
   [[nodiscard]] std::size_t moved() const noexcept { return moved_count_; }
 
@@ -116,8 +114,8 @@ class TouchedPages {
   [[nodiscard]] bool is_unsure(std::size_t page) const noexcept {
     return get(unsure_, page / huge_);
   }
-  // All pages of the huge page that begins at `page` were looked at: those not passed to forget()
-  // are there.
+  // Records that all pages of the huge page at `page` were examined: all but forgotten ones are
+  // resident.
   void set_sure(std::size_t page) noexcept { put(unsure_, page / huge_, false); }
 
   void touch(std::size_t begin, std::size_t end) noexcept {
@@ -127,7 +125,7 @@ class TouchedPages {
     if (end > high_) high_ = end;
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] |= mask; });
   }
-  // The pages were given back, at once.
+  // Records that the pages were released, at once.
   void clear(std::size_t begin, std::size_t end) noexcept {
     count_ -= touched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
@@ -137,14 +135,14 @@ class TouchedPages {
     if (!rejoin_ || huge_ == 1) return;
     for (std::size_t huge = (begin + huge_ - 1) / huge_; huge < end / huge_; ++huge) renew(huge);
   }
-  // The pages never came.
+  // Records that the pages never became resident.
   void forget(std::size_t begin, std::size_t end) noexcept {
     count_ -= touched(begin, end);
     for_each_word(begin, end, [&](std::size_t word, std::uint64_t mask) { words_[word] &= ~mask; });
     lower_high(begin, end);
   }
-  // The touched huge page at `from_page` of `from` was moved to the untouched one at `page` of this
-  // segment. `from` may be the same segment. Both numbers begin a huge page.
+  // Records that the touched huge page at `from_page` of `from` was moved to the untouched one at
+  // `page` of this segment. `from` can be the same segment. Both numbers begin a huge page.
   void move(TouchedPages& from, std::size_t from_page, std::size_t page) noexcept {
     const bool was_split = from.is_split(from_page);
     const bool was_plain = from.is_plain(from_page);
@@ -158,7 +156,7 @@ class TouchedPages {
     put(moved_, page / huge_, true);
     ++moved_count_;
   }
-  // The whole segment was given back, or is new.
+  // Records that the whole segment was released, or is new.
   void reset() noexcept {
     clear(0, (high_ + huge_ - 1) & ~(huge_ - 1));
     for (std::size_t i = 0; huge_ != 1 && i < words_for(pages_ / huge_); ++i) {
@@ -168,7 +166,7 @@ class TouchedPages {
     kinds_ = 0;
   }
 
-  // The highest touched page of [begin, end), kNone if there is none.
+  // The highest touched page of [begin, end), kNone if all are untouched.
   [[nodiscard]] std::size_t last_touched(std::size_t begin, std::size_t end) const noexcept {
     if (end > high_) end = high_;
     while (end > begin) {
@@ -211,7 +209,7 @@ class TouchedPages {
   };
   [[nodiscard]] Window best_window(std::size_t begin, std::size_t end,
                                    std::size_t length) const noexcept {
-    // Only a window with a touched page in it can be better than the first.
+    // Only a window with a touched page can be better than the first.
     const std::size_t beyond = std::min(end, high_);
     const std::size_t first = next(begin, beyond, true);
     if (first >= beyond) return {begin, length};
@@ -233,8 +231,7 @@ class TouchedPages {
   [[nodiscard]] bool comes_whole(std::size_t first) const noexcept {
     return !comes_singly(first) && untouched(first, first + huge_) == huge_;
   }
-  // The first page of [page, end) that is touched (`touched`) or untouched (else); `end` if there
-  // is none.
+  // The first page of [page, end) that is touched (`touched`) or untouched (else); else `end`.
   [[nodiscard]] std::size_t next(std::size_t page, std::size_t end, bool touched) const noexcept {
     while (page < end) {
       const std::size_t word = page / 64;
@@ -282,10 +279,10 @@ class TouchedPages {
   }
 
   std::uint64_t* words_ = nullptr;
-  std::uint64_t* split_ = nullptr;   // one bit a huge page
-  std::uint64_t* moved_ = nullptr;   // likewise
-  std::uint64_t* unsure_ = nullptr;  // likewise
-  std::uint64_t* whole_ = nullptr;   // likewise: not plain
+  std::uint64_t* split_ = nullptr;   // one bit per huge page
+  std::uint64_t* moved_ = nullptr;   // one bit per huge page
+  std::uint64_t* unsure_ = nullptr;  // one bit per huge page
+  std::uint64_t* whole_ = nullptr;   // one bit per huge page: not plain
   std::size_t pages_ = 0;
   std::size_t huge_ = 1;  // pages in a huge page
   bool rejoin_ = false;

@@ -1,11 +1,11 @@
-// The seam between residency and compression: residency knows when a saved block is released and
-// where its payload goes, a BlockCodec knows how bytes become fewer bytes. torch_bridge/ adapts
-// compress/ to it; tests use codecs of their own. Opaque to residency: choice, function, form,
-// details.
+// BlockCodec is the interface between residency and compression. Residency knows when a saved block
+// is released and where its payload goes; a BlockCodec turns the bytes into fewer bytes.
+// torch_bridge/ adapts compress/ to it; tests use codecs of their own. Residency never interprets
+// the words of choice, function, form and details.
 //
-// A codec is asked twice: plan() looks at the block, encode() writes what was planned. The work may
-// be queued on a stream. Then its result is either sure, and counts as done in the stream's order,
-// or the device has the last word, which verdict() tells later.
+// Residency makes two calls: plan() examines the block, encode() writes the planned payload. The
+// work can be queued on a stream. Its result is then either certain, and counts as done in the
+// stream's order, or the device decides, and verdict() returns the result later.
 #pragma once
 
 #include <array>
@@ -18,14 +18,13 @@
 
 namespace pleat::allocator {
 
-// How the bytes of a payload are to be read. The record keeps it on the host: what lies on a device
-// is never looked into to find that out.
+// The layout of a payload, for decode(). The record keeps it on the host: reading it needs no copy.
 struct PayloadForm {
   std::array<std::uint64_t, 4> words{};
   [[nodiscard]] bool operator==(const PayloadForm&) const = default;
 };
 
-// What a codec is asked for: the adapter's own encoding. Two of equal words ask for the same.
+// The adapter's own encoding of codec and parameters. Equal words request the same encoding.
 struct CodecWords {
   std::array<std::uint64_t, 2> words{};
   constexpr CodecWords() = default;
@@ -34,7 +33,7 @@ struct CodecWords {
   [[nodiscard]] bool operator==(const CodecWords&) const = default;
 };
 
-// Noise that a restore adds, for whoever asks what it would do: the adapter's own encoding.
+// Noise that a restore adds for a pass that measures its effect: the adapter's own encoding.
 struct DisturbanceWords {
   std::array<std::uint64_t, 4> words{};
 };
@@ -44,32 +43,32 @@ struct PayloadView {
   const void* data = nullptr;
   std::size_t bytes = 0;
   PayloadForm form{};
-  const ByteRange* ranges = nullptr;  // of the block, as EncodeRequest had them
+  const ByteRange* ranges = nullptr;  // ranges of the block, as in EncodeRequest
   std::size_t range_count = 0;
 };
 
 struct EncodeRequest {
   void* source = nullptr;             // first byte of the block
-  std::size_t source_bytes = 0;       // of the storage
+  std::size_t source_bytes = 0;       // bytes of the storage
   const ByteRange* ranges = nullptr;  // disjoint, ascending; bytes outside restore as zero
   std::size_t range_count = 0;
   CodecWords choice{};      // codec, bits, element type
-  std::uint64_t nonce = 0;  // unlike that of any other payload of the run
+  std::uint64_t nonce = 0;  // unique among the payloads of the run
   TensorKey key{};
   StreamId stream{};
-  // Where the bytes may be `function`, element by element, of what this payload was made of.
-  // function 0: they are not.
+  // The bytes of the block can equal `function` of the bytes that this payload was made of, element
+  // by element. function 0: they do not.
   PayloadView argument{};
   std::uint64_t function = 0;
-  // encode(): plan.scratch bytes, 64-byte aligned, the codec's for what it queues in the call.
+  // encode(): plan.scratch bytes, 64-byte aligned, for the work that the codec queues in the call.
   void* scratch = nullptr;
-  // plan() looks at all values that matter, not at samples. Set where encoding in place could not
-  // be undone, and after kPlanAgain.
+  // plan() examines all relevant values, not samples. Set for encoding in place and after
+  // kPlanAgain.
   bool thorough = false;
 };
 
-// What the encoder has seen, summed over the block. A width's squared error follows from the
-// squared ranges, and with it bits can be assigned.
+// Statistics of the encoder, summed over the block. The squared error of any width follows from the
+// squared ranges; width assignment uses it.
 struct CodecStatistics {
   std::uint64_t elements = 0;  // lossy elements
   std::uint64_t groups = 0;
@@ -81,26 +80,26 @@ struct CodecStatistics {
 };
 
 struct EncodePlan {
-  // The codec's own: what it has found by looking at the block.
+  // The codec's own findings about the block.
   struct Details {
     virtual ~Details() = default;
   };
   std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
-  std::size_t scratch = 0;  // bytes that encode() needs beside it, EncodeRequest::scratch
-  bool recomputed = false;  // the argument gives the bytes: there is nothing to write
-  bool in_place = false;    // encode_in_place() can do it
+  std::size_t scratch = 0;  // bytes that encode() needs in addition, EncodeRequest::scratch
+  bool recomputed = false;  // the argument gives the bytes: no payload is written
+  bool in_place = false;    // encode_in_place() can encode it
   std::unique_ptr<Details> details;
 };
 
 enum class CodecStatus : std::uint8_t {
   kOk,
-  kKeepRaw,    // not worth it or not possible: residency holds the block as it is
-  kQueued,     // encode only: verdict() knows later whether it is kOk or kKeepRaw
-  kPlanAgain,  // encode only: as kKeepRaw, but a thorough plan may find a way
+  kKeepRaw,    // not possible or of no use: residency holds the block raw
+  kQueued,     // encode only: verdict() decides later between kOk and kKeepRaw
+  kPlanAgain,  // encode only: like kKeepRaw, but a thorough plan can succeed
   kFailed,     // decode only: the payload is damaged
 };
 
-// Names an encode that was queued. 0: none.
+// Identifies a queued encode. 0: none.
 struct EncodeTicket {
   std::uint64_t value = 0;
 };
@@ -110,57 +109,55 @@ struct EncodeResult {
   std::size_t payload_bytes = 0;
   PayloadForm form{};
   CodecStatistics statistics{};
-  EncodeTicket ticket{};  // of kQueued
+  EncodeTicket ticket{};  // set with kQueued
 };
 
-// Threads: any, side by side.
+// Threads: any, concurrently.
 class BlockCodec {
  public:
   virtual ~BlockCodec() = default;
 
-  // Looks at the block once. Recomputed: the bytes of `request.argument` do as well.
+  // Examines the block once. EncodePlan::recomputed: the bytes of `request.argument` suffice.
   [[nodiscard]] virtual EncodePlan plan(const EncodeRequest& request) noexcept = 0;
 
-  // About how many bytes encode() would take, for a plan that is not carried out.
+  // Estimate of the bytes that encode() would write, for a plan that is not carried out.
   [[nodiscard]] virtual std::size_t expected_bytes(const EncodeRequest& /*request*/,
                                                    const EncodePlan& plan) noexcept {
     return plan.room;
   }
 
-  // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and says how many bytes it
-  // takes. On a device the work is queued on request.stream. kQueued: source and payload must stay
-  // until the verdict.
+  // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and returns its size in
+  // bytes. On a device the work is queued on request.stream. After kQueued, both must stay until
+  // the verdict.
   [[nodiscard]] virtual EncodeResult encode(const EncodeRequest& request, const EncodePlan& plan,
                                             void* payload, std::size_t capacity) noexcept = 0;
 
-  // As encode(), over the head of the source itself. Never kQueued. After kKeepRaw and kPlanAgain
-  // the source is as it was.
+  // Like encode(), but writes over the head of the source itself. Never kQueued. After kKeepRaw and
+  // kPlanAgain the source is unchanged.
   [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& request,
                                                      const EncodePlan& plan) noexcept = 0;
 
-  // Whether verdict() would answer without waiting. Must be quick and take no lock but the codec's
-  // own: residency asks under its locks.
+  // Whether verdict() would return without waiting. Must be quick and take no lock but the codec's
+  // own: residency calls it under its locks.
   [[nodiscard]] virtual bool is_decided(EncodeTicket /*ticket*/) noexcept { return true; }
-  // What became of an encode that was queued. The status is kQueued while that is not known; with
-  // `wait` the call blocks until it is, or has taken too long: what the device waits for may wait
-  // for the caller. A ticket is good until another status was returned, or forget().
+  // The result of a queued encode. The status is kQueued while the result is unknown. With `wait`
+  // the call blocks until the result is known or a time limit passes, because earlier work can
+  // depend on the caller. A ticket stays valid until another status is returned or forget().
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }
-  // Whether what is read must not depend on when the verdict comes: the payload would give other
-  // bytes than the source. Whoever restores the block then waits for the verdict.
+  // True if the payload would restore to other bytes than the source. A restore must then wait for
+  // the verdict, so that its bytes do not depend on timing.
   [[nodiscard]] virtual bool is_lossy(EncodeTicket /*ticket*/) noexcept { return false; }
-  // Nobody will ask for the verdict. Source and payload may be used again, in the order of the
-  // stream.
+  // Discards a ticket. Source and payload can be reused, in the order of the stream.
   virtual void forget(EncodeTicket /*ticket*/) noexcept {}
 
-  // Fills `target` (the whole storage, `target_bytes`) from a payload of this codec, queued on
-  // `stream`.
+  // Queues on `stream`: fills `target` (the whole storage, `target_bytes`) from a payload.
   [[nodiscard]] virtual CodecStatus decode(const PayloadView& payload, void* target,
                                            std::size_t target_bytes, StreamId stream) noexcept = 0;
 
-  // As decode(), and then an elementwise function of each element in its place. `function` is the
-  // adapter's own encoding, as `choice` is; never 0.
+  // Like decode(), and then applies an elementwise function in place. `function` is the adapter's
+  // own encoding, like `choice`; never 0.
   [[nodiscard]] virtual CodecStatus decode_function(const PayloadView& payload, void* target,
                                                     std::size_t target_bytes, StreamId stream,
                                                     std::uint64_t function) noexcept {
@@ -169,10 +166,11 @@ class BlockCodec {
     return CodecStatus::kFailed;
   }
 
-  // Adds noise to a block that was restored from a payload, or from raw bytes (a view without data
-  // then, but with ranges). After that, unless `function` is 0, does what decode_function() does to
-  // values that it has decoded. Queued on `stream`. kFailed: it cannot.
-  //   scratch  disturb_scratch() bytes, 64-byte aligned, the codec's for what it queues in the call
+  // Adds noise to a block that was restored from a payload, or from raw bytes (the view then has
+  // ranges but no data). Then applies `function`, unless it is 0, as decode_function() does to
+  // decoded values. Queued on `stream`. kFailed: the codec does not support it.
+  //   scratch  disturb_scratch() bytes, 64-byte aligned, for the work that the codec queues in the
+  //   call
   [[nodiscard]] virtual CodecStatus disturb(const PayloadView& restored_from, void* block,
                                             std::size_t bytes, const DisturbanceWords& how,
                                             StreamId stream, std::uint64_t function,

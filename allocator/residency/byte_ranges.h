@@ -1,4 +1,4 @@
-// Which bytes of a block the views on it cover.
+// ByteRanges holds the byte ranges of a block that its views cover.
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,18 @@
 
 namespace pleat::allocator {
 
-// Byte range of a block that some view covers.
+// Byte range of a block that a view covers.
 struct ByteRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-// Disjoint ascending ranges that hold every range that was added: exactly these while they are few,
-// else the one from the first to the last byte. Nearly always there is one, which takes no memory
-// of its own.
+// Disjoint ascending ranges that cover every added range. While there are few, they cover exactly
+// those; beyond that they become a single range from the first to the last byte. Usually there is
+// one, which needs no memory of its own.
 class ByteRanges {
  public:
-  // The columns of a matrix are as many ranges as it has rows, and each is a span of a payload.
+  // A matrix's columns are as many ranges as it has rows, and each range is a span of a payload.
   static constexpr std::size_t kMost = 64;
 
   [[nodiscard]] const ByteRange* data() const noexcept {
@@ -34,17 +34,17 @@ class ByteRanges {
     for (std::size_t i = 0; i < size(); ++i) sum += data()[i].end - data()[i].begin;
     return sum;
   }
-  // A single range of ours covers every byte of `range`.
+  // True if a single range covers every byte of `range`.
   [[nodiscard]] bool cover(ByteRange range) const noexcept;
 
-  // Joins what touches or overlaps. An empty range adds nothing.
+  // Joins ranges that touch or overlap. An empty range adds no bytes.
   void add(ByteRange range) noexcept;
 
  private:
   void add_to_many(ByteRange range) noexcept;
   void take_hull_with(ByteRange range) noexcept;
 
-  ByteRange one_{};  // unless many_ holds any
+  ByteRange one_{};  // used while many_ is empty
   std::vector<ByteRange> many_;
 };
 

@@ -1,5 +1,4 @@
-// How a released block is encoded: started, in flight, finished; and what waits for its start or
-// its end.
+// How a released block is encoded: started, in flight, finished; and the records that wait for it.
 #include <algorithm>
 #include <mutex>
 #include <utility>
@@ -15,7 +14,7 @@ Residency::AtRelease Residency::at_release(const Record& record) noexcept {
   {
     const std::lock_guard<std::mutex> link(link_mutex_);
     if (record.references_ <= 1)
-      return AtRelease::kHold;  // every hook went; drop() frees the block
+      return AtRelease::kHold;  // all hooks are gone; drop() frees the block
   }
   if (!compress_.load(std::memory_order_relaxed) || stopped()) {
     count(counters_.held);
@@ -28,7 +27,7 @@ Residency::AtRelease Residency::at_release(const Record& record) noexcept {
 
 void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept {
   transition(record, RecordAction::kEncode);
-  // Whoever wants the record meanwhile waits for its state, not for the mutex.
+  // Meanwhile other threads wait for the record's state, not for the mutex.
   guard.lock_.unlock();
   const std::uint64_t begin = now_ns();
   Attempt attempt = this->attempt(record, start);
@@ -57,7 +56,7 @@ Residency::Attempt Residency::attempt(Record& record, Start start) noexcept {
     record.note_plan(plan.room == 0 ? 0 : codec_.expected_bytes(request, plan));
     return {};
   }
-  // In place, nothing that encoding finds out can be undone.
+  // Encoding in place cannot be undone.
   request.thorough = in_place_.load(std::memory_order_relaxed);
   Attempt attempt = this->attempt(record, request);
   if (attempt.result.status == CodecStatus::kPlanAgain && !request.thorough) {
@@ -71,8 +70,7 @@ Residency::Attempt Residency::attempt(Record& record, EncodeRequest request) noe
   const EncodePlan plan = codec_.plan(request);
   if (plan.recomputed) return {.result = {.status = CodecStatus::kOk}, .recomputed = true};
   if (plan.room == 0 || order_.is_captured(record.stream)) return {};
-  // The head of the block itself by choice, or because the arena cannot grow. Not of a block that
-  // another stream may still be reading.
+  // In place: over the head of the block itself. No other stream may still use the block.
   const bool may_be_in_place = plan.in_place && record.stream == record.block->stream &&
                                !memory_.used_elsewhere(record.block);
   const bool in_place = may_be_in_place && in_place_.load(std::memory_order_relaxed);
@@ -102,7 +100,7 @@ Residency::Attempt Residency::attempt(Record& record, EncodeRequest request) noe
 
 // ---- finish -------------------------------------------------------------------------------------
 
-// Of kEncoding, or of kWaiting once the verdict is there.
+// The record is in kEncoding, or in kWaiting with a verdict.
 void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept {
   const EncodeResult& result = attempt.result;
   Block* const block = record.block;
@@ -157,7 +155,7 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
     if (keep_originals_.load(std::memory_order_relaxed)) {
       record.original = block;
     } else {
-      memory_.free(block);  // which lets record.stream read it to the end: note_pack()
+      memory_.free(block);  // record.stream can still read it to the end: note_pack()
     }
   }
 }
@@ -183,11 +181,12 @@ void Residency::wait(EventScope& scope, Record& record, Hold hold) noexcept {
 
 template <class Due>
 Record* Residency::take_waiting(Due&& due) noexcept {
-  // The link lock keeps a record alive between finding it and taking a reference.
+  // The link lock keeps a record alive until this function has taken a reference.
   const std::scoped_lock guard(link_mutex_, waiting_);
   for (Record *record = waiting_.first(), *next; record != nullptr; record = next) {
     next = record->waiting_next;
-    if (record->references_ == 0) continue;  // another thread drops it, and waits for the list
+    if (record->references_ == 0)
+      continue;  // another thread is dropping it, and waits for the list
     if (due(*record)) {
       ++record->references_;
       waiting_.take_off(*record);
@@ -202,11 +201,11 @@ bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
   {
     RecordGuard guard(*this, record);
     if (record.state != RecordState::kWaiting) {
-      // Somebody restored it since it was taken off the list.
+      // Another thread restored the record after it left the list.
     } else if (record.hold == Hold::kVerdict) {
       const Attempt attempt = verdict(record, may_wait);
       if (attempt.result.status == CodecStatus::kQueued) {
-        waiting_.add(record, Hold::kVerdict);  // not yet after all
+        waiting_.add(record, Hold::kVerdict);  // the verdict has not arrived
         ended = false;
       } else {
         record.ticket = {};
@@ -258,7 +257,7 @@ void Residency::collect_verdicts() noexcept {
 
 template <class Due>
 bool Residency::end_oldest_wait(Shortage& shortage, Due&& due) noexcept {
-  // A stream that is captured, or next to one that is, may not be asked how far it is.
+  // A captured stream cannot be queried, nor a stream next to a captured one.
   Record* const oldest = take_waiting([&](const Record& r) {
     return due(r) && (r.hold != Hold::kVerdict || codec_.is_decided(r.ticket) ||
                       (shortage.patient && !order_.is_captured(r.stream)));
@@ -280,8 +279,8 @@ void Residency::keep_within_bound() noexcept {
     const std::size_t parts = of_parts.load(std::memory_order_relaxed);
     return parts == 0 ? SIZE_MAX : static_cast<std::size_t>(requested.peak) / parts;
   };
-  // A host that is ahead of its device would hold as many sources as it is ahead. It has the time
-  // to wait: behind the oldest of them the device has others to do.
+  // A host that runs ahead of its device would hold all sources of the queued encodes. Waiting
+  // costs the host no time: the device has other work queued behind the oldest encode.
   const std::size_t most_judged = part_of_peak(judged_part_of_peak_);
   Shortage shortage;
   while (waiting_.bytes(Hold::kVerdict) > most_judged && waiting_.count(Hold::kVerdict) > kAlways) {

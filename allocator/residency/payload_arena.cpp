@@ -20,12 +20,11 @@ struct Chunk {
   StreamId stream{};
   FreeRuns runs;
   std::size_t payload_granules = 0;
-  std::size_t rank = 0;  // place among the chunks
+  std::size_t rank = 0;  // index in `chunks`
   ZeroedMapping metadata;
 };
 
-// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set if the payload is a block of its
-// own.
+// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set for a payload in its own block.
 constexpr std::uintptr_t kOwnBlock = 1;
 
 void* own_block_tag(Block* block) noexcept {
@@ -56,13 +55,13 @@ struct PayloadArena::Impl {
   std::size_t payload_bytes = 0;  // requested, in chunks
   std::size_t all_chunk_bytes = 0;
 
-  // Of a chunk that would be added now.
+  // Size of the next chunk.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept {
     return std::clamp(std::bit_floor(all_chunk_bytes / 4 | 1), least_chunk_bytes, most_chunk_bytes);
   }
 
-  // In address order; largest[i] is chunks[i]->runs.largest(), apart so that the search for a chunk
-  // reads one array.
+  // In address order. largest[i] is chunks[i]->runs.largest(), in an array of its own, so that the
+  // search for a chunk reads one array.
   std::vector<Chunk*> chunks;
   std::vector<std::int32_t> largest;
 
@@ -95,8 +94,8 @@ struct PayloadArena::Impl {
     return {block->begin, bytes, own_block_tag(block)};
   }
 
-  // Metadata of chunks that are gone, all granules free: a few are kept, as chunks come and go
-  // within every step while a mapping costs microseconds.
+  // Metadata of freed chunks, with all granules free. A few are kept, because chunks come and go
+  // within every step and a mapping costs microseconds.
   static constexpr std::size_t kMaxSpare = 64;
   Chunk* spare[kMaxSpare] = {};
   std::size_t spare_count = 0;
@@ -121,8 +120,8 @@ struct PayloadArena::Impl {
     }
   }
 
-  // nullptr if the pool cannot grow or there is no memory for metadata. The memory is asked without
-  // the lock: what comes of asking (observers of a shortage, say) may free payloads.
+  // Returns nullptr if the pool cannot grow or memory for metadata is short. The allocation runs
+  // without the lock: its side effects (observers of a shortage, for example) can free payloads.
   [[nodiscard]] Chunk* add_chunk(StreamId stream, std::unique_lock<std::mutex>& lock) noexcept {
     const std::size_t bytes = next_chunk_bytes();
     lock.unlock();
@@ -144,7 +143,7 @@ struct PayloadArena::Impl {
         chunks.begin(), chunks.end(), chunk,
         [](const Chunk* a, const Chunk* b) { return a->block->begin < b->block->begin; });
     const std::size_t rank = static_cast<std::size_t>(place - chunks.begin());
-    chunks.insert(place, chunk);  // there is room: does not throw
+    chunks.insert(place, chunk);  // within the capacity: does not throw
     largest.insert(largest.begin() + static_cast<std::ptrdiff_t>(rank),
                    static_cast<std::int32_t>(chunk->runs.largest()));
     renumber(rank);
@@ -167,8 +166,8 @@ struct PayloadArena::Impl {
     for (std::size_t i = from; i < chunks.size(); ++i) chunks[i]->rank = i;
   }
 
-  // No empty chunk is kept: taking a new one costs about a hundred nanoseconds, keeping one holds
-  // chunk_bytes away from blocks.
+  // Empty chunks are not kept: taking a new one costs about a hundred nanoseconds, while keeping
+  // one withholds chunk_bytes from blocks.
   // Returns the chunk's block, which the caller frees without the lock.
   [[nodiscard]] Block* drop_chunk(Chunk* chunk) noexcept {
     const auto rank = static_cast<std::ptrdiff_t>(chunk->rank);
@@ -181,7 +180,7 @@ struct PayloadArena::Impl {
     return block;
   }
 
-  // The first chunk of the stream, by address, with so many granules in a row; nullptr if none has.
+  // The stream's first chunk, by address, with `need` free granules in a row, else nullptr.
   [[nodiscard]] Chunk* find(std::size_t need, StreamId stream) noexcept {
     const auto wanted = static_cast<std::int32_t>(need);
     for (std::size_t i = 0;; ++i) {
@@ -228,7 +227,7 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept 
   if (chunk == nullptr && bytes <= a.next_chunk_bytes() / 2) chunk = a.add_chunk(stream, lock);
   if (chunk == nullptr) {
     lock.unlock();
-    return a.allocate_block(bytes, stream);  // of its own; a smaller hole may still do
+    return a.allocate_block(bytes, stream);  // a block of its own; a smaller hole can still fit
   }
   const std::size_t granule = chunk->runs.take_first_fit(need);
   chunk->payload_granules += need;

@@ -51,8 +51,8 @@ bool apply(RecordState& state, RecordAction action) noexcept {
   static constexpr Row kTable[] = {
       {S::kTagged, A::kRelease, S::kReleasing},
       {S::kTagged, A::kKeep, S::kKept},
-      // The storage is gone but its block never came through our free (its data pointer was moved):
-      // the bytes were copied out at unpack, the block itself may still be released later.
+      // The storage is gone, but its block was never freed (its data pointer was moved). The bytes
+      // were copied out at unpack; the block itself can still be released later.
       {S::kTagged, A::kRestore, S::kRestored},
       {S::kReleasing, A::kEncode, S::kEncoding},
       {S::kReleasing, A::kHold, S::kHeld},

@@ -1,4 +1,4 @@
-// Small steps that residency.cpp and encoding.cpp share.
+// Record steps are small functions that residency.cpp, encoding.cpp and restoring.cpp share.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noex
   counter.fetch_add(n, std::memory_order_relaxed);
 }
 
-// A transition the table lacks would be a bug of ours; in release the record stays as it is.
+// A transition that the table lacks is a bug in Pleat; in release builds the state does not change.
 inline void transition(Record& record, RecordAction action) noexcept {
   RecordState state = record.state.load(std::memory_order_relaxed);
   [[maybe_unused]] const bool known = apply(state, action);

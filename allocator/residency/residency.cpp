@@ -70,8 +70,8 @@ void Residency::link_new(EventScope& scope, Block* block, Record* record) noexce
   emit(scope, EventKind::kTag, *record, block, record->bytes);
 }
 
-// Whoever frees early must say who may still be reading: stock keeps a saved tensor until backward,
-// so that its users need not.
+// An early free must name every stream that can still read the block: without Pleat a saved tensor
+// lives until backward, so its users need not.
 void Residency::note_pack(Record& record, Block* block, StreamId stream) noexcept {
   if (record.restored != block) record.stream = stream;
   if (stream != block->stream) memory_.note_use(block, stream);
@@ -88,7 +88,7 @@ void Residency::release_saved(Block* block) noexcept {
     const std::lock_guard<std::mutex> link(link_mutex_);
     record = block->record.load(std::memory_order_relaxed);
     if (record != nullptr) {
-      ++record->references_;  // the last hook may drop while we work
+      ++record->references_;  // the last hook can drop during this call
       block->record.store(nullptr, std::memory_order_relaxed);
       original = record->restored != block;
     }
@@ -100,7 +100,7 @@ void Residency::release_saved(Block* block) noexcept {
   bool kept = false;
   if (original && record->keep_storage()) [[unlikely]] {
     const std::lock_guard<std::mutex> link(link_mutex_);
-    kept = record->hooks_without_block() >= record->references_ - 1;  // one is ours
+    kept = record->hooks_without_block() >= record->references_ - 1;  // one is this call's
   }
   {
     RecordGuard guard(*this, *record);
@@ -109,8 +109,8 @@ void Residency::release_saved(Block* block) noexcept {
     } else if (record->block == block && !record->payload_in_block) {
       release_original(guard, *record, block, kept);
     } else {
-      // Between its unlinking above and the lock, another thread found this restored block dead and
-      // restored anew: nothing refers to it any more.
+      // Between the unlinking above and the lock, another thread found this restored block dead and
+      // restored the record anew. The record does not refer to this block any more.
       memory_.free(block);
     }
   }
@@ -134,7 +134,7 @@ void Residency::release_restored(EventScope& scope, Record& record, Block* block
     if (record.packed()) {
       transition(record, RecordAction::kRestoredFreed);
     } else if (record.block == nullptr) {
-      // Copied out of a moved block that has gone since: this copy is all there is.
+      // The bytes were copied out of a moved block that is now freed: this copy is the only one.
       record.block = block;
       if (!order_.is_foreign(block->stream)) record.stream = block->stream;
       transition(record, RecordAction::kAdoptedFreed);
@@ -151,9 +151,9 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
   count(counters_.released);
   emit(scope, EventKind::kRelease, record, block, record.bytes);
   if (record.state != RecordState::kTagged) {
-    // Copied out at unpack before this free arrived (kRestored), or adopted, and copied out while
-    // the free was under way. The copy stands in for the block; where it is gone already, the block
-    // is all there is.
+    // The bytes were copied out at unpack before this free arrived (kRestored), or the block was
+    // adopted, and copied out during the free. The copy replaces the block. If the copy is gone
+    // already, the block is the only source of the bytes.
     if (record.restored == nullptr) {
       transition(record, RecordAction::kAdoptedFreed);
       count_raw(scope, record, true);
@@ -165,8 +165,8 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
     return;
   }
   if (kept) {
-    // resize_(0), a swapped data pointer, a swapped .data: what lives on has other bytes, as stock
-    // would have it. Hold on to that from now on.
+    // resize_(0), a swapped data pointer or a swapped .data: the storage lives on with other bytes,
+    // which backward reads without Pleat too. Hold on to that storage from now on.
     transition(record, RecordAction::kKeep);
     count(counters_.kept);
     count_raw(scope, record, false);
@@ -216,7 +216,7 @@ std::uint32_t Residency::hooks(const Record& record) noexcept {
 
 // ---- drop ---------------------------------------------------------------------------------------
 
-// Of a record that nobody else can reach.
+// No other thread can reach the record.
 void Residency::free_payload(Record& record) noexcept {
   for (const StreamId reader : record.readers) order_.follow(record.stream, reader);
   if (record.payload_in_block) {
@@ -233,7 +233,7 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link,
     if (--record->references_ != 0) {
       return;
     }
-    // Nobody else can reach the record once its blocks no longer point to it.
+    // No other thread can reach the record once its blocks no longer point to it.
     for (Block* block : {record->block, record->restored}) {
       if (block != nullptr && block->record.load(std::memory_order_relaxed) == record) {
         block->record.store(nullptr, std::memory_order_relaxed);
@@ -261,7 +261,7 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link,
     free_payload(*record);
   } else if (last == RecordState::kHeld || last == RecordState::kWaiting) {
     memory_.free(record->block);
-  }  // a kRestored record's block is the restored one, or a moved one that is still out there
+  }  // the block of a kRestored record is the restored one, or a moved one that is still in use
   if (record->original != nullptr) memory_.free(record->original);
   emit(scope, EventKind::kDrop, *record, nullptr, payload_bytes);
   Record* const argument = record->argument;

@@ -1,9 +1,10 @@
-// Where the bytes of a saved block are, and when they move: tag -> release -> compress -> restore.
-// Decides nothing about bits and knows nothing of tensors, nor of what memory the blocks are from.
+// Residency decides where the bytes of a saved block are, and when they move: tag -> release ->
+// compress -> restore. It does not choose bits, and it does not depend on tensors or on the kind of
+// memory that provides the blocks.
 //
-// Streams: a pack tells on which stream the block was in use. The block is encoded on the stream of
-// its last pack, and restored on the stream of whoever asks; where these differ, the later stream
-// waits for the earlier, and the host for none. On the host all of it is one stream.
+// Streams: a pack names the stream on which the block was in use. The block is encoded on the
+// stream of its last pack, and restored on the stream of the caller. Where these differ, the later
+// stream waits for the earlier, and the host does not wait. On the host all work is on one stream.
 #pragma once
 
 #include <atomic>
@@ -27,20 +28,19 @@ struct ResidencyOptions {
   bool compress = true;         // false: released blocks are held raw
   bool at_forward_end = false;  // hold raw, encode everything in forward_end()
   bool in_place = false;        // payload over the head of its own block
-  // The block of a payload that lies in the arena is not freed before the record is dropped, so
-  // that a restore can give either.
+  // Keeps the saved block next to its payload until the drop, so that a restore can return either.
   bool keep_originals = false;
-  // What waits for a proof or a verdict may take so many bytes, or be two records; beyond that the
-  // oldest waits no longer.
+  // Limit on the bytes of records that wait for a proof or a verdict. Beyond it the oldest wait
+  // ends, unless only two such records are left.
   std::size_t most_waiting_bytes = SIZE_MAX;
-  // Nor may it take more than this part of the highest number of bytes requested so far, nor what
-  // waits for a verdict more than that part. 0: any.
+  // Limits as a fraction 1/n of the peak of requested bytes so far, for all records that wait for a
+  // proof or a verdict, and for those that wait for a verdict. 0: no limit.
   std::size_t waiting_part_of_peak = 0, judged_part_of_peak = 0;
-  // Released blocks are held raw, once Record::note_plan() has been told what they would become.
+  // Released blocks are held raw, after Record::note_plan() has received the planned size.
   bool plan_only = false;
 };
 
-// Counts of what happened to records; relaxed atomics.
+// Counts of the actions on records; relaxed atomics.
 struct ResidencyCounters {
   std::atomic<std::uint64_t> tagged{0};
   std::atomic<std::uint64_t> released{0};
@@ -51,14 +51,14 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> double_encodes{0};  // a record encoded twice: must stay 0
   std::atomic<std::uint64_t> held{0};
   std::atomic<std::uint64_t> kept{0};    // storage resized or swapped while saved
-  std::atomic<std::uint64_t> queued{0};  // encodes for whose verdict a record had to wait
+  std::atomic<std::uint64_t> queued{0};  // encodes whose verdict the record had to wait for
   std::atomic<std::uint64_t> restored{0};
   std::atomic<std::uint64_t> adopted{0};
-  std::atomic<std::uint64_t> copied{0};   // bytes copied out, the block never came to free
-  std::atomic<std::uint64_t> dropped{0};  // records gone
+  std::atomic<std::uint64_t> copied{0};              // copies of bytes whose block was not freed
+  std::atomic<std::uint64_t> dropped{0};             // records discarded
   std::atomic<std::uint64_t> dropped_unreleased{0};  // hooks gone before the storage was freed
-  std::atomic<std::uint64_t> source_bytes{0};        // of encoded blocks and recomputed ones
-  std::atomic<std::uint64_t> payload_bytes{0};       // of their payloads
+  std::atomic<std::uint64_t> source_bytes{0};        // bytes of encoded and recomputed blocks
+  std::atomic<std::uint64_t> payload_bytes{0};       // bytes of their payloads
   std::atomic<std::uint64_t> encode_ns{0};
   std::atomic<std::uint64_t> decode_ns{0};
   std::atomic<std::uint64_t> decoded_bytes{0};
@@ -71,8 +71,8 @@ class Residency {
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
-  // Every block of the memory is freed through here. An untagged block goes straight back; a saved
-  // block whose storage is gone is compressed (or held) first. Any thread; never throws.
+  // Every block of the memory is freed through this function. An untagged block is freed at once; a
+  // saved block whose storage is gone is compressed (or held) first. Any thread; never throws.
   void release(Block* block) noexcept {
     if (block->record.load(std::memory_order_acquire) == nullptr) [[likely]] {
       memory_.free(block);
@@ -82,9 +82,9 @@ class Residency {
   }
 
   // Runs `body(Record*)` with the record linked to `block` (nullptr if none) under the link lock.
-  // The body may merge ranges and choice into a tagged record, call add_reference(), or return a
-  // new record to link; it takes no lock. Returns what the body returned. The call is a pack: the
-  // block is in use on `stream`.
+  // The body can merge ranges and choice into a tagged record, call add_reference(), or return a
+  // new record to link; it takes no lock. Returns the body's result. The call is a pack: the block
+  // is in use on `stream`.
   template <class Body>
   Record* with_linked(Block* block, StreamId stream, Body&& body) {
     EventScope scope(memory_.events(), memory_.statistics(), EventScope::Begin::kAlways);
@@ -97,27 +97,27 @@ class Residency {
     }
     return result;
   }
-  // Runs `body()` under the link lock; it takes no lock. For what a record guards by it.
+  // Runs `body()`, which takes no lock, under the link lock, to change fields that it guards.
   template <class Body>
   void under_link_lock(Body&& body) {
     const std::lock_guard<std::mutex> guard(link_mutex_);
     body();
   }
-  // Only inside with_linked() and under_link_lock(), by someone who refers to the record.
+  // Only inside with_linked() and under_link_lock(), by a caller with a reference to the record.
   void add_reference(Record& record) noexcept { ++record.references_; }
 
-  // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of those of
-  // `argument`, element by element. Record::decide() and the codec have the last word when the
-  // block is released. Does nothing if the record has an argument, or if `argument` has no payload
-  // of its own in the arena by now. The caller refers to both and holds neither's mutex.
+  // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of the
+  // bytes of `argument`, element by element. Record::decide() and the codec make the final decision
+  // when the block is released. No effect if the record has an argument, or `argument` no payload
+  // of its own in the arena by now. The caller holds references to both and neither's mutex.
   void set_argument(Record& record, Record& argument, std::uint64_t function) noexcept;
 
-  // What a record waits for has come: it is encoded now if it is released. Record::awaits_proof()
-  // says by now that it waits no longer. Any thread that refers to the record; once or often.
+  // Ends the wait of a record for its proof: a released record is encoded now.
+  // Record::awaits_proof() must already return false. Any thread with a reference; can be repeated.
   void start(Record& record) noexcept;
 
-  // Gives up one reference; the last one drops payload, held block and the record itself. `body`
-  // runs before, under the link lock.
+  // Gives up one reference; the last one frees payload, held block and the record itself. `body`
+  // runs first, under the link lock.
   template <class Body>
   void drop(Record* record, Body&& body) noexcept {
     EventScope scope(memory_.events(), memory_.statistics(), EventScope::Begin::kAlways);
@@ -129,8 +129,8 @@ class Residency {
     drop(record, [] {});
   }
 
-  // Holds a record's mutex, and fork() off meanwhile, once no thread encodes the record. One at a
-  // time in a thread.
+  // Holds a record's mutex once no thread encodes the record, and keeps fork() out meanwhile. A
+  // thread must hold at most one guard.
   class RecordGuard {
    public:
     RecordGuard(Residency& residency, Record& record)
@@ -153,45 +153,45 @@ class Residency {
   };
 
   // Makes the bytes of a released record available for work on `stream`, in a block of its own,
-  // which the caller wraps into a storage whose free is release(). nullptr if there is no memory
-  // for it (status kOutOfMemory) or the payload is damaged.
-  //   spare  where given, the block to restore into if one is needed, of record.bytes for `stream`:
-  //          it is taken. Without a block the status is kNeedsBlock, and the caller asks again with
-  //          one: memory is asked for without the record's mutex, as what comes of asking may take
-  //          other locks. Null: memory is asked for here.
+  // which the caller wraps into a storage whose free is release(). nullptr if memory is short
+  // (status kOutOfMemory) or the payload is damaged.
+  //   spare  if given, the block to restore into, of record.bytes for `stream`; the call takes it
+  //   if it needs a block. If it needs one and *spare is null, the status is kNeedsBlock, and the
+  //   caller retries with a block. The caller allocates without the record's mutex, because an
+  //   allocation can take other locks. If `spare` is null, this function allocates.
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState, kNeedsBlock };
   [[nodiscard]] Block* restore_locked(RecordGuard& guard, Record& record, StreamId stream,
                                       RestoreStatus* status, Block** spare = nullptr) noexcept;
-  // False if the restored storage, which lives, cannot be used on `stream` as well: it is restored
-  // once more then.
+  // False if the live restored storage cannot be used on `stream` as well, but needs another
+  // restore.
   [[nodiscard]] bool may_share_restored_locked(RecordGuard& guard, Record& record,
                                                StreamId stream) noexcept;
-  // The restored storage, which lives, is used on `stream` as well.
+  // Records that the live restored storage is used on `stream` as well.
   void share_restored_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
 
-  // As restore_locked(), into a block that the record knows nothing of: whoever gets it may keep it
+  // Like restore_locked(), into a block that the record does not track: the receiver can keep it
   // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
                                    RestoreStatus* status, Block** spare = nullptr) noexcept;
 
-  // What stands for the bytes of a released record at the moment: raw bytes, or a payload, which is
-  // its argument's if it is recomputed. Complete in the order of the record's stream; good while
-  // the guard is there. Neither: the block is gone.
+  // The current source of the bytes of a released record: raw bytes, or a payload, which is its
+  // argument's if the record is recomputed. Complete in the order of the record's stream; valid
+  // while the guard lives. Neither: the block is gone.
   struct Stored {
     const void* raw = nullptr;
     PayloadView payload{};
   };
   [[nodiscard]] Stored stored_locked(RecordGuard& guard, Record& record) noexcept;
 
-  // How many hooks have the record, the caller's among them.
+  // Number of hooks that refer to the record, the caller's included.
   [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
-  // True while other hooks than the caller's exist.
+  // True while other hooks in addition to the caller's exist.
   [[nodiscard]] bool shared(const Record& record) noexcept { return hooks(record) > 1; }
 
-  // The whole-forward signal: encodes what waits for it, in release order.
+  // The whole-forward signal: encodes the records that wait for it, in release order.
   void forward_end() noexcept;
-  // Called now and then: takes the verdicts that have come, and ends the waits that take too much
-  // memory. Any thread.
+  // Collects arrived verdicts, and ends waits that take too much memory. Called often, by any
+  // thread.
   void advance() noexcept {
     if (!waiting_.empty()) [[unlikely]] {
       collect_verdicts();
@@ -199,12 +199,12 @@ class Residency {
     }
   }
   [[nodiscard]] bool any_waiting() const noexcept { return !waiting_.empty(); }
-  // Takes the verdicts that have come. Does not wait.
+  // Collects the verdicts that have arrived. Does not wait.
   void collect_verdicts() noexcept;
-  // Memory is short: waits for verdicts and encodes what waits. True if anything was done.
+  // If memory is short: waits for verdicts, encodes waiting records. True if it ended any wait.
   bool make_room() noexcept;
 
-  // A forked child or a process past exit: from now on nothing is encoded.
+  // For a forked child or a process past exit: from now on no block is encoded.
   void stop_encoding() noexcept { stopped_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
@@ -243,40 +243,38 @@ class Residency {
   void note_reader(Record& holder, StreamId stream) noexcept;
 
   // ---- encoding.cpp: start, in flight, finish; waits and their end ----
-  // What becomes of a block that was released just now.
+  // The action for a block that was just released.
   enum class AtRelease : std::uint8_t { kEncode, kWaitForForwardEnd, kWaitForProof, kHold };
   [[nodiscard]] AtRelease at_release(const Record& record) noexcept;
-  struct Attempt {  // what an encode has come to
+  struct Attempt {  // the result of an encode
     EncodeResult result;
     PayloadSlot slot{};
     bool recomputed = false;
     bool in_place = false;
     std::uint64_t took_ns = 0;
   };
-  // Encodes a record that is released, or that waited and is off the list. The codec runs without
-  // the record's mutex.
+  // Encodes a released record that is on no list. The codec runs without the record's mutex.
   void encode(RecordGuard& guard, Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
   [[nodiscard]] Attempt attempt(Record& record, EncodeRequest request) noexcept;
-  // What has come of the encode whose verdict is awaited; kQueued: nothing yet.
+  // The result of the encode whose verdict is pending; kQueued: no result yet.
   [[nodiscard]] Attempt verdict(Record& record, bool may_wait) noexcept;
   void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record, std::uint64_t took_ns = 0) noexcept;
-  // The one place where a wait ends. `record` is off the list; our reference to it is given up.
-  // False if it waits on: a verdict may take too long to be waited for.
+  // The only function that ends a wait. `record` is off the list; the call gives up one reference
+  // to it. False if the record keeps waiting, because its verdict takes too long.
   bool end_wait(Record& record, Start start, bool may_wait) noexcept;
-  // Takes the first waiting record with `due(record)` off the list, with a reference of ours.
-  // nullptr if there is none.
+  // Takes the first waiting record with `due(record)` off the list, adds a reference; else nullptr.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
-  // Waits are being ended because what waits takes too much. Once a verdict has taken too long, no
-  // other is waited for.
+  // State of ending waits because the waiting records take too much memory. Once one verdict has
+  // taken too long, the host waits for no other.
   struct Shortage {
     bool patient = true;
     bool any_ended = false;
   };
-  // Ends the wait of the first record with `due(record)` that can be ended. False if there is none.
+  // Ends the wait of the first record with `due(record)` that can be ended. False if none can.
   template <class Due>
   bool end_oldest_wait(Shortage& shortage, Due&& due) noexcept;
   void keep_within_bound() noexcept;

@@ -1,4 +1,4 @@
-// How the bytes of a released record come back: decoded, adopted as they are, or copied.
+// How the bytes of a released record are restored: decoded, adopted in place, or copied.
 #include <algorithm>
 #include <mutex>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace pleat::allocator {
 
-// Of a record whose encode is queued and lossy: what is read must not depend on the moment.
+// If a lossy encode is queued, waits for its verdict: restored bytes must not depend on timing.
 void Residency::await_verdict_locked(RecordGuard& guard, Record& record) noexcept {
   if (record.state != RecordState::kWaiting || record.ticket.value == 0 ||
       !codec_.is_lossy(record.ticket)) {
@@ -21,7 +21,7 @@ void Residency::await_verdict_locked(RecordGuard& guard, Record& record) noexcep
   finish(guard.scope_, record, attempt);
 }
 
-// The raw block itself becomes the restored one.
+// Makes the raw block itself the restored one.
 Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept {
   Block* const block = record.block;
   waiting_.remove(record);
@@ -30,10 +30,10 @@ Block* Residency::adopt_locked(RecordGuard& guard, Record& record, StreamId stre
     record.ticket = {};
     arena_.free(record.payload);
   }
-  // What has written it, and an encode that is forgotten but still reads, comes before.
+  // The work that wrote the block comes first, and so does a forgotten encode that still reads it.
   order_.follow(stream, record.stream);
-  // Of a foreign stream's use nobody could tell the end. It is the use that the block was saved
-  // for, and whoever queues it has seen to its order.
+  // The end of a foreign stream's use cannot be observed. That use is the one the block was saved
+  // for, and the code that queues it has ordered it already.
   if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw(guard.scope_, record, false);
   count(counters_.adopted);
@@ -50,7 +50,7 @@ Block* Residency::take_block(const Record& record, StreamId stream, Block** spar
   return block;
 }
 
-// A copy of raw bytes in a block for `stream`; nullptr if there is none.
+// Copies raw bytes into a block for `stream`; nullptr if there is no block.
 Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream, Block** spare,
                                   RestoreStatus* status) noexcept {
   Block* const target = take_block(record, stream, spare, status);
@@ -64,7 +64,7 @@ Block* Residency::copy_raw_locked(Record& record, Block* raw, StreamId stream, B
   return target;
 }
 
-// Of a record with a payload: from that, or from the block that is kept beside it.
+// Restores a record that has a payload: from the payload, or from the original block.
 bool Residency::restore_into_locked(Record& record, Block* target, StreamId stream) noexcept {
   Block* const original = record.original;
   if (original == nullptr || !record.reads_original()) {
@@ -84,15 +84,16 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   EventScope& scope = guard.scope_;
   Block* target = nullptr;
   await_verdict_locked(guard, record);
-  std::uint64_t begin = scope.wanted() ? now_ns() : 0;  // 0: there is nothing to do, or to tell
+  std::uint64_t begin = scope.wanted() ? now_ns() : 0;  // 0: no work to measure, or no sink
   switch (record.state) {
     case RecordState::kWaiting:
     case RecordState::kHeld:
       target = adopt_locked(guard, record, stream);
       begin = 0;
       break;
-    case RecordState::kTagged:    // storage gone, block never freed: its bytes are still there
-    case RecordState::kRestored:  // an earlier restored storage was written to and is not ours now
+    case RecordState::kTagged:    // storage gone, block never freed: it still holds its bytes
+    case RecordState::kRestored:  // an earlier restored storage was written to and is not the
+                                  // record's now
     case RecordState::kPacked: {
       if (record.packed()) {
         target = take_block(record, stream, spare, status);
@@ -102,8 +103,9 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
           return nullptr;
         }
       } else {
-        // Of a block that was never freed; or of the restored one, whose storage has died in
-        // another thread that has yet to free it: then the copy is all there will be.
+        // Copy from the block, which was never freed, or from the restored block. The latter's
+        // storage can have died in a thread that has yet to free it: this copy is then the only
+        // one.
         Block* const raw = record.block != nullptr ? record.block : record.restored;
         if (raw == nullptr) {
           *status = RestoreStatus::kWrongState;
@@ -128,7 +130,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   {
     const std::lock_guard<std::mutex> link(link_mutex_);
     if (record.restored != nullptr) {
-      // Superseded: its free, which may be under way already, is an ordinary one.
+      // The superseded block becomes an ordinary one; its free can be under way already.
       Record* expected = &record;
       record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);
       scope.change(StatKind::kRestored, -signed_bytes(record.bytes));
@@ -142,7 +144,7 @@ Block* Residency::restore_locked(RecordGuard& guard, Record& record, StreamId st
   return target;
 }
 
-// What a foreign stream has been given is told by nobody later, nor when it is done.
+// Later work on a foreign stream, and its end, cannot be observed, so it shares no storage.
 bool Residency::may_share_restored_locked(RecordGuard& /*guard*/, Record& record,
                                           StreamId stream) noexcept {
   const Block* const restored = record.restored;
@@ -166,7 +168,7 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
   await_verdict_locked(guard, record);
   *status = RestoreStatus::kOk;
   if (!record.packed()) {
-    // Raw bytes: held, of a storage that is gone but was never freed, or adopted by one that lives.
+    // The raw bytes are held, in a moved block that was never freed, or adopted by a live storage.
     Block* const raw = record.block != nullptr ? record.block : record.restored;
     if (raw == nullptr) {
       *status = RestoreStatus::kWrongState;
@@ -205,15 +207,15 @@ Residency::Stored Residency::stored_locked(RecordGuard& guard, Record& record) n
 }
 
 PayloadView Residency::payload_of(Record& record) noexcept {
-  // An argument of others has its payload for good: nothing of it changes any more.
+  // The payload of an argument is final: neither its place nor its form changes any more.
   Record& holder = record.recomputed ? *record.argument : record;
   const void* const data = holder.payload_in_block ? static_cast<void*>(holder.block->begin)
                                                    : static_cast<void*>(holder.payload.data);
   return {data, holder.payload_bytes, holder.form, holder.ranges.data(), holder.ranges.size()};
 }
 
-// `holder`, whose payload it is, must not be dropped before `stream` has read it. Called once the
-// reading is queued.
+// Records a read by `stream`, so that the payload of `holder` is not freed before the read is done.
+// Called once the read is queued.
 void Residency::note_reader(Record& holder, StreamId stream) noexcept {
   if (stream == holder.stream) [[likely]]
     return;
@@ -223,7 +225,7 @@ void Residency::note_reader(Record& holder, StreamId stream) noexcept {
   try {
     readers.push_back(stream);
   } catch (...) {
-    // What the payload's stream is given from now on waits, as it would have at the drop.
+    // Order later work of the payload's stream after the read now instead of at the drop.
     order_.follow(holder.stream, stream);
   }
 }
@@ -260,7 +262,7 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
   note_reader(holder, on);
   order_.follow(stream, on);
   if (order_.is_captured(stream)) [[unlikely]] {
-    // The graph reads the payload again at each of its replays: nobody gives it up any more.
+    // Each replay of the graph reads the payload again, so this reference is never given up.
     const std::lock_guard<std::mutex> link(link_mutex_);
     ++holder.references_;
   }

@@ -1,6 +1,6 @@
-// The order of work that a device does later. What residency does to a block it queues on a stream;
-// where another stream has to come after that, it says so here. No function but synchronize() waits
-// on the host.
+// StreamOrder orders work that a device does later, across its streams. Residency queues its work
+// for a block on a stream; if another stream must come after that work, it calls this interface. No
+// function but synchronize() waits on the host.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,26 @@ class StreamOrder {
  public:
   virtual ~StreamOrder() = default;
 
-  // After all that `stream` has been given so far. To be released; complete if there is no memory
-  // for it, and then the caller has waited.
+  // Records an event after all work queued on `stream` so far. The caller must release it. If
+  // memory is short the call waits for the stream and returns a complete event.
   [[nodiscard]] virtual EventHandle record(StreamId stream) noexcept = 0;
-  // What `stream` is given from now on begins after the event.
+  // Makes later work on `stream` begin after the event.
   virtual void wait(StreamId stream, EventHandle event) noexcept = 0;
   [[nodiscard]] virtual bool complete(EventHandle event) noexcept = 0;
   // Blocks the calling thread.
   virtual void synchronize(EventHandle event) noexcept = 0;
   virtual void release(EventHandle event) noexcept = 0;
-  // Others made the stream and may destroy it: nothing is said to it but while it is somebody's
-  // current one.
+  // True if other code owns the stream. Pleat uses it only while it is a thread's current stream.
   [[nodiscard]] virtual bool is_foreign(StreamId /*stream*/) noexcept { return false; }
-  // A stream of ours that comes after all that `stream` has been given so far, if that is foreign;
-  // else `stream` itself.
+  // If `stream` is foreign, a stream of Pleat's own that comes after its queued work; else
+  // `stream`.
   [[nodiscard]] virtual StreamId stand_in(StreamId stream) noexcept { return stream; }
-  // Nothing may be queued there: a graph is being recorded.
+  // True while a graph is captured on the stream: Pleat must queue no work there.
   [[nodiscard]] virtual bool is_captured(StreamId stream) noexcept = 0;
 
-  // What `later` is given from now on begins after all that `earlier` has been given. Nothing is
-  // done where one of them is captured: a graph cannot wait for work outside of it, and what was
-  // given before its capture is over, as whoever captures waits for the device first.
+  // Makes later work on `later` begin after all work queued on `earlier`. No effect if one of them
+  // is captured: a graph cannot wait for work outside of it. Work queued before the capture is
+  // complete, because a capture begins by waiting for the device.
   void follow(StreamId later, StreamId earlier) noexcept {
     if (later == earlier) [[likely]]
       return;
@@ -49,7 +48,7 @@ class StreamOrder {
   }
 };
 
-// Of a device whose work is done when the call returns: the host.
+// The order of a device whose work is complete when the call returns: the host.
 class SynchronousOrder final : public StreamOrder {
  public:
   [[nodiscard]] EventHandle record(StreamId /*stream*/) noexcept override { return {}; }

@@ -1,5 +1,5 @@
-// Records that are held raw for a reason that will end (Hold), in the order of their release: a
-// list through the records themselves, so that joining and leaving it cannot fail.
+// WaitingRecords lists the records that are held raw for a reason that will end (Hold), in release
+// order. The links are members of the records, so that joining and leaving the list cannot fail.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ class WaitingRecords {
     count(record, 1);
   }
 
-  // False where the record is not on the list. Who takes a record off clears its flag last: once it
-  // reads false, nobody else touches the links.
+  // False if the record is not on the list. take_off() clears the record's flag last: once the flag
+  // reads false, no other thread touches the links.
   bool remove(Record& record) noexcept {
     if (!record.waiting.load(std::memory_order_acquire)) return false;
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -49,7 +49,7 @@ class WaitingRecords {
     record.waiting.store(false, std::memory_order_release);
   }
 
-  // Without the lock a snapshot.
+  // Without the lock, the result is a snapshot.
   [[nodiscard]] std::size_t count(Hold hold) const noexcept {
     return counts_[static_cast<std::size_t>(hold)].load(std::memory_order_relaxed);
   }
@@ -59,7 +59,7 @@ class WaitingRecords {
   [[nodiscard]] std::size_t bytes(Hold hold) const noexcept {
     return bytes_[static_cast<std::size_t>(hold)].load(std::memory_order_relaxed);
   }
-  // Of the records that wait for a proof or a verdict. Residency bounds these.
+  // Bytes and count of the records that wait for a proof or a verdict. Residency bounds these.
   [[nodiscard]] std::size_t bounded_bytes() const noexcept {
     return bytes(Hold::kProof) + bytes(Hold::kVerdict);
   }
@@ -73,7 +73,7 @@ class WaitingRecords {
     add(counts_[hold], 1, change);
     add(bytes_[hold], record.bytes, change);
   }
-  // Under the lock: plain additions, read without it.
+  // Called under the lock: plain additions, which readers without the lock see whole.
   static void add(std::atomic<std::size_t>& number, std::size_t by, int sign) noexcept {
     const std::size_t n = number.load(std::memory_order_relaxed);
     number.store(sign > 0 ? n + by : n - by, std::memory_order_relaxed);

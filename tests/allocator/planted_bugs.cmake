@@ -18,9 +18,9 @@ pleat_plant("a pack on another stream is not noted" residency.cpp
 // ---- release")
 pleat_plant("an adopted block is read before it is written" restoring.cpp
   "order_.follow(stream, record.stream);
-  // Of a foreign stream's use"
+  // The end of a foreign stream"
   "if (!PLANTED) order_.follow(stream, record.stream);
-  // Of a foreign stream's use")
+  // The end of a foreign stream")
 pleat_plant("an adopted block's new stream is not noted" restoring.cpp
   "if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
   count_raw"
@@ -85,9 +85,9 @@ pleat_plant("a record is started twice" encoding.cpp
         !waiting_.remove(record))) {")
 pleat_plant_also(encoding.cpp
   "if (record.state != RecordState::kWaiting) {
-      // Somebody"
+      // Another thread restored"
   "if (!PLANTED && record.state != RecordState::kWaiting) {
-      // Somebody")
+      // Another thread restored")
 pleat_plant("a wait for a proof never ends" encoding.cpp
   "end_oldest_wait(shortage, [](const Record&) { return true; })"
   "end_oldest_wait(shortage, [](const Record& r) { return !(PLANTED && r.hold == Hold::kProof); })")
@@ -110,7 +110,7 @@ pleat_write_planted(encoding.cpp)
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
 
-# One that is found only where the sink takes all locks of ours (lock_taker.h).
+# An additional bug, found only if the sink takes all locks (lock_taker.h).
 set(planted_from ${PROJECT_SOURCE_DIR}/allocator)
 pleat_load_for_planting(event_sink.cpp)
 pleat_plant("an event is told where it happens, under the locks" event_sink.cpp
