@@ -14,7 +14,7 @@
 namespace pleat::bridge {
 namespace {
 
-// While it lives, what this thread saves gets no hooks.
+// While an instance lives, saves of this thread get no hooks.
 class Learning {
  public:
   Learning() noexcept { thread_policy.sites_being_learned = &sites; }
@@ -32,9 +32,9 @@ CallSite known_call_site(const void* return_address) noexcept {
   return it == state.call_sites.end() ? CallSite() : it->second;
 }
 
-// The node that `result` came from, if it stands directly on leaves, or on copies of them to write
-// to: every tensor saved meanwhile was saved by that node, so its call sites are this operator's
-// own. A composite operator has none, whose sites belong to mul, sub and the like.
+// The node of `result`, if all its inputs are leaves or clones of leaves. Then this node made every
+// save meanwhile, so their call sites belong to this operator. A composite operator has no such
+// node: its call sites belong to mul, sub and the like.
 NodePtr only_node_of(const at::Tensor& result) {
   NodePtr node = result.grad_fn();
   if (!node) {
@@ -56,7 +56,7 @@ void learn_sites_of(const KnownOperator& known, const Operands& operands) {
     Learning scope;
     node = only_node_of(known(operands));
     sites = std::move(scope.sites);
-  } catch (...) {  // an operator this build lacks, or has under other terms
+  } catch (...) {  // an operator that this build lacks, or declares differently
   }
   if (!node) {
     return;
@@ -88,14 +88,14 @@ void note_call_site(const void* return_address) noexcept {
 }
 
 void learn_call_sites(void (*also)()) {
-  // Some operators warn once; the user's call is to warn, not ours.
+  // Some operators warn once; the warning must stay for the user's own call.
   class Silent final : public c10::WarningHandler {
     void process(const c10::Warning&) override {}
   } silent;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
   const c10::WarningUtils::WarnAlways not_the_one_time;
   const at::DisableRecordFunctionGuard unprofiled;
-  const TransientCodePages code_pages("libtorch_cpu.so");  // 9 MB of them else
+  const TransientCodePages code_pages("libtorch_cpu.so");  // else 9 MB stay resident
   const c10::AutoGradMode grad_on(true);
   const Operands operands = make_operands();
   for (const KnownOperator& known : known_operators()) {

@@ -1,16 +1,16 @@
-// Which call sites of the SavedVariable constructor belong to operators that close a path, or start
-// one that does: those are told before their kernel runs. Learned by running each such operator
-// once on a few numbers and noting who called.
+// Which call sites of the SavedVariable constructor belong to operators that close a path. Pleat
+// decides about these saves before the kernel runs. To learn the sites, Pleat runs each such
+// operator once on a few numbers and records the callers.
 #pragma once
 
 #include "torch_bridge/policy/policy_state.h"
 
 namespace pleat::bridge {
 
-// Asks the process, and remembers the answer for this thread.
+// Looks the site up in the process's table and caches the answer for this thread.
 [[nodiscard]] CallSite look_up_call_site(const void* return_address) noexcept;
 
-// What is known of a call site. Thread-safe.
+// The operand that a call site saves. Thread-safe.
 [[nodiscard]] inline CallSite call_site_at(const void* return_address) noexcept {
   const ThreadPolicy::CachedSite& cached = thread_policy.cached_site(return_address);
   const bool hit = cached.call_site == return_address &&
@@ -19,8 +19,7 @@ namespace pleat::bridge {
 }
 
 // Runs the known operators once, outside of any lock. None of them draws a random number of the
-// job's. Calls `also` last, while this thread's saves get no hooks and nothing that its operators
-// do is reported.
+// job's. Calls `also` last, while this thread's saves get no hooks and operators no reports.
 void learn_call_sites(void (*also)());
 
 // Called by the constructor hook while learn_call_sites() runs in this thread.

@@ -38,7 +38,7 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
   for (std::size_t d = 2; d < dimensions; ++d) {
     plane *= shape.sizes[d];
   }
-  if (rows == Rows::kPlanes) {  // of one channel the small ones are columns side by side
+  if (rows == Rows::kPlanes) {  // small planes of one channel are columns next to each other
     return plane >= kShortestLine ? lines(Look::kRows, plane)
                                   : lines(Look::kColumns, channels * plane);
   }
@@ -48,7 +48,7 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
   if (rows == Rows::kLastDimension) {
     std::int64_t length = last;
     for (std::size_t d = dimensions - 2; d > 0 && length < kShortestLine; --d) {
-      length *= shape.sizes[d];  // normalised together with the last, or nobody knows
+      length *= shape.sizes[d];  // the normalisation can span several last dimensions
     }
     return lines(Look::kRows, length);
   }

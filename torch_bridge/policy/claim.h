@@ -1,4 +1,4 @@
-// A claim: a save of which it has yet to be decided whether its noise is harmless.
+// A claim is a saved tensor whose noise is not yet shown to be harmless or harmful.
 #pragma once
 
 #include <ATen/core/TensorBase.h>
@@ -15,10 +15,10 @@ namespace pleat::bridge {
 
 class TorchRecord;
 
-// How a saved tensor lay in memory, as far as the lines of a normalisation depend on it.
+// The layout of a saved tensor, as far as the lines of a normalisation depend on it.
 struct SavedShape {
   static constexpr std::size_t kMostDimensions = 6;
-  std::uint8_t rank = 0;  // with more than kMostDimensions no size is known
+  std::uint8_t rank = 0;  // above kMostDimensions the sizes are unknown
   bool contiguous = false;
   bool channels_last = false;  // dense, dimension 1 innermost
   std::array<std::int64_t, kMostDimensions> sizes{};
@@ -27,11 +27,11 @@ struct SavedShape {
   explicit SavedShape(const c10::TensorImpl& tensor) noexcept;
 };
 
-// For CodecChoice::lines: kZeroRows where none are asked for but rows of zeros may be worth a look,
-// kNone where the lines are not apart in memory.
+// For CodecChoice::lines: kZeroRows for an operator without lines whose tensor can have rows of
+// zeros; kNone if the lines are not separate in memory.
 [[nodiscard]] compress::block::Lines lines_of(const SavedShape& shape, Rows rows) noexcept;
 
-// May link a result to the argument that it can be recomputed from, once that has a payload.
+// Links a result to the argument that it can be recomputed from, once the argument has a payload.
 class LateLink {
  public:
   virtual void link_argument() noexcept = 0;
@@ -40,26 +40,26 @@ class LateLink {
   ~LateLink() = default;
 };
 
-// Made by the hooks of a tensor that might be lossy. References are counted: of the hooks, and of
-// the list that the claim is on.
+// Created by the hooks of a tensor that can become lossy. The hooks and the list of the claim's
+// node hold counted references.
 struct Claim {
   enum class State : std::uint8_t { kNoted, kWaits, kClosed, kDone };
 
   // ---- constant ----
   SavedShape shape;
-  bool is_output = false;  // by hand set when its node is found
+  bool is_output = false;  // by hand: set when its node is found
   std::uint32_t output_number = 0;
-  const torch::autograd::Node* producer = nullptr;  // alive as long as the record is there
-  LateLink* link = nullptr;                         // the same
-  // What the node's SavedVariable has; compare only.
+  const torch::autograd::Node* producer = nullptr;  // alive as long as the record
+  LateLink* link = nullptr;                         // likewise
+  // The hooks in the node's SavedVariable; compare only.
   const torch::autograd::SavedVariableHooks* hooks = nullptr;
 
   // ---- guarded by the ledger's lock ----
-  CodecChoice lossy{};  // if it may be; at first of its type and the width of its key
+  CodecChoice lossy{};  // the lossy choice, at first by type and the width of its key
   State state = State::kNoted;
   bool beyond_doubt = false;                    // as in Treatment
-  TorchRecord* record = nullptr;                // as long as the hooks live
-  const torch::autograd::Node* node = nullptr;  // whose list it is on; compare only
+  TorchRecord* record = nullptr;                // valid as long as the hooks live
+  const torch::autograd::Node* node = nullptr;  // the node whose list the claim is on; compare only
   Claim* next = nullptr;
   Claim* previous = nullptr;
 

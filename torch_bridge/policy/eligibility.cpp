@@ -18,7 +18,7 @@ namespace {
 using compress::ElementType;
 using torch::autograd::Node;
 
-// Lazy conjugation and negation are carried by the view layout.
+// The view layout handles lazy conjugation and negation.
 bool has_plain_keys(const c10::TensorImpl& tensor) noexcept {
   using c10::DispatchKeySet;
   constexpr DispatchKeySet on_every_device{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
@@ -31,7 +31,7 @@ bool has_plain_keys(const c10::TensorImpl& tensor) noexcept {
     return true;
   }
   if (!(beside - c10::autocast_dispatch_keyset).empty()) {
-    return false;  // nor may it be asked for its device: that may run anybody's code
+    return false;  // looking up its device could run foreign code
   }
   const DeviceBackend* const backend = backend_of(tensor.device());
   return backend != nullptr && beside == DispatchKeySet(backend->autocast_key());
@@ -56,7 +56,7 @@ ElementType element_type(at::ScalarType type) noexcept {
   }
 }
 
-// Casts, transposes and views of a parameter: following single inputs leads to its AccumulateGrad.
+// Follows single inputs through casts, transposes and views of a parameter to its AccumulateGrad.
 bool hides_parameter(const Node* node) noexcept {
   for (int steps = 0; node != nullptr && steps < 5; ++steps) {
     const NodeClass& c = class_of(*node);
@@ -71,8 +71,7 @@ bool hides_parameter(const Node* node) noexcept {
   return false;
 }
 
-// What keeps a tensor from getting a record; kEligibleLossless if nothing does. Notes in `d` what
-// it has found on its way.
+// The reason why a tensor gets no record, else kEligibleLossless. Stores its findings in `d`.
 Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
                       Decision& d) noexcept {
   if (!tensor.defined()) {
@@ -94,7 +93,7 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   }
   try {
     d.producer = tensor.grad_fn().get();
-  } catch (...) {  // a view that must not be differentiated: stock says so if backward reads it
+  } catch (...) {  // a view that must not be differentiated: stock raises if backward reads it
     return Reason::kNotPlainStrided;
   }
   if (impl->requires_grad() && d.producer == nullptr) {
@@ -150,8 +149,8 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
   }
   d.type = element_type(tensor.scalar_type());
   name(tensor, context, d);
-  // Types without a shorter form (double, complex) get a record too: it costs nothing, the block is
-  // held as it is, and another view of the same storage learns that its bytes must stay exact.
+  // Types without a shorter form (double, complex) get a record too, whose block is held raw at no
+  // cost. The record makes the bytes exact for another view of the same storage.
   if (compress::is_floating(d.type) && tensor.unsafeGetTensorImpl()->requires_grad() &&
       d.producer != nullptr && (runtime.bits.uniform() != 0 || runtime.sensitivity.measures())) {
     d.reason = Reason::kEligibleLossy;

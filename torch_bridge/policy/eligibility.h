@@ -1,5 +1,5 @@
-// The one place that decides whether a saved tensor gets a record, and with which key. What noise
-// it may have is decided later: proofs.h.
+// judge() decides whether a saved tensor gets a record, and with which key. proofs.h decides later
+// about noise.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,9 @@
 
 namespace pleat::bridge {
 
-// What the constructor of SavedVariable was called with. Not known without the preload library.
+// The arguments of the SavedVariable constructor. Unknown without the preload library.
 struct SaveContext {
-  bool known = false;  // the others mean something
+  bool known = false;  // the other members are set
   bool is_output = false;
   bool is_inplace_on_view = false;
   const void* call_site = nullptr;
@@ -23,14 +23,14 @@ struct SaveContext {
 
 struct Decision {
   Reason reason = Reason::kDisabled;
-  allocator::TensorKey key{};  // of the record that it gets if its storage has none
+  allocator::TensorKey key{};  // key of a new record, if the storage has none
   compress::ElementType type{};
-  // Of a floating tensor that asks for a gradient, where the mode allows noise: why it must be
-  // exact, or that it may bear noise if that is shown to be harmless.
+  // For a floating tensor that requires a gradient, if the mode allows noise: the reason to keep it
+  // exact, or that it can bear noise once that is shown to be harmless.
   Exactness exactness = Exactness::kOperator;
-  DeviceBackend* backend = nullptr;   // of the device it lies on
-  allocator::Block* block = nullptr;  // where the storage lies
-  // The grad_fn of a tensor that is eligible, as long as that tensor lives.
+  DeviceBackend* backend = nullptr;   // of the tensor's device
+  allocator::Block* block = nullptr;  // block of the storage
+  // The grad_fn of an eligible tensor, valid as long as that tensor lives.
   const torch::autograd::Node* producer = nullptr;
   std::uint32_t output_number = 0;
 
@@ -40,12 +40,12 @@ struct Decision {
   [[nodiscard]] bool may_be_lossy() const noexcept { return reason == Reason::kEligibleLossy; }
 };
 
-// A plain strided tensor of whatever device: nothing in its key set but what every such tensor has,
-// plus lazy conjugation and negation.
+// A plain strided tensor of any device: its key set has only the keys of every such tensor, plus
+// lazy conjugation and negation.
 [[nodiscard]] bool is_plain_strided(const c10::TensorImpl& tensor) noexcept;
 
-// Decides about a tensor that is being saved. Never throws, counts nothing, teaches nothing. Takes
-// the ledger's lock.
+// Decides about a tensor that is being saved. Never throws, changes no counter and no learned
+// state. Takes the ledger's lock.
 [[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
                              const SaveContext& context) noexcept;
 

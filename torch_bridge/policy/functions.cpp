@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::Node;
 
 struct Named {
-  std::string_view name;  // of the function's class; empty if there is none
+  std::string_view name;  // of the function's class; empty if unknown
   const void* python_class = nullptr;
   bool may_be_trusted = false;
 };
@@ -21,7 +21,8 @@ Named named(const Node& node) noexcept {
   if (c.of_torch || c.accumulate_grad) {
     return {};
   }
-  if (!c.python) {  // nodes of other classes: TorchScript's, whose name stands for every script
+  if (!c.python) {  // nodes of other classes: TorchScript's, whose name is the same for every
+                    // script
     return {c.name, nullptr, c.cpp_function};
   }
   const PythonClass known = class_of_function(node);
@@ -33,7 +34,7 @@ Named named(const Node& node) noexcept {
   if (name.size() > kAddedByTorch.size() && name.ends_with(kAddedByTorch)) {
     name.remove_suffix(kAddedByTorch.size());
   }
-  // These two stand for whatever was compiled, or lies in a checkpoint.
+  // These two names cover any compiled function and any checkpointed code.
   const bool one = name != "CompiledFunction" && name != "CheckpointFunction";
   return {name, known.type, one};
 }

@@ -1,5 +1,6 @@
-// Functions that we cannot look into: users' own, in Python and in C++, those of custom operators,
-// of torch.compile and of TorchScript. What users promise of them (core/proof_book.h).
+// Functions whose formulas Pleat cannot inspect, and the user's promises about them
+// (core/proof_book.h). They are functions of users in Python and C++, of custom operators, of
+// torch.compile and of TorchScript.
 #pragma once
 
 #include <string>
@@ -10,15 +11,15 @@
 
 namespace pleat::bridge {
 
-// All take a node that is alive. None takes the interpreter's lock, as the ledger's may be held.
-
-// What is promised of the function whose node this is. None for torch's own operators.
+// `node` must be alive. These functions never take the interpreter's lock, because the caller can
+// hold the ledger's.
+// The promise for the function of this node. kNone for torch's own operators.
 [[nodiscard]] Trust trust_in(const torch::autograd::Node& node) noexcept;
 
-// Where the cost of that function is counted; null for torch's own operators.
+// The counters of that function; null for torch's own operators.
 [[nodiscard]] ProofBook::Function* function_of(const torch::autograd::Node& node) noexcept;
 
-// How the report calls the node. Throws std::bad_alloc.
+// The name of the node in the report. Throws std::bad_alloc.
 [[nodiscard]] std::string shown_name(const torch::autograd::Node& node);
 
 }  // namespace pleat::bridge

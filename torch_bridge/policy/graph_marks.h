@@ -1,5 +1,5 @@
-// What is known of the nodes of the graphs that are being recorded: one mark for each node that was
-// asked for. A mark is a node's as long as its sequence number is. Guarded by the ledger's lock.
+// GraphMarks stores one mark for each visited node of the graphs being recorded. A mark is valid
+// while the node's sequence number matches. Guarded by the ledger's lock.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,25 @@ class GraphMarks {
  public:
   enum class Weight : std::uint8_t { kUnknown, kNo, kYes };
   struct Mark {
-    const torch::autograd::Node* node = nullptr;  // null: the place is free
+    const torch::autograd::Node* node = nullptr;  // null: free place
     std::uint64_t sequence = 0;
-    std::uint64_t thread = 0;  // that recorded it
-    Claim* claims = nullptr;   // what the node has saved that needed a proof
-    std::uint8_t closed = 0;   // 1; 2: through an exponential
+    std::uint64_t thread = 0;  // the thread that recorded it
+    Claim* claims = nullptr;   // claims of the node's saves that need a proof
+    std::uint8_t closed = 0;   // 1: closed; 2: through an exponential
     bool open = false;
     bool met = false;         // by find_nodes()
     bool derivative = false;  // its result depends on a leaf whose gradient is a result
     bool normalises = false;  // a normalisation by hand
-    bool of_factor = false;   // its result depends on a factor of linear algebra, or on the next
+    bool of_factor = false;   // its result depends on a factor of linear algebra, or on a gram
     bool gram = false;        // it contracts a tensor with itself
-    // Which of its results contractions without a weight have read, and the last of these did.
+    // Results that contractions without a weight read; those that the last such one read.
     std::uint8_t read = 0, read_by_last = 0;
     Weight weight = Weight::kUnknown;
-    std::uint64_t structure = 0;  // Ledger::structure_of(); 0: not worked out
+    std::uint64_t structure = 0;  // Ledger::structure_of(); 0: not computed yet
     const torch::autograd::Node* last_reader = nullptr;  // compare only
   };
 
-  // The mark of `node`, which is alive; good until the next call. Throws std::bad_alloc.
+  // The mark of `node`, which is alive; valid until the next call. Throws std::bad_alloc.
   Mark& of(const torch::autograd::Node& node) {
     if (2 * (used_ + 1) > places_.size()) {
       grow();
@@ -48,11 +48,11 @@ class GraphMarks {
       mark.node = &node;
       take_over(mark, node);
     } else if (mark.sequence != node.sequence_nr() || mark.thread != node.thread_id()) {
-      take_over(mark, node);  // of a node that has died, and all its claims with it
+      take_over(mark, node);  // the mark of a dead node, whose claims are gone too
     }
     return mark;
   }
-  // Null if it has none. The node need not be alive.
+  // Null if the node has no mark. The node need not be alive.
   Mark* find(const torch::autograd::Node* node) noexcept {
     if (places_.empty()) {
       return nullptr;
@@ -61,7 +61,7 @@ class GraphMarks {
     return mark.node != nullptr ? &mark : nullptr;
   }
 
-  // Calls `visit` with the marks of nodes that these threads have recorded.
+  // Calls `visit` with the marks of nodes that these threads recorded.
   template <class Visit>
   void for_each(std::span<const std::uint64_t> threads, Visit&& visit) noexcept {
     for (const Mark& mark : places_) {
@@ -76,7 +76,7 @@ class GraphMarks {
     });
   }
 
-  // Takes away the marks of nodes that these threads have recorded, and calls `end` with each.
+  // Removes the marks of nodes that these threads recorded, and calls `end` with each.
   template <class End>
   void forget(std::span<const std::uint64_t> threads, End&& end) noexcept {
     std::size_t kept = 0;
@@ -124,8 +124,8 @@ class GraphMarks {
       }
     }
   }
-  // Puts every mark where a search from its own place finds it. Without memory the marks are lost:
-  // the nodes are walked over again, and their claims stay undecided.
+  // Puts every mark where a search from its own place finds it. If memory is short the marks are
+  // lost: walks visit the nodes again, and their claims stay undecided.
   void spread(std::size_t places) noexcept {
     try {
       std::vector<Mark> all(places);

@@ -9,8 +9,8 @@ at::Tensor leaf_of(double value, at::IntArrayRef sizes) {
   return at::full(sizes, value, at::kFloat).requires_grad_(true);
 }
 
-// Saves as any function in C++ does. Its call sites are those of all: two, as a list that is full
-// grows elsewhere, so that it takes four tensors to meet both.
+// Saves like any function in C++ does. Its two call sites are those of all such functions: a full
+// list grows at another one, so four tensors are needed to reach both.
 struct AnyFunction : torch::autograd::Function<AnyFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
     context->save_for_backward({x, x, x, x});

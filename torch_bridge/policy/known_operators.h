@@ -1,6 +1,6 @@
-// The operators that are run once, on a few numbers, to learn where they save their operands from:
-// those that close a path, and a function in C++. What is saved for the others is decided once
-// their node is recorded.
+// Known operators run once, on a few numbers, to learn the call sites that save their operands.
+// These are the operators that close a path, and a function in C++. Saves of other operators are
+// decided once their node is recorded.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@
 namespace pleat::bridge {
 
 struct Operands {
-  // Leaves that ask for a gradient.
+  // Leaves that require a gradient.
   at::Tensor x, y;    // 2 x 2
   at::Tensor vector;  // 2
   at::Tensor batch;   // 1 x 2 x 2
@@ -20,7 +20,7 @@ struct Operands {
 };
 [[nodiscard]] Operands make_operands();
 
-// Runs one. Returns the first of its results; throws where this torch lacks the operator.
+// Runs one operator. Returns the first of its results; throws if this torch lacks the operator.
 using KnownOperator = at::Tensor (*)(const Operands& o);
 [[nodiscard]] std::span<const KnownOperator> known_operators() noexcept;
 

@@ -1,6 +1,5 @@
-// Numbers for the weights of a process, which stand for them in keys: the n-th weight of its type
-// and shape that a graph has read. A program that runs again gives the same weights the same
-// numbers. Guarded by the ledger's lock.
+// LeafNumbers numbers the weights of a process for keys: the n-th weight of its type and shape that
+// a graph has read. A repeated run yields the same numbers. Guarded by the ledger's lock.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +14,8 @@ namespace pleat::bridge {
 
 class LeafNumbers {
  public:
-  // The structure of a leaf (sensitivity/key.h). A leaf that is no weight has that of its kind: the
-  // script makes another one in each step. Throws std::bad_alloc.
+  // The structure of a leaf (sensitivity/key.h). A leaf that is not a weight gets the structure of
+  // its kind, because the script makes another one in each step. Throws std::bad_alloc.
   [[nodiscard]] std::uint64_t structure_of(const at::Tensor& leaf, bool is_weight);
 
  private:
@@ -26,7 +25,7 @@ class LeafNumbers {
     WeakLeaf leaf;
   };
   std::unordered_map<const c10::TensorImpl*, Known> known_;
-  // Of each kind, by number. The number of a weight that has died is the next one's.
+  // The weights of each kind, by number. The next new weight takes the number of a freed one.
   std::unordered_map<std::uint64_t, std::vector<WeakLeaf>> of_kind_;
 };
 

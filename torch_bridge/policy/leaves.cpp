@@ -9,7 +9,8 @@
 namespace pleat::bridge {
 namespace {
 
-// Leaves that the same place of a script makes in every step: read by such a node, of such a shape.
+// The kind of leaves that one place of a script makes in every step: a hash of the reading node's
+// class and of the leaf's shape.
 std::uint64_t kind_of(const at::Tensor& leaf, const torch::autograd::Node& node) noexcept {
   const std::int64_t last = leaf.dim() > 0 ? leaf.size(-1) : 0;
   return sensitivity::mix(class_of(node).hash ^
@@ -36,7 +37,7 @@ bool Leaves::note_read(const at::Tensor& leaf, const torch::autograd::Node& node
   const std::uint64_t kind = kind_of(leaf, node);
   const auto known = kinds_.find(kind);
   const State state = known != kinds_.end() ? known->second : State::kUnknown;
-  constexpr std::size_t kMost = 65536;  // of forward passes that no backward follows
+  constexpr std::size_t kMost = 65536;  // limit for forward passes without a backward
   if (reads_.size() == kMost) {
     reads_.clear();
   }

@@ -1,8 +1,8 @@
-// Which leaves count as weights, and which make a forward exact. The gradient of a weight is a sum
-// that training averages. The gradient of any other leaf may be a result of the script: a force, a
-// derivative in a differential equation, the gradient that a penalty is made of; noise in it is
-// noise in a value. So what depends on such a leaf is exact, until it has shown that its gradient
-// goes nowhere.
+// Leaves decides which leaves count as weights, and which make a forward pass exact. The gradient
+// of a weight is a sum that training averages. The gradient of any other leaf can be a result of
+// the script: a force, a derivative in a differential equation, the gradient in a penalty. Noise in
+// it is noise in a value. So tensors that depend on such a leaf are exact, until a pass shows that
+// the script does not use its gradient.
 //
 // A leaf counts as a weight if it is a torch.nn.Parameter, or if an earlier backward pass has
 // accumulated into it. Guarded by the ledger's lock.
@@ -19,9 +19,9 @@
 
 namespace pleat::bridge {
 
-// How a backward pass was asked for.
+// The arguments of a backward pass that matter here.
 struct PassKind {
-  bool accumulates = true;  // into leaves, and none were named
+  bool accumulates = true;  // into all leaves: the call named none
   bool creates_graph = false;
   bool keeps_graph = false;
 };
@@ -30,15 +30,15 @@ class Leaves {
  public:
   [[nodiscard]] bool is_weight(const c10::TensorImpl& leaf) const noexcept;
 
-  // `node`, recorded by this thread, reads the leaf. Returns true if what the node makes must be
-  // exact. Throws std::bad_alloc.
+  // Records that `node`, recorded by this thread, reads the leaf. Returns true if the node's
+  // results must be exact. Throws std::bad_alloc.
   [[nodiscard]] bool note_read(const at::Tensor& leaf, const torch::autograd::Node& node);
 
-  // A pass begins over what these threads have recorded; `of_leaves`: its roots depend on a leaf
+  // Begins a pass over nodes that these threads recorded. `of_leaves`: its roots depend on a leaf
   // that made them exact. Throws std::bad_alloc.
   void begin_pass(std::span<const std::uint64_t> recorders, PassKind kind, bool of_leaves);
 
-  // A pass over weights alone has made a graph: what backward works out is differentiated again.
+  // True once a pass over weights alone has made a graph: its gradients are differentiated again.
   [[nodiscard]] bool differentiates_weights() const noexcept { return differentiates_weights_; }
 
  private:

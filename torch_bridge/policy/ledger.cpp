@@ -22,8 +22,8 @@ using torch::autograd::Node;
 
 namespace {
 
-// Leaked: tensors die until the process ends. Made when the library is loaded: the first use may be
-// in a child.
+// Leaked: tensors are freed until the process ends. Made when the library is loaded, because the
+// first use can be in a forked child.
 Ledger& ledger = *new Ledger;
 
 Rule rule() noexcept {
@@ -31,17 +31,17 @@ Rule rule() noexcept {
   return runtime != nullptr ? runtime->rule.load(std::memory_order_relaxed) : Rule::kProof;
 }
 
-// No proof is asked for.
+// True if noise needs no proof.
 bool assumes() noexcept { return rule() == Rule::kAssumed; }
 
-// A sum whose other term comes from elsewhere, too. With a constant it is the one term, shifted.
+// A sum of two terms that require gradients. A sum with a constant is one term, shifted.
 bool adds_another(const Node& node, const NodeFacts& facts) noexcept {
   const auto& edges = node.next_edges();
   return facts.path == Path::kAdds &&
          std::count_if(edges.begin(), edges.end(), [](const Edge& e) { return e.is_valid(); }) > 1;
 }
 
-// The node of the script that `node` is, in whatever step.
+// A hash of the node's place in the script, the same in every step.
 std::uint64_t script_hash(const Node& node) noexcept {
   std::uint64_t h = sensitivity::mix(class_of(node).hash ^ ancestors_hash(node));
   for (const Edge& edge : node.next_edges()) {
@@ -193,13 +193,13 @@ void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
       return root.is_valid() && depends_on_leaf(*root.function);
     });
     leaves_.begin_pass(recorders, kind, of_leaves);
-  } catch (...) {  // no memory: what is not known of a leaf stays exact
+  } catch (...) {  // memory is short: leaves without an entry stay exact
   }
   for (const auto& [hooks, claim] : unplaced) {
     refuse(*claim, Exactness::kNoProof);
   }
   unplaced.clear();
-  if (kind.keeps_graph) {  // what is recorded from now on may read what was recorded before
+  if (kind.keeps_graph) {  // nodes recorded later can read nodes recorded before
     marks_.for_each(recorders, [&](const GraphMarks::Mark& mark) {
       for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
         if (claim->state == Claim::State::kWaits) {
@@ -272,7 +272,7 @@ void Ledger::close(const Step& step) {
   }
   if (normalises) {
     close_rows(node);
-    return;  // it has closed what it normalises
+    return;  // close_rows() has closed the input of the normalisation
   }
   const NodeFacts facts = facts_of(node);
   bool exponential = step.exponential || facts.path == Path::kExponential;
@@ -285,7 +285,7 @@ void Ledger::close(const Step& step) {
       if (has_weight(node, facts.operands)) {
         return;
       }
-      exponential = false;  // it averages over many
+      exponential = false;  // it averages over many elements
       break;
     default:
       break;
@@ -311,7 +311,7 @@ void Ledger::open_behind(const Node& node, Exactness why, const Node& opener) {
   }
 }
 
-// A pole comes after a proof: the node that saved gets none from now on.
+// A pole comes after a proof: the node that saved gets no proof from now on.
 void Ledger::note_late(const Node& node, const Node& opener) {
   if (Runtime* const runtime = Runtime::get()) {
     runtime->poles_after_proof.fetch_add(1, std::memory_order_relaxed);
@@ -361,7 +361,7 @@ void Ledger::open(const Node& node, const Opening& opening) {
     return;
   }
   if (facts.path == Path::kUnknown || facts.path == Path::kOpens) {
-    return;  // it has opened what is behind itself
+    return;  // a node that opens has opened its inputs already
   }
   for (const Edge& edge : node.next_edges()) {
     go_on(edge, false);

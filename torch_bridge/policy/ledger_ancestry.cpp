@@ -1,4 +1,4 @@
-// What the ledger knows of what the inputs of a node are made of.
+// How the ledger traces the inputs of a node back to leaves, weights, normalisations and factors.
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool is_view(const Node& node) noexcept {
   return class_of(node).has(kAliasesInput) && node.num_outputs() == 1;
 }
 
-// Whether all leaves behind a node are torch.nn.Parameter; false where there are very many nodes.
+// Whether all leaves behind a node are torch.nn.Parameter; false beyond kMost nodes.
 bool leads_to_parameters_alone(const Node& node) {
   constexpr std::size_t kMost = 256;
   std::vector<const Node*> met{&node};
@@ -48,8 +48,8 @@ bool leads_to_parameters_alone(const Node& node) {
   return true;
 }
 
-// A layer's, though all that goes into the layer may be learned: embeddings of nodes, of shapes.
-// What is optimised and is no parameter may be a result: an adversarial image.
+// An activation of a layer, although all inputs of the layer can be learned (embeddings of nodes,
+// of shapes). An optimised leaf without a parameter can be a result (an adversarial image).
 bool is_activation_of_contraction(const Node& node) {
   const OperatorRow& row = class_of(node).row;
   if ((row.saves != Saves::kWaits && row.saves != Saves::kSides) || node.num_outputs() == 0) {
@@ -196,7 +196,7 @@ bool Ledger::reads_again(const Node& node, std::size_t input) {
   if (source.node == nullptr) {
     return false;
   }
-  constexpr std::uint32_t kLast = 7;  // the results from there on count as one
+  constexpr std::uint32_t kLast = 7;  // the results from there on share one bit
   const auto bit = static_cast<std::uint8_t>(1u << std::min(source.output, kLast));
   GraphMarks::Mark& mark = marks_.of(*source.node);
   if (mark.last_reader != &node) {
@@ -230,17 +230,17 @@ bool Ledger::is_weight(const Node& node, int depth) {
   bool weight = false;
   try {
     weight = work_out_weight(node, depth);
-  } catch (const c10::Error&) {  // of symbolic size
+  } catch (const c10::Error&) {  // symbolic sizes
   }
   marks_.of(node).weight = weight ? GraphMarks::Weight::kYes : GraphMarks::Weight::kNo;
   return weight;
 }
 
-// All that it is made of are weights, and constants that do not make it larger: a mask, a scale. A
-// contraction with a constant is a layer over data, unless its result is a vector, or of the very
-// shape of a weight that is computed. A layer's result has the shape of its weight where the batch
-// is as long as a row: so a leaf does not count. What is picked by indices is data, too, and what
-// an activation makes of a contraction.
+// A computed weight is made of weights alone, and of constants that do not enlarge it: a mask, a
+// scale. A contraction with a constant is a layer over data, unless its result is a vector or has
+// the shape of a computed weight. A leaf's shape does not count, because a batch as long as a row
+// gives a layer's result the shape of its weight. Picked elements and activations of a contraction
+// are data, too.
 bool Ledger::work_out_weight(const Node& node, int depth) {
   const NodeClass& c = class_of(node);
   if (c.has(kPicks) || is_activation_of_contraction(node)) {
@@ -268,7 +268,7 @@ bool Ledger::work_out_weight(const Node& node, int depth) {
 }
 
 std::uint64_t Ledger::structure_of(const Node& node) {
-  // Of an input, or 0 if it is not worked out yet.
+  // The structure of an input, or 0 if it is not computed yet.
   const auto known = [&](const Edge& edge) -> std::uint64_t {
     if (!edge.is_valid()) {
       return 1;

@@ -28,11 +28,11 @@ std::string without_arguments(std::string_view name) {
   return left;
 }
 
-// `name`: with its namespaces.
+// `name`: with namespaces.
 NodeClass classify(std::string name) {
   NodeClass c;
   c.of_torch = name.starts_with("torch::autograd::generated::") ||
-               name == "torch::autograd::CopySlices";  // runs the node that was there
+               name == "torch::autograd::CopySlices";  // runs the node that it replaced
   constexpr std::string_view kCppFunction = "torch::autograd::CppNode<";
   c.cpp_function = name.starts_with(kCppFunction) && name.ends_with('>');
   if (c.cpp_function) {
@@ -56,7 +56,7 @@ NodeClass classify(std::string name) {
   return c;
 }
 
-// Both may throw: out of memory.
+// Both can throw std::bad_alloc.
 const NodeClass* known_class(const std::type_info* type) {
   PolicyState& state = PolicyState::get();
   const std::lock_guard<std::mutex> guard(state.mutex);

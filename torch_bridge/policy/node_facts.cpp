@@ -40,9 +40,9 @@ NodeFacts::Bounds closed(double low, double high) {
   return {Sides::Kind::kClosed, false, low, high};
 }
 
-// As the kernels of torch compare: threshold_backward drops where x <= t, leaky_relu_backward asks
-// for x > 0, hardtanh_backward drops where x <= low or x >= high, clamp keeps where low <= x and
-// x <= high. NaN is on the side that these leave it on.
+// Follows the comparisons in torch's kernels: threshold_backward drops where x <= t,
+// leaky_relu_backward tests x > 0, hardtanh_backward drops where x <= low or x >= high, clamp keeps
+// low <= x <= high. These also decide the side of NaN.
 NodeFacts::Bounds bounds_of(const Node& node) {
   if (as<ReluBackward0>(node) != nullptr) return open(0, kNoBound, true);
   if (const auto* n = as<ThresholdBackward0>(node))
@@ -67,7 +67,7 @@ NodeFacts::Bounds bounds_of(const Node& node) {
   return {};
 }
 
-// Its running statistics are constants, so that it is linear.
+// In evaluation the running statistics are constants, so the node is linear.
 bool evaluates(const Node& node) noexcept {
   if (const auto* n = as<NativeBatchNormBackward0>(node)) return !n->training;
   if (const auto* n = as<NativeBatchNormLegitBackward0>(node)) return !n->training;
@@ -77,7 +77,7 @@ bool evaluates(const Node& node) noexcept {
   return false;
 }
 
-// A norm of another order has a pole for each element.
+// Norms of other orders have a pole for each element.
 bool is_euclidean(const Node& node) {
   if (const auto* n = as<LinalgVectorNormBackward0>(node)) return number(n->ord) == 2;
   if (const auto* n = as<NormBackward0>(node)) return number(n->p) == 2;
@@ -104,7 +104,7 @@ std::optional<Reduction> reduction(const Dimensions& dimensions, std::size_t ran
 at::IntArrayRef list(const c10::OptionalArray<std::int64_t>& dimensions) {
   return dimensions.list ? at::IntArrayRef(*dimensions.list) : at::IntArrayRef();
 }
-// Of the only input of `node`.
+// The rank of the only input of `node`.
 std::size_t rank_of_input(const Node& node) {
   const auto& edge = node.next_edge(0);
   TORCH_CHECK(edge.is_valid());
@@ -136,7 +136,7 @@ NodeFacts facts_of(const Node& node) noexcept {
     } else if (facts.saves == Saves::kRows && !is_euclidean(*inner)) {
       facts = {.path = Path::kOpens, .bounds = {}};
     } else if ((row.traits & kByArguments) == 0) {
-      // the row says all
+      // the row is complete
     } else if (as<PreluKernelBackward0>(*inner) != nullptr) {
       facts.bounds = bounds_of(*inner);
     } else if (as<PowBackward0>(*inner) != nullptr) {

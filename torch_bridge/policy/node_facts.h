@@ -1,5 +1,5 @@
-// What we know of one autograd node: its row of the table of operators, and what only its own
-// fields say, such as an exponent or the bounds that it compares with.
+// NodeFacts describes one autograd node: its row of the operator table, refined by the node's own
+// fields. Examples of such fields are an exponent and the bounds of a comparison.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct NodeFacts {
   Noise noise = Noise::kBits;
   Inputs operands = 0, poles = 0;
   Rows rows = Rows::kNone;
-  // Of kSides. Exact doubles: of none where it has others than numbers.
+  // The bounds of kSides, as exact doubles; kNone if a bound is not a number.
   struct Bounds {
     compress::Sides::Kind kind = compress::Sides::Kind::kNone;
     bool nan_inside = false;
@@ -27,14 +27,14 @@ struct NodeFacts {
 // `node` must be alive. Never fails.
 [[nodiscard]] NodeFacts facts_of(const torch::autograd::Node& node) noexcept;
 
-// a / b.
+// True for a / b.
 [[nodiscard]] bool is_quotient(const torch::autograd::Node& node) noexcept;
 
-// x^n with this n; nothing for other nodes, and for an n that is no real number.
+// The n of x^n; empty for other nodes, and if n is not a real number.
 [[nodiscard]] std::optional<double> exponent_of(const torch::autograd::Node& node) noexcept;
 
 // The dimensions that a sum, mean, variance or norm runs over, as a set of bits, and the rank of
-// its argument. Nothing for other nodes, and for more than 32 dimensions.
+// its argument. Empty for other nodes, and above 32 dimensions.
 struct Reduction {
   std::uint32_t dimensions = 0;
   std::uint32_t rank = 0;

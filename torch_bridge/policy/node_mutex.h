@@ -1,4 +1,4 @@
-// The mutex of a node: locked while it runs or gives up what it has saved.
+// mutex_of() returns the mutex of a node: locked while it runs or releases its saved tensors.
 #pragma once
 
 #include <mutex>

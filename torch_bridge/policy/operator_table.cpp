@@ -14,10 +14,9 @@ constexpr Traits kView = kPassesParameter | kAliasesInput;
 constexpr Inputs kInput1 = 1, kInput2 = 2, kInput3 = 4;
 constexpr Inputs kInputs12 = kInput1 | kInput2, kInputs23 = kInput2 | kInput3;
 
-// Names are those of torch's derivatives.yaml. Of two rows that fit a name the first holds. What is
-// not here is exact, and no path leads through it.
-//   the node, the path through it, what it saves, with how much noise, traits, operands, poles,
-//   rows
+// Names are those of torch's derivatives.yaml. If two rows match a name, the first counts.
+// Operators without a row are exact and open every path.
+//   the node, the path through it, its saves, their noise, traits, operands, poles, rows
 constexpr OperatorRow kOperators[] = {
     // contractions
     {.node = "MmBackward"sv, .path = kContracts, .saves = kOperands, .operands = kInputs12},
@@ -98,7 +97,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "Logcumsumexp"sv, .path = kExponential},  // errors add up along its sums
     {.node = "Softplus"sv, .path = kPasses, .saves = kWaits, .noise = kExponent},
     {.node = "LogSigmoid"sv, .path = kPasses, .saves = kWaits, .noise = kExponent},
-    // what a loss reads
+    // inputs of losses
     {.node = "LogSoftmax"sv, .path = kOpens, .saves = kLogProbabilities, .noise = kExponent},
     {.node = "NllLoss"sv, .path = kOpens, .saves = kShape, .traits = kAtTarget},
     // activations: polynomials of their result, and gentle functions of their argument
@@ -142,7 +141,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "ClampMaxBackward0"sv, .path = kPasses, .saves = kSides},
     {.node = "AbsBackward"sv, .path = kPasses, .saves = kSides},
     {.node = "Rrelu"sv, .path = kPasses},
-    // comparisons with each other: what is picked is passed on
+    // comparisons with each other: the selected element is passed on
     {.node = "ClampBackward0"sv, .path = kPasses},
     {.node = "ClampMinBackward1"sv, .path = kPasses},
     {.node = "ClampMaxBackward1"sv, .path = kPasses},
@@ -150,7 +149,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "MinimumBackward"sv, .path = kPasses},
     {.node = "Fmax"sv, .path = kPasses},
     {.node = "Fmin"sv, .path = kPasses},
-    // statistics, and a random number that is named like one
+    // statistics, and a random number whose name resembles one
     {.node = "VarBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "VarMeanBackward"sv, .path = kPasses, .saves = kRows},
     {.node = "StdBackward"sv, .path = kPasses, .saves = kRows},
@@ -236,7 +235,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "MseLoss"sv, .path = kOpens},
     {.node = "SmoothL1Loss"sv, .path = kOpens},
     {.node = "HuberLoss"sv, .path = kOpens},
-    // sums, and what is linear
+    // sums and linear operators
     {.node = "AddBackward"sv, .path = kAdds},
     {.node = "SubBackward"sv, .path = kAdds},
     {.node = "RsubBackward"sv, .path = kAdds},
@@ -274,7 +273,7 @@ constexpr OperatorRow kOperators[] = {
     {.node = "MkldnnAdaptiveAvgPool"sv, .path = kPasses, .saves = kShape},
     {.node = "ReflectionPad"sv, .path = kPasses, .saves = kShape},
     {.node = "ReplicationPad"sv, .path = kPasses, .saves = kShape},
-    // which elements there are, and where
+    // selection of elements by place
     {.node = "MaxPool2DWithIndices"sv, .path = kPasses, .saves = kShape},
     {.node = "MaxPool3DWithIndices"sv, .path = kPasses, .saves = kShape},
     {.node = "AdaptiveMaxPool"sv, .path = kPasses, .saves = kShape},

@@ -1,6 +1,6 @@
-// The table of operators: what noise in the tensors that each saves does to the gradient, and what
-// becomes of it on a path through the operator. Whatever the rest of this folder knows of operators
-// stands here, once. docs/eligibility.md says the rule. Torch-free.
+// The operator table lists the effect of noise for each operator: in its saved tensors, and on
+// paths through it. It is the only place in this folder with facts about operators.
+// docs/eligibility.md explains the rule. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace pleat::bridge {
 
-// What a path from an earlier node's result that meets the operator is. The first row of an enum
-// that fits holds for operators that are not in the table.
+// The effect of the operator on a path from an earlier node's result. In each enum, the first value
+// holds for operators that are not in the table.
 enum class Path : std::uint8_t {
-  kUnknown,      // we cannot look into it: open
+  kUnknown,      // Pleat cannot inspect it: open
   kOpens,        // a pole, a comparison for equality, a loss
   kPasses,       // passed on to the operator's own readers
-  kAdds,         // passed on; where some reader closed it, what opens it later does no harm
-  kExponential,  // passed on; what is before enters an exponential or an angle
+  kAdds,         // passed on; once some reader has closed it, a later opener does no harm
+  kExponential,  // passed on; the earlier tensors enter an exponential or an angle
   kContracts,    // closed if one of the operands is a weight, else passed on
   kCloses,       // closed
 };
 
-// What the operator does in backward with the tensors that it saves.
+// The use of the saved tensors in the operator's backward.
 enum class Saves : std::uint8_t {
   kExact,             // no noise
-  kWaits,             // noise where all paths from its result are closed
-  kOperands,          // of a contraction: at once beside a weight, else as kWaits
-  kFactors,           // of a product: as kWaits, but beside a root of its own rows
-  kInput,             // a normalisation: its input at once, all else exact
-  kRows,              // a norm or deviation of rows: its input as kWaits, flat rows exact
-  kAtOnce,            // noise
-  kSides,             // compares them with constants
-  kShape,             // reads their shape
+  kWaits,             // noise if all paths from its result are closed
+  kOperands,          // a contraction: at once if an operand is a weight, else like kWaits
+  kFactors,           // a product: like kWaits, unless a factor is a root of its own rows
+  kInput,             // a normalisation: its input at once, the other saves exact
+  kRows,              // a norm or deviation of rows: its input like kWaits, flat rows exact
+  kAtOnce,            // noise at once
+  kSides,             // compares the saves with constants
+  kShape,             // reads only their shape
   kLogProbabilities,  // a log-softmax
 };
 
-// Along what a normalisation takes its statistics: compress/block/exact_lines.h.
+// The rows over which a normalisation takes its statistics: compress/block/exact_lines.h.
 enum class Rows : std::uint8_t {
   kNone,
   kLastDimension,
@@ -46,44 +46,43 @@ enum class Rows : std::uint8_t {
   kSamples,  // all dimensions but the first, or a part of them
 };
 
-// How much noise a lossy one may have.
+// The noise of a lossy tensor.
 enum class Noise : std::uint8_t {
   kBits,      // the width of its key
-  kCurved,    // that, in steps that are small beside the curve of the derivative
+  kCurved,    // that, in steps that are small relative to the curvature of the derivative
   kEight,     // 8 bits at least
   kExponent,  // 8 bits at least, in steps that are small in an exponential
 };
 
-// Facts of an operator that are true or not, as bits.
+// Yes-or-no facts about an operator, as bits.
 using Traits = std::uint8_t;
 inline constexpr Traits kPassesParameter = 1;  // a view or cast: a parameter may hide behind it
-inline constexpr Traits kAliasesInput = 2;     // its output is on the storage of its only input
-inline constexpr Traits kRecomputable = 4;     // its result can be: recomputed.h
-inline constexpr Traits kPicks = 8;            // by indices: who made the source says nothing of it
-inline constexpr Traits kAtTarget = 16;        // of log-probabilities it takes a few as they are
-inline constexpr Traits kFactorises = 32;      // a factor or solution of linear algebra
-inline constexpr Traits kByArguments = 128;  // what is true of it depends on the node: node_facts.h
-inline constexpr Traits kSums = 64;  // over many elements: a dimension, or what an index joins
+inline constexpr Traits kAliasesInput = 2;     // its output shares the storage of its only input
+inline constexpr Traits kRecomputable = 4;     // its result can be recomputed: recomputed.h
+inline constexpr Traits kPicks = 8;          // by indices: the maker of the source does not matter
+inline constexpr Traits kAtTarget = 16;      // reads single elements of log-probabilities
+inline constexpr Traits kFactorises = 32;    // a factor or solution of linear algebra
+inline constexpr Traits kByArguments = 128;  // its facts depend on the node: node_facts.h
+inline constexpr Traits kSums = 64;  // over many elements: a dimension, or elements with one index
 
 // A set of the operator's differentiable inputs, by number.
 using Inputs = std::uint8_t;
 
 struct OperatorRow {
-  std::string_view node;  // how the name of its node begins
+  std::string_view node;  // prefix of the node's name
   Path path = Path::kUnknown;
   Saves saves = Saves::kExact;
   Noise noise = Noise::kBits;
   Traits traits = 0;
   Inputs operands = 0;  // of a contraction or product
-  Inputs poles = 0;     // these open, whatever `path` says
+  Inputs poles = 0;     // these inputs open, whatever `path` is
   Rows rows = Rows::kNone;
 };
 
-// The first row that `node`, a class name like "AddmmBackward0", begins with; an empty row if there
-// is none.
+// The first row with a prefix of `node`, a class name like "AddmmBackward0"; else an empty row.
 [[nodiscard]] OperatorRow operator_row(std::string_view node) noexcept;
 
-// The formula that a node of this very name computes; PLEAT_GRADIENTS: none that can be in place.
+// The formula that a node of exactly this name computes; PLEAT_GRADIENTS: no formula in place.
 [[nodiscard]] PleatGradient formula_of(std::string_view node) noexcept;
 
 // All rows, in their order: for tests.

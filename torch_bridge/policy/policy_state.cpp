@@ -9,8 +9,8 @@ constinit thread_local ThreadPolicy thread_policy;
 
 namespace {
 
-// Leaked: nodes are looked up until the process ends. Made when the library is loaded: the first
-// use may be in a child.
+// Leaked: nodes are looked up until the process ends. Made when the library is loaded, because the
+// first use can be in a forked child.
 PolicyState& state = *new PolicyState;
 
 }  // namespace

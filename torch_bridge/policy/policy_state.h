@@ -1,5 +1,5 @@
-// What this folder remembers: one object of the process, one of each thread. All else in it is
-// tables and functions.
+// PolicyState and ThreadPolicy hold this folder's state: one object per process, one per thread.
+// The rest of the folder is tables and functions.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ struct NodeClass;
 
 // A place in torch's code that calls the constructor of SavedVariable: one operand of one operator.
 struct CallSite {
-  const NodeClass* saver = nullptr;  // of the node that saves here; null: not known
-  std::uint32_t order = 0;           // of the sites of one node, which saves in this order
+  const NodeClass* saver = nullptr;  // class of the node that saves here; null: unknown
+  std::uint32_t order = 0;           // rank among the sites of one node, which saves in this order
 };
 
-// Of the process. Only grows; fork finds it whole.
+// State of the process. Only grows; fork() finds it consistent.
 struct PolicyState {
-  std::mutex mutex;  // of both. Held for a look-up, never while an operator runs
+  std::mutex mutex;  // guards both tables. Held for a look-up, never while an operator runs
   std::unordered_map<const std::type_info*, const NodeClass*> classes;  // never freed
   std::unordered_map<const void*, CallSite> call_sites;
   std::atomic<std::uint64_t> edition{1};  // rises when a call site is learned
@@ -36,24 +36,24 @@ struct PolicyState {
   [[nodiscard]] static PolicyState& get() noexcept;
 };
 
-// Of a thread. Trivial to destroy: tensors die in threads that are ending, too.
+// State of a thread. Trivially destructible, because tensors are freed in ending threads, too.
 struct ThreadPolicy {
-  // ---- what it is saving now: saving_node.h ----
+  // ---- the current save: saving_node.h ----
   std::uint64_t gradient_edges = 0;
-  bool last_is_python = false;    // the node recorded last is a function in Python
-  bool last_is_cpp = false;       // one in C++
-  bool last_is_compiled = false;  // one that torch.compile has made
+  bool last_is_python = false;    // the last recorded node is a function in Python
+  bool last_is_cpp = false;       // ... in C++
+  bool last_is_compiled = false;  // ... that torch.compile made
   CodeRange python_code;          // libtorch_python's, once a function in Python was recorded
   std::vector<const void*>* sites_being_learned = nullptr;  // call_sites.h
 
-  // ---- answers it has looked up ----
+  // ---- cached look-ups ----
   struct CachedClass {
     const std::type_info* type = nullptr;
     const NodeClass* known = nullptr;
   };
   struct CachedSite {
     const void* call_site = nullptr;
-    std::uint64_t edition = 0;  // of the call sites when this was written
+    std::uint64_t edition = 0;  // edition of the call sites at that time
     CallSite known;
   };
   static constexpr std::size_t kCached = 64;  // a program has a few dozen of either

@@ -18,14 +18,14 @@ namespace {
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
-// What this thread has saved and not recorded yet, and what it has recorded last.
+// The saves of this thread whose node is not recorded yet, and the last recorded node.
 struct Recorder {
   static constexpr std::size_t kMost = 24;
-  std::array<Claim*, kMost> notes;  // with a reference
+  std::array<Claim*, kMost> notes;  // each with a counted reference
   std::size_t noted = 0;
 
-  // Inputs that the node which is being made has saved, alive while that goes on. A node whose
-  // kernel fails leaves them here: the next one begins with a site that does not come later.
+  // Inputs that the node being made has saved, alive meanwhile. A node whose kernel fails leaves
+  // them here; the next node begins with a site of the same or a lower order.
   struct Operand {
     const Node* producer;
     bool weight;
@@ -34,9 +34,9 @@ struct Recorder {
   const NodeClass* saver = nullptr;
   std::array<Operand, 3> operands;
   std::size_t operand_count = 0;
-  std::uint32_t order = 0;  // of the last one's site
+  std::uint32_t order = 0;  // order of the last operand's site
 
-  const Node* last = nullptr;  // alive while it saves; compared otherwise
+  const Node* last = nullptr;  // alive while it saves; else compare only
   std::uint64_t last_sequence = 0;
 };
 constinit thread_local Recorder recorder{};
@@ -46,8 +46,8 @@ bool assumes(const Runtime& runtime) noexcept {
   return runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
 }
 
-// Which input of `node` the claim's tensor is; -1: none that asks for a gradient. A node that
-// writes in place saves a copy of what it writes to.
+// The number of the node's input that is the claim's tensor; -1: no input that requires a gradient.
+// A node that writes in place saves a copy of its target.
 int input_of(const Claim& claim, const Node& node) noexcept {
   if (claim.record == nullptr || claim.producer == nullptr) {
     return -1;
@@ -70,7 +70,7 @@ int input_of(const Claim& claim, const Node& node) noexcept {
   return find(copied.function.get(), copied.input_nr);
 }
 
-// What is noted and on its way to a payload may be recomputed from arguments that have one by now.
+// Links noted results to arguments that have payloads by now, so that they can be recomputed.
 void link_notes(std::unique_lock<std::mutex>& lock) noexcept {
   std::array<LateLink*, Recorder::kMost> links;
   std::size_t count = 0;
@@ -79,15 +79,14 @@ void link_notes(std::unique_lock<std::mutex>& lock) noexcept {
       links[count++] = recorder.notes[i]->link;
     }
   }
-  lock.unlock();  // their hooks live: this thread is making the node that has them
+  lock.unlock();  // the hooks live: this thread is making the node that has them
   for (std::size_t i = 0; i < count; ++i) {
     links[i]->link_argument();
   }
   lock.lock();
 }
 
-// A node is recorded: it has saved what this thread has noted. But a copy is made while another
-// node saves.
+// Decides this thread's notes once their node is recorded; not for a copy that another node needs.
 void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mutex>& lock) {
   if (recorder.noted == 0) {
     return;
@@ -114,8 +113,8 @@ void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mute
   }
 }
 
-// A product or quotient that is a normalisation or a softmax by hand. Closes what it normalises.
-// Returns which inputs must not be opened.
+// Recognises a product or quotient that is a normalisation or a softmax by hand, and closes its
+// input. Returns the inputs that must not be opened.
 Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
   const bool quotient = is_quotient(node);
   if (!(quotient || facts.saves == Saves::kFactors) || node.num_outputs() != 2 ||
@@ -138,7 +137,7 @@ Inputs judge_recognised(const Node& node, const NodeFacts& facts) {
   return 0;
 }
 
-// What the node says of what its inputs were made of.
+// Closes or opens the claims behind the node's inputs.
 void judge_inputs(const Node& node, const NodeFacts& facts) {
   Ledger& ledger = Ledger::get();
   const NodeClass& c = class_of(node);
@@ -146,7 +145,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
                       (facts.path == Path::kContracts && ledger.has_weight(node, facts.operands));
   Inputs spared = judge_recognised(node, facts);
   if (facts.path == Path::kOpens && root_of_rows(node)) {
-    spared = 0xff;  // whether it is harmful depends on what is multiplied with it
+    spared = 0xff;  // the other factor decides whether the root is harmful
   }
   const Exactness why =
       facts.path == Path::kUnknown ? Exactness::kFunctionBehind : Exactness::kPole;
@@ -160,7 +159,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
         !c.has(kAliasesInput)) {
       if (c.has(kAtTarget)) {
         ledger.close_log_probabilities(*source, c);
-      } else if (!c.has(kSums)) {  // as label smoothing does: it reads no values
+      } else if (!c.has(kSums)) {  // a sum, as in label smoothing, reads no single values
         ledger.refuse_log_probabilities(*source);
       }
     } else if (closes) {
@@ -173,7 +172,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
   }
 }
 
-// Whether a contraction closes by the operands that are known so far: Surroundings::has_weight().
+// Whether a contraction closes by the operands known so far: Surroundings::has_weight().
 bool closes(std::span<const Recorder::Operand> operands) {
   const auto unit_rows = std::count_if(operands.begin(), operands.end(),
                                        [](const auto& operand) { return operand.unit_rows; });
@@ -200,7 +199,7 @@ void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept {
       recorder.notes[recorder.noted++] = &claim;
     }
     ledger.start_all(lock);
-  } catch (...) {  // no memory: it stays undecided, and so exact
+  } catch (...) {  // memory is short: the claim stays undecided, and so exact
   }
 }
 
@@ -212,10 +211,10 @@ void add_unplaced_claim(Runtime& runtime, Claim& claim, const Node& producer) no
       ledger.carry_out(claim, {.choice = claim.lossy}, producer);
     } else {
       ledger.unplaced[claim.hooks] = &claim;
-      ledger.meet_again(producer);  // who saves its result has been met by this very save
+      ledger.meet_again(producer);  // a node that saves its result was met by this very save
     }
     ledger.start_all(lock);
-  } catch (...) {  // no memory: it stays undecided, and so exact
+  } catch (...) {  // memory is short: the claim stays undecided, and so exact
   }
 }
 
@@ -242,7 +241,7 @@ void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept {
         }
       }
     }
-    // In the order in which they were recorded, where one thread has.
+    // In recording order, if one thread recorded them.
     std::sort(found.begin(), found.end(),
               [](const Node* a, const Node* b) { return a->sequence_nr() < b->sequence_nr(); });
     for (const Node* const node : found) {
@@ -262,7 +261,7 @@ void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept {
       judge_inputs(*node, facts);
     }
     ledger.start_all(lock);
-  } catch (...) {  // no memory: what waits stays undecided, and so exact
+  } catch (...) {  // memory is short: waiting claims stay undecided, and so exact
   }
 }
 
@@ -321,7 +320,8 @@ void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept
       ledger.start_all(lock);
       link_notes(lock);
     }
-  } catch (...) {  // no memory, or a view that must not be differentiated: closed later, or never
+  } catch (
+      ...) {  // memory is short, or a view that must not be differentiated: closed later, or never
   }
 }
 
@@ -329,7 +329,7 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
   Recorder& r = recorder;
   r.saver = nullptr;
   if (r.last == &node && r.last_sequence == node.sequence_nr()) {
-    return;  // another of its results
+    return;  // another result of the same node
   }
   r.last = &node;
   r.last_sequence = node.sequence_nr();
@@ -342,7 +342,7 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
     settle_notes(runtime, node, lock);
     judge_inputs(node, facts);
     ledger.start_all(lock);
-  } catch (...) {  // no memory: what waits stays undecided, and so exact
+  } catch (...) {  // memory is short: waiting claims stay undecided, and so exact
   }
 }
 
@@ -376,7 +376,7 @@ bool is_made_of_weights(const Node& producer) noexcept {
     const std::lock_guard guard(ledger.mutex);
     return ledger.is_weight(producer);
   } catch (...) {
-    return true;  // exact, then
+    return true;  // exact
   }
 }
 

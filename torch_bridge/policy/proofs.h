@@ -1,11 +1,10 @@
-// The rule for noise: it is allowed where it is shown to be harmless, everything else is exact.
-// Some tensors are shown so when they are saved, such as operands beside a weight. For others the
-// proof is a path from the result of the node that saves them to a node that closes it. A node
-// knows its inputs only, so the later node brings the proof, or finds a pole and takes it away: it
-// walks back over what it reads (ledger.h). docs/eligibility.md says the rule, and why.
+// The rule for noise: noise is allowed only where it is shown to be harmless. Some tensors are
+// shown so when they are saved, such as operands of a contraction with a weight. For others the
+// proof is a path from the result of the saving node to a node that closes it. A node has edges to
+// its inputs only, so the later node brings the proof, or finds a pole and revokes it: it walks
+// back over its inputs (ledger.h). docs/eligibility.md explains the rule and its reasons.
 //
-// A note is a claim (claim.h) whose node is not known yet: a node saves its inputs before it is
-// recorded.
+// A note is a claim (claim.h) without a node: a node saves its inputs before it is recorded.
 #pragma once
 
 #include <ATen/core/TensorBase.h>
@@ -20,41 +19,38 @@
 
 namespace pleat::bridge {
 
-// A tensor of `claim` was saved: by the node that has made it (Claim::is_output), or by the
-// function that this thread has recorded last (`by_function`), or by the node that it will record
-// next.
+// Adds the claim of a save. The saving node is the claim's producer (Claim::is_output), or the
+// function that this thread recorded last (`by_function`), or the node that it records next.
 void add_claim(Runtime& runtime, Claim& claim, bool by_function) noexcept;
-// The same by hand, where no node is seen as it is recorded: its node is looked for when a later
-// save leads to it.
+// The same by hand, where recording is not observed: a later save leads to the claim's node.
 void add_unplaced_claim(Runtime& runtime, Claim& claim,
                         const torch::autograd::Node& producer) noexcept;
-// This thread saves that tensor: what of its graph was not met yet is met now.
+// Visits the unvisited part of the graph of a tensor that this thread saves.
 void find_nodes(Runtime& runtime, const at::TensorBase& saved) noexcept;
 
-// The hooks of `claim` go, and with them their reference to the record.
+// Ends a claim whose hooks are destroyed; they drop their reference to the record.
 void drop_claim(Claim& claim) noexcept;
 
 // This thread has saved `variable`, an input of the node that it makes, from a known site; the
-// kernel is yet to run. What that closes is closed now, so that it is encoded before the kernel
-// takes memory.
+// kernel has yet to run. Claims that this save closes are closed now, so that they are encoded
+// before the kernel allocates memory.
 void note_operand(const CallSite& site, const at::TensorBase& variable) noexcept;
 
 // This thread has recorded `node`.
 void note_node(Runtime& runtime, const torch::autograd::Node& node) noexcept;
 
-// A backward pass begins over the graph of these roots, which these threads have recorded: what
-// waits there is exact.
+// Ends the proofs for the graph of these roots, which these threads recorded: a backward pass
+// begins, and its waiting claims become exact.
 void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
                 PassKind kind) noexcept;
 
-// Ledger::structure_of(); that of the node's class where there is no memory for it.
+// Ledger::structure_of(), or the hash of the node's class if memory is short.
 [[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node) noexcept;
 
-// Some pass has differentiated what backward works out of weights alone: from then on nothing is
-// lossy.
+// True once a pass has differentiated gradients of weights alone: from then on all is exact.
 [[nodiscard]] bool differentiates_weights() noexcept;
 
-// The result of `producer` is a weight's view or cast, or computed from weights alone.
+// True if the result of `producer` is a weight's view or cast, or computed from weights alone.
 [[nodiscard]] bool is_made_of_weights(const torch::autograd::Node& producer) noexcept;
 
 }  // namespace pleat::bridge

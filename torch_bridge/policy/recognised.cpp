@@ -17,7 +17,7 @@ bool is(const Node& node, std::string_view name) noexcept {
   return class_of(node).name.starts_with(name);
 }
 
-// The only input that asks for a gradient; null: there are several, or none.
+// The only input that requires a gradient; null: several inputs do, or none.
 const Edge* only_input(const Node& node) noexcept {
   const Edge* only = nullptr;
   for (const Edge& edge : node.next_edges()) {
@@ -31,15 +31,15 @@ const Edge* only_input(const Node& node) noexcept {
   return only;
 }
 
-// Views, casts, a constant added or multiplied, a bound from below: of a sum of squares, or of its
-// root, the same up to that.
+// True for views, casts, a constant added or multiplied, a lower bound: such nodes keep a sum of
+// squares, or its root, recognisable.
 bool is_gentle(const Node& node) noexcept {
   return class_of(node).has(kPassesParameter) || class_of(node).has(kAliasesInput) ||
          is(node, "AddBackward") || is(node, "MulBackward") || is(node, "DivBackward") ||
          is(node, "ClampMinBackward0") || is(node, "ClampBackward1");
 }
 
-// Follows gentle nodes, and returns the first that is none.
+// Follows gentle nodes, and returns the first other node.
 const Node* behind_gentle(const Node* node) noexcept {
   for (int i = 0; node != nullptr && i < 10 && is_gentle(*node); ++i) {
     const Edge* const input = only_input(*node);
@@ -116,7 +116,7 @@ Edge deviation_of(const Edge& edge) noexcept {
   return behind_casts(whole);
 }
 
-// Whether a sum over many elements of what `factor` leads to is found behind `node`.
+// Whether a sum over many elements of the factor's source is found behind `node`.
 bool sums(const Node& node, const Edge& factor) noexcept {
   struct Found {
     const Node* node;
@@ -146,7 +146,7 @@ bool sums(const Node& node, const Edge& factor) noexcept {
   return false;
 }
 
-// The nodes behind an edge, up to those that mix many elements by a leaf or normalise, these too.
+// The nodes behind an edge, up to those that mix many elements by a leaf or normalise (inclusive).
 class NodesBehind {
  public:
   explicit NodesBehind(const Edge& edge) noexcept {
@@ -182,7 +182,7 @@ class NodesBehind {
     }
     return (is_quotient(node) || is(node, "MulBackward")) && normalisation_by_hand(node);
   }
-  // A quotient that is a normalisation or a softmax by hand is none.
+  // A quotient that is a normalisation or a softmax by hand is not a pole.
   static bool is_pole(const Node& node) noexcept {
     const OperatorRow& row = class_of(node).row;
     if (row.path == Path::kOpens || exponent_of(node).value_or(1) < 0) {
@@ -322,11 +322,11 @@ std::optional<Lines> lines_of(const SavedShape& shape, Reduction rows) noexcept 
       const std::int64_t length = product(kept, rank);
       return length >= kShortestLine ? lines(Look::kRows, length) : std::nullopt;
     }
-    if (rows.dimensions == leading && product(0, kept) >= kShortestLine) {  // the first ones
+    if (rows.dimensions == leading && product(0, kept) >= kShortestLine) {  // the first dimensions
       return lines(Look::kColumns, product(kept, rank));
     }
   }
-  const std::uint32_t planes = all & ~2u;  // of a channel
+  const std::uint32_t planes = all & ~2u;  // planes of a channel
   if (rank >= 3 && rows.dimensions == planes) {
     const std::int64_t plane = product(2, rank);
     return plane >= kShortestLine ? lines(Look::kRows, plane)

@@ -1,6 +1,6 @@
 // Normalisations and softmaxes that a script writes by hand: x * rsqrt(mean(x^2)), (x - m) /
-// sqrt(v), x / norm(x), exp(x) / sum(exp(x)). Their poles are where a whole row is flat, as those
-// of the native ones are, so they are treated as these.
+// sqrt(v), x / norm(x), exp(x) / sum(exp(x)). Like native ones they have poles only where a whole
+// row is flat, so they are treated like native ones.
 #pragma once
 
 #include <cstddef>
@@ -13,51 +13,49 @@ namespace pleat::bridge {
 
 // The root, or its inverse, of a sum of squares over rows.
 struct RootOfRows {
-  // The node that squares, and saves what it squares: a power, a product, a variance, a norm.
+  // The node that squares, and saves its argument: a power, a product, a variance, a norm.
   const torch::autograd::Node* squares = nullptr;
-  torch::autograd::Edge source;  // what is squared
-  Reduction rows;                // what the sum runs over
+  torch::autograd::Edge source;  // the argument that is squared
+  Reduction rows;                // the dimensions that the sum runs over
 };
-// `node` takes the root; or it is a variance's or a norm's. Of living nodes. Never fails.
+// Set if `node` takes such a root, or is a variance or a norm. All nodes are alive. Never fails.
 [[nodiscard]] std::optional<RootOfRows> root_of_rows(const torch::autograd::Node& node) noexcept;
 
-// The node that takes an exponential of which the result of `node` is some; null: none. Never
-// fails.
+// The node of the exponential whose elements the result of `node` selects; null: none. Never fails.
 [[nodiscard]] const torch::autograd::Node* exponential_behind(
     const torch::autograd::Node* node) noexcept;
-// It takes it of a contraction, but for constants: no scale is learned, nothing is added or capped.
+// True if its argument is a contraction, up to constants: no learned scale, no added term, no cap.
 [[nodiscard]] bool has_plain_scores(const torch::autograd::Node& exponential) noexcept;
 
-// A factor of a product, or the dividend of a quotient, beside another.
+// The relation of a factor of a product, or of the dividend of a quotient, to the other operand.
 enum class Beside : std::uint8_t {
   kAnything,
-  kRootOfOwnRows,  // of the factor's own squares, or of those of what it is the deviation of
-  kOwnSum,         // an exponential, beside a sum of it
+  kRootOfOwnRows,  // the root is of the factor's own squares, or of its source's deviations
+  kOwnSum,         // an exponential, and a sum of it
 };
 struct Recognised {
   Beside beside = Beside::kAnything;
-  RootOfRows root;  // of kRootOfOwnRows
+  RootOfRows root;  // set for kRootOfOwnRows
 };
-// Inputs of `node` by number, both with an edge. Never fails.
+// `factor` and `other`: inputs of `node` by number, both with an edge. Never fails.
 [[nodiscard]] Recognised recognise(const torch::autograd::Node& node, std::size_t factor,
                                    std::size_t other) noexcept;
 
-// Of a product or quotient that is a normalisation: the root of the rows that it normalises. Never
-// fails.
+// The root of the rows that a product or quotient normalises; empty for other nodes. Never fails.
 [[nodiscard]] std::optional<RootOfRows> normalisation_by_hand(
     const torch::autograd::Node& node) noexcept;
 
-// The other factor is made by a root, an inverse or another pole that is not recognised, and of
-// what the factor is made of: of its own row, perhaps, which may be flat beside others. Inputs of
-// `node` by number, both with an edge. Never fails.
+// True if a root, an inverse or another unrecognised pole makes the other factor from this factor's
+// own source. That pole can belong to the factor's own row, which can be flat relative to others.
+// Inputs of `node` by number, both with an edge. Never fails.
 [[nodiscard]] bool is_beside_pole_of_own(const torch::autograd::Node& node, std::size_t factor,
                                          std::size_t other) noexcept;
 
-// Some pole that is not recognised has made the factor. Never fails.
+// True if some unrecognised pole made the factor. Never fails.
 [[nodiscard]] bool is_made_by_pole(const torch::autograd::Edge& factor) noexcept;
 
-// The lines that such rows are in a tensor of that shape. Nothing where the rows are not apart in
-// memory, or too short to be judged; lines of no length where all elements are one row.
+// The lines of such rows in a tensor of that shape. Empty if the rows are not separate in memory,
+// or too short; lines of length 0 if all elements are one row.
 [[nodiscard]] std::optional<compress::block::Lines> lines_of(const SavedShape& shape,
                                                              Reduction rows) noexcept;
 

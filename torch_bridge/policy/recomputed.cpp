@@ -45,7 +45,7 @@ RecomputedFrom recomputed_from(const Node& node) noexcept {
   if (from.function == Function::kNone) {
     return {};
   }
-  // This thread may be in that node, and save what a hook has made: the lock fails then, too.
+  // The lock also fails if this thread is inside that node, and saves a tensor of a hook.
   from.held = std::unique_lock(mutex_of(const_cast<Node&>(*maker)), std::try_to_lock);
   if (from.held) {
     from.argument = hooks_of(*argument);

@@ -1,6 +1,5 @@
-// Activations whose result is not stored but recomputed from their argument, which they save
-// themselves. A GELU's result is the next layer's input, and would be compressed beside the
-// argument.
+// Activations whose result is recomputed from the argument that they save themselves. A GELU's
+// result is the next layer's input, and would be compressed in addition to the argument.
 #pragma once
 
 #include <mutex>
@@ -10,18 +9,18 @@
 
 namespace pleat::bridge {
 
-// What the result of an activation can be recomputed from.
+// The source from which the result of an activation can be recomputed.
 struct RecomputedFrom {
-  // kNone: not known, or its argument is given up.
+  // kNone: unknown, or its argument is released.
   compress::Function function = compress::Function::kNone;
-  // The hooks of the saved argument, ours or somebody else's. They live while `held`, which keeps
+  // The hooks of the saved argument, Pleat's or foreign ones. They live while `held`, which keeps
   // other threads out of the node.
   torch::autograd::SavedVariableHooks* argument = nullptr;
   std::unique_lock<std::mutex> held;
 };
 
-// What the storage of a tensor with grad_fn `node` can be recomputed from, if nobody has written to
-// the storage since. Looks through views. `node` must be alive. Never throws.
+// The source of the storage of a tensor with grad_fn `node`, valid if the storage was not written
+// to since. Follows views. `node` must be alive. Never throws.
 [[nodiscard]] RecomputedFrom recomputed_from(const torch::autograd::Node& node) noexcept;
 
 }  // namespace pleat::bridge

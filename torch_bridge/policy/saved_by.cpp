@@ -37,7 +37,7 @@ void visit_members(const Class& node, Visitor visit, SavedVariable Class::*membe
   visit_members(node, visit, rest...);
 }
 
-// A row: the class, and each member that holds a saved tensor with the input that it is.
+// A row: the class, and each member that holds a saved tensor with its input number.
 #define PLEAT_SAVES(Class, ...)                                       \
   {                                                                   \
     typeid(Class), [](const Node& node, Visitor visit) {              \

@@ -1,5 +1,5 @@
-// The tensors that a node has saved, for nodes that were not seen as they were recorded (Pleat
-// switched on by hand): those of the operators that networks are made of.
+// saved_by() lists the tensors that a node has saved, for the operators that networks are made of.
+// It serves nodes whose recording was not observed (Pleat switched on by hand).
 #pragma once
 
 #include <mutex>
@@ -12,10 +12,10 @@ namespace pleat::bridge {
 
 struct SavedBy {
   const torch::autograd::SavedVariableHooks* hooks;  // compare only
-  int input;  // which of the node's inputs the tensor is; -1: a result
+  int input;                                         // number of the node's input; -1: a result
 };
 
-// Nothing for other nodes, and for one that runs just now. Throws std::bad_alloc.
+// Empty for other nodes, and for a node that is running. Throws std::bad_alloc.
 [[nodiscard]] std::vector<SavedBy> saved_by(const torch::autograd::Node& node);
 
 }  // namespace pleat::bridge

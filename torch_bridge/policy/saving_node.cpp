@@ -11,7 +11,7 @@ namespace {
 
 using torch::autograd::Node;
 
-// Takes the interpreter's lock, which a thread in code of a Python function has.
+// Takes the interpreter's lock, which a thread in a Python function's code already holds.
 bool is_compiled(const Node& node) noexcept {
   try {
     return node.name() == "CompiledFunctionBackward";

@@ -23,8 +23,7 @@ using torch::autograd::Node;
 
 Treatment exact(Exactness why) noexcept { return {.exactness = why}; }
 
-// The bound as a value of the type, where it is one: only then it is sure that torch compares with
-// that very number.
+// True if the bound is a value of the type: only then torch certainly compares with that number.
 bool is_value(double bound, ElementType type) noexcept {
   const auto single = static_cast<float>(bound);
   if (static_cast<double>(single) != bound) {
@@ -65,10 +64,10 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
       continue;
     }
     const Node* const other = node.next_edge(i).function.get();
-    if (other == nullptr) {  // it asks for no gradient: what is saved for it is not read
+    if (other == nullptr) {  // without a gradient for it, backward does not read this save
       return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
     }
-    // The gradient of a softmax is a difference, of which a learned scale or bias sees the sum.
+    // The gradient of a softmax is a difference, and a learned scale or bias reads its sum.
     if (const Node* const softmax = exponential_behind(other);
         softmax != nullptr && !has_plain_scores(*softmax)) {
       lossy = with_noise(lossy, Noise::kEight);
@@ -80,7 +79,7 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
   return {.waits = true, .choice = lossy};
 }
 
-// The faults that tests plant.
+// Plants the faults of tests.
 void plant_fault(Rule rule, const NodeFacts& facts, const CodecChoice& lossy,
                  Treatment& treatment) noexcept {
   if (rule == Rule::kAssumed) {
@@ -93,7 +92,7 @@ void plant_fault(Rule rule, const NodeFacts& facts, const CodecChoice& lossy,
   }
 }
 
-// A factor, or a dividend, beside what may be a root of its own rows, or a sum of it.
+// Treats a factor or dividend whose other operand can be a root of its own rows, or its own sum.
 Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
                        const CodecChoice& lossy) {
   const bool quotient = facts.saves != Saves::kFactors;
@@ -121,8 +120,8 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
     if (is_beside_pole_of_own(node, static_cast<std::size_t>(input), i)) {
       return exact(Exactness::kPole);
     }
-    // Scales of rows, which may be of unlike sizes: noise would be as large as the largest. They
-    // are small beside what they scale.
+    // Scales of rows can have very different sizes, and the largest sets the noise. They are small
+    // tensors relative to the scaled one.
     const Edge& own = node.next_edge(static_cast<std::size_t>(input));
     constexpr std::int64_t kBroadcast = 16;
     if (numel_of(own) * kBroadcast <= numel_of(node.next_edge(i)) && is_made_by_pole(own)) {
@@ -145,7 +144,8 @@ Treatment treat_rows(const Claim& claim, const Node& node, CodecChoice lossy) {
 Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& claim, int input,
                                        CodecChoice lossy) {
   if (input != 0) {
-    return exact(Exactness::kOperator);  // statistics, of which noise would be 300 times as much
+    return exact(
+        Exactness::kOperator);  // statistics: noise in them would have 300 times the effect
   }
   if (facts.rows != Rows::kNone) {
     lossy.lines = lines_of(claim.shape, facts.rows);
@@ -226,7 +226,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = treat_input_of_normalisation(facts, claim, input, lossy);
       break;
     case Saves::kAtOnce: {
-      // Results beyond these are statistics or a kernel's own notes, inputs beyond are masks.
+      // Results beyond these are statistics or a kernel's internal data, inputs beyond are masks.
       const bool attention = facts.noise == Noise::kExponent;
       const bool known = claim.is_output ? claim.output_number < (attention ? 1u : 3u)
                                          : input >= 0 && (!attention || input < 3);
