@@ -15,7 +15,7 @@ namespace {
 
 using torch::autograd::Node;
 
-// One execution of a node, whose address may be another's later. Compared only.
+// One execution of a node, whose address another node can get later. Compare only.
 struct Execution {
   int graph_task = -1;
   const Node* node = nullptr;
@@ -35,7 +35,7 @@ struct Lent {
 struct Given {
   int depth;
   Execution receiver;
-  std::uint64_t record;  // its nonce: another may get its address
+  std::uint64_t record;  // its nonce: a later record can get its address
   const c10::TensorImpl* variable;
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   at::Tensor held;
@@ -56,18 +56,18 @@ struct Lists {
 };
 thread_local Lists of_thread;
 
-// Of all threads that run nodes of devices, whose passes begin and end in other threads.
+// The lists of all threads that run nodes of devices; their passes begin and end in other threads.
 struct DeviceThreads {
   std::mutex mutex;
   Lists lists;
   ForkLock fork_lock{ForkPlace::kHandedOut, mutex};
 };
-// Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
-// child.
+// Leaked: used until the process ends. Made when the library is loaded, because the first use can
+// be in a forked child.
 DeviceThreads& device_threads = *new DeviceThreads;
 
-// The lists of the thread that runs, locked if others have them too. What goes from them dies after
-// the lock is given up: that may run anybody's code.
+// The lists for the running thread, locked if other threads share them. Removed entries are
+// destroyed after the lock is released, because their destructors can run foreign code.
 class Access {
  public:
   Access() : lists_(in_device_thread() ? device_threads.lists : of_thread) {
@@ -82,7 +82,7 @@ class Access {
   std::unique_lock<std::mutex> lock_;
 };
 
-// The last goes before it dies: that may run anybody's code.
+// Removes each entry before it is destroyed, because its destructor can run foreign code.
 template <class List>
 void drop_depth(List& list, int depth) {
   while (!list.empty() && list.back().depth >= depth) {
@@ -101,13 +101,13 @@ void lend(const Node& node, const at::Tensor& tensor) noexcept {
     Access lists;
     lists->borrower = execution_of(node);
     lists->lent.push_back({backward_depth(), tensor});
-  } catch (...) {  // no memory for it
+  } catch (...) {  // memory is short
   }
 }
 
 namespace {
 
-// With gaps an accumulator does not take it as it is: nobody needs to hold it.
+// An accumulator does not take a tensor with gaps as it is, so such a tensor need not be held.
 bool may_be_taken(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
 
 }  // namespace
@@ -139,7 +139,7 @@ c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& r
   c10::SmallVector<GivenTensor, 2> found;
   Access lists;
   if (lists->given.empty()) {
-    return found;  // nearly always
+    return found;  // the usual case
   }
   const Execution receiver = execution_of(node);
   for (const Given& one : lists->given) {
@@ -153,7 +153,7 @@ c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& r
 }
 
 void forget_given_to_others(const Node* node) noexcept {
-  std::vector<Given> done;  // dies last
+  std::vector<Given> done;  // destroyed last
   Access lists;
   if (lists->given.empty()) {
     return;
@@ -161,8 +161,8 @@ void forget_given_to_others(const Node* node) noexcept {
   const auto running = torch::autograd::get_current_node();
   node = running ? running.get() : node;
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
-  // A gradient may still wait behind nodes that pass it through: what somebody has stays held. So
-  // does what another pass of a device's threads has.
+  // A gradient can still wait behind nodes that pass it through: a tensor with other references
+  // stays held. So does a tensor of another pass of a device's threads.
   const auto first_done =
       std::stable_partition(lists->given.begin(), lists->given.end(), [&](const Given& one) {
         return one.depth < backward_depth() || one.receiver == unpacks ||
@@ -171,7 +171,7 @@ void forget_given_to_others(const Node* node) noexcept {
       });
   try {
     done.assign(std::make_move_iterator(first_done), std::make_move_iterator(lists->given.end()));
-  } catch (...) {  // no memory: later
+  } catch (...) {  // memory is short: a later call removes them
     return;
   }
   lists->given.erase(first_done, lists->given.end());

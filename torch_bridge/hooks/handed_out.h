@@ -1,6 +1,6 @@
-// What this thread has handed out to functions of users in the backward passes that it runs. Stock
-// hands out the saved variable itself, to which the graph keeps a reference. Where ours has died,
-// the tensors here stand in for it.
+// The tensors that this thread has given to users' functions in its backward passes. Stock gives
+// them the saved variable itself, to which the graph keeps a reference. If the variable was freed,
+// these tensors replace it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,35 +14,35 @@ namespace pleat::bridge {
 
 class TorchRecord;
 
-// Keeps a reference to `tensor`, whose storage lives, until the backward pass is over: no
-// accumulator takes the tensor for .grad then. Where passes are not seen, the reference goes when
-// another node is lent something.
+// Keeps a reference to `tensor`, whose storage lives, until the backward pass is over, so that no
+// accumulator takes the tensor for .grad. If passes are not observed, lending to another node drops
+// the reference.
 void lend(const torch::autograd::Node& node, const at::Tensor& tensor) noexcept;
 
 struct GivenTensor {
   at::Tensor tensor;
-  const c10::TensorImpl* variable = nullptr;  // the saved one that it stands for; compare only
+  const c10::TensorImpl* variable = nullptr;  // the saved variable that it replaces; compare only
 };
 
-// Notes that `node`, which runs, is given a tensor of `record` in place of a saved variable that
-// has died. Holds the tensor if `hold`, or if it is the second view of one storage: stock's graph
-// holds both views, so no accumulator takes either. A held tensor goes when another node unpacks
-// and nobody else has the tensor, or when the pass is over.
+// Records that the running `node` gets a tensor of `record` in place of a freed saved variable.
+// Holds the tensor if `hold`, or if it is the second view of one storage: stock's graph holds both
+// views, so no accumulator takes either. A held tensor is dropped when another node unpacks and no
+// other reference exists, or when the pass is over.
 void give(const torch::autograd::Node& node, const TorchRecord& record, const GivenTensor& given,
           bool hold) noexcept;
 
-// The tensors of `record` that `node` was given and still has, but for those that were written to.
+// The tensors of `record` that `node` was given and still has, except those written to since.
 [[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
                                                         const TorchRecord& record);
 
-// Called when the running node unpacks something, or `node` if none runs. Drops what was handed to
-// other nodes of this pass. Keeps a tensor that we hold and someone else references: it may be a
-// pending gradient.
+// Called when the running node unpacks a tensor, or `node` if none runs. Drops the tensors given to
+// other nodes of this pass. A held tensor with other references can be a pending gradient and
+// stays.
 void forget_given_to_others(const torch::autograd::Node* node) noexcept;
 
-// A backward pass of that depth is over: 1 is the outermost.
+// Called when a backward pass of that depth is over: 1 is the outermost.
 void forget_pass(int depth) noexcept;
-// No backward pass runs: nor does any in a thread of a device.
+// Called when no backward pass runs, in threads of devices either.
 void forget_device_threads() noexcept;
 
 }  // namespace pleat::bridge

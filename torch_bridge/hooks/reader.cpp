@@ -8,8 +8,8 @@ namespace pleat::bridge {
 
 using torch::autograd::Node;
 
-// Under create_graph no accumulator takes anything, and a second backward pass finds the record
-// by its storage: as for formulas.
+// Under create_graph no accumulator takes a gradient as it is, and a second backward pass finds the
+// record by its storage: treat the reader like a formula.
 Reader present_reader(const SaveContext& context) {
   if (backward_creates_graph()) {
     return {.formula = true};
@@ -28,7 +28,7 @@ Reader present_reader(const SaveContext& context) {
   if (!class_of(*running).of_torch) {
     return {.node = running, .lets_go = !torch::autograd::get_current_graph_task_keep_graph()};
   }
-  // A formula names its node for outputs only.
+  // A formula names its node only for outputs.
   const bool formula = asked == nullptr || context.is_output;
   return {.formula = formula, .node = formula ? nullptr : running};
 }
@@ -39,7 +39,7 @@ at::Tensor hand_living(at::Tensor living, const Reader& reader, const SaveContex
     return living;
   }
   if (context.known) {
-    return living;  // note_unpacked() comes with what autograd makes of it
+    return living;  // note_unpacked() follows, with the variable that autograd makes
   }
   if (requires_grad) {
     return living.detach().clone();

@@ -26,7 +26,7 @@ namespace {
 
 using torch::autograd::Node;
 
-// Of whatever may be saved: undefined, without storage (sparse), or of symbolic size (0).
+// 0 for an undefined tensor, without storage (sparse), or with a symbolic size.
 std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) {
     return 0;
@@ -47,7 +47,7 @@ void note_decision(Runtime& runtime, const Decision& decision, const at::Tensor&
 
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, private LateLink {
  public:
-  // The decision falls in pack.
+  // The decision is made in pack.
   explicit SavedTensorHooks(Runtime& runtime) : runtime_(runtime) {}
   SavedTensorHooks(Runtime& runtime, const Decision& decision, const SaveContext& context)
       : runtime_(runtime), decision_(decision), context_(context) {}
@@ -56,7 +56,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
-  // Under NoGradGuard, at record time. Never throws: on any trouble the tensor is kept as it is.
+  // Under NoGradGuard, at record time. Never throws: on a failure the tensor is kept as it is.
   void call_pack_hook(const at::Tensor& tensor) override {
     const SampledTimer timer(runtime_);
     if (!decision_) {
@@ -93,7 +93,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     if (VariablePtr original = lock_original()) {
       count_living(*original);
       tell_of_read(/*living=*/true);
-      // Autograd makes a detached copy of whatever we return, so the variable itself will do.
+      // Autograd detaches the returned tensor, so the variable itself suffices.
       return hand_living(at::Tensor(std::move(original)), reader, context_, saved_.requires_grad);
     }
     if (StoragePtr live = saved_.record->weak.lock()) {
@@ -127,10 +127,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
         return saved_.view.on_hull(backend().copy(whole.storage, hull, backend().current_stream()),
                                    c10::VariableVersion(0));
       }
-      // One that reaches from end to end, or that the node may see beside another of the same
-      // storage: to copy so much for each of many would take as long as to restore it. The slices
-      // share the storage, as those of stock do, and the counter of what is written to it. One
-      // without gaps an accumulator may take, unless note_unpacked() holds it.
+      // The view spans the whole storage, or the node saved several views of it. A copy for every
+      // hook costs as much as a restore, so these hooks share one restored storage and its version
+      // counter, like slices in stock. An accumulator can take a view without gaps, unless
+      // note_unpacked() holds it.
       if (hooks >= TorchRecord::kManyHooks && (has_gaps || context_.known)) {
         TorchRecord::Restored whole = saved_.record->restore(slice);
         return saved_.view.on(std::move(whole.storage), whole.version);
@@ -140,7 +140,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     return saved_.view.on(std::move(restored.storage), restored.version);
   }
 
-  // What a user's hooks are given in place of ours: they ask for no version check.
+  // The tensor for a user's hooks that replace these: they need no version check.
   at::Tensor value() { return unpack({.formula = true}).detach(); }
 
   at::Tensor present_variable() {
@@ -152,8 +152,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     if (VariablePtr original = lock_original()) {
       living = true;
       present = at::Tensor(std::move(original));
-      // One detached in place since has no grad_fn any more, for which stock raises an internal
-      // error.
+      // A variable detached in place has no grad_fn; stock raises an internal error for it.
       if (saved_.producer != nullptr && present.grad_fn() == nullptr) {
         return {};
       }
@@ -162,7 +161,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
           reading.lets_go && !backend().residency().shared(*saved_.record)) {
         handed_ = present;
       } else if (reading.node != nullptr) {
-        lend(*reading.node, present);  // stock's graph keeps it for others
+        lend(*reading.node, present);  // stock's graph keeps it for other readers
       }
     } else if (const Reader reading = present_reader(context_);
                reading.node != nullptr && !context_.is_output) {
@@ -210,10 +209,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
  private:
   using VariablePtr = c10::intrusive_ptr<c10::TensorImpl>;
 
-  // Of the device that the saved tensor lies on. Only if it was tagged.
+  // The backend of the saved tensor's device. Only for a tagged tensor.
   [[nodiscard]] DeviceBackend& backend() const noexcept { return saved_.record->backend(); }
 
-  // Of an output of its own node there is none: holding it would be a cycle, stock does not either.
+  // Empty for an output of the saving node: holding it would be a cycle, in stock as well.
   VariablePtr lock_original() const {
     VariablePtr original = context_.is_output ? VariablePtr() : saved_.original.weak.lock();
     return original && original->has_storage() ? std::move(original) : VariablePtr();
@@ -230,7 +229,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     }
   }
 
-  // If the variable's .data was swapped since it was saved, backward sees the new data, as in
+  // If the variable's .data was swapped since it was saved, backward reads the new data, as in
   // stock.
   void count_living(const c10::TensorImpl& original) {
     const bool swapped =
@@ -238,8 +237,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     (swapped ? runtime_.swapped : runtime_.live_at_unpack).fetch_add(1, std::memory_order_relaxed);
   }
 
-  // If this is what an activation has made of a tensor that is compressed by now, the same payload
-  // will do for both.
+  // If an activation made this tensor from a tensor that is compressed by now, one payload serves
+  // both.
   void link_argument() noexcept override {
     if (saved_.producer == nullptr || context_.is_output || !saved_.version.enabled() ||
         saved_.saved_version != 0 || !runtime_.recompute.load(std::memory_order_relaxed)) {
@@ -252,7 +251,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     }
   }
 
-  // Autograd leaves the version check to whoever has hooks; the text is its own.
+  // Autograd leaves the version check to the hooks; the text is autograd's own.
   void check_version() const {
     if (!saved_.version.enabled()) {
       return;
@@ -261,8 +260,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     if (current == saved_.saved_version) {
       return;
     }
-    // Stock holds the variable itself unless it is an output of the node that saves it: there the
-    // text names the variable's present grad_fn, and always output 0.
+    // Stock holds the variable itself, except an output of the saving node: there the text names
+    // the variable's present grad_fn, and always output 0.
     const Node* named = context_.is_inplace_on_view ? unpacking_node() : saved_.producer;
     std::int64_t output = saved_.output_number;
     at::Tensor original;
@@ -294,7 +293,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   SaveContext context_;
   SavedTensor saved_;
   at::Tensor strong_;  // ineligible without a construction scope, or not tagged
-  at::Tensor handed_;  // to the node that owns us: until it lets go of what it saved, as in stock
+  at::Tensor handed_;  // given to the owning node, kept until it releases its saves, as in stock
 };
 
 }  // namespace

@@ -13,8 +13,7 @@
 namespace pleat::bridge {
 namespace {
 
-// Where it is not known whether the variable is an output of the very node, holding it might be a
-// cycle.
+// If the variable can be an output of the saving node, holding it could be a cycle.
 void add_variable(TorchRecord& record, SavedVariableSlot& original,
                   const SaveContext& context) noexcept {
   if (context.known && !context.is_output) {
@@ -22,7 +21,7 @@ void add_variable(TorchRecord& record, SavedVariableSlot& original,
   }
 }
 
-// What a save asks for by itself. A tensor that might be lossy asks for what its claim will say.
+// The choice that a save alone implies. For a tensor that can be lossy, its claim sets the choice.
 CodecChoice lossless_or_nothing(const Decision& decision) noexcept {
   CodecChoice choice = compress::block::lossless(decision.type);
   if (decision.may_be_lossy() && decision.exactness == Exactness::kMayBearNoise) {
@@ -42,7 +41,7 @@ std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
   return record;
 }
 
-// Of a tensor of which it has yet to be decided what noise it may have.
+// The claim of a tensor whose noise is undecided; else null.
 std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link,
                                   const torch::autograd::SavedVariableHooks& hooks) {
   if (!save.decision.may_be_lossy() || save.decision.exactness != Exactness::kMayBearNoise) {
@@ -58,7 +57,7 @@ std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, La
   return claim;
 }
 
-// Where the script was, and what has made the tensor. Takes the interpreter's lock.
+// The line of the script, and the operator that made the tensor. Takes the interpreter's lock.
 std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
   try {
     std::string place = python_line();
@@ -69,13 +68,13 @@ std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
       place += ", result of " + decision.producer->name();
     }
     return runtime.check.place(place);
-  } catch (...) {  // no memory for a text
+  } catch (...) {  // memory for the text is short
     return 0;
   }
 }
 
-// The width of its key, where noise is allowed at all. What is to be exact may be noisy in a pass
-// that finds out what noise does, and is decided on as 8 bits would be.
+// The width of the key, if noise is allowed at all. A key assigned to be exact can get noise in a
+// pass that measures the effect of noise, and is treated like 8 bits in decisions.
 std::uint8_t width_of(Runtime& runtime, TorchRecord& record) noexcept {
   const std::uint8_t width = runtime.bits.width_of(record.key);
   if (width == 0) {
@@ -84,7 +83,7 @@ std::uint8_t width_of(Runtime& runtime, TorchRecord& record) noexcept {
   return width == 0 ? std::uint8_t{8} : width;
 }
 
-// Under the link lock.
+// Called under the link lock.
 void note_claim(Claim* claim, TorchRecord& record, const Decision& decision) noexcept {
   if (claim != nullptr) {
     claim->record = &record;
@@ -105,7 +104,7 @@ void remember(SavedTensor& saved, const Save& save) {
     return;
   }
   saved.view = StridedView(*impl);
-  // The grad_fn of a view written to in place may die before us.
+  // The grad_fn of a view written to in place can be freed before the hook.
   const SaveContext& context = save.context;
   const bool held = context.known ? !context.is_inplace_on_view : !save.tensor.is_view();
   saved.producer = held ? save.decision.producer : nullptr;
@@ -123,7 +122,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
     saved.original.weak = c10::weak_intrusive_ptr<c10::TensorImpl>(save.tensor.getIntrusivePtr());
   }
   const std::uint32_t place = runtime.check.watching() ? place_of(runtime, d) : 0;
-  bool of_original = false;  // the record is of this very storage, not of one that was restored
+  bool of_original = false;  // the record belongs to this storage, not to a restored one
   std::unique_ptr<Claim> claim = make_claim(saved, save, link, hooks);
   allocator::Residency& residency = d.backend->residency();
   allocator::StreamId stream;
@@ -156,7 +155,7 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
           return known;
         }
         if (known->restored == d.block && known->is_restored_into(storage)) {
-          // Double backward saves what we restored: the payload already stands for it.
+          // Double backward saves a restored storage: its payload already exists.
           residency.add_reference(*known);
           runtime.reused.fetch_add(1, std::memory_order_relaxed);
           return known;

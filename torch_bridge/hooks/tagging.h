@@ -1,5 +1,5 @@
-// From a tensor that is being saved to the record of its storage. The record is one that stands for
-// the same bytes already, or a new one. From then on the bytes are residency's.
+// From a tensor that is being saved to the record of its storage. The record is a new one, or an
+// existing one for the same bytes. Afterwards residency owns the bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,36 +22,36 @@ struct Save {
   const SaveContext& context;
 };
 
-// What a hook remembers of the tensor that it has saved.
+// The state that a hook keeps about its saved tensor.
 struct SavedTensor {
   TorchRecord* record = nullptr;  // holds one reference; null if the tensor was not tagged
   SavedVariableSlot original;     // empty for an output of the node that saves it
   c10::VariableVersion version;
   std::uint32_t saved_version = 0;
   bool requires_grad = false;
-  // Of eligible tensors only, as are the record and the original:
+  // Only for eligible tensors, like the record and the original:
   StridedView view;
-  // Alive as long as the SavedVariable that owns the hook: it holds its grad_fn, or is held by it.
+  // Alive as long as the SavedVariable that owns the hook: one of the two holds the other.
   const torch::autograd::Node* producer = nullptr;
   std::int64_t output_number = 0;
-  torch::autograd::CreationMeta creation{};  // how a view came to be
-  Claim* claim = nullptr;                    // with a reference; null: nothing to decide
+  torch::autograd::CreationMeta creation{};  // the way a view was made
+  Claim* claim = nullptr;                    // with a counted reference; null: no open decision
 };
 
-// Fills in everything in `saved` but the record and the original.
+// Sets all members of `saved` except the record and the original.
 void remember(SavedTensor& saved, const Save& save);
 
-// Gives an eligible tensor its record, and a claim if it might be lossy. `link` and `hooks`, which
-// are one object, live as long as `saved` has the claim. False if the tensor's block has a record
-// that stands for other bytes. Throws std::bad_alloc; `saved` has no record then.
+// Gives an eligible tensor its record, and a claim if it can become lossy. `link` and `hooks` are
+// one object, which lives as long as `saved` has the claim. False if the record of the tensor's
+// block is for other bytes. Throws std::bad_alloc; `saved` has no record then.
 [[nodiscard]] bool tag(SavedTensor& saved, const Save& save, LateLink& link,
                        const torch::autograd::SavedVariableHooks& hooks);
 
-// Gives the record up, and the claim with it.
+// Releases the record and the claim.
 void untag(SavedTensor& saved) noexcept;
 
-// Lets `result` be recomputed from the payload of `argument`, if both lie on one device and nobody
-// has written to the argument since it was saved. `how`: the function that has made the result.
+// Lets `result` be recomputed from the payload of `argument`, if both are on one device and the
+// argument was not written to since it was saved. `how`: the function that made the result.
 void recompute_from(const SavedTensor& result, const SavedTensor& argument,
                     const Recomputed& how) noexcept;
 

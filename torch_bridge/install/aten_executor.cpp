@@ -28,8 +28,8 @@ void aten_executor(std::size_t items, std::size_t grain,
     body(0, items);
     return;
   }
-  // Whoever is free takes the next part: in halves, all would wait for the thread that the machine
-  // holds up or a page fault.
+  // Idle threads take the next part. With fixed halves, all would wait for a thread that the
+  // machine or a page fault delays.
   const std::size_t parts = (items + grain - 1) / grain;
   const std::size_t threads = std::min(static_cast<std::size_t>(at::get_num_threads()), parts);
   std::atomic<std::size_t> next{0};

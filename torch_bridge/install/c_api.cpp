@@ -1,5 +1,4 @@
-// The functions behind the Python package and LibTorch programs (c_abi.h). No exception leaves
-// them.
+// The functions behind the Python package and LibTorch programs (c_abi.h); none throws.
 #include <algorithm>
 #include <cstring>
 #include <exception>

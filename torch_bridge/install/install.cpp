@@ -1,4 +1,4 @@
-// Puts Pleat in force in a process whose torch is loaded, once and for good: options, self-test,
+// Puts Pleat in force in a process that has loaded torch, once and permanently: options, self-test,
 // engine, allocator, fork and the end of the process.
 #include <pthread.h>
 #include <torch/version.h>
@@ -28,7 +28,7 @@
 namespace pleat::bridge {
 namespace {
 
-// A payload must survive the way there and back before anything is put in force.
+// A payload must survive encoding and decoding before Pleat is put in force.
 bool self_test(Runtime& runtime) {
   constexpr std::size_t kElements = 4096;
   constexpr std::size_t kBytes = kElements * sizeof(float);
@@ -69,7 +69,7 @@ Runtime* build_runtime() {
   for (const std::string& problem : problems) {
     std::fprintf(stderr, "%s\n", problem.c_str());
   }
-  auto* const runtime = new Runtime(options, aten_executor);  // leaked: runtime.h says why
+  auto* const runtime = new Runtime(options, aten_executor);  // leaked: runtime.h has the reason
   if (!self_test(*runtime)) {
     std::fprintf(stderr, "pleat: the self-test failed; running without Pleat\n");
     return nullptr;
@@ -114,7 +114,7 @@ void print_report_at_exit() {
 
 class Installation {
  public:
-  // False: Pleat stays out, and has said why.
+  // False: Pleat stays inactive, and has printed the reason.
   bool ask(const PleatHostFunctions* host, PleatBridgeFunctions* functions) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     try {
@@ -154,7 +154,7 @@ class Installation {
     const bool sees_saves = install_entry_points(host, functions_);
     runtime->interposed = host.interposed != 0 && sees_saves;
     runtime->sensitivity.set_torch(TORCH_VERSION);
-    set_host_backend(*new HostBackend(*runtime));  // leaked, as the runtime is
+    set_host_backend(*new HostBackend(*runtime));  // leaked, like the runtime
     Runtime::publish(runtime);
     install_cpu_allocator(*runtime);
     if (runtime->options().cuda) {
@@ -177,7 +177,7 @@ class Installation {
 };
 
 Installation& installation() {
-  static auto* const one = new Installation;  // leaked: a child may ask until it ends
+  static auto* const one = new Installation;  // leaked: a child can call it until it ends
   return *one;
 }
 
@@ -193,7 +193,7 @@ PLEAT_EXPORT int pleat_bridge_install(const PleatHostFunctions* host,
 
 PLEAT_EXPORT const char* pleat_bridge_built_for(void) noexcept { return TORCH_VERSION; }
 
-// Installation from Python or C++ after torch is up: no jumps through a preload library.
+// Installation from Python or C++ with torch loaded: without the jumps of a preload library.
 PLEAT_EXPORT int pleat_install_late(void) noexcept {
   if (Runtime::get() != nullptr) {
     return 0;

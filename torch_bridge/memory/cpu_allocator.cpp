@@ -12,14 +12,14 @@
 namespace pleat::bridge {
 namespace {
 
-// The allocator in force before ours, and how its memory is freed.
+// The allocator in force before Pleat's, and the deleter of its memory.
 struct {
   c10::Allocator* allocator = nullptr;
   c10::DeleterFnPtr deleter = nullptr;
   bool is_malloc = false;  // its memory comes from malloc
 } previous;
 
-// For a trace: what malloc has in use for a tensor that is too small for Pleat, its own word too.
+// For a trace: malloc's bytes for a tensor that is too small for Pleat, including malloc's header.
 void count_small(void* pointer, std::int64_t sign) noexcept {
   const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
   if (recorder == nullptr || pointer == nullptr) return;
@@ -37,7 +37,7 @@ class CpuAllocator final : public c10::Allocator {
     }
     allocator::Block* const block = runtime.host.allocate(bytes);
     if (block == nullptr) {
-      return from_previous(bytes);  // which raises stock's own error if it has none either
+      return from_previous(bytes);  // raises stock's own error if it fails too
     }
     return data_over(block, bytes);
   }
@@ -53,20 +53,20 @@ class CpuAllocator final : public c10::Allocator {
     try {
       return previous.allocator->allocate(bytes);
     } catch (...) {
-      // Sizes below zero are the caller's mistake.
+      // Sizes below zero are a mistake of the caller.
       if (static_cast<std::ptrdiff_t>(bytes) > 0)
         tell_out_of_memory(bytes, allocator::HeapTable::kHost);
       throw;
     }
   }
-  // The previous allocator's memory under our deleter, so that raw_deallocate() finds one deleter
-  // whatever the size was.
+  // The previous allocator's memory under Pleat's deleter, so that raw_deallocate() finds one
+  // deleter for every size.
   static c10::DataPtr from_previous(std::size_t bytes) {
     c10::DataPtr data = previous_memory(bytes);
     if (tracing() && previous.is_malloc) [[unlikely]]
       count_small(data.get(), 1);
     (void)data.compare_exchange_deleter(previous.deleter,
-                                        &cpu_deleter);  // keeps its own if special
+                                        &cpu_deleter);  // unless special
     return data;
   }
 };
@@ -87,7 +87,7 @@ void cpu_deleter(void* pointer) {
   }
   if (tracing() && previous.is_malloc) [[unlikely]]
     count_small(pointer, -1);
-  previous.deleter(pointer);  // foreign, or freed twice: its owner says what stock would say
+  previous.deleter(pointer);  // foreign, or freed twice: its owner reports that as in stock
 }
 
 c10::DataPtr data_over(allocator::Block* block, std::size_t bytes) {

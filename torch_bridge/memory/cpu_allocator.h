@@ -1,5 +1,5 @@
-// The c10::Allocator for CPU tensors: small requests go to the allocator that was there before, the
-// rest are blocks of our pool. One deleter for all of them.
+// The c10::Allocator for CPU tensors: small requests use the previous allocator, others Pleat's
+// pool. Both have one deleter.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,11 +10,12 @@
 
 namespace pleat::bridge {
 
-// The uniform deleter: a block of ours is released through residency, any other pointer goes to the
-// previous allocator's deleter unchanged. Any thread, never throws.
+// The uniform deleter: a block of Pleat's is released through residency, any other pointer reaches
+// the previous allocator's deleter unchanged. Any thread, never throws.
 void cpu_deleter(void* pointer);
 
-// A DataPtr over a block of the host's pool that nothing else owns. Its deleter is cpu_deleter.
+// A DataPtr over a block of the host's pool; it becomes the block's owner. Its deleter is
+// cpu_deleter.
 [[nodiscard]] c10::DataPtr data_over(allocator::Block* block, std::size_t bytes);
 
 [[nodiscard]] c10::Allocator* cpu_allocator() noexcept;

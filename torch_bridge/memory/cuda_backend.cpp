@@ -35,7 +35,7 @@ class CudaDevices;
 
 class CudaBackend final : public DeviceBackend {
  public:
-  // Around fork(): residency's locks, then that of its events. A child frees and does no more.
+  // Around fork(): residency's locks, then that of its events. A child only frees.
   void lock_for_fork() noexcept {
     parts_->heap.residency().lock_for_fork();
     parts_->order.lock_for_fork();
@@ -67,7 +67,7 @@ class CudaBackend final : public DeviceBackend {
     const at::DataPtr& data = storage.data_ptr();
     const std::optional<cuda::CudaAccess::Heard> heard = access_.heard(data);
     if (!heard.has_value() || heard->used_elsewhere) return false;
-    const allocator::Block* const block = parts_->memory.find(data.get());  // a restored one
+    const allocator::Block* const block = parts_->memory.find(data.get());  // a restored storage
     return (block != nullptr ? block->stream : heard->stream) == current_stream();
   }
 
@@ -131,7 +131,7 @@ class CudaBackend final : public DeviceBackend {
           order(driver, life, device),
           codec(access.make_codec(driver, life, device)),
           heap(memory, order, *codec, options, kArena) {}
-    // Of chunks of 2, 8 and 32 MiB those of 8 left the least of torch's pool unused.
+    // Among chunks of 2, 8 and 32 MiB, those of 8 left the fewest bytes of torch's pool unused.
     static constexpr allocator::PayloadArena::Options kArena{
         .chunk_bytes = std::size_t{128} << 10, .most_chunk_bytes = std::size_t{8} << 20};
     MemoryInFront memory;
@@ -155,7 +155,7 @@ class CudaDevices final : public cuda::FreeListener {
  public:
   explicit CudaDevices(Runtime& runtime) noexcept : runtime_(runtime) {}
 
-  // Around fork(), once no backend can be made: none of their locks is in anybody's hands.
+  // Around fork(), while no backend can be made, so that no other thread holds their locks.
   void lock_for_fork() noexcept {
     for_each_backend([](CudaBackend& backend) { backend.lock_for_fork(); });
     blocks_.lock_for_fork();
@@ -222,7 +222,7 @@ class CudaDevices final : public cuda::FreeListener {
     const auto at = static_cast<std::size_t>(device);
     if (access_ == nullptr || !life_.may_call() || left_alone_[at]) return nullptr;
     const allocator::ResidencyOptions options = runtime_.residency_options();
-    // What makes a device ready may not be done while a graph is being captured.
+    // The set-up of a device is not allowed while a graph is being captured.
     if (options.compress && access_->may_capture()) return nullptr;
     left_alone_[at] = true;
     try {
@@ -242,7 +242,7 @@ class CudaDevices final : public cuda::FreeListener {
                                                  backend->codec().counts());
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
       trace_heap(backend->heap());
-      runtime_.devices.add(*facts.release());  // leaked, as the backend is
+      runtime_.devices.add(*facts.release());  // leaked, like the backend
       slot.store(backend.get(), std::memory_order_release);
       most_.store(std::max(most_.load(std::memory_order_relaxed), at + 1));
       return backend.release();
@@ -255,18 +255,18 @@ class CudaDevices final : public cuda::FreeListener {
   allocator::cuda::Driver driver_;
   allocator::cuda::DriverLife life_;
   BlockTable blocks_;
-  cuda::CudaAccess* access_ = nullptr;  // constant once open
+  cuda::CudaAccess* access_ = nullptr;  // constant after open_cuda()
   std::mutex mutex_;                    // backends are made one at a time
-  std::array<bool, allocator::HeapTable::kMostDevices> left_alone_{};  // or tried just now
+  std::array<bool, allocator::HeapTable::kMostDevices> left_alone_{};  // or being tried
   std::array<std::atomic<CudaBackend*>, allocator::HeapTable::kMostDevices> backends_{};
-  std::atomic<std::size_t> most_{0};  // all backends are among the first so many
+  std::atomic<std::size_t> most_{0};  // all backends are among the first `most_`
   ForkLock making_{ForkPlace::kHeap, mutex_};
   ForkLock fork_lock_{ForkPlace::kHeap, *this};
 };
 
 std::atomic<CudaDevices*> devices{nullptr};
 
-// "libpleat_bridge_torch2.11.so" has "libpleat_cuda_torch2.11.so" beside it.
+// The name for "libpleat_bridge_torch2.11.so" is "libpleat_cuda_torch2.11.so" in the same folder.
 std::string library_beside_the_bridge() {
   std::string path = path_of_this_library();
   constexpr std::string_view kBridge = "pleat_bridge_";
@@ -290,7 +290,7 @@ void open_cuda(Runtime& runtime, std::string& why) {
   auto* const found = new CudaDevices(runtime);
   std::string missing;
   if (!found->driver().find("libcuda.so.1", missing)) {
-    if (missing != "libcuda.so.1") {  // else there is no driver: nothing to leave alone
+    if (missing != "libcuda.so.1") {  // else there is no driver, and no CUDA tensor
       why = "CUDA tensors are left to stock: the driver has no " + missing;
     }
     delete found;

@@ -1,5 +1,5 @@
 // The backends of CUDA devices: blocks in front of torch's own allocator. A device gets its backend
-// when the first tensor there is judged. Until then nothing of CUDA is called.
+// when its first tensor is judged. Until then Pleat makes no CUDA call.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace pleat::bridge {
 
-// Opens the library that stands beside the bridge for CUDA, where this torch has CUDA, and puts its
-// allocator in front of torch's. Once, while Pleat is installed. `why`: one line for a person where
-// CUDA tensors are left to stock though torch has CUDA; empty otherwise.
+// If this torch has CUDA, opens the CUDA library next to the bridge, and puts its allocator in
+// front of torch's. Once, while Pleat is installed. `why`: one line for a person if CUDA tensors
+// are left to stock although torch has CUDA; empty otherwise.
 void open_cuda(Runtime& runtime, std::string& why);
 
 }  // namespace pleat::bridge

@@ -1,5 +1,5 @@
-// The backend of the host: blocks of our pool under the allocator of CPU tensors. Its work is done
-// when a call returns, on the one stream that there is.
+// HostBackend is the backend of the host: blocks of Pleat's pool under the allocator of CPU
+// tensors. Its work is complete when a call returns, on its only stream.
 #pragma once
 
 #include "torch_bridge/core/runtime.h"

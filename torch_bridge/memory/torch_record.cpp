@@ -18,8 +18,8 @@
 namespace pleat::bridge {
 namespace {
 
-// Of each device apart: the threads of two devices run side by side, and what one restores makes no
-// room on the other.
+// Kept storages of each device, separately: threads of two devices run concurrently, and a restore
+// on one makes no room on the other.
 struct Kept {
   KeptStorages<c10::Storage>& of(allocator::DeviceIndex device) noexcept {
     return storages[static_cast<std::size_t>(device.value - allocator::HeapTable::kHost)];
@@ -33,15 +33,16 @@ struct Kept {
   std::array<KeptStorages<c10::Storage>, allocator::HeapTable::kMostDevices + 1> storages;
   ForkLock fork_lock{ForkPlace::kKeptStorages, *this};
 };
-// Leaked: used until the process ends. Made when the library is loaded: the first use may be in a
-// child.
+// Leaked: used until the process ends. Made when the library is loaded, because the first use can
+// be in a forked child.
 Kept& kept = *new Kept;
 
 KeptStorages<c10::Storage>& kept_storages(const DeviceBackend& backend) noexcept {
   return kept.of(backend.heap().device());
 }
 
-// Of whose payload another may be recomputed. Under the link lock.
+// The record as an argument from whose payload another can be recomputed. Called under the link
+// lock.
 ReleasedStorage as_argument(const allocator::Record& record) noexcept {
   return {.choice = CodecChoice::unpack(record.choice.words),
           .whole = record.ranges.is_all_of(record.bytes)};
@@ -54,11 +55,11 @@ TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage)
   bytes = storage->nbytes();
 }
 
-// What was kept for further hooks of the record has no user left.
+// Storages kept for further hooks of the record have no user left.
 TorchRecord::~TorchRecord() { kept_storages(backend_).forget(this); }
 
-// To lock a weak reference may take the interpreter's lock, and to give a strong one up may free a
-// block: neither under a lock of ours.
+// Locking a weak reference can take the interpreter's lock, and dropping a strong one can free a
+// block: neither under a lock of Pleat's.
 bool TorchRecord::keep_storage() noexcept {
   struct Living {
     const SavedVariableSlot* slot;  // compare only
@@ -75,7 +76,7 @@ bool TorchRecord::keep_storage() noexcept {
     }
   });
   if (living.empty() && weak.expired()) {
-    return false;  // nearly always
+    return false;  // the usual case
   }
   kept_ = weak.lock();
   for (Living& variable : living) {
@@ -90,7 +91,7 @@ bool TorchRecord::keep_storage() noexcept {
       }
     }
   });
-  return true;  // what is left of `living` dies without the lock
+  return true;  // the rest of `living` is destroyed without the lock
 }
 
 std::uint32_t TorchRecord::hooks_without_block() noexcept {
@@ -204,8 +205,8 @@ bool TorchRecord::reads_original() const noexcept {
          (values == PassValues::kUndoubted && doubted_.load(std::memory_order_relaxed));
 }
 
-// A block that a restore needs, asked for without any lock: where memory is short, what waits is
-// encoded first. Given back if it was not needed.
+// A block for a restore, allocated without any lock: if memory is short, waiting records are
+// encoded first. Freed if it was not needed.
 struct TorchRecord::SpareBlock {
   explicit SpareBlock(DeviceBackend& the_backend) noexcept : backend(the_backend) {}
   ~SpareBlock() {
@@ -252,9 +253,9 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
       }
       decodes = decodes_;
     }
-    // To lock it may take the interpreter's lock, whose owner may wait for the record's.
+    // Locking it can take the interpreter's lock, whose owner can be waiting for the record's.
     if (present) {
-      restored.storage = c10::Storage(present->lock());  // null if it died just now
+      restored.storage = c10::Storage(present->lock());  // null if it was freed just now
     } else if (!restored.storage) {
       if (!has_room) kept_storages(backend_).make_room(this, bytes);
       has_room = true;
@@ -264,8 +265,8 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
   const std::uint32_t hooks = residency.hooks(*this);
   std::size_t worth = 0;
   if (slice && hooks >= kManyHooks) {
-    // Of several that a loop asks for in turn each would go before it is asked for again: what had
-    // to be restored again is worth twice as much.
+    // When a loop reads several in turn, each would be dropped before it is read again. So each
+    // repeated restore doubles a storage's worth.
     constexpr std::uint32_t kMostDoublings = 10;
     worth = bytes << std::min(decodes, kMostDoublings);
   }
@@ -311,7 +312,7 @@ bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexce
          restored_version_->current_version() == 0;
 }
 
-// The bytes exist nowhere but in a restored storage, and somebody has written to that.
+// The only copy of the bytes is a restored storage, and it was written to.
 void TorchRecord::check_not_lost() const {
   TORCH_CHECK(packed() || !restored_version_ || restored_version_->current_version() == 0,
               "one of the variables needed for gradient computation has been modified by an "
@@ -319,7 +320,7 @@ void TorchRecord::check_not_lost() const {
               "had unpacked it, and is needed again");
 }
 
-// There is a restored storage, it has not died so far, and nobody wrote to it.
+// True if there is a live restored storage that was not written to.
 bool TorchRecord::restored_may_live() const {
   if (!restored_storage_) {
     return false;

@@ -1,5 +1,5 @@
-// The record of a torch storage. Knows whether the storage lives, and what it was last restored
-// into.
+// TorchRecord is the record of a torch storage. It tracks whether the storage lives, and the
+// storage of its last restore.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,19 +24,19 @@ namespace pleat::bridge {
 
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// A saved variable, held weakly by the hook that saved it. It is held strongly once its .data was
-// swapped: stock holds the variable and reads the new data in backward. `weak` is constant while a
-// record knows the slot. The rest is guarded by Residency's link lock.
+// A saved variable, held weakly by the hook that saved it. Once its .data was swapped, it is held
+// strongly: stock holds the variable and reads the new data in backward. `weak` is constant while a
+// record lists the slot. Residency's link lock guards the other members.
 struct SavedVariableSlot {
   c10::weak_intrusive_ptr<c10::TensorImpl> weak{c10::intrusive_ptr<c10::TensorImpl>()};
   c10::intrusive_ptr<c10::TensorImpl> kept;
   SavedVariableSlot* next = nullptr;
-  SavedVariableSlot** link = nullptr;  // what points to it; null: no record knows of it
+  SavedVariableSlot** link = nullptr;  // the pointer to this slot; null: no record lists it
 };
 
 class TorchRecord final : public allocator::Record {
  public:
-  // Of a storage on the device of `backend`.
+  // The storage is on the device of `backend`.
   TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage);
   ~TorchRecord() override;
 
@@ -50,54 +50,53 @@ class TorchRecord final : public allocator::Record {
   void add_variable(SavedVariableSlot& slot) noexcept;
   void remove_variable(SavedVariableSlot& slot) noexcept;
 
-  // Returns the storage with the bytes that were saved, and the version counter that all tensors on
-  // it share. The storage is that of an earlier call if it lives and nobody wrote to it, else a new
-  // one. Its bytes are complete for the current stream of the backend's device. Any thread; waits
-  // for a running encode. Throws torch's errors: out of memory, or that the bytes were written to
-  // and exist nowhere else. `slice`: a small part of the bytes is wanted, so the storage is worth
-  // keeping while many hooks remain, each of which may want another part.
+  // Returns the storage with the saved bytes, and the version counter that all tensors on it share.
+  // The storage is that of an earlier call if it lives and was not written to, else a new one. Its
+  // bytes are complete for the current stream of the backend's device. Any thread; waits for a
+  // running encode. Throws torch's errors: out of memory, or that the only copy of the bytes was
+  // written to. `slice`: the caller needs a small part of the bytes, so the storage is worth
+  // keeping while many hooks remain, each of which can need another part.
   struct Restored {
     c10::Storage storage;
     c10::VariableVersion version;
   };
   [[nodiscard]] Restored restore(bool slice);
   static constexpr std::uint32_t kManyHooks = 4;
-  // Returns the same bytes in a storage that nobody else is given, for a caller that may keep it or
-  // write to it unseen. Streams, threads and errors as for restore(). `last`: the graph is not
-  // kept, so nobody asks again unless another hook has the record.
+  // Returns the same bytes in a storage that no other reader gets, for a caller that can keep it or
+  // write to it unobserved. Streams, threads and errors as for restore(). `last`: the graph is not
+  // kept, so there is no later read unless another hook has the record.
   [[nodiscard]] Restored restore_apart(bool last);
 
-  // True if `storage` is the one that was restored last, and nobody wrote to it since.
+  // True if `storage` is the last restored one, and was not written to since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
 
-  // Records a save. `edges` counts set_gradient_edge calls of this thread; equal counts mean that
-  // one node saved both, because a function sets the edges of its outputs before it saves. Under
-  // the link lock.
+  // Records a save. `edges` counts set_gradient_edge calls of this thread. Equal counts mean one
+  // node, because a function sets the edges of its outputs before it saves. Under the link lock.
   void note_saved_after(std::uint64_t edges) noexcept {
     if (std::exchange(saved_after_, edges) == edges) {
       several_of_one_node_.store(true, std::memory_order_relaxed);
     }
   }
-  // One node may have saved several tensors of this storage. Any thread.
+  // True if one node can have saved several tensors of this storage. Any thread.
   [[nodiscard]] bool several_of_one_node() const noexcept {
     return several_of_one_node_.load(std::memory_order_relaxed);
   }
 
-  // Says that somebody had written to the storage before a hook saved it: its bytes are no
-  // operator's result any more. Under the link lock.
+  // Records that the storage was written to before a hook saved it: its bytes are no operator's
+  // result any more. Under the link lock.
   void note_written() noexcept { written_ = true; }
 
-  // ---- what noise it may bear: policy/proofs.h ----
-  // A save of which it is not decided yet. Before the storage is released.
+  // ---- the noise it can bear: policy/proofs.h ----
+  // Adds an undecided save. Before the storage is released.
   void add_undecided() noexcept { undecided_.fetch_add(1, std::memory_order_relaxed); }
-  // One of these may have the noise of `lossy`. `doubted`: Treatment::beyond_doubt is not said of
-  // it. Takes the link lock; any thread.
+  // Decides one undecided save: it can have the noise of `lossy`. `doubted`: without
+  // Treatment::beyond_doubt. Takes the link lock; any thread.
   void settle(const CodecChoice& lossy, bool doubted) noexcept;
-  // More care for one that was settled. The same.
+  // Raises the care for a settled save. Takes the link lock; any thread.
   void raise(const CodecChoice& lossy) noexcept;
-  // No noise at all. `function`: the one that is the reason, where its cost is counted. Any thread.
+  // Makes the record exact. `function`: the reason, which counts the cost. Any thread.
   void refuse(Exactness why, ProofBook::Function* function = nullptr) noexcept;
-  // Its bytes are on their way to a payload, or there.
+  // True if its bytes are being written to a payload, or are there.
   [[nodiscard]] bool is_encoded() const noexcept {
     const allocator::RecordState now = state.load(std::memory_order_relaxed);
     return now == allocator::RecordState::kEncoding || now == allocator::RecordState::kPacked ||
@@ -106,37 +105,37 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] bool awaits_proof() const noexcept override {
     return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
   }
-  // Its key is to be exact, whatever noise it might bear. Before the storage is released.
+  // Makes it exact because of its key, with any claim. Before the storage is released.
   void assign_exact() noexcept { assigned_exact_ = true; }
   Decision decide(allocator::Start start) noexcept override;
 
-  // ---- where nothing is coded: what would be, for a trace ----
+  // ---- for a trace without coding: the planned payload ----
   void note_plan(std::size_t payload_bytes) noexcept override;
-  // Its bytes are a function of those of `argument`, whose payload would do for both. Before the
+  // Its bytes are a function of those of `argument`, whose payload would serve both. Before the
   // storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;
 
-  // ---- what noise does to the gradient: entry/probe.h ----
-  // What was decided when the storage was released; nothing before that.
+  // ---- the effect of noise on the gradient: entry/probe.h ----
+  // The decision at the release of the storage; empty before.
   struct Decided {
     Exactness exactness;
-    CodecChoice choice;  // the payload's, or what it would be but for kAssigned
+    CodecChoice choice;  // the payload's, or for kAssigned the one without the assignment
 
-    // Noise may be added to it: its values are kept, and may bear that.
+    // True if noise can be added: its values are kept, and can bear it.
     [[nodiscard]] bool may_be_noisy() const noexcept {
       return (exactness == Exactness::kMayBearNoise || exactness == Exactness::kAssigned) &&
              choice.kept == compress::block::Kept::kValues && choice.bits != 0;
     }
   };
   [[nodiscard]] const std::optional<Decided>& decided() const noexcept { return decided_; }
-  // From now on extra passes read it with this noise; null: without. While no pass runs.
+  // Sets the noise with which extra passes read it from now on; null: none. While no pass runs.
   void set_disturbance(const allocator::DisturbanceWords* how) noexcept { disturbance_ = how; }
   [[nodiscard]] const allocator::DisturbanceWords* disturbance() const noexcept override {
     return disturbance_ != nullptr && in_extra_pass() ? disturbance_ : nullptr;
   }
   [[nodiscard]] bool reads_original() const noexcept override;
 
-  // Who has saved it first, as Runtime::check numbers places; 0: not noted. Under the link lock,
+  // Sets the place of its first save, numbered by Runtime::check; 0: unknown. Under the link lock,
   // before the storage is released.
   void note_place(std::uint32_t place) noexcept { place_ = place; }
 
@@ -150,7 +149,7 @@ class TorchRecord final : public allocator::Record {
   struct SpareBlock;
   c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream,
                               SpareBlock& spare);
-  // Wraps a block; throws what `status` says if there is none.
+  // Wraps a block; throws the error of `status` if there is none.
   StoragePtr storage_of(allocator::Block* block, allocator::Residency::RestoreStatus status) const;
 
   DeviceBackend& backend_;
@@ -171,14 +170,14 @@ class TorchRecord final : public allocator::Record {
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
   // The restored storage while it lives, and the version counter that all tensors on it share. A
-  // consumer's write shows in the counter. Guarded by mutex.
+  // consumer's write raises the counter. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;
   std::optional<c10::VariableVersion> restored_version_;
   PassFacts restored_for_;  // of the pass for which it was restored
   std::uint32_t decodes_ = 0;
 };
 
-// Lets go of the restored storages kept for further hooks of their records.
+// Drops the restored storages kept for further hooks of their records.
 void drop_kept_storages() noexcept;
 
 }  // namespace pleat::bridge

@@ -10,8 +10,8 @@
 namespace pleat::bridge {
 namespace {
 
-// Taken from stock, whose wording differs between releases: asked for what no machine has, it fails
-// at once. Empty if it fails in some other way.
+// The text of stock's own error, whose wording differs between releases: an allocation beyond any
+// machine fails at once. Empty if it fails in another way.
 std::string stock_text(std::size_t bytes) {
   constexpr std::size_t kTooMany = PTRDIFF_MAX & ~std::size_t{4095};
   try {

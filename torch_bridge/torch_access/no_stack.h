@@ -1,4 +1,4 @@
-// The stack that torch's history of memory shows of a thread that has none.
+// no_stack() returns an empty stack for torch's memory history of threads without interpreter.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -21,8 +21,8 @@ struct ThreadsPass {
 thread_local ThreadsPass pass;
 constexpr PassFacts kNothing{};
 
-// Autograd hands what stands here on to the threads of devices that run a pass. This kind of it is
-// nobody's but tests' of torch.
+// Autograd passes this state on to the device threads that run a pass. Only torch's own tests use
+// this kind.
 const c10::DebugInfoKind kKind = c10::DebugInfoKind::TEST_INFO_2;
 struct FactsForDevices final : c10::DebugInfoBase {
   explicit FactsForDevices(const PassFacts& of_pass) : facts(of_pass) {}

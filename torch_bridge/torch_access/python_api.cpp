@@ -91,7 +91,7 @@ bool run(const char* program, const Object& globals) noexcept {
                             : nullptr);
     done = result.get() != nullptr;
   }
-  forget_error();  // whatever went wrong is not the job's
+  forget_error();  // the program's errors must not reach the job
   return done;
 }
 

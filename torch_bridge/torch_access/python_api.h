@@ -1,5 +1,5 @@
-// Python's documented C API, in every release from 3.10 on, found in the process: the bridge links
-// no Python. Everything but api() asks for the interpreter's lock.
+// Looks up Python's documented C API (3.10 and later) in the process: the bridge does not link
+// Python. All functions except api() need the interpreter's lock.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct Api {
 };
 [[nodiscard]] const Api& api() noexcept;
 
-// The interpreter's lock, for a thread that Python knows. Keeps the error that may be set.
+// The interpreter's lock, for a thread that Python has registered. Preserves a pending error.
 class Lock {
  public:
   Lock() noexcept;
@@ -65,7 +65,7 @@ class Lock {
   void* error_[3] = {};
 };
 
-// A reference, given up at the end. Under the lock.
+// A counted reference, dropped at the end. Under the lock.
 class Object {
  public:
   explicit Object(void* owned) noexcept : object_(owned) {}
@@ -77,23 +77,22 @@ class Object {
     if (void* const old = std::exchange(object_, owned); old != nullptr) api().Py_DecRef(old);
   }
   [[nodiscard]] void* get() const noexcept { return object_; }
-  // Of a str; empty of anything else.
+  // The text of a str; empty for other types.
   [[nodiscard]] std::string_view text() const noexcept;
 
  private:
   void* object_;
 };
 
-// Forgets the error that may be set, under the lock; an interruption from outside is passed on to
-// the script.
+// Clears a pending error, under the lock; a KeyboardInterrupt is raised again in the script.
 void forget_error() noexcept;
 
 // The variables of a program that has yet to run: Python's builtins. With a name, those of the
-// module of this name, which is made if need be. Null: no memory.
+// module of this name, which is created if it does not exist. Null: memory is short.
 [[nodiscard]] Object new_globals(const char* module = nullptr) noexcept;
-// Runs a program on its variables. False if it fails; what it raises is forgotten as above.
+// Runs a program on its variables. False if it fails; forget_error() clears its error.
 bool run(const char* program, const Object& globals) noexcept;
-// A variable of a program; null: it has none such.
+// A variable of a program; null: no such variable.
 [[nodiscard]] Object variable(const Object& globals, const char* name) noexcept;
 
 }  // namespace pleat::bridge::python

@@ -9,8 +9,8 @@
 namespace pleat::bridge {
 namespace {
 
-// Found in the process, as the bridge links no Python. Where an object has its type differs between
-// builds of Python; `type` is its own type.
+// Looked up in the process, because the bridge does not link Python. The offset of an object's type
+// differs between builds of Python. It follows from `type`, which is its own type.
 struct Interpreter {
   void* const* parameter_class = nullptr;  // libtorch_python's ParameterClass
   int (*is_subtype)(void* type, void* of) = nullptr;
@@ -38,7 +38,7 @@ struct Interpreter {
   }
 };
 
-// Before 2.15 PyNode declares nothing but this, where all of Python's headers are needed to see it.
+// Before 2.15, PyNode declares only this member, and its header needs all of Python's headers.
 template <class Base>
 struct WithObject : Base {
   void* object;

@@ -1,5 +1,5 @@
-// What Python knows of a tensor or a node, without the interpreter's lock: nothing is called that
-// could run anybody's code, and no reference is taken.
+// Facts that Python has about a tensor or a node, read without the interpreter's lock. The
+// functions call no code of the job's and take no reference.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -8,14 +8,14 @@
 
 namespace pleat::bridge {
 
-// Its Python object is a torch.nn.Parameter. False in a process without Python.
+// True if its Python object is a torch.nn.Parameter. False in a process without Python.
 [[nodiscard]] bool is_parameter(const c10::TensorImpl& tensor) noexcept;
 
-// Somebody in Python refers to it, or nobody can know: it has no Python object.
+// True if Python code refers to it, or if that is unknown: it has no Python object.
 [[nodiscard]] bool may_be_held_by_python(const c10::TensorImpl& tensor) noexcept;
 
-// The class behind a function in Python, which a node of class PyNode runs. The node is alive, and
-// so is the class. `name` is for now: who renames the class frees it. Nulls where it is not known.
+// The class behind a function in Python, which a node of class PyNode runs. The node and the class
+// are alive. Renaming the class frees `name`. Nulls if unknown.
 struct PythonClass {
   const void* type = nullptr;
   const char* name = nullptr;  // "MyFunctionBackward"

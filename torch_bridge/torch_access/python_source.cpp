@@ -17,7 +17,7 @@ bool is_of_torch(std::string_view file) noexcept {
   return file.find("/torch/") != std::string_view::npos || file.starts_with("<");
 }
 
-// What one module refuses costs its own names only.
+// A module that raises loses only its own names.
 constexpr const char* kNamesProgram = R"python(
 import gc, sys
 found = {}
@@ -77,7 +77,7 @@ std::unordered_map<const c10::TensorImpl*, std::string> parse_names(std::string_
   return names;
 }
 
-// What the program leaves in its variable `lines`; empty if it fails.
+// The value of the program's variable `lines`; empty if it fails.
 std::string lines_of(const char* program) noexcept {
   const python::Lock lock;
   if (!lock) return {};
@@ -85,7 +85,7 @@ std::string lines_of(const char* program) noexcept {
     const python::Object globals = python::new_globals();
     if (!python::run(program, globals)) return {};
     return std::string(python::variable(globals, "lines").text());
-  } catch (...) {  // no memory for the text
+  } catch (...) {  // memory for the text is short
     return {};
   }
 }
@@ -112,7 +112,7 @@ std::string python_line() noexcept {
         return std::string(file) + ':' + std::to_string(api.PyFrame_GetLineNumber(frame.get()));
       }
     }
-  } catch (...) {  // no memory for a text
+  } catch (...) {  // memory for the text is short
   }
   return {};
 }
@@ -120,7 +120,7 @@ std::string python_line() noexcept {
 std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept {
   try {
     return parse_names(lines_of(kNamesProgram));
-  } catch (...) {  // no memory for the names
+  } catch (...) {  // memory for the names is short
     return {};
   }
 }

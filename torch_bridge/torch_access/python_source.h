@@ -1,6 +1,6 @@
-// What Python knows of where things come from, for people to read: the line of the script that
-// runs, the names of parameters. The functions take the interpreter's lock, so no lock of ours may
-// be held. All give nothing where no Python runs.
+// Names from Python for people to read: the running line of the script, parameters, modules. The
+// functions take the interpreter's lock, so the caller must hold no lock of Pleat's. All return
+// empty results if no Python runs.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -14,20 +14,19 @@ namespace pleat::bridge {
 // "file:line" of the innermost frame of this thread that is not torch's own.
 [[nodiscard]] std::string python_line() noexcept;
 
-// The names of all parameters of modules that live, as torch.nn.Module.named_parameters() has them;
-// where several modules belong to no other, with the class of theirs before it. Keys compare only.
+// The names of all parameters of live modules, as in torch.nn.Module.named_parameters(). If there
+// are several root modules, the class of the root precedes the name. Keys compare only.
 [[nodiscard]] std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept;
 
-// The class of a module that lives and has its parameters sharded by torch (FSDP); empty: there is
-// none. Hooks of such a module count passes.
+// The class of a live module whose parameters torch has sharded (FSDP); empty: none. Hooks of such
+// a module count passes.
 [[nodiscard]] std::string sharded_module() noexcept;
 
-// True for an error of Python that is no Exception: KeyboardInterrupt, SystemExit. Whoever passes
-// over what a function of the script raises must let these through.
+// True for an error of Python that is not an Exception: KeyboardInterrupt, SystemExit. A handler
+// that ignores errors of the script's functions must let these through.
 [[nodiscard]] bool is_interruption(const std::exception& error) noexcept;
 
-// Within a catch clause: the first line of the exception's message. Throws the exception on if it
-// is an interruption.
+// In a catch clause: the first line of the exception's message. Rethrows an interruption.
 [[nodiscard]] std::string line_of_exception();
 
 }  // namespace pleat::bridge

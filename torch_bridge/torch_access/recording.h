@@ -1,5 +1,4 @@
-// Which threads have recorded a graph: autograd writes into each node the number of the thread that
-// made it.
+// Which threads recorded a graph: autograd stores the number of the recording thread in each node.
 #pragma once
 
 #include <c10/util/SmallVector.h>

@@ -6,7 +6,7 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::SavedVariableHooks;
 
-// An explicit instantiation may name private members; its friends hand them out.
+// An explicit instantiation can name private members; its friend functions return them.
 template <auto Data, auto Hooks>
 struct PrivateMembers {
   friend at::Tensor& private_data(SavedVariable& saved) { return saved.*Data; }

@@ -20,7 +20,7 @@ ByteRange hull_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t
   return {first, first + (last + 1) * item};
 }
 
-// On whichever device: the bits of the backend go with all keys that each backend has.
+// For every device: the bits of the backend accompany all keys that each backend has.
 constexpr c10::DispatchKeySet kKept =
     c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask) |
     c10::DispatchKeySet(
@@ -64,7 +64,7 @@ bool StridedView::is_whole_in_order(std::size_t storage_bytes) const noexcept {
 
 at::Tensor StridedView::on(c10::Storage storage, const c10::VariableVersion& version,
                            std::int64_t offset) const {
-  const c10::InferenceMode normal(false);  // else it had no version
+  const c10::InferenceMode normal(false);  // else it would have no version
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys_, dtype_);
   c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(sizes_, strides_, offset);
@@ -99,7 +99,7 @@ void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
     ranges.add(hull);
     return;
   }
-  // Not dense. Try runs along one outer dimension; anything more intricate gets the hull.
+  // Not dense: try runs along one outer dimension; more intricate views get the hull.
   std::size_t widest = 0;
   for (std::size_t i = 1; i < sizes.size(); ++i) {
     if (sizes[i] > 1 && strides[i] * (sizes[i] - 1) > strides[widest] * (sizes[widest] - 1)) {

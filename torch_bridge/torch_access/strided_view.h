@@ -1,5 +1,5 @@
-// How a saved tensor lay on its storage: which bytes it touched, and the same view made again on a
-// storage that was restored.
+// StridedView describes a saved tensor's view of its storage, and makes the same view on another
+// one. It lists the bytes that the view covers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,26 +19,26 @@ namespace pleat::bridge {
 class StridedView {
  public:
   StridedView() = default;
-  // Of a plain strided tensor of any device. Its conjugate and negative bits are kept, its autograd
-  // keys are not.
+  // For a plain strided tensor of any device. Keeps its conjugate and negative bits, not its
+  // autograd keys.
   explicit StridedView(const c10::TensorImpl& tensor);
 
-  // The range from the first to the last byte that the view touches.
+  // The range from the first to the last byte that the view covers.
   [[nodiscard]] allocator::ByteRange hull() const noexcept;
 
-  // The bytes that the view touches, at most.
+  // The bytes that the view covers, at most.
   [[nodiscard]] std::size_t touched_bytes() const noexcept;
 
   // True if the view is every byte of a storage of `storage_bytes`, in row-major order, neither
   // conjugate nor negative.
   [[nodiscard]] bool is_whole_in_order(std::size_t storage_bytes) const noexcept;
 
-  // The view made again on `storage`: a tensor of its own, outside autograd and inference mode,
-  // whose writes `version` counts.
+  // The view on `storage`: a tensor of its own, outside autograd and inference mode, whose writes
+  // `version` counts.
   [[nodiscard]] at::Tensor on(c10::Storage storage, const c10::VariableVersion& version) const {
     return on(std::move(storage), version, offset_);
   }
-  // The same view on a storage that holds the hull alone.
+  // The same view on a storage that holds only the hull.
   [[nodiscard]] at::Tensor on_hull(c10::Storage storage,
                                    const c10::VariableVersion& version) const {
     return on(std::move(storage), version, 0);
@@ -57,8 +57,8 @@ class StridedView {
   c10::DispatchKeySet keys_;
 };
 
-// Adds the byte ranges of a storage of `storage_bytes` that a view on it touches: exact while they
-// are few, else the one range from its first to its last byte.
+// Adds the byte ranges of a storage of `storage_bytes` that a view on it covers: exact while they
+// are few, else one range from the first to the last byte.
 void add_ranges(const c10::TensorImpl& view, std::size_t storage_bytes,
                 allocator::ByteRanges& ranges) noexcept;
 

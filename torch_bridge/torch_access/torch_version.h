@@ -1,5 +1,4 @@
-// The one place where versions of torch differ: what CMake found in torch's headers, and what
-// follows.
+// The only file that depends on the version of torch: CMake's findings in torch's headers.
 //   PLEAT_ENGINE_HAS_NODE_CREATION_HOOKS   Engine::get_node_creation_hooks() (2.15)
 //   PLEAT_HOOKS_HAVE_RETRIEVE_UNPACK_HOOK  SavedVariableHooks::retrieve_unpack_hook() (2.15)
 #pragma once
@@ -13,7 +12,7 @@
 
 namespace pleat::bridge {
 
-// std::shared_ptr, or from 2.15 on c10::intrusive_ptr.
+// std::shared_ptr, or c10::intrusive_ptr from 2.15 on.
 using NodePtr = decltype(torch::autograd::Edge::function);
 
 template <class Engine>

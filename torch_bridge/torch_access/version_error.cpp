@@ -17,8 +17,8 @@ namespace {
 using torch::autograd::CreationMeta;
 using torch::autograd::Node;
 
-// While it lives, this thread records as stock does by default, wherever it is: tensors are saved
-// without hooks of ours or of a user.
+// While an instance lives, this thread records by stock's defaults: without hooks of Pleat's or of
+// users.
 class Plainly {
  public:
   Plainly() : outer_(at::SavedTensorDefaultHooks::set_tracing(true)) { Runtime::exempt_enter(); }
@@ -35,7 +35,7 @@ class Plainly {
   const at::AutoGradMode recording_{true};
 };
 
-// What stock calls a node in its version error: 2.15 names the operator, earlier releases the node.
+// The name of a node in stock's version error: 2.15 names the operator, earlier releases the node.
 template <class AnyNode>
 std::string name_in_messages(const AnyNode& node) {
   if constexpr (requires { node.forward_op_name(); }) {
@@ -45,8 +45,8 @@ std::string name_in_messages(const AnyNode& node) {
   }
 }
 
-// What stock appends to its version error, taken from stock: the wording differs between releases
-// and with anomaly mode.
+// The hint that stock appends to its version error, taken from stock: the wording differs between
+// releases and with anomaly mode.
 std::string stock_hint() {
   try {
     const Plainly plainly;
