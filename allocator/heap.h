@@ -1,5 +1,5 @@
-// Heap joins one device's memory with its payload arena, residency and statistics, and makes room
-// when memory runs out. The process has one heap per device; a heap does not depend on the others.
+// Heap joins one device's memory, payload arena, residency and statistics, and makes room on a
+// shortage. The process has one heap per device; a heap does not depend on the others.
 #pragma once
 
 #include <array>

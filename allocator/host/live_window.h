@@ -1,7 +1,7 @@
-// LiveWindow is the highest number of live bytes in the recent past: over the current epoch and
-// three before it. The pool derives from it the bytes that can stay resident. So it must rise at
-// once and fall within a few epochs when a job needs less. Between the steps of a slow job it must
-// not fall; hence lengthen(). Not thread-safe.
+// LiveWindow is the highest number of live bytes in the current epoch and the three before it. The
+// pool derives from it the bytes that can stay resident. So it must rise at once and fall within a
+// few epochs when a job needs less. Between the steps of a slow job it must not fall; hence
+// lengthen(). Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
-// Residency decides where the bytes of a saved block are, and when they move: tag -> release ->
-// compress -> restore. It does not choose bits, and it does not depend on tensors or on the kind of
-// memory that provides the blocks.
+// Residency moves the bytes of saved blocks: tag -> release -> compress -> restore. It does not
+// choose bits, and it does not depend on tensors or on the kind of memory that provides the blocks.
 //
 // Streams: a pack names the stream on which the block was in use. The block is encoded on the
 // stream of its last pack, and restored on the stream of the caller. Where these differ, the later

@@ -1,5 +1,5 @@
-// LeafNumbers numbers the weights of a process for keys: the n-th weight of its type and shape that
-// a graph has read. A repeated run yields the same numbers. Guarded by the ledger's lock.
+// LeafNumbers numbers the weights of a process for keys, by type, shape and order of first read. A
+// repeated run yields the same numbers. Guarded by the ledger's lock.
 #pragma once
 
 #include <ATen/core/Tensor.h>

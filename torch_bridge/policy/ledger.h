@@ -1,5 +1,5 @@
-// Ledger holds the recorded part of the graph, with the claims that wait at its nodes, and the
-// walks that close and open them.
+// Ledger holds the recorded graph with the claims that wait at its nodes; walks close and open
+// them.
 //
 //   closed  some path from the node's result meets a node that closes it
 //   open    some path meets a node that opens it

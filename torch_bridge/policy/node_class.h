@@ -1,5 +1,5 @@
-// NodeClass holds the facts about a class of autograd nodes: a process-independent hash, and its
-// row of the operator table. Looked up once per class, then a pointer compare.
+// NodeClass describes a class of autograd nodes: a process-independent hash and its row of the
+// operator table. Looked up once per class, then a pointer compare.
 #pragma once
 
 #include <cstdint>

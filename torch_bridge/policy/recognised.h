@@ -1,6 +1,6 @@
-// Normalisations and softmaxes that a script writes by hand: x * rsqrt(mean(x^2)), (x - m) /
-// sqrt(v), x / norm(x), exp(x) / sum(exp(x)). Like native ones they have poles only where a whole
-// row is flat, so they are treated like native ones.
+// Recognises normalisations and softmaxes that a script writes by hand. Examples are x *
+// rsqrt(mean(x^2)), (x - m) / sqrt(v), x / norm(x) and exp(x) / sum(exp(x)). Like native ones they
+// have poles only where a whole row is flat, so they are treated like native ones.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The out-of-memory error of stock's allocator, word for word: searches for a batch size parse it.
+// The out-of-memory error of stock's allocator, word for word: batch-size searches match its text.
 #pragma once
 
 #include <cstddef>
