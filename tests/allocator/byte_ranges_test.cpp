@@ -22,7 +22,7 @@ Covered covered_by(const ByteRanges& ranges) {
   return covered;
 }
 
-// How many disjoint ranges a set of bytes is.
+// The number of disjoint ranges in a set of bytes.
 std::size_t runs_of(const Covered& covered) { return (covered & ~(covered << 1)).count(); }
 
 std::size_t first_of(const Covered& covered) {
@@ -45,7 +45,7 @@ void expect_disjoint_ascending(const ByteRanges& ranges) {
   }
 }
 
-TEST(ByteRangesTest, AreTheUnionWhileThereAreFew) {
+TEST(ByteRangesTest, FewRangesAreTheirUnion) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
@@ -70,7 +70,7 @@ TEST(ByteRangesTest, AreTheUnionWhileThereAreFew) {
   }
 }
 
-TEST(ByteRangesTest, AreTheHullOnceThereAreMany) {
+TEST(ByteRangesTest, ManyRangesBecomeTheirHull) {
   for (const bool descending : {false, true}) {
     constexpr std::size_t kAdded = 100 * ByteRanges::kMost;
     ByteRanges ranges;
@@ -80,7 +80,7 @@ TEST(ByteRangesTest, AreTheHullOnceThereAreMany) {
       ASSERT_LE(ranges.size(), ByteRanges::kMost);
       ASSERT_EQ(ranges.size() == i + 1, i < ByteRanges::kMost) << "exact as long as it may be";
     }
-    // The first and the last byte, and every byte that was added between.
+    // The first and the last byte, and every added byte between.
     EXPECT_EQ(ranges.data()[0].begin, 0u);
     EXPECT_EQ(ranges.data()[ranges.size() - 1].end, 8 * kAdded - 4);
     for (std::size_t i = 0; i < kAdded; ++i) EXPECT_TRUE(ranges.cover({8 * i, 8 * i + 4}));
@@ -89,7 +89,7 @@ TEST(ByteRangesTest, AreTheHullOnceThereAreMany) {
   }
 }
 
-TEST(ByteRangesTest, OfRandomCoverNoByteOutsideTheHullAndEveryByteAdded) {
+TEST(ByteRangesTest, RandomRangesCoverEveryAddedByteAndNoneOutsideTheHull) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   bool hull_taken = false;
@@ -114,8 +114,8 @@ TEST(ByteRangesTest, OfRandomCoverNoByteOutsideTheHullAndEveryByteAdded) {
   EXPECT_TRUE(hull_taken);
 }
 
-// What is added in order is appended where the rest stands: the list moves as a vector grows.
-TEST(ByteRangesTest, AreNotCopiedForEachThatIsAdded) {
+// Ranges added in order are appended: the list moves only as a vector grows.
+TEST(ByteRangesTest, AddingInOrderDoesNotCopyTheList) {
   ByteRanges ranges;
   int moves = 0;
   for (std::size_t i = 0; i < ByteRanges::kMost; ++i) {
@@ -124,7 +124,7 @@ TEST(ByteRangesTest, AreNotCopiedForEachThatIsAdded) {
     moves += ranges.data() != before ? 1 : 0;
   }
   EXPECT_EQ(ranges.size(), ByteRanges::kMost);
-  EXPECT_LE(moves, 8);  // one per doubling, and the first out of the object itself
+  EXPECT_LE(moves, 8);  // one per doubling, and the first move out of the object itself
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The driver's functions, contexts and events, on a driver whose answers the test knows.
+// The driver's functions, contexts and events, on a scripted driver.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,8 +15,8 @@ namespace {
 constexpr int kInvalid = 1;
 constexpr int kOutOfMemory = 2;
 
-// One process, two devices. Contexts are 100 + device. A stream has done what it was given up to
-// `done[stream]`; an event is complete once its stream has done what came before it.
+// One process, two devices. Contexts are 100 + device. A stream has done its jobs up to
+// `done[stream]`; an event is complete once its stream has done the jobs before it.
 struct World {
   void* current = nullptr;
   std::vector<void*> stack;
@@ -129,7 +129,7 @@ class CudaDriverTest : public ::testing::Test {
   const StreamId a{7}, b{8};
 };
 
-TEST_F(CudaDriverTest, WhatADriverLacksIsNamed) {
+TEST_F(CudaDriverTest, MissingLibraryOrFunctionIsNamed) {
   std::string missing;
   Driver found;
   EXPECT_FALSE(found.find("libno-such-driver.so.1", missing));
@@ -138,7 +138,7 @@ TEST_F(CudaDriverTest, WhatADriverLacksIsNamed) {
   EXPECT_EQ(missing, "cuDeviceGet");
 }
 
-TEST_F(CudaDriverTest, AContextOfTheJobIsBorrowedAndNoneIsMade) {
+TEST_F(CudaDriverTest, JobsContextIsBorrowedAndNoneIsMade) {
   {
     const DeviceContext context(driver, life, 0);
     EXPECT_TRUE(context);
@@ -162,7 +162,7 @@ TEST_F(CudaDriverTest, AContextOfTheJobIsBorrowedAndNoneIsMade) {
   EXPECT_TRUE(world_.stack.empty());
 }
 
-TEST_F(CudaDriverTest, AnEventIsCompleteOnceItsStreamHasDoneWhatCameBefore) {
+TEST_F(CudaDriverTest, EventIsCompleteOnceEarlierWorkOfItsStreamIsDone) {
   give(a);
   const EventHandle event = events.record(a);
   ASSERT_NE(event.value, 0u);
@@ -174,7 +174,7 @@ TEST_F(CudaDriverTest, AnEventIsCompleteOnceItsStreamHasDoneWhatCameBefore) {
   events.release(event);
 }
 
-TEST_F(CudaDriverTest, AStreamThatFollowsWaitsForTheEventOfTheOther) {
+TEST_F(CudaDriverTest, FollowingStreamWaitsForTheOthersEvent) {
   events.follow(b, a);
   ASSERT_EQ(world_.waits.size(), 1u);
   EXPECT_EQ(world_.waits[0].first, stream(b));
@@ -183,7 +183,7 @@ TEST_F(CudaDriverTest, AStreamThatFollowsWaitsForTheEventOfTheOther) {
   EXPECT_EQ(world_.waits.size(), 1u);
 }
 
-TEST_F(CudaDriverTest, EventsServeAgain) {
+TEST_F(CudaDriverTest, ReleasedEventsAreReused) {
   for (int i = 0; i < 100; ++i) events.follow(b, a);
   EXPECT_EQ(world_.made, 1);
   const EventHandle first = events.record(a);
@@ -195,7 +195,7 @@ TEST_F(CudaDriverTest, EventsServeAgain) {
   EXPECT_EQ(events.count().idle, 2u);
 }
 
-TEST_F(CudaDriverTest, WithoutAnEventTheStreamIsWaitedFor) {
+TEST_F(CudaDriverTest, WithoutAnEventTheStreamIsSynchronized) {
   world_.no_events = true;
   give(a);
   const EventHandle event = events.record(a);
@@ -204,14 +204,14 @@ TEST_F(CudaDriverTest, WithoutAnEventTheStreamIsWaitedFor) {
   EXPECT_TRUE(events.complete(event));
 }
 
-TEST_F(CudaDriverTest, AStreamThatCapturesSaysSo) {
+TEST_F(CudaDriverTest, CapturingStreamIsReported) {
   EXPECT_FALSE(events.is_captured(a));
   world_.capturing.insert(stream(a));
   EXPECT_TRUE(events.is_captured(a));
   EXPECT_FALSE(events.is_captured(b));
 }
 
-TEST_F(CudaDriverTest, OnceTheDriverIsGoneNothingIsCalled) {
+TEST_F(CudaDriverTest, ShutDownDriverIsNeverCalled) {
   const EventHandle event = events.record(a);
   world_.gone = true;
   give(a);

@@ -1,4 +1,5 @@
-// What a recorder may count on: sums, numbers, and that no lock of ours is held while it is told.
+// The guarantees for a recorder: sums, record ids, and that no lock is held while the sink is
+// called.
 #include "allocator/event_sink.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +59,7 @@ struct EventsTest : ::testing::Test {
   Residency residency{pool, order, arena, codec, ResidencyOptions{}};
 };
 
-TEST_F(EventsTest, TheStepsOfOneLifeHaveOneNumber) {
+TEST_F(EventsTest, EventsOfOneLifeShareTheRecordId) {
   struct Sink final : EventSink {
     std::map<std::uint64_t, std::vector<EventKind>> lives;
     void on_event(const Event& event) noexcept override {
@@ -77,9 +78,9 @@ TEST_F(EventsTest, TheStepsOfOneLifeHaveOneNumber) {
   }
 }
 
-// A recorder may want the interpreter's lock, whose owner may wait for a lock of ours: none may be
-// held. Here it takes them all itself.
-TEST_F(EventsTest, NoLockOfOursIsHeldWhileASinkIsTold) {
+// A recorder can take the interpreter's lock, whose owner can be waiting for a lock of Pleat's. So
+// no lock may be held. This sink takes them all itself.
+TEST_F(EventsTest, SinkIsCalledWithoutLocks) {
   struct Sink final : EventSink {
     explicit Sink(Residency& of) : residency(of) {}
     Residency& residency;
@@ -104,7 +105,7 @@ TEST_F(EventsTest, NoLockOfOursIsHeldWhileASinkIsTold) {
   }
 }
 
-TEST_F(EventsTest, ASinkComesAndGoesWhileBlocksDo) {
+TEST_F(EventsTest, SinkCanAttachAndDetachDuringAllocations) {
   struct Sink final : EventSink {
     std::atomic<int> told{0};
     std::atomic<bool> gone{false};
@@ -134,7 +135,7 @@ TEST_F(EventsTest, ASinkComesAndGoesWhileBlocksDo) {
   EXPECT_EQ(pool.events().lost(), 0u);
 }
 
-TEST_F(EventsTest, AnAnnotatorSaysWhatTheAllocatorDoesNotKnow) {
+TEST_F(EventsTest, AnnotatorFillsInUnknownFields) {
   struct Sink final : EventSink {
     Event last;
     void on_event(const Event& event) noexcept override { last = event; }

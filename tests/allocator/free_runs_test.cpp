@@ -26,7 +26,7 @@ struct Row {
   FreeRuns runs;
 };
 
-TEST(FreeRuns, ANewRowIsOneRun) {
+TEST(FreeRuns, NewRowIsOneRun) {
   for (const std::size_t granules : {1u, 2u, 31u, 32u, 33u, 1000u}) {
     Row row(granules);
     EXPECT_TRUE(row.runs.all_free());
@@ -41,14 +41,14 @@ TEST(FreeRuns, ANewRowIsOneRun) {
   }
 }
 
-TEST(FreeRuns, TheRowIsCutAndLengthenedAtItsFreeEnd) {
+TEST(FreeRuns, RowIsCutAndLengthenedAtItsFreeEnd) {
   Row row(100);
   ASSERT_EQ(row.runs.take_first_fit(40), 0u);
   row.runs.resize(60);
   EXPECT_EQ(row.runs.granules(), 60u);
   EXPECT_EQ(row.runs.largest(), 20u);
   EXPECT_EQ(row.runs.check(), nullptr);
-  row.runs.resize(40);  // nothing free is left
+  row.runs.resize(40);  // no free granule is left
   EXPECT_EQ(row.runs.run_count(), 0u);
   EXPECT_EQ(row.runs.take_first_fit(1), FreeRuns::kNone);
   row.runs.resize(50);
@@ -96,7 +96,7 @@ TEST(FreeRuns, AgreesWithANaiveMap) {
           continue;
         }
         const bool first_fit = random() % 4 != 0;
-        if (!first_fit) {  // anywhere in a later run that is large enough
+        if (!first_fit) {  // in any later run that is large enough
           for (auto later = fit; later != free.end() && random() % 8 != 0; ++later) {
             if (later->second >= need) fit = later;
           }
@@ -149,8 +149,8 @@ TEST(FreeRuns, AgreesWithANaiveMap) {
   }
 }
 
-// A visit leaves out what the one before has seen, but no run that is new since.
-TEST(FreeRuns, AVisitForThePurposeSeesEveryRunThatHasChanged) {
+// A visit skips the runs of the previous one, but no run that has changed since.
+TEST(FreeRuns, VisitForAPurposeSeesEveryChangedRun) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   constexpr std::size_t kGranules = 20000;

@@ -1,4 +1,4 @@
-// The pool on real memory: pages that come and go, limits of the process, threads, fork.
+// The pool on real memory: resident pages, limits of the process, threads, fork.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -36,7 +36,7 @@ std::size_t process_resident_bytes() {
   return read == 2 ? resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-// Resident bytes of the range as the kernel sees them.
+// Resident bytes of the range, from the kernel.
 std::size_t resident_bytes(const std::byte* begin, std::size_t bytes) {
   std::vector<unsigned char> pages(bytes / 4096);
   if (mincore(const_cast<std::byte*>(begin), bytes, pages.data()) != 0) return SIZE_MAX;
@@ -103,7 +103,7 @@ struct MovingTest : ::testing::TestWithParam<HugePages> {
   std::byte* segment = nullptr;
 };
 
-TEST_P(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
+TEST_P(MovingTest, PagesMoveWithTheirContentsAndLeaveNoPagesBehind) {
   errno = 1234;
   std::memset(segment, 7, 4_MiB);
   std::memset(segment + 4_MiB, 8, 2_MiB);
@@ -120,7 +120,7 @@ TEST_P(MovingTest, PagesMoveWithWhatTheyHoldAndLeaveNothingBehind) {
   EXPECT_EQ(errno, 1234);
 }
 
-TEST_P(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
+TEST_P(MovingTest, MappingsMergeOnceTheirPagesAreReleased) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   const std::size_t before = mappings(segment, kBytes);
@@ -143,21 +143,20 @@ TEST_P(MovingTest, MappingsJoinAgainOnceTheirPagesAreGivenBack) {
   EXPECT_LE(mappings(segment, kBytes), before + 1);
 }
 
-TEST_P(MovingTest, WhatTheKernelRefusesLosesNothing) {
+TEST_P(MovingTest, MoveThatTheKernelRefusesKeepsTheContents) {
   std::memset(segment, 7, 2_MiB);
-  // What another has done to a part of it makes it several mappings, which older kernels do not
-  // move as one.
+  // An madvise() on a part of it makes it several mappings, which older kernels do not move as one.
   ASSERT_EQ(madvise(segment + 1_MiB, 64_KiB, MADV_DONTDUMP), 0);
   const bool moved = device.move_pages(segment, segment + 16_MiB, 2_MiB, whole);
   const std::byte* const now = segment + (moved ? 16_MiB : 0);
   for (std::size_t i = 0; i < 2_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
-  std::memset(segment, 9, kBytes);  // all of it is still ours
+  std::memset(segment, 9, kBytes);  // all of it is still mapped
   EXPECT_TRUE(device.move_pages(segment + 4_MiB, segment + 32_MiB, 2_MiB, whole) ||
               device.capabilities().move_bytes == 0);
   EXPECT_EQ(segment[32_MiB], std::byte{9});
 }
 
-TEST_P(MovingTest, AForkedChildMovesNothing) {
+TEST_P(MovingTest, ForkedChildMovesNoPages) {
   std::memset(segment, 7, 2_MiB);
   EXPECT_TRUE(holds_in_child([&] {
     return device.move_pages(segment, segment + 16_MiB, 2_MiB, whole) || segment[5] != std::byte{7};
@@ -165,7 +164,7 @@ TEST_P(MovingTest, AForkedChildMovesNothing) {
   EXPECT_TRUE(device.move_pages(segment, segment + 16_MiB, 2_MiB, whole));
 }
 
-TEST_P(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
+TEST_P(MovingTest, LaterLimitOnAddressesOnlyEndsMoving) {
   std::memset(segment, 7, 2_MiB);
   EXPECT_TRUE(holds_in_child([&] {
     HostDevice own;
@@ -184,10 +183,10 @@ TEST_P(MovingTest, ALimitOnAddressesSetLaterOnlyEndsIt) {
   }));
 }
 
-// The kernel as it is, but for one call of those that map over something: it fails, either before
-// or after the kernel has unmapped what was there.
+// The real kernel, except for one call that maps over a mapping: it fails, either before or after
+// the kernel has unmapped the old mapping.
 struct FailingKernel {
-  static inline int countdown = 0;  // the call that fails; beyond it, `also` more
+  static inline int countdown = 0;  // the call that fails; `also` more calls fail after it
   static inline int also = 0;
   static inline bool unmaps = false;
 
@@ -215,8 +214,8 @@ struct FailingKernel {
   }
 };
 
-// A move takes three calls that map over something, its failure one more: the way back.
-TEST_P(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
+// A move makes three calls that map over a mapping; a failed move makes one more, to move back.
+TEST_P(MovingTest, NoFailingCallLeavesAHole) {
   bool a_move_failed = false;
   for (int call = 1; call <= 4; ++call) {
     for (int also = 0; also <= 2; ++also) {
@@ -239,7 +238,7 @@ TEST_P(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
         ASSERT_NE(resident_bytes(own, kBytes), SIZE_MAX) << "a hole";
         const std::byte* const now = own + (moved ? 16_MiB : 0);
         EXPECT_EQ(resident_bytes(own + (moved ? 0 : 16_MiB), 4_MiB), 0u);
-        if (moved || also == 0) {  // else the way back may have failed
+        if (moved || also == 0) {  // else the move back can have failed
           for (std::size_t i = 0; i < 4_MiB; i += 1000) ASSERT_EQ(now[i], std::byte{7}) << i;
         }
         a_move_failed |= !moved;
@@ -250,7 +249,7 @@ TEST_P(MovingTest, WhicheverCallFailsNoHoleIsLeft) {
   EXPECT_TRUE(a_move_failed);
 }
 
-TEST_P(MovingTest, PagesThatFindNoWayBackAreNotKept) {
+TEST_P(MovingTest, PagesThatCannotMoveBackAreUnmapped) {
   FailingKernel::countdown = INT_MAX;
   HostDevice failing({-1}, GetParam(), FailingKernel::calls());
   auto* const own = static_cast<std::byte*>(failing.reserve_segment(kBytes, kBytes));
@@ -292,7 +291,7 @@ TEST_F(HostPoolTest, FreedMemoryReallyFalls) {
   EXPECT_EQ(current(statistics, StatKind::kReserved), 0u);
 }
 
-TEST_F(HostPoolTest, MemoryFallsByItselfAfterAPeak) {
+TEST_F(HostPoolTest, ResidentMemoryFallsAfterAPeak) {
   PoolOptions options;
   options.epoch_ns = 20'000'000;
   Pool pool(device, options, statistics);
@@ -356,13 +355,13 @@ TEST_F(HostPoolTest, UlimitVIsRespected) {
     Pool pool(limited, options, statistics);
     Block* small = pool.allocate(1_MiB);
     if (small == nullptr) return 4;
-    // Most of the address space is left to others.
+    // Most of the address space stays free for others.
     void* other = mmap(nullptr, 250_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (other == MAP_FAILED) return 5;
     munmap(other, 250_MiB);
     std::vector<Block*> blocks;
     while (Block* block = pool.allocate(20_MiB)) blocks.push_back(block);
-    if (blocks.size() < 15) return 6;  // of 400 MiB
+    if (blocks.size() < 15) return 6;  // out of 400 MiB
     for (Block* block : blocks) pool.free(block);
     if (pool.check_invariants()[0] != '\0') return 7;
     pool.free(small);
@@ -373,9 +372,9 @@ TEST_F(HostPoolTest, UlimitVIsRespected) {
 }
 #endif
 
-// While a segment looks for addresses to grow into, none of them can be read: what profilers count
-// as memory, and mlockall() fills.
-TEST_F(HostPoolTest, WhatIsOnlyLookedForIsNotReadable) {
+// While a segment probes for addresses to grow into, none of them may be readable: profilers count
+// readable mappings as memory, and mlockall() fills them.
+TEST_F(HostPoolTest, ProbedAddressesAreNotReadable) {
   static std::size_t readable = 0;
   HostCalls calls;
   calls.mmap = [](void* at, std::size_t bytes, int protection, int flags, int file,
@@ -418,7 +417,7 @@ struct LockedTest : HostPoolTest {
   }
 };
 
-TEST_F(LockedTest, FreedPagesGoAllTheSame) {
+TEST_F(LockedTest, FreedLockedPagesAreReleased) {
   for (const bool old : {false, true}) {
     for (const int how : {MCL_CURRENT, MCL_FUTURE, MCL_CURRENT | MCL_FUTURE}) {
       for (const bool first : {false, true}) {
@@ -437,7 +436,7 @@ TEST_F(LockedTest, FreedPagesGoAllTheSame) {
           pool.trim();
           if (resident_bytes(begin, 32_MiB) != 0) return 4;
           if (counts.current(StatKind::kReserved) != 0) return 5;
-          // And again, with what was given back once.
+          // The same again, with pages that were released once.
           block = pool.allocate(24_MiB);
           if (block == nullptr) return 6;
           std::memset(block->begin, 1, 24_MiB);
@@ -452,7 +451,7 @@ TEST_F(LockedTest, FreedPagesGoAllTheSame) {
   }
 }
 
-TEST_F(LockedTest, OnlyWhatIsTouchedComes) {
+TEST_F(LockedTest, OnlyTouchedPagesBecomeResident) {
   EXPECT_TRUE(holds_in_child([] {
     if (mlockall(MCL_FUTURE) != 0) return 1;
     const std::size_t before = process_resident_bytes();
@@ -468,7 +467,7 @@ TEST_F(LockedTest, OnlyWhatIsTouchedComes) {
   }));
 }
 
-TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
+TEST_F(LockedTest, MovedRangesKeepTheirSettings) {
   if (device.capabilities().move_bytes == 0) GTEST_SKIP() << "this kernel cannot";
   const bool whole = !device.capabilities().joins_pages;
   for (const bool first : {false, true}) {
@@ -492,7 +491,7 @@ TEST_F(LockedTest, WhatIsMovedToAndFromIsLeftAsElsewhere) {
 }
 #endif
 
-// Of a range, what lies in huge pages.
+// The bytes of a range in huge pages.
 std::size_t huge_bytes(const std::byte* begin, std::size_t bytes) {
   std::FILE* file = std::fopen("/proc/self/smaps", "r");
   char line[1024];
@@ -536,13 +535,13 @@ struct HostDensityTest : HostPoolTest {
   PoolOptions options;
 };
 
-// As in a key/value cache of which 16 positions are written.
-TEST_F(HostDensityTest, ABlockThatIsUsedSparselyTakesWhatIsWritten) {
+// Like a key/value cache of which 16 positions are written.
+TEST_F(HostDensityTest, SparseBlockTakesOnlyWrittenPages) {
   Pool pool(device, options, statistics);
   Block* block = pool.allocate(512_MiB);
   ASSERT_NE(block, nullptr);
   for (std::size_t i = 0; i < 2000; ++i) {
-    block->begin[i * 268'433 % 512_MiB] = std::byte{1};  // no two on a page of 4 KiB
+    block->begin[i * 268'433 % 512_MiB] = std::byte{1};  // no two on one page of 4 KiB
   }
   for (int round = 0; round < 3; ++round) use(pool);
   EXPECT_LE(resident_bytes(block->begin, 512_MiB), 2000 * 4_KiB);
@@ -551,7 +550,7 @@ TEST_F(HostDensityTest, ABlockThatIsUsedSparselyTakesWhatIsWritten) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(HostDensityTest, ABlockThatIsUsedDenselyComesToLieInHugePages) {
+TEST_F(HostDensityTest, DenseBlockIsJoinedIntoHugePages) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   Pool pool(device, options, statistics);
@@ -562,14 +561,14 @@ TEST_F(HostDensityTest, ABlockThatIsUsedDenselyComesToLieInHugePages) {
   for (int round = 0; round < 100 && huge_bytes(block->begin, 16_MiB) < 16_MiB; ++round) use(pool);
   EXPECT_EQ(huge_bytes(block->begin, 16_MiB), 16_MiB);
   for (std::size_t i = 0; i < 16_MiB / 8; ++i) ASSERT_EQ(words[i], i * seed);
-  // And comes whole if it went because others wanted the memory.
+  // The pages are whole again if they were released because others needed memory.
   std::byte* const begin = block->begin;
   ASSERT_EQ(device.release_pages(begin, 16_MiB, true), Released::kAnew);
   begin[0] = std::byte{1};
   EXPECT_EQ(resident_bytes(begin, 16_MiB), 2_MiB);
 }
 
-TEST_F(HostDensityTest, WhereTheKernelCannotJoinPagesTheyComeWholeTheNextTime) {
+TEST_F(HostDensityTest, WithoutCollapsePagesBecomeWholeAtTheNextUse) {
   HostDevice old({-1}, HugePages::kAuto, before_linux_6_1());
   Pool pool(old, options, statistics);
   Block* block = pool.allocate(16_MiB);
@@ -582,8 +581,8 @@ TEST_F(HostDensityTest, WhereTheKernelCannotJoinPagesTheyComeWholeTheNextTime) {
   EXPECT_EQ(resident_bytes(begin, 16_MiB), 2_MiB);
 }
 
-// A first touch that the host of a virtual machine answers late, as the thread's clock tells it.
-TEST_F(HostDensityTest, HugePagesAreExpectedWhereTheirFirstTouchIsNotDear) {
+// Simulates a first touch that the host of a virtual machine answers late, by the thread's clock.
+TEST_F(HostDensityTest, HugePagesAreRequestedWhileTheirFirstTouchIsCheap) {
   static int asked;
   static long huge_ns;
   for (const long each_ns : {300'000L, 10'000'000L}) {
@@ -608,9 +607,9 @@ TEST_F(HostDensityTest, HugePagesAreExpectedWhereTheirFirstTouchIsNotDear) {
   }
 }
 
-// What a machine takes for a huge page varies tenfold, so this holds what no machine changes: a
-// large block of a size that was never seen costs what small pages cost.
-TEST_F(HostDensityTest, TheFirstTouchOfALargeBlockTakesWhatSmallPagesTake) {
+// The cost of a huge page varies tenfold between machines. This check holds on all of them: a large
+// block of a new size costs as much as small pages.
+TEST_F(HostDensityTest, FirstTouchOfALargeBlockCostsAsMuchAsSmallPages) {
   const auto thread_seconds = [] {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -635,7 +634,7 @@ TEST_F(HostDensityTest, TheFirstTouchOfALargeBlockTakesWhatSmallPagesTake) {
   EXPECT_LE(automatic, 1.25 * small + 0.02);
 }
 
-TEST_F(HostDensityTest, AlwaysAndNeverAreWhatTheySay) {
+TEST_F(HostDensityTest, OptionsAlwaysAndNeverAreObeyed) {
   for (const HugePages wanted : {HugePages::kAlways, HugePages::kNever}) {
     HostDevice own({-1}, wanted);
     Statistics counts;
@@ -652,7 +651,7 @@ TEST_F(HostDensityTest, AlwaysAndNeverAreWhatTheySay) {
   }
 }
 
-// Whether malloc() has it: what a script without us would be told.
+// Whether malloc() has the memory, as without Pleat.
 bool stock_has(std::size_t bytes) {
   void* const volatile memory = std::malloc(bytes);
   std::free(memory);
@@ -664,9 +663,8 @@ std::size_t memory_bytes() {
          static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-#if !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)  // they have a malloc() of theirs
-TEST_F(HostPoolTest, ASizeByMistakeIsRefusedWhereMallocRefusesIt) {
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they replace malloc()
+TEST_F(HostPoolTest, AbsurdSizeIsRefusedWhereMallocRefusesIt) {
   Pool pool(device, {}, statistics);
   for (const double times : {0.1, 0.6, 0.9, 1.5, 4.0, 16.0, 100.0}) {
     SCOPED_TRACE(times);
@@ -681,7 +679,7 @@ TEST_F(HostPoolTest, ASizeByMistakeIsRefusedWhereMallocRefusesIt) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(HostPoolTest, WhatALimitOfTheProcessForbidsIsRefusedAsByMalloc) {
+TEST_F(HostPoolTest, ProcessLimitsRefuseTheSizesThatMallocRefuses) {
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     for (const bool first : {false, true}) {  // before there is a pool
       SCOPED_TRACE(std::to_string(resource) + (first ? " before" : " after"));
@@ -714,7 +712,7 @@ TEST_F(HostPoolTest, WhatALimitOfTheProcessForbidsIsRefusedAsByMalloc) {
 }
 #endif
 
-// The modes of vm.overcommit_memory, which is the machine's and not ours to set.
+// The modes of vm.overcommit_memory, a setting of the machine that a test must not change.
 struct OvercommitKernel {
   static inline int mode = 0;
   static inline std::map<void*, std::pair<std::size_t, int>> mappings;
@@ -741,7 +739,7 @@ struct OvercommitKernel {
   }
 };
 
-TEST_F(HostPoolTest, WhoIsPromisedHowMuchIsForTheKernelToSay) {
+TEST_F(HostPoolTest, PromisesFollowTheKernelsOvercommitMode) {
   HostDevice own({-1}, HugePages::kAuto, OvercommitKernel::calls());
   OvercommitKernel::mode = 0;
   EXPECT_TRUE(own.would_promise(7_GiB));
@@ -749,13 +747,13 @@ TEST_F(HostPoolTest, WhoIsPromisedHowMuchIsForTheKernelToSay) {
   OvercommitKernel::mode = 1;
   EXPECT_TRUE(own.would_promise(7_GiB));
   EXPECT_TRUE(own.would_promise(9_GiB));
-  OvercommitKernel::mode = 2;  // free segments count already, so those that grow find out
+  OvercommitKernel::mode = 2;  // free segments count already; growing ones meet the limit
   EXPECT_TRUE(own.would_promise(3_GiB));
   EXPECT_TRUE(own.would_promise(7_GiB));
   OvercommitKernel::mappings.clear();
 }
 
-TEST_F(HostPoolTest, AChildOfForkCanAllocateAndFree) {
+TEST_F(HostPoolTest, ForkedChildCanAllocateAndFree) {
   Pool pool(device, {}, statistics);
   PayloadArena arena(pool);
   std::atomic<bool> stop{false};
@@ -794,8 +792,9 @@ TEST_F(HostPoolTest, AChildOfForkCanAllocateAndFree) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// Eight threads allocate, write a mark, and free what others allocated; one more trims and checks.
-TEST_F(HostPoolTest, AnyThreadMayFree) {
+// Eight threads allocate, write a mark, and free blocks of other threads; one more trims and
+// checks.
+TEST_F(HostPoolTest, AnyThreadCanFree) {
   PLEAT_SEED(seed);
   PoolOptions options;
   options.epoch_ns = 10'000'000;

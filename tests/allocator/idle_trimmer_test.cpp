@@ -26,7 +26,7 @@ struct IdleTrimmerTest : ::testing::Test {
   Statistics statistics;
   Pool pool{device, PoolOptions{}, statistics};
 
-  IdleTrimmerTest() { device.caps.reserves_freely = true; }  // else free segments go by age
+  IdleTrimmerTest() { device.caps.reserves_freely = true; }  // else age releases segments
   void use(std::size_t bytes) {
     Block* const block = pool.allocate(bytes);
     pool.free(block);
@@ -43,7 +43,7 @@ struct IdleTrimmerTest : ::testing::Test {
   }
 };
 
-TEST_F(IdleTrimmerTest, PagesOfAPoolThatNobodyUsesAreGivenBack) {
+TEST_F(IdleTrimmerTest, PagesOfAnIdlePoolAreReleased) {
   IdleTrimmer trimmer(pool, 20ms);
   use(64_MiB);
   ASSERT_FALSE(is_given_back());
@@ -53,7 +53,7 @@ TEST_F(IdleTrimmerTest, PagesOfAPoolThatNobodyUsesAreGivenBack) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(IdleTrimmerTest, APoolInUseKeepsItsPages) {
+TEST_F(IdleTrimmerTest, PoolInUseKeepsItsPages) {
   IdleTrimmer trimmer(pool, 1s);
   trimmer.note_use();
   use(64_MiB);
@@ -64,7 +64,7 @@ TEST_F(IdleTrimmerTest, APoolInUseKeepsItsPages) {
   }
 }
 
-TEST_F(IdleTrimmerTest, PagesWantedAgainSoonAreKeptLonger) {
+TEST_F(IdleTrimmerTest, PagesNeededAgainSoonAreKeptLonger) {
   IdleTrimmer trimmer(pool, 40ms);
   trimmer.note_use();
   int trims = 0;
@@ -77,7 +77,7 @@ TEST_F(IdleTrimmerTest, PagesWantedAgainSoonAreKeptLonger) {
   EXPECT_LE(trims, 8);
 }
 
-TEST_F(IdleTrimmerTest, AForkFindsNoThreadAndTheNextUseStartsItAgain) {
+TEST_F(IdleTrimmerTest, ForkEndsTheThreadAndTheNextUseStartsIt) {
   const std::size_t before = threads();
   IdleTrimmer trimmer(pool, 20ms);
   trimmer.note_use();

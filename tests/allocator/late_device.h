@@ -1,7 +1,6 @@
 // A device whose work completes late, for tests: streams of jobs that a seeded scheduler runs one
-// by one, a memory and a codec on it, and an oracle that is asked at every job whether what it
-// touches was ordered before it, whatever this run's values happen to show (vector clocks, as
-// FastTrack has them: Flanagan and Freund 2009).
+// by one, with a memory and a codec. At every job an oracle checks that the accesses were ordered,
+// whatever the values of this run (vector clocks, as in FastTrack: Flanagan and Freund 2009).
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@ class LateDevice {
     bool write;
   };
 
-  // `immediate`: jobs run when they are given, like the host's.
+  // `immediate`: jobs run when they are submitted, like the host's.
   explicit LateDevice(bool immediate) : immediate_(immediate) {}
 
   void submit(StreamId stream, std::vector<Access> accesses, std::function<void()> run) {
@@ -64,7 +63,7 @@ class LateDevice {
     ++queue.given;
     if (immediate_) run_all();
   }
-  // What the host has seen to be complete comes before all that it gives from now on.
+  // Jobs that the host saw complete come before all jobs that it submits from now on.
   bool complete(EventHandle handle) {
     if (handle.value == 0) return true;
     const Point& point = events_.at(handle.value);
@@ -89,7 +88,7 @@ class LateDevice {
     while (run_one()) {
     }
   }
-  // The host has waited for everything.
+  // The host has waited for all jobs.
   void finish() {
     run_all();
     for (const Queue& queue : queues_) merge(host_, queue.clock);
@@ -119,7 +118,7 @@ class LateDevice {
     std::uint64_t done = 0;
     Clock clock{};
   };
-  struct Shadow {  // of a granule
+  struct Shadow {  // one per granule
     std::size_t writer = 0;
     std::uint64_t written = 0;  // the writer's own clock; 0: never
     Clock read{};               // by stream
@@ -205,8 +204,8 @@ class LateOrder final : public StreamOrder {
   LateDevice& device_;
 };
 
-// Free lists by stream, without coalescing: a freed block is used again as soon as the rules allow,
-// which is when a missing order shows.
+// Free lists by stream, without coalescing: a freed block is reused as soon as the rules allow,
+// which exposes a missing order.
 class LateMemory final : public BlockMemory {
  public:
   LateMemory(LateDevice& device, LateOrder& order, std::size_t capacity)
@@ -269,7 +268,7 @@ class LateMemory final : public BlockMemory {
   void unlock_after_fork() noexcept override {}
 
   [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
-  // For so many allocations there is no memory.
+  // The number of next allocations that fail.
   int short_for = 0;
 
  private:
@@ -353,8 +352,8 @@ class LateMemory final : public BlockMemory {
   std::unordered_map<Block*, std::set<StreamId>> uses_;
 };
 
-// Payload: the first half of the bytes, inverted; the second half of what the tests store is like
-// the first. What it does with a block is in the block's choice.
+// Payload: the first half of the bytes, inverted; in the tests the second half of a block equals
+// the first. The block's choice selects the behaviour.
 class LateCodec final : public BlockCodec {
  public:
   LateCodec(LateDevice& device, std::mt19937_64& random) : device_(device), random_(random) {}
@@ -371,7 +370,7 @@ class LateCodec final : public BlockCodec {
 
   EncodePlan plan(const EncodeRequest& r) noexcept override {
     EncodePlan plan;
-    plan.recomputed = r.function != 0;  // the tests say so only where it is true
+    plan.recomputed = r.function != 0;  // the tests set it only where it is true
     plan.room = way(r) == kRefused ? 0 : r.source_bytes / 2 + 512;
     plan.in_place = way(r) == kSureInPlace;
     return plan;
@@ -388,7 +387,7 @@ class LateCodec final : public BlockCodec {
     if (way(r) == kVerdictBad) verdict->result = {};
     const auto* const in = static_cast<const unsigned char*>(r.source);
     auto* const out = static_cast<unsigned char*>(payload);
-    // The device may write all of the room.
+    // The device can write all of the room.
     device_.submit(r.stream, {{in, r.source_bytes, false}, {out, capacity, true}},
                    [=, lag = random_() % 4] {
                      for (std::size_t i = 0; i < half; ++i) {
@@ -422,7 +421,7 @@ class LateCodec final : public BlockCodec {
     Verdict& verdict = *found->second;
     return verdict.written && --verdict.lag < 0;
   }
-  // Every other one.
+  // Every other encode is lossy.
   bool is_lossy(EncodeTicket ticket) noexcept override { return ticket.value % 2 == 0; }
   EncodeResult verdict(EncodeTicket ticket, bool wait) noexcept override {
     const auto found = verdicts_.find(ticket.value);
@@ -480,7 +479,7 @@ class LateCodec final : public BlockCodec {
     EncodeResult result;
     LateDevice::Clock clock{};
     bool written = false;
-    int lag = 0;  // further questions until the host sees it
+    int lag = 0;  // further queries until the host sees it
   };
   LateDevice& device_;
   std::mt19937_64& random_;

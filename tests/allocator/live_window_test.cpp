@@ -8,7 +8,7 @@
 namespace pleat::allocator {
 namespace {
 
-TEST(LiveWindow, RisesAtOnceAndForgetsAfterFourEpochs) {
+TEST(LiveWindow, RisesAtOnceAndFallsAfterFourEpochs) {
   LiveWindow window(100);
   EXPECT_FALSE(window.advance(1000, 0));  // time begins here
   window.raise(500);
@@ -23,7 +23,7 @@ TEST(LiveWindow, RisesAtOnceAndForgetsAfterFourEpochs) {
   EXPECT_EQ(window.high(), 50u);
 }
 
-TEST(LiveWindow, ALongPauseForgetsEverything) {
+TEST(LiveWindow, LongPauseDropsAllEpochs) {
   LiveWindow window(100);
   window.advance(1000, 0);
   window.raise(500);
@@ -60,7 +60,7 @@ TEST(TouchedPages, CountsAcrossWords) {
   EXPECT_EQ(pages.last_touched(0, 300), 63u);
 }
 
-TEST(TouchedPages, TheBestWindowIsTheLowestOfThoseWithFewestUntouched) {
+TEST(TouchedPages, BestWindowIsTheLowestWithFewestUntouchedPages) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < testing::scaled(2000); ++round) {

@@ -1,4 +1,4 @@
-// Takes every lock of a heap in another thread: what a recorder's own lock may wait for.
+// Takes every lock of a heap in another thread, as the owner of a recorder's lock could.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ namespace pleat::allocator::testing {
 
 using ToldKinds = std::array<int, static_cast<std::size_t>(EventKind::kPagesMove) + 1>;
 
-// Called while a sink is told. Ends the process, with a line, if a lock of ours is held: whoever
-// waits for it would never return.
+// Called while a sink is called. Ends the process with a message if a lock of Pleat's is held,
+// because a waiting thread would never return.
 inline void expect_no_lock_is_held(Residency& residency, EventKind told) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kForEver = std::chrono::seconds(10);
-  constexpr auto kGate = std::chrono::seconds(2);  // fork waits so long for the lock of a record
+  constexpr auto kGate = std::chrono::seconds(2);  // fork waits this long for the lock of a record
   std::mutex mutex;
   std::condition_variable changed;
   bool taken = false;

@@ -11,7 +11,7 @@
 namespace pleat::allocator::cuda {
 namespace {
 
-// An allocator beneath that keeps books.
+// An allocator beneath that tracks its blocks.
 class Beneath final : public RawMemory {
  public:
   bool is_private(DeviceIndex /*device*/, StreamId stream) noexcept override {
@@ -51,7 +51,7 @@ class MemoryInFrontTest : public ::testing::Test {
   MemoryInFront other{DeviceIndex{1}, beneath, blocks, driver, life};
 };
 
-TEST_F(MemoryInFrontTest, AStorageHasOneBlockHoweverOftenItIsSaved) {
+TEST_F(MemoryInFrontTest, StorageSavedTwiceHasOneBlock) {
   void* const storage = beneath.allocate(DeviceIndex{0}, 1000, kStream);
   EXPECT_EQ(blocks.find(storage).block, nullptr);
   Block* const block = memory.adopt(storage, 1000, kStream);
@@ -70,7 +70,7 @@ TEST_F(MemoryInFrontTest, AStorageHasOneBlockHoweverOftenItIsSaved) {
   EXPECT_EQ(requested(), 0);
 }
 
-TEST_F(MemoryInFrontTest, ABlockOfOursIsAllocatedForItsStreamAndDevice) {
+TEST_F(MemoryInFrontTest, BlockIsAllocatedForItsStreamAndDevice) {
   Block* const block = other.allocate(3000, kStream);
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(beneath.living.at(block->begin), std::pair(1, std::uint64_t{5}));
@@ -82,7 +82,7 @@ TEST_F(MemoryInFrontTest, ABlockOfOursIsAllocatedForItsStreamAndDevice) {
   EXPECT_TRUE(beneath.living.empty());
 }
 
-TEST_F(MemoryInFrontTest, AnAddressThatServesAgainIsANewBlock) {
+TEST_F(MemoryInFrontTest, ReusedAddressIsANewBlock) {
   void* const storage = beneath.allocate(DeviceIndex{0}, 1000, kStream);
   const BlockId first = memory.adopt(storage, 1000, kStream)->id;
   memory.free(blocks.find(storage).block);
@@ -94,7 +94,7 @@ TEST_F(MemoryInFrontTest, AnAddressThatServesAgainIsANewBlock) {
   memory.free(block);
 }
 
-TEST_F(MemoryInFrontTest, NoPayloadGoesToAPoolOfTheScripts) {
+TEST_F(MemoryInFrontTest, PrivatePoolGetsNoPayload) {
   beneath.private_stream = StreamId{7};
   EXPECT_EQ(memory.allocate_packed(100, StreamId{7}), nullptr);
   EXPECT_EQ(memory.allocate_container(100, StreamId{7}), nullptr);
@@ -104,7 +104,7 @@ TEST_F(MemoryInFrontTest, NoPayloadGoesToAPoolOfTheScripts) {
   memory.free(restored);
 }
 
-TEST_F(MemoryInFrontTest, AfterAShortageNoPayloadIsTriedBeforeSomethingWasFreed) {
+TEST_F(MemoryInFrontTest, AfterAShortageNoPayloadIsTriedUntilAFree) {
   Block* const held = memory.allocate(1000, kStream);
   beneath.is_short = true;
   EXPECT_EQ(memory.allocate_container(1 << 20, kStream), nullptr);

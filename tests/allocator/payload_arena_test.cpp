@@ -33,7 +33,7 @@ struct PayloadArenaTest : ::testing::Test {
   Pool pool{device, options(), statistics};
 };
 
-TEST_F(PayloadArenaTest, PayloadsAreAlignedAndLieInBlocksOfThePool) {
+TEST_F(PayloadArenaTest, PayloadsAreAlignedAndInBlocksOfThePool) {
   PayloadArena arena(pool);
   for (const std::size_t bytes : {1_KiB, 1000_KiB, 3_MiB, 10_MiB}) {
     PayloadSlot slot = arena.allocate(bytes);
@@ -47,7 +47,7 @@ TEST_F(PayloadArenaTest, PayloadsAreAlignedAndLieInBlocksOfThePool) {
   EXPECT_STREQ(arena.check_invariants(), "");
 }
 
-TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLargeBlocks) {
+TEST_F(PayloadArenaTest, WithMovablePagesPayloadsTakeNoFreshPagesAmongLargeBlocks) {
   device.caps.huge_page_bytes = 512_KiB;
   for (const bool moves : {false, true}) {
     device.caps.move_bytes = moves ? 1_MiB : 0;
@@ -61,14 +61,14 @@ TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLarge
     };
     PayloadSlot first = arena.allocate(600_KiB);
     EXPECT_EQ(among(first), !moves);
-    // Pages that are there are taken, as long as no huge pages in a row are lost to large blocks.
+    // Resident pages are taken, as long as large blocks lose no huge pages in a row.
     apart.free(blocks[2]);
     PayloadSlot second = arena.allocate(600_KiB);
     EXPECT_EQ(second.data, blocks[1]->begin + 1_MiB);
     for (const std::size_t i : {4u, 5u}) apart.free(blocks[i]);
     PayloadSlot third = arena.allocate(600_KiB);
     EXPECT_EQ(among(third), !moves);
-    // And pages of payloads that are gone are good for the next ones.
+    // Pages of freed payloads serve the next payloads.
     std::byte* const was = first.data;
     arena.free(first);
     EXPECT_EQ(arena.allocate(600_KiB).data, was);
@@ -76,7 +76,7 @@ TEST_F(PayloadArenaTest, WherePagesCanBeMovedPayloadsBreakNoFreshPagesAmongLarge
   }
 }
 
-TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseThereAre) {
+TEST_F(PayloadArenaTest, WithoutNewSegmentsBlocksAndPayloadsShareTheSegments) {
   FakeDevice tight(24_MiB);
   tight.let_pages_move();
   for (const bool payloads_first : {false, true}) {
@@ -91,7 +91,8 @@ TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseTher
     const auto fill_with_blocks = [&] {
       while (Block* block = pool.allocate(1_MiB)) blocks.push_back(block);
     };
-    // One of a kind makes its segment; the other kind takes all the rest, then what that one has.
+    // One block of a kind makes its segment; the other kind takes all other memory, then the rest
+    // of that segment.
     if (payloads_first) {
       payloads.push_back(arena.allocate(1_MiB));
       fill_with_blocks();
@@ -108,7 +109,7 @@ TEST_F(PayloadArenaTest, WhereNoSegmentCanBeAddedBlocksAndPayloadsShareThoseTher
   }
 }
 
-TEST_F(PayloadArenaTest, AnIdleSegmentOfTheOtherKindIsUsedBeforeItIsGivenBackForNothing) {
+TEST_F(PayloadArenaTest, IdleSegmentOfTheOtherLaneIsUsedBeforeItIsReleased) {
   FakeDevice tight(256_MiB);
   tight.let_pages_move();
   Pool pool(tight, small_segments(), statistics);
@@ -124,7 +125,7 @@ TEST_F(PayloadArenaTest, AnIdleSegmentOfTheOtherKindIsUsedBeforeItIsGivenBackFor
   for (Block* block : blocks) pool.free(block);
 }
 
-TEST_F(PayloadArenaTest, PlacesOfPayloadsAreForPayloads) {
+TEST_F(PayloadArenaTest, FreedPayloadPlacesGoToPayloads) {
   device.let_pages_move();
   Pool apart(device, options(), statistics);
   PayloadArena arena(apart);
@@ -133,7 +134,7 @@ TEST_F(PayloadArenaTest, PlacesOfPayloadsAreForPayloads) {
   std::byte* const place = payload.data;
   arena.free(payload);
   EXPECT_NE(apart.allocate(700_KiB)->begin, place);
-  // What blocks leave does not push out each other's places: payloads do not count.
+  // Freed blocks do not push out each other's places: payloads do not count.
   std::byte* const left = block->begin;
   (void)apart.allocate(64_KiB);
   apart.free(block);
@@ -145,7 +146,7 @@ TEST_F(PayloadArenaTest, PlacesOfPayloadsAreForPayloads) {
   EXPECT_STREQ(apart.check_invariants(), "");
 }
 
-TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
+TEST_F(PayloadArenaTest, RequestedCountsPayloadsAndReservedCountsChunks) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(1000);
   PayloadSlot b = arena.allocate(200_KiB);
@@ -162,7 +163,7 @@ TEST_F(PayloadArenaTest, LiveCountsPayloadsAndReservedCountsChunks) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PayloadArenaTest, TheTailOfAShrunkPayloadIsUsedNext) {
+TEST_F(PayloadArenaTest, TailOfAShrunkPayloadIsUsedNext) {
   PayloadArena arena(pool);
   PayloadSlot a = arena.allocate(100_KiB);
   PayloadSlot guard = arena.allocate(1_KiB);
@@ -185,7 +186,7 @@ TEST_F(PayloadArenaTest, LargePayloadsAreBlocksAndShrinkAsBlocks) {
   EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
-TEST_F(PayloadArenaTest, AFullPoolGivesAnEmptySlot) {
+TEST_F(PayloadArenaTest, FullPoolReturnsAnEmptySlot) {
   FakeDevice small(6_MiB);
   Statistics own;
   PoolOptions tight;
@@ -205,7 +206,7 @@ TEST_F(PayloadArenaTest, AFullPoolGivesAnEmptySlot) {
   EXPECT_EQ(current(own, StatKind::kActive), 0u);
 }
 
-TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
+TEST_F(PayloadArenaTest, DestroyedArenaLeavesNoBlock) {
   {
     PayloadArena arena(pool);
     (void)arena.allocate(1000);
@@ -216,7 +217,7 @@ TEST_F(PayloadArenaTest, NothingIsLeftOfAnArena) {
   EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
-TEST_F(PayloadArenaTest, ChunksGrowWithWhatLiesInThem) {
+TEST_F(PayloadArenaTest, ChunksGrowWithTheArena) {
   PayloadArena::Options growing;
   growing.chunk_bytes = 64_KiB;
   growing.most_chunk_bytes = 1_MiB;
@@ -228,7 +229,7 @@ TEST_F(PayloadArenaTest, ChunksGrowWithWhatLiesInThem) {
     slots.push_back(arena.allocate(16_KiB));
     if (!chunks.insert(slots.back().chunk).second) continue;
     const std::uint64_t now = current(statistics, StatKind::kActive);
-    // A quarter of what there is, so that little of it is empty.
+    // A quarter of all chunks, so that little of it is empty.
     EXPECT_LE(now - before, std::max<std::uint64_t>(64_KiB, before / 4));
     most_added = std::max(most_added, now - before);
     before = now;
@@ -236,7 +237,7 @@ TEST_F(PayloadArenaTest, ChunksGrowWithWhatLiesInThem) {
   EXPECT_EQ(most_added, 1_MiB);
   EXPECT_LT(chunks.size(), 50u);
   EXPECT_STREQ(arena.check_invariants(), "");
-  // What does not fit half of the next chunk is a block, unless a chunk has room for it.
+  // A payload above half of the next chunk is a block, unless a chunk has room for it.
   for (PayloadSlot& slot : slots) arena.free(slot);
   EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
   PayloadSlot block = arena.allocate(60_KiB);
@@ -298,7 +299,7 @@ TEST_P(ArenaOfAnySize, AgreesWithANaiveModel) {
   EXPECT_EQ(current(statistics, StatKind::kActive), 0u);
 }
 
-TEST(PayloadArenaThreads, AnyThreadMayFree) {
+TEST(PayloadArenaThreads, AnyThreadCanFree) {
   PLEAT_SEED(seed);
   HostDevice device;
   Statistics statistics;

@@ -1,5 +1,5 @@
-// Bugs planted in residency's order of things (planted_bugs.cmake): the suite of whole lives finds
-// each of them within 200 seeds. A bug may crash or hang the process it runs in.
+// Bugs planted in residency's order of steps (planted_bugs.cmake): the suite of whole lives finds
+// each within 200 seeds. A bug can crash or hang the process it runs in.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -22,14 +22,14 @@ namespace {
 
 constexpr int kSeeds = 200;
 
-// The first of the seeds that finds the bug, by problem or by crash; -1 if none does.
+// The first seed that finds the bug, by problem or by crash; -1 if no seed does.
 int seed_that_finds(int bug, std::uint64_t first) {
   for (int i = 0; i < kSeeds; i += 25) {
     int channel[2];
     if (pipe(channel) != 0) return -1;
     const pid_t child = fork();
     if (child == 0) {
-      const rlimit cpu{3, 3};  // a hang of spinning; one of sleeping ends by the alarm
+      const rlimit cpu{3, 3};  // ends a spinning hang; the alarm ends a sleeping one
       setrlimit(RLIMIT_CPU, &cpu);
       alarm(60);
       planted_bug = bug;
@@ -52,7 +52,7 @@ int seed_that_finds(int bug, std::uint64_t first) {
   return -1;
 }
 
-TEST(PlantedBugsTest, EachIsFoundWithinTwoHundredSeeds) {
+TEST(PlantedBugsTest, EachPlantedBugIsFoundWithinTwoHundredSeeds) {
   PLEAT_SEED(first);
   EXPECT_EQ(seed_that_finds(0, first), -1) << "found a bug where none is planted";
   for (int bug = 1; bug < static_cast<int>(std::size(kPlantedBugs)); ++bug) {
@@ -62,7 +62,7 @@ TEST(PlantedBugsTest, EachIsFoundWithinTwoHundredSeeds) {
   }
 }
 
-TEST(PlantedBugsTest, AnEventThatIsToldUnderOurLocksIsFoundByWhoeverTakesThem) {
+TEST(PlantedBugsTest, EventDeliveredUnderLocksIsFoundByALockingSink) {
   PLEAT_SEED(first);
   EXPECT_EQ(seed_that_finds(kToldUnderOurLocks, first), -1) << "found by something else";
   const auto with_locks = [first](int bug) {

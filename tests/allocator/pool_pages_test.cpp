@@ -1,4 +1,4 @@
-// What of a pool stays resident: pages touched, given back and moved.
+// The resident pages of a pool: pages touched, released and moved.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace testing;
 
-// What is free beyond the live bytes goes back, or is moved, at once.
+// Free memory beyond the live bytes is released, or moved, at once.
 PoolOptions no_slack() {
   PoolOptions options = small_options();
   options.resident_slack_bytes = 0;
@@ -46,7 +46,7 @@ TEST_F(PoolPagesTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
   Pool pool(device, options, statistics);
   std::vector<Block*> live;
   std::size_t high = 0;
-  // Page-sized blocks: every free page can be given back, so the limit holds exactly.
+  // Page-sized blocks: every free page can be released, so the limit holds exactly.
   for (int step = 0; step < scaled(20000); ++step) {
     if (live.size() > 200 || (!live.empty() && random() % 2 == 0)) {
       std::swap(live[random() % live.size()], live.back());
@@ -65,7 +65,7 @@ TEST_F(PoolPagesTest, ResidentStaysWithinTheLimitWhileWholePagesAreFree) {
             statistics.read(StatKind::kReserved).peak * 9 / 10);
 }
 
-TEST_F(PoolPagesTest, ARepeatedStepPurgesNothing) {
+TEST_F(PoolPagesTest, RepeatedStepPurgesNoPages) {
   device.caps.reserves_freely = true;
   Pool pool(device, small_options(), statistics);
   const auto step = [&] {
@@ -82,7 +82,7 @@ TEST_F(PoolPagesTest, ARepeatedStepPurgesNothing) {
   EXPECT_EQ(device.released_pages_bytes, 0u);
 }
 
-TEST_F(PoolPagesTest, HighPagesGoFirstAndNoMoreThanNeeded) {
+TEST_F(PoolPagesTest, HighPagesAreReleasedFirstAndNoMoreThanNeeded) {
   device.caps.reserves_freely = true;
   Pool pool(device, no_slack(), statistics);
   std::vector<Block*> blocks;
@@ -90,26 +90,26 @@ TEST_F(PoolPagesTest, HighPagesGoFirstAndNoMoreThanNeeded) {
   pool.free(blocks[2]);
   pool.free(blocks[4]);
   pool.free(blocks[14]);
-  // Two pages in a row are free nowhere below, so two are touched anew; 16 were live at most, so
-  // two of the three free ones must go: the 14th and the 4th.
+  // No two free pages in a row lie below, so two new ones are touched. At most 16 were live, so two
+  // of the three free ones must be released: the 14th and the 4th.
   Block* wide = pool.allocate(128_KiB);
   ASSERT_NE(wide, nullptr);
   EXPECT_EQ(device.released_pages_bytes, 128_KiB);
   EXPECT_EQ(current(statistics, StatKind::kReserved), 16 * 64_KiB);
   EXPECT_STREQ(pool.check_invariants(), "");
-  // The 2nd is still there: taking it touches nothing.
+  // The 2nd is still resident: taking it touches no new page.
   const auto touched = statistics.read(StatKind::kReserved).allocated;
   ASSERT_EQ(pool.allocate(64_KiB)->begin, blocks[0]->begin + 128_KiB);
   EXPECT_EQ(statistics.read(StatKind::kReserved).allocated, touched);
 }
 
-// What the kernel does with a segment advised to use huge pages of eight pages each.
+// Simulates the kernel for a segment advised to use huge pages of eight pages each.
 class HugePageKernel {
  public:
   static constexpr std::uintptr_t kPage = 64_KiB, kPagesPerHuge = 8;
 
-  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin. With caps.joins_pages only what has been
-  // joined is advised.
+  // `rejoins`: see DeviceCapabilities::huge_pages_rejoin. With caps.joins_pages, only joined huge
+  // pages are advised.
   explicit HugePageKernel(FakeDevice& device, bool rejoins = false)
       : rejoins_(rejoins), joins_(device.caps.joins_pages) {
     device.on_release = [this](std::byte* begin, std::size_t bytes, bool whole) {
@@ -127,7 +127,7 @@ class HugePageKernel {
     };
   }
   bool whole_pays = true;
-  bool joins_now = true;  // else when all went back and comes again
+  bool joins_now = true;  // else when all pages were released and are touched again
   bool maps_anew = true;
 
   void touch(const std::byte* begin, std::size_t bytes) {
@@ -159,7 +159,7 @@ class HugePageKernel {
     }
     return anew ? Released::kAnew : Released::kPages;
   }
-  // Whole huge pages, with whatever of them is present. The target must have nothing.
+  // Moves whole huge pages with their resident pages. The target must have no pages.
   void move(const std::byte* from, const std::byte* to, std::size_t bytes, bool whole) {
     for (std::uintptr_t i = 0; i < bytes / kPage; i += kPagesPerHuge) {
       const std::uintptr_t source = (page_of(from) + i) / kPagesPerHuge;
@@ -207,7 +207,7 @@ class HugePageKernel {
     }
     return bytes;
   }
-  // A block that is written at once. What the pool counts as resident is what is.
+  // A block that is written at once. The pool's count of resident bytes must equal the kernel's.
   Block* allocate(Pool& pool, std::size_t bytes) {
     Block* block = pool.allocate(bytes);
     touch(block->begin, bytes);
@@ -247,7 +247,7 @@ TEST_F(PoolPagesTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   HugePageKernel kernel(device);
   Pool pool(device, no_slack(), statistics);
   const auto allocate = [&](std::size_t bytes) { return kernel.allocate(pool, bytes); };
-  // Four huge pages, of which one half of the second and all of the fourth become free.
+  // Of four huge pages, half of the second and all of the fourth become free.
   std::vector<Block*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(allocate(128_KiB));
   EXPECT_EQ(kernel.resident(), 2_MiB);
@@ -257,16 +257,17 @@ TEST_F(PoolPagesTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   for (int i = 12; i < 16; ++i) pool.free(blocks[static_cast<std::size_t>(i)]);
   Block* wide = allocate(512_KiB);  // fits the fourth
   EXPECT_EQ(kernel.split(), 0u);
-  // A fifth huge page is wanted, only the hole in the second is free: it goes, and one is split.
+  // A fifth huge page is needed, and only the hole in the second is free: it is released, which
+  // splits that huge page.
   Block* wider = allocate(512_KiB);
   EXPECT_EQ(kernel.split(), 1u);
   EXPECT_EQ(kernel.resident(), 2_MiB + 512_KiB - 256_KiB);
-  // The hole comes back page by page.
+  // The hole becomes resident again page by page.
   const std::byte* const hole = allocate(64_KiB)->begin;
   EXPECT_EQ(hole, hole_begin);
   EXPECT_EQ(kernel.resident(), 2_MiB + 256_KiB + 64_KiB);
   EXPECT_EQ(kernel.split(), 1u);
-  // A sixth is wanted: half of the third goes for it.
+  // A sixth is needed: half of the third is released for it.
   pool.free(blocks[9]);
   pool.free(blocks[10]);
   allocate(320_KiB);
@@ -277,7 +278,7 @@ TEST_F(PoolPagesTest, HugePagesAreSplitOnlyWhenWholeOnesDoNotSuffice) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolPagesTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted) {
+TEST_F(PoolPagesTest, FreeHugePagesMoveToWhereTheyAreNeeded) {
   device.let_pages_move();
   device.caps.huge_pages_rejoin = true;
   HugePageKernel kernel(device, true);
@@ -286,21 +287,21 @@ TEST_F(PoolPagesTest, HugePagesThatAreFreeElsewhereAreMovedToWhereTheyAreWanted)
   std::vector<Block*> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(allocate(512_KiB));
   for (const std::size_t i : {1u, 3u, 5u}) pool.free(blocks[i]);
-  // Three in a row are free nowhere: the three free ones come together behind the last.
+  // No three free ones are in a row: the three free ones are moved behind the last.
   Block* wide = allocate(1536_KiB);
   EXPECT_EQ(wide->begin, blocks[7]->begin + 512_KiB);
   EXPECT_EQ(device.moved_pages_bytes, 1536_KiB);
   EXPECT_EQ(device.released_pages_bytes, 0u);
   EXPECT_EQ(kernel.resident(), 4_MiB);
   EXPECT_STREQ(pool.check_invariants(), "");
-  // The holes are without pages now, and good for others.
+  // The holes have no pages now, and serve other blocks.
   pool.free(wide);
   EXPECT_EQ(allocate(2_MiB)->begin, wide->begin) << "as before, and one more";
   EXPECT_EQ(allocate(256_KiB)->begin, blocks[1]->begin);
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolPagesTest, PagesThatAreTouchedAndMovedAreEventsAndTheBlockHasTheChanges) {
+TEST_F(PoolPagesTest, TouchedAndMovedPagesAreEventsAndTheBlocksEventHasTheChanges) {
   device.let_pages_move();
   HugePageKernel kernel(device, true);
   CountingSink sink;
@@ -319,8 +320,8 @@ TEST_F(PoolPagesTest, PagesThatAreTouchedAndMovedAreEventsAndTheBlockHasTheChang
   pool.events().attach(nullptr);
 }
 
-// A touch of its last bytes would bring a whole huge page.
-TEST_F(PoolPagesTest, TheHugePageThatABlockEndsInIsMovedToo) {
+// A touch of the block's last bytes would make a whole huge page resident.
+TEST_F(PoolPagesTest, HugePageAtABlocksEndIsMovedToo) {
   device.let_pages_move();
   HugePageKernel kernel(device);
   Pool pool(device, no_slack(), statistics);
@@ -338,7 +339,7 @@ TEST_F(PoolPagesTest, TheHugePageThatABlockEndsInIsMovedToo) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolPagesTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
+TEST_F(PoolPagesTest, PagesThatCannotBeMovedAreReleased) {
   device.let_pages_move();
   device.move_works = false;
   Pool pool(device, no_slack(), statistics);
@@ -351,7 +352,7 @@ TEST_F(PoolPagesTest, WherePagesCannotBeMovedAfterAllTheyAreGivenBack) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolPagesTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
+TEST_F(PoolPagesTest, WithMovablePagesLargeBlocksBeginAtAHugePage) {
   device.caps.reserves_freely = true;
   device.caps.huge_page_bytes = 512_KiB;
   for (const bool moves : {false, true}) {
@@ -363,7 +364,7 @@ TEST_F(PoolPagesTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
     Block* between = pool.allocate(256_KiB);
     EXPECT_EQ(large->begin - small->begin, static_cast<std::ptrdiff_t>(moves ? 512_KiB : 64_KiB));
     EXPECT_EQ(between->begin < large->begin, moves) << "small ones fill the gap";
-    // The same place again, though the shortest touched stretch does not begin so.
+    // The same place again, although the shortest touched stretch begins elsewhere.
     pool.free(small);
     std::byte* const was = large->begin;
     pool.free(large);
@@ -373,12 +374,12 @@ TEST_F(PoolPagesTest, LargeBlocksBeginWhereAHugePageDoesIfPagesCanBeMoved) {
   }
 }
 
-TEST_F(PoolPagesTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
+TEST_F(PoolPagesTest, LargeBlockDoesNotReuseAnUnalignedPlace) {
   device.let_pages_move();
   PoolOptions options = small_options();
   options.reserve_bytes = options.extend_bytes = options.growth_bytes = 8_MiB;
   Pool pool(device, options, statistics);
-  // With the addresses used up, one is put where it fits, behind a small one.
+  // With the addresses used up, a block is put where it fits, behind a small one.
   std::vector<Block*> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(1_MiB));
   device.reserves = device.extends = false;
@@ -396,8 +397,7 @@ TEST_F(PoolPagesTest, ALargeBlockDoesNotTakeAPlaceThatBeginsWithinAHugePage) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// Whether a huge page rejoins, whether it can be moved, and whether there are only those that were
-// joined.
+// Parameters: a huge page rejoins, can be moved, and exists only after a join.
 struct HugePageTest : PoolPagesTest, ::testing::WithParamInterface<std::tuple<bool, bool, bool>> {};
 
 TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
@@ -427,7 +427,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
     if (random() % 4 == 0) {
       if (payloads.empty() || (payloads.size() < most && random() % 100 < 55)) {
         payloads.push_back(arena.allocate(1 + random() % 300_KiB));
-        pool.visit_blocks(  // it may lie in a chunk with others
+        pool.visit_blocks(  // it can be in a chunk with others
             [](void* context, const Pool::BlockView& view) {
               if (!view.in_use) return;
               static_cast<HugePageKernel*>(context)->touch(
@@ -456,7 +456,7 @@ TEST_P(HugePageTest, ResidentBytesFollowTheKernel) {
     kernel.joins_now = random() % 8 != 0;
     kernel.maps_anew = random() % 8 != 0;
   }
-  if (scaled(20000) < 20000) return;  // the few steps of a sanitizer's run may lack one of these
+  if (scaled(20000) < 20000) return;  // a sanitizer's few steps can lack one of these
   EXPECT_GT(kernel.split(), 0u);
   EXPECT_EQ(kernel.joined() > 0, joins);
   EXPECT_EQ(kernel.rejoined() > 0, rejoins);
@@ -469,7 +469,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, HugePageTest,
                                            std::tuple(false, false, true),
                                            std::tuple(true, true, true)));
 
-// Small pages first, of which the kernel makes huge ones when it is told to.
+// Small pages first; the kernel joins them into huge ones on request.
 struct DensityTest : PoolPagesTest {
   DensityTest() {
     device.let_pages_move();
@@ -479,7 +479,7 @@ struct DensityTest : PoolPagesTest {
     options.join_share = 1e6;
     options.guessed_bytes = 0;
   }
-  // So often that the pool looks around.
+  // Uses the pool often enough for it to examine its pages.
   void use(Pool& pool) {
     for (int i = 0; i < 200; ++i) {
       Block* const block = pool.allocate(4_KiB);
@@ -491,7 +491,7 @@ struct DensityTest : PoolPagesTest {
   std::optional<HugePageKernel> kernel;
 };
 
-TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComes) {
+TEST_F(DensityTest, OnlyWrittenPagesOfASparseBlockCount) {
   Pool pool(device, options, statistics);
   Block* block = pool.allocate(64_MiB);
   for (std::size_t i = 0; i < 16; ++i) kernel->touch(block->begin + i * 4_MiB, 4_KiB);
@@ -507,7 +507,7 @@ TEST_F(DensityTest, OfASparseBlockOnlyWhatIsWrittenComes) {
 }
 
 // Dense blocks of another size leave touched pages to every sparse one.
-TEST_F(DensityTest, ASizeThatIsUsedSparselyGetsFreshPagesAndLeavesNone) {
+TEST_F(DensityTest, SparseSizeGetsFreshPagesAndLeavesNone) {
   Pool pool(device, options, statistics);
   std::size_t others = 0;
   for (int step = 0; step < 4; ++step) {
@@ -527,7 +527,7 @@ TEST_F(DensityTest, ASizeThatIsUsedSparselyGetsFreshPagesAndLeavesNone) {
   }
 }
 
-TEST_F(DensityTest, ASizeThatIsWrittenAfterAllKeepsItsPagesAgain) {
+TEST_F(DensityTest, SparseSizeThatIsWrittenKeepsItsPagesAgain) {
   Pool pool(device, options, statistics);
   pool.free(pool.allocate(8_MiB));
   for (int i = 0; i < 3; ++i) {
@@ -539,8 +539,8 @@ TEST_F(DensityTest, ASizeThatIsWrittenAfterAllKeepsItsPagesAgain) {
   }
 }
 
-// One that looks at each block would call 4,000 times.
-TEST_F(DensityTest, AnUntouchedBlockIsLookedAtRarelyAndLeavesNothing) {
+// Examining each block would make 4,000 calls.
+TEST_F(DensityTest, UntouchedBlockIsExaminedRarelyAndLeavesNoPages) {
   Pool pool(device, options, statistics);
   int looks = 0;
   device.on_look = [&](std::byte* begin, std::size_t pages, bool* present) {
@@ -559,7 +559,7 @@ TEST_F(DensityTest, AnUntouchedBlockIsLookedAtRarelyAndLeavesNothing) {
   EXPECT_LE(looks, 300);
 }
 
-TEST_F(DensityTest, ASizeThatWasSparseForLongAndIsWrittenThenKeepsItsPagesSoon) {
+TEST_F(DensityTest, LongSparseSizeThatIsWrittenSoonKeepsItsPages) {
   Pool pool(device, options, statistics);
   for (int i = 0; i < 200; ++i) pool.free(pool.allocate(8_MiB));
   int given_back = 0;
@@ -573,8 +573,8 @@ TEST_F(DensityTest, ASizeThatWasSparseForLongAndIsWrittenThenKeepsItsPagesSoon) 
   EXPECT_EQ(kernel->resident(), 8_MiB);
 }
 
-// The first block of a size may be anything. What follows a dense one comes whole.
-TEST_F(DensityTest, BlocksOfASizeThatIsWrittenDenselyComeInHugePages) {
+// The density of the first block of a size is unknown. Blocks after a dense one get huge pages.
+TEST_F(DensityTest, BlocksOfADenseSizeGetHugePages) {
   for (const bool pays : {true, false}) {
     kernel.emplace(device, true);
     kernel->whole_pays = pays;
@@ -597,11 +597,11 @@ TEST_F(DensityTest, BlocksOfASizeThatIsWrittenDenselyComeInHugePages) {
   }
 }
 
-TEST_F(DensityTest, SomeBytesOfUnknownSizesComeInHugePagesInVain) {
+TEST_F(DensityTest, UnknownSizesGetHugePagesUpToTheGuessedBytes) {
   options.guessed_bytes = 12_MiB;
   Pool pool(device, options, statistics);
   std::size_t written = 0;
-  // One is too large to guess; the fourth of the others is beyond what may be guessed.
+  // One is too large for a guess; the fourth of the others exceeds the guessed bytes.
   for (const std::size_t size : {5_MiB, 4_MiB, 3_MiB, 2_MiB, 4_MiB + 512_KiB, 4_MiB, 3_MiB}) {
     Block* block = pool.allocate(size);
     for (std::size_t at = 0; at < size; at += 512_KiB) {
@@ -614,7 +614,7 @@ TEST_F(DensityTest, SomeBytesOfUnknownSizesComeInHugePagesInVain) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(DensityTest, PayloadsComeInHugePages) {
+TEST_F(DensityTest, PayloadsGetHugePages) {
   Pool pool(device, options, statistics);
   const Block* payload = pool.allocate_packed(64_KiB);
   kernel->touch(payload->begin, 4_KiB);
@@ -622,7 +622,7 @@ TEST_F(DensityTest, PayloadsComeInHugePages) {
   EXPECT_EQ(current(statistics, StatKind::kReserved), 512_KiB);
 }
 
-TEST(DensityBySize, ASizeIsSparseFromAQuarterUnwrittenUntilNearlyAllIsWritten) {
+TEST(DensityBySize, SizeIsSparseFromAQuarterUnwrittenUntilNearlyAllIsWritten) {
   DensityBySize sizes;
   sizes.note(1000, 1000, 249);
   EXPECT_EQ(sizes.unwritten(1000), 0u);
@@ -638,7 +638,7 @@ TEST(DensityBySize, ASizeIsSparseFromAQuarterUnwrittenUntilNearlyAllIsWritten) {
   EXPECT_EQ(sizes.unwritten(100), 100u);
 }
 
-TEST(DensityBySize, ASizeIsDenseOnceNearlyAllIsWrittenUntilAQuarterIsNot) {
+TEST(DensityBySize, SizeIsDenseOnceNearlyAllIsWrittenUntilAQuarterIsNot) {
   DensityBySize sizes;
   EXPECT_FALSE(sizes.is_dense(1000));
   sizes.note(1000, 1000, 125);
@@ -652,7 +652,7 @@ TEST(DensityBySize, ASizeIsDenseOnceNearlyAllIsWrittenUntilAQuarterIsNot) {
   EXPECT_FALSE(sizes.is_dense(1000));
 }
 
-TEST(DensityBySize, OnlySparseSizesAreLookedAtLessOften) {
+TEST(DensityBySize, OnlySparseSizesAreExaminedLessOften) {
   DensityBySize sizes;
   sizes.note(1000, 1000, 1000);
   int looks = 0;
@@ -666,7 +666,7 @@ TEST(DensityBySize, OnlySparseSizesAreLookedAtLessOften) {
   EXPECT_LE(looks, 70);
 }
 
-TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
+TEST_F(DensityTest, DenselyWrittenBlocksAreJoinedIntoHugePages) {
   for (const bool at_once : {true, false}) {
     kernel.emplace(device, true);
     kernel->joins_now = at_once;
@@ -677,7 +677,7 @@ TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
     EXPECT_EQ(kernel->resident(), 8_MiB);
     use(pool);
     EXPECT_EQ(kernel->joined(), at_once ? 16u : 0u);
-    // If all of it goes back and is wanted again it comes whole.
+    // After all of it was released and is needed again, its huge pages become resident whole.
     Block* other = pool.allocate(8_MiB);
     kernel->touch(other->begin, 8_MiB);
     pool.free(block);
@@ -694,7 +694,7 @@ TEST_F(DensityTest, WhatIsWrittenDenselyComesToLieInHugePages) {
   }
 }
 
-TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
+TEST_F(DensityTest, UnneededHugePagesBecomeSmallAgain) {
   Pool pool(device, options, statistics);
   Block* block = pool.allocate(8_MiB);
   kernel->touch(block->begin, 8_MiB);
@@ -709,7 +709,7 @@ TEST_F(DensityTest, WhatNobodyNeedsAnyMoreComesSinglyAgain) {
   EXPECT_EQ(current(statistics, StatKind::kReserved), kernel->resident());
 }
 
-TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
+TEST_F(DensityTest, BlockIsExaminedOnlyUntilItsPagesAreSure) {
   Pool pool(device, options, statistics);
   std::size_t looks = 0;
   device.on_look = [&](std::byte* begin, std::size_t pages, bool* present) {
@@ -724,8 +724,8 @@ TEST_F(DensityTest, ABlockIsLookedAtOnlyUntilItsPagesAreKnownToBeThere) {
   EXPECT_EQ(looks, 8_MiB / 64_KiB);
 }
 
-// Whoever writes when: in the end the books are the kernel's.
-TEST_F(DensityTest, SparseAndDenseBlocksAreCountedAsTheyAre) {
+// Blocks are written in random order: in the end the pool's counts equal the kernel's.
+TEST_F(DensityTest, SparseAndDenseBlocksAreCountedExactly) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   options.resident_slack_bytes = 64_KiB;
@@ -763,11 +763,11 @@ TEST_F(DensityTest, SparseAndDenseBlocksAreCountedAsTheyAre) {
   EXPECT_GT(device.moved_pages_bytes, 0u);
 }
 
-TEST_F(DensityTest, JoiningTakesAShareOfTheTimeThatPasses) {
+TEST_F(DensityTest, JoiningTakesAtMostItsShareOfElapsedTime) {
   options.join_share = 0.1;
   const auto now = [] { return std::chrono::steady_clock::now(); };
   Pool pool(device, options, statistics);
-  std::chrono::nanoseconds spent{0}, longest{0};  // longer than a millisecond beside others' work
+  std::chrono::nanoseconds spent{0}, longest{0};  // longer than a millisecond next to others' work
   device.on_join = [&](std::byte* begin) {
     const auto start = now();
     while (now() - start < std::chrono::milliseconds(1)) {
@@ -783,11 +783,11 @@ TEST_F(DensityTest, JoiningTakesAShareOfTheTimeThatPasses) {
   for (int i = 0; i < 100 || now() - start < std::chrono::milliseconds(300); ++i) use(pool);
   const auto passed = now() - start;
   EXPECT_GT(spent, std::chrono::milliseconds(20));
-  // What it may spend at first, and one more than it may, the longest at most.
+  // The first allowance, and one join beyond it, at most the longest.
   EXPECT_LT(spent, passed / 10 + std::chrono::milliseconds(20) + longest + spent / 10);
 }
 
-TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreThere) {
+TEST_F(PoolPagesTest, LastFreedPlaceOfTheSizeIsTakenWhileItsPagesAreResident) {
   device.caps.reserves_freely = true;
   PoolOptions options = small_options();
   options.reserve_bytes = 1_GiB;
@@ -807,7 +807,7 @@ TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreT
   EXPECT_EQ(allocate(253_KiB), places[8]) << "rounds to the same, and was the last";
   EXPECT_EQ(allocate(256_KiB), places[5]);
   EXPECT_STREQ(pool.check_invariants(), "");
-  // What others have taken a part of, or what has lost its pages, is no place any more.
+  // A place that other blocks took in part, or that lost its pages, is not used any more.
   free({11, 14});
   EXPECT_EQ(allocate(128_KiB), places[11]);
   EXPECT_EQ(allocate(192_KiB), places[14]);
@@ -817,7 +817,7 @@ TEST_F(PoolPagesTest, OfThatSizeThePlaceThatWasFreedLastIsTakenWhileItsPagesAreT
   EXPECT_EQ(allocate(256_KiB), places[16]);
   EXPECT_EQ(allocate(256_KiB), places[18]) << "of its pages, fresh ones";
   EXPECT_STREQ(pool.check_invariants(), "");
-  // Blocks that no cache keeps go where they fit best.
+  // Blocks too large for any cache are put where they fit best.
   Block* large[3];
   for (Block*& block : large) {
     block = pool.allocate(40_MiB);
@@ -836,7 +836,7 @@ TEST_F(PoolPagesTest, ResidentPagesAreTakenBeforeLowAddresses) {
   std::vector<Block*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate(256_KiB));
   std::byte* const base = blocks[0]->begin;
-  // What is free: at 1 (256 KiB) without its pages, at 5 to 7 (768 KiB) with them.
+  // Free memory: at 1 (256 KiB) without its pages, at 5 to 7 (768 KiB) with them.
   pool.free(blocks[1]);
   EXPECT_EQ(pool.trim(), 256_KiB);
   for (const std::size_t i : {5u, 6u, 7u}) pool.free(blocks[i]);
@@ -851,7 +851,7 @@ TEST_F(PoolPagesTest, ResidentPagesAreTakenBeforeLowAddresses) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolPagesTest, WithinARunThePagesThatAreThereAreFound) {
+TEST_F(PoolPagesTest, ResidentPagesWithinARunAreFound) {
   device.caps.reserves_freely = true;
   Pool pool(device, small_options(), statistics);
   Block* first = pool.allocate(1_MiB);
@@ -860,7 +860,7 @@ TEST_F(PoolPagesTest, WithinARunThePagesThatAreThereAreFound) {
   std::byte* const base = first->begin;
   pool.free(first);
   pool.trim();
-  pool.free(second);  // one run of 2 MiB now, whose second half is there
+  pool.free(second);  // one run of 2 MiB now, whose second half is resident
   Block* block = pool.allocate(512_KiB);
   EXPECT_EQ(block->begin, base + 1_MiB);
   EXPECT_STREQ(pool.check_invariants(), "");
@@ -870,7 +870,7 @@ TEST_F(PoolPagesTest, WithinARunThePagesThatAreThereAreFound) {
   pool.free(third);
 }
 
-TEST_F(PoolPagesTest, MemoryFallsWhenTheJobNeedsLess) {
+TEST_F(PoolPagesTest, ResidentMemoryFallsWhenTheJobNeedsLess) {
   device.caps.reserves_freely = true;
   PoolOptions options = small_options();
   options.epoch_ns = 20'000'000;
@@ -890,14 +890,14 @@ TEST_F(PoolPagesTest, MemoryFallsWhenTheJobNeedsLess) {
   pool.free(kept);
 }
 
-TEST_F(PoolPagesTest, TrimGivesBackEveryWholeFreePage) {
+TEST_F(PoolPagesTest, TrimReleasesEveryWholeFreePage) {
   device.caps.reserves_freely = true;
   Pool pool(device, small_options(), statistics);
   Block* a = pool.allocate(96_KiB);  // a page and a half
   Block* b = pool.allocate(1_MiB);
   Block* c = pool.allocate(64_KiB);
   pool.free(b);
-  // Of b's 1 MiB between half pages, 15 pages are whole; one follows c's half page for nobody.
+  // Of b's 1 MiB between half pages, 15 pages are whole; the page after c's half page is unused.
   EXPECT_EQ(pool.trim(), 15 * 64_KiB);
   EXPECT_EQ(pool.trim(), 0u);
   EXPECT_STREQ(pool.check_invariants(), "");
@@ -917,11 +917,11 @@ TEST_F(PoolPagesTest, PagesTheDeviceKeepsStayCounted) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-// ---- Work, counted in free runs that were looked at
+// ---- Work, counted in visited free runs
 
 struct ManyHolesTest : PoolPagesTest, ::testing::WithParamInterface<int> {
   static constexpr std::size_t kHoles = 20'000;
-  // For each block: what pages are taken from one by one, and a search that gives up.
+  // Per block: the runs whose pages are taken one by one, and a search that stops early.
   static constexpr std::size_t kFew = kHoles / 10;
   void make_holes(std::size_t bytes) {
     device.caps.reserves_freely = true;
@@ -934,10 +934,10 @@ struct ManyHolesTest : PoolPagesTest, ::testing::WithParamInterface<int> {
     for (std::size_t i = 0; i < 2 * kHoles; ++i) blocks.push_back(pool->allocate(bytes));
     for (std::size_t i = 0; i < 2 * kHoles; i += 2) pool->free(blocks[i]);
   }
-  // Runs looked at for each of `count` calls.
+  // Runs visited in each of `count` calls.
   template <typename Function>
   std::size_t looked_at(std::size_t count, Function&& function) {
-    function();  // has most to find out
+    function();  // the first call visits the most
     const std::size_t before = pool->runs_looked_at();
     for (std::size_t i = 0; i < count; ++i) function();
     EXPECT_STREQ(pool->check_invariants(), "");
@@ -947,7 +947,7 @@ struct ManyHolesTest : PoolPagesTest, ::testing::WithParamInterface<int> {
   std::optional<Pool> pool;
 };
 
-TEST_P(ManyHolesTest, LargeBlocksDoNotLookAtThemAll) {
+TEST_P(ManyHolesTest, LargeBlocksVisitFewHoles) {
   make_holes(80_KiB);
   std::vector<Block*> large;
   const auto step = [&] {
@@ -958,12 +958,12 @@ TEST_P(ManyHolesTest, LargeBlocksDoNotLookAtThemAll) {
     }
   };
   EXPECT_LE(looked_at(20, step), kFew);
-  // These are kept, and no two are of a size: each needs fresh pages, for which others go.
+  // These are kept and all sizes differ: each needs fresh pages, for which others are released.
   std::size_t more = 0;
   EXPECT_LE(looked_at(200, [&] { (void)pool->allocate(4_MiB + 64_KiB * ++more); }), kFew);
 }
 
-TEST_P(ManyHolesTest, NorDoBlocksThatFitIntoAnyOfThem) {
+TEST_P(ManyHolesTest, BlocksThatFitAnyHoleVisitFewHoles) {
   make_holes(144_KiB);
   pool->trim();  // each has lost a page at least
   EXPECT_LE(looked_at(1000, [&] { (void)pool->allocate(140_KiB); }), kFew);

@@ -46,7 +46,7 @@ TEST_F(PoolTest, AbsurdSizesReturnNull) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, TheSmallestHoleThatFitsIsTaken) {
+TEST_F(PoolTest, SmallestFittingHoleIsTaken) {
   Pool pool(device, small_options(), statistics);
   std::vector<Block*> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(pool.allocate(64_KiB));
@@ -59,7 +59,7 @@ TEST_F(PoolTest, TheSmallestHoleThatFitsIsTaken) {
   EXPECT_EQ(pool.allocate(60_KiB)->begin, third + 4_KiB);
 }
 
-TEST_F(PoolTest, OwnsAndFindKnowExactlyTheBlocksInUse) {
+TEST_F(PoolTest, OwnsAndFindMatchTheBlocksInUse) {
   Pool pool(device, small_options(), statistics);
   int local = 0;
   EXPECT_FALSE(pool.owns(&local));
@@ -106,7 +106,7 @@ TEST_F(PoolTest, ShrinkFreesTheTailAtOnce) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, AnExhaustedDeviceGivesNullAndRecovers) {
+TEST_F(PoolTest, ExhaustedDeviceReturnsNullAndRecovers) {
   FakeDevice small(8_MiB);
   CountingSink sink;
   Pool pool(small, small_options(), statistics);
@@ -120,7 +120,7 @@ TEST_F(PoolTest, AnExhaustedDeviceGivesNullAndRecovers) {
   blocks.back() = pool.allocate(1_MiB);
   EXPECT_NE(blocks.back(), nullptr);
   for (Block* block : blocks) pool.free(block);
-  // Two idle segments of 4 MiB make way for one of 8.
+  // Two idle segments of 4 MiB are released for one of 8.
   Block* whole = pool.allocate(8_MiB);
   ASSERT_NE(whole, nullptr);
   EXPECT_EQ(small.segments, 1);
@@ -128,7 +128,7 @@ TEST_F(PoolTest, AnExhaustedDeviceGivesNullAndRecovers) {
   pool.free(whole);
 }
 
-TEST_F(PoolTest, ADeviceWithFreeAddressesIsAskedForOneRange) {
+TEST_F(PoolTest, DeviceWithFreeAddressesReservesOneRange) {
   device.caps.reserves_freely = true;
   Pool pool(device, small_options(), statistics);
   std::vector<Block*> blocks;
@@ -140,7 +140,7 @@ TEST_F(PoolTest, ADeviceWithFreeAddressesIsAskedForOneRange) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
+TEST_F(PoolTest, SegmentGrowsInPlaceAsBlocksNeedIt) {
   device.caps.reserves_freely = true;
   PoolOptions options = small_options();
   options.extend_bytes = 4_MiB;
@@ -154,7 +154,7 @@ TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
   EXPECT_TRUE(pool.owns(first->begin + 11_MiB - 1));
   EXPECT_EQ(pool.find(second->begin), second);
   EXPECT_STREQ(pool.check_invariants(), "");
-  // Something else lies behind it: the next segment takes over, for good.
+  // Other memory is behind it: the next segment takes over, permanently.
   device.extends = false;
   ASSERT_NE(pool.allocate(1_MiB), nullptr);
   EXPECT_EQ(device.segments, 2);
@@ -166,7 +166,7 @@ TEST_F(PoolTest, ASegmentGrowsInPlaceAsBlocksNeedIt) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, WhereSegmentsCannotGrowInPlaceTheyComeInLargePieces) {
+TEST_F(PoolTest, SegmentsThatCannotGrowInPlaceAreLarge) {
   FakeDevice large(1024_GiB);
   large.caps.reserves_freely = true;
   large.extends = false;
@@ -176,7 +176,7 @@ TEST_F(PoolTest, WhereSegmentsCannotGrowInPlaceTheyComeInLargePieces) {
   EXPECT_STREQ(pool.check_invariants(), "");
 }
 
-TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
+TEST_F(PoolTest, RangeIsHalvedUntilTheDeviceHasIt) {
   FakeDevice small(20_MiB);
   small.caps.reserves_freely = true;
   Pool pool(small, small_options(), statistics);
@@ -184,7 +184,7 @@ TEST_F(PoolTest, TheRangeIsHalvedUntilTheDeviceHasIt) {
   EXPECT_EQ(small.reserved, 16_MiB);
 }
 
-TEST_F(PoolTest, AReserveBelowTheGrowthIsHonoured) {
+TEST_F(PoolTest, ReserveBelowTheGrowthIsHonoured) {
   device.caps.reserves_freely = true;
   PoolOptions options;
   options.reserve_bytes = 16_MiB;
@@ -193,7 +193,7 @@ TEST_F(PoolTest, AReserveBelowTheGrowthIsHonoured) {
   EXPECT_EQ(device.reserved, 16_MiB);
 }
 
-TEST_F(PoolTest, SegmentsGoBackWithTrimAndWithThePool) {
+TEST_F(PoolTest, TrimAndDestructorReleaseSegments) {
   {
     Pool pool(device, small_options(), statistics);
     std::vector<Block*> blocks;
@@ -214,7 +214,7 @@ TEST_F(PoolTest, SegmentsGoBackWithTrimAndWithThePool) {
   }
 }
 
-TEST_F(PoolTest, MemoryThatComesAtOnceCountsAtOnce) {
+TEST_F(PoolTest, DeviceWithoutPagesCountsSegmentsAtOnce) {
   device.caps.returns_pages = false;
   Pool pool(device, small_options(), statistics);
   Block* block = pool.allocate(1_MiB);
@@ -245,7 +245,7 @@ TEST_F(PoolTest, EveryAllocationAndFreeIsAnEvent) {
   EXPECT_EQ(sink.count[EventKind::kSegmentRelease], 1);
 }
 
-TEST_F(PoolTest, ASinkThatComesLaterCanBeToldOfTheSegmentsThatAreThere) {
+TEST_F(PoolTest, LateSinkReceivesThePresentSegments) {
   FakeDevice small(8_MiB);  // two segments of 4
   Pool pool(small, small_options(), statistics);
   Block* const first = pool.allocate(3_MiB);
@@ -262,7 +262,7 @@ TEST_F(PoolTest, ASinkThatComesLaterCanBeToldOfTheSegmentsThatAreThere) {
   pool.free(second);
 }
 
-TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
+TEST_F(PoolTest, VisitedBlocksTileTheResidentRange) {
   Pool pool(device, small_options(), statistics);
   Block* first = pool.allocate(100_KiB);
   Block* second = pool.allocate(100_KiB);
@@ -290,7 +290,7 @@ TEST_F(PoolTest, VisitedBlocksTileWhatIsResident) {
   EXPECT_FALSE(views[3].in_use);
 }
 
-// The model is a byte-address map of what is in use, searched naively.
+// The model maps the addresses in use, and searches them naively.
 class Model {
  public:
   explicit Model(std::byte* base) : base_(base) {}
@@ -303,7 +303,7 @@ class Model {
     }
     return at;
   }
-  // The smallest hole that is large enough below `end`, of equals the lowest.
+  // The smallest hole that is large enough below `end`, the lowest on a tie.
   std::byte* best_fit(std::size_t bytes, std::byte* end) const {
     std::byte* best = nullptr;
     std::size_t least = SIZE_MAX;
@@ -343,17 +343,17 @@ class Model {
 
 struct ModelTest : PoolTest, ::testing::WithParamInterface<bool> {};
 
-// Where all pages are there the smallest hole is taken, unless one of the last eight large blocks
-// freed was of that size; where they come and go, one that touches no more pages than the lowest
+// If all pages are resident, the smallest hole is taken, unless one of the last eight large freed
+// blocks had that size. If pages come and go, the place touches no more pages than the lowest one
 // would.
-TEST_P(ModelTest, AgreesWithIt) {
+TEST_P(ModelTest, AgreesWithTheModel) {
   const bool pages_come_and_go = GetParam();
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   device.caps.reserves_freely = pages_come_and_go;
   device.caps.returns_pages = pages_come_and_go;
   PoolOptions options = small_options();
-  options.growth_bytes = 512_MiB;  // one segment, as the model knows one
+  options.growth_bytes = 512_MiB;  // one segment, as in the model
   options.reserve_bytes = 1_GiB;
   options.extend_bytes = 1_MiB;
   options.epoch_ns = 10'000'000;
@@ -377,7 +377,7 @@ TEST_P(ModelTest, AgreesWithIt) {
   const auto round = [](std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
   for (int step = 0; step < scaled(30000); ++step) {
     const auto dice = random() % 100;
-    // Among very many holes not all are looked at.
+    // Among very many holes, only some are visited.
     const std::size_t most = pages_come_and_go && step / 3000 % 2 == 0 ? 300 : 60;
     if (dice < 5 && !live.empty()) {
       Block* block = live[random() % live.size()];
@@ -385,7 +385,8 @@ TEST_P(ModelTest, AgreesWithIt) {
       requested -= block->requested - bytes;
       pool.shrink(block, bytes);
       model.add(block->begin, round(bytes));
-    } else if (dice < 6 && !live.empty()) {  // without a block the segment might go as well
+    } else if (dice < 6 &&
+               !live.empty()) {  // without a block the segment could be released as well
       pool.trim();
     } else if (live.size() < most && (live.empty() || dice < 60)) {
       const std::size_t bytes = 1 + (random() % 1_MiB >> (random() % 20));

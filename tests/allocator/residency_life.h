@@ -1,6 +1,6 @@
-// Records' whole lives against any memory: a random run of what users, the bridge and autograd do,
-// with a model beside it that knows what every byte must be. A World has a memory, a stream order
-// and a device that the jobs run on.
+// Whole lives of records on any memory: random actions of users, the bridge and autograd, checked
+// against a model of every byte. A World has a memory, a stream order and a device that runs the
+// jobs.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct LateWorld {
   std::string left() {
     device.finish();
     memory.short_for = 0;
-    if (Block* const last = memory.allocate(256, {})) memory.free(last);  // looks at what is held
+    if (Block* const last = memory.allocate(256, {})) memory.free(last);  // collects freed memory
     if (memory.blocks() != 0) return "blocks are left";
     if (device.events() != 0) return "events are left";
     return {};
@@ -77,7 +77,7 @@ class ResidencyLife {
  public:
   static constexpr std::size_t kBytes = 4096;
   static constexpr std::size_t kBound = 2 * kBytes;
-  static constexpr std::uint64_t kFunction = 3;  // each byte and so many more
+  static constexpr std::uint64_t kFunction = 3;  // adds this to each byte
 
   explicit ResidencyLife(std::uint64_t seed) : random_(seed) {
     for (std::size_t i = 0; i < kStatKinds; ++i) base_[i] = statistic(i);
@@ -90,7 +90,7 @@ class ResidencyLife {
     residency_.set_options(options);
   }
 
-  // From now on every lock is taken elsewhere while the sink is told; `told` counts the events.
+  // From now on another thread takes every lock while the sink is called; `told` counts the events.
   void take_locks_at_events(ToldKinds& told) {
     sink_.also = [&](const Event& event) {
       ++told[static_cast<std::size_t>(event.kind)];
@@ -98,7 +98,7 @@ class ResidencyLife {
     };
   }
 
-  // What went wrong; empty if nothing.
+  // The problems found; empty if none.
   std::vector<std::string> run(int commands) {
     for (int i = 0; i < commands && problems().empty(); ++i) {
       step();
@@ -110,11 +110,11 @@ class ResidencyLife {
   }
 
  private:
-  struct Storage {  // alive: somebody refers to it
+  struct Storage {  // alive: it has a reference
     Block* block;
     unsigned char value;
     StreamId writer;
-    LifeRecord* record = nullptr;  // that it is the original of, or restored from
+    LifeRecord* record = nullptr;  // the record whose original or restored storage it is
     bool original = true;
   };
   struct Saved {
@@ -161,7 +161,7 @@ class ResidencyLife {
       }
     });
   }
-  // As a careful user does on a stream of their own choice.
+  // Like a careful user on a stream of their own choice.
   void use(const Storage& storage, StreamId on) {
     world_.order.follow(on, storage.writer);
     read(storage.block, storage.value, on);
@@ -218,7 +218,7 @@ class ResidencyLife {
     Storage& storage = storages_[any(storages_)];
     if (storage.original) save(storage);
   }
-  // What an activation makes of a saved argument, and saves too.
+  // The result of an activation of a saved argument, saved as well.
   void create_result() {
     if (saved_.empty()) return create();
     const Saved argument = saved_[any(saved_)];
@@ -291,7 +291,7 @@ class ResidencyLife {
     bool apart = false;
     {
       typename Residency::RecordGuard guard(residency_, *saved.record);
-      if (saved.record->state == RecordState::kKept) return;  // reads what lives
+      if (saved.record->state == RecordState::kKept) return;  // reads the living storage
       if (living != nullptr && chance(2)) {
         residency_.share_restored_locked(guard, *saved.record, on);
         read(living->block, saved.value, on);
@@ -340,7 +340,7 @@ class ResidencyLife {
     if (waiting.count(Hold::kForwardEnd) != 0) problem("waits although the forward pass is over");
     if (proofs < waiting.count(Hold::kProof)) problem("waits for a proof since forward is over");
   }
-  // A graph is recorded on a stream: whatever is released meanwhile queues nothing there.
+  // A graph is captured on a stream: a release meanwhile queues no work there.
   void capture() {
     if (storages_.empty()) return;
     const Storage& storage = storages_[any(storages_)];

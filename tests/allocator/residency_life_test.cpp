@@ -1,4 +1,4 @@
-// Residency's whole life cycle, typed over the memories there are.
+// Residency's whole life cycle, typed over the memories.
 #include "residency_life.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ TYPED_TEST(ResidencyLifeTest, BytesOrderAndBooksAreRightInEveryRun) {
   }
 }
 
-// Whatever happens in a life, of whatever kind the event.
-TYPED_TEST(ResidencyLifeTest, NoLockOfOursIsHeldWhileASinkIsTold) {
+// Holds for every kind of event in a life.
+TYPED_TEST(ResidencyLifeTest, SinkIsCalledWithoutLocks) {
   PLEAT_SEED(first);
   ToldKinds told{};
   for (int i = 0; i < scaled(40); ++i) {

@@ -1,5 +1,5 @@
-// Residency and records against a codec that keeps every second byte's complement: the tests know
-// what must come back without asking the code under test.
+// Residency and records against a codec that inverts bytes: expected bytes are known without the
+// code under test.
 #include "allocator/residency/residency.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 namespace pleat::allocator {
 namespace {
 
-// Stands in for a StorageImpl: alive until told otherwise.
+// Replaces a StorageImpl: alive until set otherwise.
 struct FakeStorage {
   std::atomic<bool> alive{true};
 };
@@ -103,7 +103,7 @@ class InvertingCodec final : public BlockCodec {
     }
     return result;
   }
-  // What is encoded late is decided once somebody waits for it.
+  // A late encode is decided once a thread waits for it.
   bool is_decided(EncodeTicket ticket) noexcept override { return awaited.contains(ticket.value); }
   EncodeResult verdict(EncodeTicket ticket, bool wait) noexcept override {
     if (wait && !overdue) awaited.insert(ticket.value);
@@ -134,7 +134,7 @@ class InvertingCodec final : public BlockCodec {
     }
     return CodecStatus::kOk;
   }
-  // Each byte and `function` more.
+  // Adds `function` to each byte.
   CodecStatus decode_function(const PayloadView& payload, void* target, std::size_t bytes,
                               StreamId stream, std::uint64_t function) noexcept override {
     const CodecStatus status = decode(payload, target, bytes, stream);
@@ -144,7 +144,7 @@ class InvertingCodec final : public BlockCodec {
     }
     return status;
   }
-  // Each byte and the first word more.
+  // Adds the first word to each byte.
   CodecStatus disturb(const PayloadView& from, void* block, std::size_t bytes,
                       const DisturbanceWords& how, StreamId, std::uint64_t function,
                       void* scratch) noexcept override {
@@ -174,7 +174,7 @@ class InvertingCodec final : public BlockCodec {
   std::atomic<bool> refuse{false}, fail{false}, damaged{false};
   std::atomic<bool> refuse_thorough{false};
   std::atomic<bool> again{false};      // only a thorough plan has enough room
-  bool late = false, overdue = false;  // overdue: nobody waits long enough
+  bool late = false, overdue = false;  // overdue: no wait is long enough
   std::size_t late_bytes = 0;
   std::size_t scratch_bytes = 0;
   int noisy_payloads = 0;
@@ -216,7 +216,7 @@ class ResidencyTest : public ::testing::Test {
           return record;
         }));
   }
-  // Tags a new block full of `value` that then comes to its free.
+  // Tags a new block full of `value`, then frees its storage.
   FakeRecord* tag_and_release(unsigned char value, FakeStorage& storage) {
     Block* const block = filled_block(value);
     FakeRecord* const record = tag(block, storage);
@@ -297,7 +297,7 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, APayloadThatAGraphReadsIsThereForItsReplays) {
+TEST_F(ResidencyTest, PayloadReadByAGraphStaysForItsReplays) {
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
   const std::byte* const payload = record->payload.data;
@@ -305,18 +305,18 @@ TEST_F(ResidencyTest, APayloadThatAGraphReadsIsThereForItsReplays) {
   residency->drop(record);
   EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
   EXPECT_EQ(payload[0], std::byte{0xF8});
-  residency->drop(record);  // what the graph holds, so that nothing is left of the test
+  residency->drop(record);  // drops the graph's reference, so that the test leaves no record
   expect_empty();
 }
 
-TEST_F(ResidencyTest, AnOriginalThatIsKeptIsReadInPlaceOfThePayloadWhereTheRecordSaysSo) {
+TEST_F(ResidencyTest, KeptOriginalIsReadIfTheRecordAsksForIt) {
   ResidencyOptions options;
   options.keep_originals = true;
   build(options);
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
   ASSERT_NE(record->original, nullptr);
-  std::memset(record->original->begin, 9, kBytes);  // so that it is told from the payload
+  std::memset(record->original->begin, 9, kBytes);  // to distinguish it from the payload
   for (const bool original : {true, false, true}) {
     record->original_is_read = original;
     const int decodes = codec.decodes;
@@ -331,7 +331,7 @@ TEST_F(ResidencyTest, AnOriginalThatIsKeptIsReadInPlaceOfThePayloadWhereTheRecor
   expect_empty();
 }
 
-TEST_F(ResidencyTest, NoiseIsAddedToWhatAPayloadGivesBackWithScratchMemoryForTheCall) {
+TEST_F(ResidencyTest, NoiseIsAddedToDecodedBytesWithScratchMemory) {
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
   const DisturbanceWords noise{{5}};
@@ -360,7 +360,7 @@ TEST_F(ResidencyTest, NoiseIsAddedToWhatAPayloadGivesBackWithScratchMemoryForThe
   expect_empty();
 }
 
-TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytesAndNotToThem) {
+TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytes) {
   codec.refuse = true;
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
@@ -389,7 +389,7 @@ TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytesAndNotToThem) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, WhatAQuickPlanGotWrongIsPlannedOnceMoreWithItsOwnRoom) {
+TEST_F(ResidencyTest, FailedQuickPlanIsRepeatedThoroughly) {
   codec.again = true;
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
@@ -404,7 +404,7 @@ TEST_F(ResidencyTest, WhatAQuickPlanGotWrongIsPlannedOnceMoreWithItsOwnRoom) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, OfTwoPlansThatFailTheBlockIsHeld) {
+TEST_F(ResidencyTest, BlockIsHeldIfBothPlansFail) {
   codec.again = codec.refuse_thorough = true;
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
@@ -416,7 +416,7 @@ TEST_F(ResidencyTest, OfTwoPlansThatFailTheBlockIsHeld) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, APlanForEncodingInPlaceIsThoroughAtOnce) {
+TEST_F(ResidencyTest, PlanForEncodingInPlaceIsThoroughAtOnce) {
   ResidencyOptions options;
   options.in_place = true;
   build(options);
@@ -430,7 +430,7 @@ TEST_F(ResidencyTest, APlanForEncodingInPlaceIsThoroughAtOnce) {
   expect_empty();
 }
 
-// A record whose bytes are a function of another's, whatever becomes of the two.
+// A record whose bytes are a function of another's, with each order of their ends.
 class RecomputedTest : public ResidencyTest {
  protected:
   FakeStorage argument_storage, result_storage;
@@ -448,7 +448,7 @@ class RecomputedTest : public ResidencyTest {
   }
 };
 
-TEST_F(RecomputedTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
+TEST_F(RecomputedTest, ResultHasNoPayloadAndIsRestoredFromTheArguments) {
   save_argument_and_result(7, 10);
   EXPECT_EQ(codec.encodes, 1);
   EXPECT_EQ(residency->counters().recomputed, 1u);
@@ -478,7 +478,7 @@ TEST_F(RecomputedTest, AResultTakesNoPayloadAndComesBackFromTheArguments) {
   expect_empty();
 }
 
-TEST_F(RecomputedTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
+TEST_F(RecomputedTest, ArgumentsPayloadLivesAsLongAsTheResult) {
   std::atomic<int> destroyed{0};
   Block* const first = filled_block(7);
   argument = tag(first, argument_storage, &destroyed);
@@ -499,7 +499,7 @@ TEST_F(RecomputedTest, TheArgumentsPayloadStaysAsLongAsTheResultIsWanted) {
   expect_empty();
 }
 
-TEST_F(RecomputedTest, AResultThatWasWrittenToIsStoredItself) {
+TEST_F(RecomputedTest, WrittenResultIsStoredItself) {
   save_argument_and_result(7, 11);
   EXPECT_EQ(codec.encodes, 2);
   EXPECT_EQ(residency->counters().recomputed, 0u);
@@ -511,7 +511,7 @@ TEST_F(RecomputedTest, AResultThatWasWrittenToIsStoredItself) {
   expect_empty();
 }
 
-TEST_F(RecomputedTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
+TEST_F(RecomputedTest, ResultOfAnUncompressedArgumentIsStored) {
   for (const bool held : {false, true}) {
     SCOPED_TRACE(held);
     codec.refuse = held;
@@ -543,7 +543,7 @@ TEST_F(RecomputedTest, NothingFollowsFromAnArgumentThatIsNotCompressed) {
   expect_empty();
 }
 
-TEST_F(RecomputedTest, ARecordMayThinkBetterOfIt) {
+TEST_F(RecomputedTest, RecordCanDeclineToBeRecomputed) {
   argument = tag_and_release(7, argument_storage);
   Block* const block = filled_block(10);
   result = tag(block, result_storage);
@@ -560,7 +560,7 @@ TEST_F(RecomputedTest, ARecordMayThinkBetterOfIt) {
   expect_empty();
 }
 
-TEST_F(RecomputedTest, ADamagedPayloadFailsBoth) {
+TEST_F(RecomputedTest, DamagedPayloadFailsBoth) {
   save_argument_and_result(7, 10);
   codec.damaged = true;
   {
@@ -599,7 +599,7 @@ TEST_F(RecomputedTest, ThreadsRestoreTheTwoAtOnce) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, EveryStepOfALifeIsAnEvent) {
+TEST_F(ResidencyTest, EveryStepOfALifeEmitsAnEvent) {
   for (const bool in_place : {false, true}) {
     SCOPED_TRACE(in_place);
     ResidencyOptions options;
@@ -620,8 +620,8 @@ TEST_F(ResidencyTest, EveryStepOfALifeIsAnEvent) {
   }
 }
 
-// A thread frees the restored block while another, that holds the record, restores anew.
-TEST_F(ResidencyTest, FreeingARestoredBlockThatIsSupersededMeanwhileLosesNothing) {
+// A thread frees the restored block while another thread with a reference restores anew.
+TEST_F(ResidencyTest, FreeingASupersededRestoredBlockKeepsTheBytes) {
   enum Case { kArena, kInPlace, kHeldRaw };
   for (const Case which : {kArena, kInPlace, kHeldRaw}) {
     for (const bool second_dies_first : {false, true}) {
@@ -680,7 +680,7 @@ TEST_F(ResidencyTest, HooksDroppedBeforeReleaseLeaveAnOrdinaryBlock) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, FreeWhileTheStorageLivesKeepsTheStorageAndEncodesNothing) {
+TEST_F(ResidencyTest, FreeOfALivingStoragesBlockKeepsTheStorageWithoutEncode) {
   FakeStorage storage;  // alive: resize_(0) or a swapped data pointer
   Block* const block = filled_block(1);
   FakeRecord* const record = tag(block, storage);
@@ -691,8 +691,8 @@ TEST_F(ResidencyTest, FreeWhileTheStorageLivesKeepsTheStorageAndEncodesNothing) 
   expect_empty();
 }
 
-// To take a reference may need the interpreter's lock, whose owner may be waiting to restore.
-TEST_F(ResidencyTest, WhileReferencesAreTakenOthersMayRestore) {
+// Taking a reference can need the interpreter's lock, whose owner can be waiting to restore.
+TEST_F(ResidencyTest, OtherThreadsCanRestoreWhileReferencesAreTaken) {
   FakeStorage storage;
   Block* const block = filled_block(1);
   FakeRecord* const record = tag(block, storage);
@@ -710,7 +710,7 @@ TEST_F(ResidencyTest, WhileReferencesAreTakenOthersMayRestore) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, RefusedByTheCodecTheBlockIsHeldRawAndAdoptedAtRestore) {
+TEST_F(ResidencyTest, RefusedBlockIsHeldRawAndAdoptedAtRestore) {
   codec.refuse = true;
   FakeStorage storage;
   Block* const block = filled_block(9);
@@ -723,13 +723,13 @@ TEST_F(ResidencyTest, RefusedByTheCodecTheBlockIsHeldRawAndAdoptedAtRestore) {
   residency->release(block);
   EXPECT_EQ(record->state, RecordState::kHeld);
   EXPECT_EQ(restore(*record), block);
-  residency->drop(record);  // the graph goes first, the user still holds the restored storage
+  residency->drop(record);  // the graph is freed first, while the user holds the restored storage
   EXPECT_EQ(statistics.current(StatKind::kRequested), static_cast<std::int64_t>(kBytes));
   residency->release(block);
   expect_empty();
 }
 
-TEST_F(ResidencyTest, FailedEncodeLosesNothing) {
+TEST_F(ResidencyTest, FailedEncodeKeepsTheBytes) {
   codec.fail = true;
   FakeStorage storage;
   Block* const block = filled_block(5);
@@ -757,11 +757,11 @@ TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, BlockThatNeverCameToFreeIsCopiedWhileItExists) {
+TEST_F(ResidencyTest, BlockThatIsNeverFreedIsCopiedWhileItExists) {
   FakeStorage storage;
   Block* const block = filled_block(3);
   FakeRecord* const record = tag(block, storage);
-  storage.alive = false;  // gone, but its data pointer was moved elsewhere
+  storage.alive = false;  // freed, but its data pointer was moved elsewhere
   Block* const copy = restore(*record);
   ASSERT_NE(copy, block);
   EXPECT_TRUE(holds(copy, 3));
@@ -772,7 +772,7 @@ TEST_F(ResidencyTest, BlockThatNeverCameToFreeIsCopiedWhileItExists) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
+TEST_F(ResidencyTest, ForwardEndEncodesEveryHeldBlockOnce) {
   build({true, true, false});
   FakeStorage storage;
   std::vector<FakeRecord*> records;
@@ -783,13 +783,13 @@ TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
       storage.alive = false;
     }
   }
-  // Release in order: all at once here, since the fake storage is one flag.
+  // Release in order: all at once, because the fake storage is one flag.
   for (FakeRecord* record : records) {
     residency->release(record->block);
     EXPECT_EQ(record->state, RecordState::kWaiting);
   }
   EXPECT_EQ(codec.encodes, 0);
-  residency->drop(records[3]);  // its graph is gone before the forward ends
+  residency->drop(records[3]);  // its graph is freed before the forward ends
   residency->forward_end();
   residency->forward_end();
   EXPECT_EQ(codec.encodes, 7);
@@ -807,7 +807,7 @@ TEST_F(ResidencyTest, ForwardEndEncodesWhatWasHeldAndNothingTwice) {
   expect_empty();
 }
 
-TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncoded) {
+TEST_F(ResidencyTest, RecordWaitsForItsProofAndDecidesBeforeItsEncode) {
   build({true, false, false});
   FakeStorage storage;
   const auto released = [&](unsigned char value, bool awaits) {
@@ -836,7 +836,7 @@ TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncode
   EXPECT_EQ(codec.encodes, 1);
   Block* const block = restore(*adopted);
   EXPECT_TRUE(holds(block, 3));
-  prove(adopted);  // too late: somebody reads it
+  prove(adopted);  // too late: it is being read
   residency->drop(dropped);
   EXPECT_EQ(codec.encodes, 1);
   EXPECT_TRUE(residency->any_waiting());
@@ -847,12 +847,12 @@ TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncode
   EXPECT_EQ(codec.last_choice, 7u);
   EXPECT_EQ(longer->state, RecordState::kWaiting);
   prove(longer);
-  prove(longer);  // twice is as once
+  prove(longer);  // a repetition has no effect
   EXPECT_EQ(longer->state, RecordState::kPacked);
   EXPECT_FALSE(residency->any_waiting());
   EXPECT_EQ(codec.last_choice, 0u);
 
-  // A proof that comes before the release is waited for no more.
+  // A proof that comes before the release ends the wait in advance.
   storage.alive = true;
   Block* const living = filled_block(6);
   FakeRecord* const early = tag(living, storage);
@@ -878,7 +878,7 @@ TEST_F(ResidencyTest, ARecordWaitsForItsProofAndMayChangeItsMindBeforeItIsEncode
   expect_empty();
 }
 
-TEST_F(ResidencyTest, WhatWaitsForAProofWaitsNoLongerOnceItTakesTooMuch) {
+TEST_F(ResidencyTest, WaitsForProofsEndOnceTheyTakeTooMuchMemory) {
   for (const bool of_peak : {false, true}) {
     SCOPED_TRACE(of_peak);
     ResidencyOptions options{true, false, false};
@@ -921,7 +921,7 @@ TEST_F(ResidencyTest, WhatWaitsForAProofWaitsNoLongerOnceItTakesTooMuch) {
   }
 }
 
-TEST_F(ResidencyTest, TheOldestVerdictsAreWaitedForWhereTheirSourcesTakeTooMuch) {
+TEST_F(ResidencyTest, OldestVerdictsAreAwaitedOnceTheirSourcesTakeTooMuchMemory) {
   for (const std::size_t part : {std::size_t{0}, std::size_t{3}, std::size_t{16}}) {
     SCOPED_TRACE(part);
     codec.late = true;
@@ -952,7 +952,7 @@ TEST_F(ResidencyTest, TheOldestVerdictsAreWaitedForWhereTheirSourcesTakeTooMuch)
   }
 }
 
-TEST_F(ResidencyTest, EncodesAndRestoresTellWhatTheyTookAlsoWhereAVerdictWasAwaited) {
+TEST_F(ResidencyTest, EncodesAndRestoresReportTheirTimeAlsoAfterAVerdict) {
   struct Sink final : EventSink {
     std::map<EventKind, std::uint64_t> took_ns;
     void on_event(const Event& event) noexcept override { took_ns[event.kind] += event.took_ns; }
@@ -974,7 +974,7 @@ TEST_F(ResidencyTest, EncodesAndRestoresTellWhatTheyTookAlsoWhereAVerdictWasAwai
     residency->release(restore(*record));
     EXPECT_GT(sink.took_ns[EventKind::kRestore], 0u);
     residency->drop(record);
-    // A block that is there has nothing to be done.
+    // An adopted block needs no work.
     sink.took_ns.clear();
     codec.refuse = true;
     storage.alive = true;
@@ -987,7 +987,7 @@ TEST_F(ResidencyTest, EncodesAndRestoresTellWhatTheyTookAlsoWhereAVerdictWasAwai
   }
 }
 
-TEST_F(ResidencyTest, AVerdictThatTakesTooLongIsNotWaitedForAgainAtOnce) {
+TEST_F(ResidencyTest, OverdueVerdictIsNotAwaitedAgainAtOnce) {
   codec.late = codec.overdue = true;
   codec.late_bytes = kBytes;
   build({.judged_part_of_peak = 16});
@@ -999,7 +999,7 @@ TEST_F(ResidencyTest, AVerdictThatTakesTooLongIsNotWaitedForAgainAtOnce) {
   }
   EXPECT_FALSE(residency->make_room());
   for (FakeRecord* const record : records) EXPECT_EQ(record->state, RecordState::kWaiting);
-  // What is decided, or needs no verdict, does not wait behind it.
+  // Decided encodes, and blocks that need no verdict, do not wait behind it.
   codec.awaited.insert(3);
   EXPECT_TRUE(residency->make_room());
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -1029,9 +1029,8 @@ TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
   expect_empty();
 }
 
-// A thread finds the restored storage dead while the one that let go of it has yet to free the
-// block.
-TEST_F(ResidencyTest, RawBytesOutliveABlockWhoseFreeIsUnderWay) {
+// A thread finds the restored storage dead before the thread that dropped it frees the block.
+TEST_F(ResidencyTest, RawBytesOutliveTheFreeOfTheirBlock) {
   build({false, false, false});
   for (const bool freed_before_the_copy : {false, true}) {
     FakeStorage storage;
@@ -1042,7 +1041,7 @@ TEST_F(ResidencyTest, RawBytesOutliveABlockWhoseFreeIsUnderWay) {
     EXPECT_TRUE(holds(copy, 6));
     if (freed_before_the_copy) {
       residency->release(adopted);
-      Block* const stranger = filled_block(9);  // over the adopted one's bytes
+      Block* const stranger = filled_block(9);  // over the adopted block's bytes
       residency->release(copy);
       residency->release(stranger);
     } else {
@@ -1060,8 +1059,8 @@ TEST_F(ResidencyTest, RawBytesOutliveABlockWhoseFreeIsUnderWay) {
   expect_empty();
 }
 
-// The same of a copy whose block has gone.
-TEST_F(ResidencyTest, ACopyOfBytesOutlivesTheCopyBeforeIt) {
+// The same for a copy whose block was freed.
+TEST_F(ResidencyTest, CopyOfBytesOutlivesThePreviousCopy) {
   build({false, false, false});
   FakeStorage storage;
   Block* const block = filled_block(7);
@@ -1110,7 +1109,7 @@ TEST_F(ResidencyTest, StoppedEncodingHoldsRaw) {
   expect_empty();
 }
 
-// A release in one thread races the unpack and the drop of two hooks in others.
+// A release in one thread races the unpack and the drop of two hooks in other threads.
 TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
   codec.delay = std::chrono::microseconds(50);
   for (int round = 0; round < 200; ++round) {
@@ -1160,7 +1159,7 @@ TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
 }
 
 // fork() while another thread encodes: the child has the record, but not the thread.
-TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
+TEST_F(ResidencyTest, ForkWaitsForARunningEncode) {
   codec.delay = std::chrono::milliseconds(300);
   FakeStorage storage;
   Block* const block = filled_block(9);
@@ -1177,7 +1176,7 @@ TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
     if (mine == nullptr || !holds(mine, 9)) _exit(1);
     residency->release(mine);
     residency->drop(record);
-    residency->lock_for_fork();  // a child may fork in its turn
+    residency->lock_for_fork();  // a child can fork as well
     residency->unlock_after_fork(ForkSide::kParent);
     _exit(0);
   }
@@ -1193,7 +1192,7 @@ TEST_F(ResidencyTest, AForkWaitsForARunningEncode) {
   expect_empty();
 }
 
-// Threads go on encoding records of their own and restoring one that the child wants too.
+// Threads keep encoding their own records and restoring one that the child restores too.
 TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
   FakeStorage shared_storage;
   FakeRecord* const shared = tag_and_release(5, shared_storage);
@@ -1231,8 +1230,8 @@ TEST_F(ResidencyTest, ForksAmongEncodesAndRestores) {
   expect_empty();
 }
 
-// A section may wait for what the forking thread holds: the fork goes on all the same.
-TEST(ForkGateTest, PatienceEnds) {
+// A section can wait for a lock of the forking thread: the fork must proceed nevertheless.
+TEST(ForkGateTest, CloseEndsItsWaitAfterThePatience) {
   using namespace std::chrono_literals;
   ForkGate gate;
   std::atomic<bool> inside{false}, leave{false}, entered{false};
@@ -1255,7 +1254,7 @@ TEST(ForkGateTest, PatienceEnds) {
   late.join();
   leave = true;
   stuck.join();
-  gate.close(10s);  // at once: nobody is inside
+  gate.close(10s);  // at once: no section is running
   gate.open(ForkSide::kParent);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }

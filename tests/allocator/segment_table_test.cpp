@@ -1,4 +1,4 @@
-// Where an address lies: against a search of all segments, and while segments come and go.
+// Look-ups of addresses: against a search of all segments, and while segments come and go.
 #include "allocator/host/segment_table.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing;
 
-// Addresses in an order of its own; nothing lies there.
+// Addresses in a random order, without memory behind them.
 class ScatteredDevice final : public FakeDevice {
  public:
   explicit ScatteredDevice(std::uint64_t seed) : FakeDevice(SIZE_MAX), random_(seed) {}
@@ -46,10 +46,10 @@ TEST(SegmentTable, AgreesWithASearchOfAllSegments) {
     const bool grows = step / 1500 % 2 == 0;
     const std::size_t rank = segments.empty() ? 0 : random() % segments.size();
     if (segments.empty() || random() % 8 < (grows ? 5u : 3u)) {
-      const std::size_t room = 1_MiB << (random() % 5);  // ends 16 MiB further on at most
+      const std::size_t room = 1_MiB << (random() % 5);  // ends at most 16 MiB further on
       if (const Segment* added = table.add(device, 1_MiB, room, kGranule)) {
         segments[added->base] = 1_MiB;
-      }  // else every slot has held a segment, and none that is free has that room
+      }  // else every slot has held a segment, and no free slot has that room
     } else if (random() % 3 == 0) {
       Segment& segment = table[rank];
       const std::size_t more = std::min(segment.bytes + kGranule, segment.room);
@@ -65,7 +65,7 @@ TEST(SegmentTable, AgreesWithASearchOfAllSegments) {
     for (int look = 0; look < 8; ++look) {
       const std::uintptr_t address = random() % (4100 * 16_MiB);
       std::uintptr_t probe = address;
-      if (look > 0 && !segments.empty()) {  // about the ends of one
+      if (look > 0 && !segments.empty()) {  // near the ends of a segment
         const Segment& segment = table[random() % table.count()];
         probe = reinterpret_cast<std::uintptr_t>(segment.base) + (look % 2) * segment.bytes +
                 random() % 3 - 1;
@@ -88,7 +88,7 @@ TEST(SegmentTable, AgreesWithASearchOfAllSegments) {
   EXPECT_GT(segments.size(), static_cast<std::size_t>(scaled(200)));
 }
 
-TEST(SegmentTable, WhatStaysIsFoundWhileOthersComeAndGo) {
+TEST(SegmentTable, LastingSegmentIsFoundWhileOthersComeAndGo) {
   PLEAT_SEED(seed);
   ScatteredDevice device(seed);
   SegmentTable table;

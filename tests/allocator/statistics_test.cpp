@@ -22,7 +22,7 @@ TEST(Statistics, PeaksAndSumsFollowEveryChange) {
   EXPECT_EQ(statistics.read(StatKind::kPayload).peak, 80);
 }
 
-TEST(Statistics, BothWaysOfAddingCountAlike) {
+TEST(Statistics, AddAndAddExclusiveCountAlike) {
   Statistics statistics;
   for (const std::int64_t change : {5, 7, -3, 20, -29}) {
     statistics.add(StatKind::kRequested, change);
@@ -36,7 +36,7 @@ TEST(Statistics, BothWaysOfAddingCountAlike) {
   EXPECT_EQ(a.freed, b.freed);
 }
 
-TEST(Statistics, NothingIsLostBetweenThreads) {
+TEST(Statistics, ThreadsLoseNoChange) {
   Statistics statistics;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

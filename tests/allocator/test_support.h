@@ -1,4 +1,4 @@
-// What the tests of allocator/ share: seeds, byte literals, devices that misbehave.
+// Shared by the tests of allocator/: seeds, byte literals, devices that misbehave.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,7 @@ constexpr std::size_t operator""_KiB(unsigned long long n) { return n << 10; }
 constexpr std::size_t operator""_MiB(unsigned long long n) { return n << 20; }
 constexpr std::size_t operator""_GiB(unsigned long long n) { return n << 30; }
 
-// PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope through
-// PLEAT_SEED.
+// PLEAT_TEST_SEED, or a fixed seed. PLEAT_SEED shows it with every failure of the enclosing scope.
 inline std::uint64_t test_seed() {
   const char* given = std::getenv("PLEAT_TEST_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260517;
@@ -40,8 +39,7 @@ inline int scaled(int n) {
 #endif
 }
 
-// Addresses without memory behind them: for the structure alone, and for running out. Blocks must
-// not be written.
+// Addresses without memory, to test the structure and shortages. Blocks must not be written.
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::size_t budget_bytes) : budget_(budget_bytes) {
@@ -49,7 +47,7 @@ class FakeDevice : public Device {
     caps.page_bytes = 64_KiB;
   }
   DeviceCapabilities caps;
-  // As on a host with free addresses and huge pages (here of half a MiB) that can be moved.
+  // Like a host with free addresses and movable huge pages (here of half a MiB).
   void let_pages_move() {
     caps.reserves_freely = true;
     caps.huge_page_bytes = 512_KiB;
@@ -75,7 +73,7 @@ class FakeDevice : public Device {
     if (!reserves || room > budget_ - reserved) return nullptr;
     reserved += bytes;
     ++segments;
-    // Later segments lie lower, so that order of address and order of arrival differ.
+    // Later segments have lower addresses, so that order of address and order of creation differ.
     next_ -= room + std::max(caps.page_bytes, caps.huge_page_bytes);
     return reinterpret_cast<void*>(next_);
   }
@@ -116,7 +114,7 @@ class FakeDevice : public Device {
   std::uintptr_t next_ = std::uintptr_t{1} << 46;
 };
 
-// Of a pool whose segments are small enough to need several.
+// Options of a pool with segments small enough to need several.
 inline PoolOptions small_options() {
   PoolOptions options;
   options.reserve_bytes = 64_MiB;

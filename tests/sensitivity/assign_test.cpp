@@ -1,4 +1,4 @@
-// Widths for units: against every assignment there is, and what must hold of any.
+// Width assignment: against every possible assignment, and properties that hold for any.
 #include "sensitivity/assign.h"
 
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The error of a width as a multiple of that at 4 bits: that of its step.
+// The error of a width relative to 4 bits, from its step.
 double error_of(unsigned width) {
   return width == 0 ? 0 : 225 / std::pow(std::pow(2.0, width) - 1, 2);
 }
 
-// Of elements of float32, with 8 bytes of metadata for 256 of them.
+// A unit of float32 elements, with 8 bytes of metadata for 256 of them.
 Unit float_unit(std::uint64_t key, std::uint64_t elements, double noise) {
   Unit unit;
   unit.key = key;
@@ -56,7 +56,7 @@ const WidthCost& exactly(const Unit& unit, unsigned width) {
   return *std::ranges::find(unit.costs, width, &WidthCost::width);
 }
 
-// Whatever was asked: widths that are allowed, and sums that are the sums of the choices.
+// For any request: widths are allowed, and sums equal the sums of the choices.
 void expect_sound(const Profile& profile, const Assignment& assignment) {
   std::uint64_t bytes = 0;
   double noise = 0;
@@ -83,7 +83,7 @@ void expect_sound(const Profile& profile, const Assignment& assignment) {
   EXPECT_EQ(assignment.fits, assignment.bytes <= assignment.budget);
 }
 
-// The least noise of all assignments within `bytes`; infinite: none is.
+// The least noise of all assignments within `bytes`; infinite if none fits.
 double exhaustive(const Profile& profile, std::uint64_t bytes, std::size_t from = 0) {
   if (from == profile.units.size()) {
     return 0;
@@ -99,8 +99,8 @@ double exhaustive(const Profile& profile, std::uint64_t bytes, std::size_t from 
   return best;
 }
 
-// Units of all sizes and noises; sizes and errors not quite those of the theory, so that hulls have
-// dents; floors; candidates missing.
+// Units of all sizes and noises. Sizes and errors deviate from the theory, so that hulls have
+// dents; with floors and missing candidates.
 Profile random_profile(std::mt19937_64& random, std::size_t units) {
   std::uniform_real_distribution<double> unit_interval(0, 1);
   Profile profile;
@@ -118,8 +118,8 @@ Profile random_profile(std::mt19937_64& random, std::size_t units) {
   return profile;
 }
 
-// Two units of one size: which of them gets more bits is the objective's to say.
-TEST(AssignTest, TheObjectiveSaysWhichNoiseCounts) {
+// Two units of one size: the objective decides which of them gets more bits.
+TEST(AssignTest, ObjectiveSelectsTheNoiseThatCounts) {
   Profile profile;
   for (std::uint64_t key : {1, 2}) {
     profile.units.push_back(float_unit(key, 10'000, 1));
@@ -169,7 +169,7 @@ TEST(AssignTest, IsCloseToTheBestOfAllAssignments) {
     }
     EXPECT_LE(assignment.least_noise, optimum * (1 + 1e-9));
     EXPECT_LE(assignment.noise, uniform_cost(profile, uniform_width(bits)).noise * (1 + 1e-9));
-    double largest = 0;  // what one unit can cost: the gap is below one unit's step
+    double largest = 0;  // cost of one unit: the gap is below one unit's step
     for (const Unit& unit : profile.units) {
       largest = std::max(largest, unit.noise() * unit.cost_at(unit.floor).error * 1.5);
     }
@@ -183,8 +183,8 @@ TEST(AssignTest, IsCloseToTheBestOfAllAssignments) {
   EXPECT_LT(std::exp(logarithms / cases), 1.1);
 }
 
-// The first unit saves more by the byte, and the second more in all; there is room for one.
-TEST(AssignTest, AStepThatDoesNotFitMayBeWorthOneThatDid) {
+// The first unit saves more per byte, the second more in total; there is room for one.
+TEST(AssignTest, StepThatDoesNotFitCanReplaceOneThatDid) {
   Profile profile;
   for (const auto& [key, noise, wider] : {std::tuple{1, 10.0, 200}, std::tuple{2, 17.0, 290}}) {
     Unit unit = float_unit(std::uint64_t(key), 1000, noise);
@@ -226,7 +226,7 @@ TEST(AssignTest, MoreBytesNeverMakeTheBoundWorse) {
   }
 }
 
-TEST(AssignTest, TheNoisyUnitGetsTheBitsOfTheQuietOne) {
+TEST(AssignTest, NoisyUnitGetsTheBitsOfTheQuietOne) {
   const Profile profile = profile_of({float_unit(1, 10'000, 1e-1), float_unit(2, 10'000, 1e-6)});
   const Assignment assignment = assign(profile, 4);
   EXPECT_EQ(width_of(assignment, 1), 6u) << "8 and 1 bit would be more bytes than 4 and 4";
@@ -247,7 +247,7 @@ TEST(AssignTest, ManyUnitsReachTheBound) {
   EXPECT_GT(assignment.bytes, assignment.budget - 20'000);
 }
 
-TEST(AssignTest, UnitsThatAreNotMeasuredKeepTheUniformWidth) {
+TEST(AssignTest, UnmeasuredUnitsKeepTheUniformWidth) {
   Unit unknown = float_unit(2, 10'000, 0);
   unknown.measurements.clear();
   Unit distrusted = float_unit(3, 10'000, 1e-9);
@@ -274,7 +274,7 @@ TEST(AssignTest, UnitsThatAreNotMeasuredKeepTheUniformWidth) {
   EXPECT_EQ(width_of(tight, 1), 1u);
 }
 
-TEST(AssignTest, UnitsWithoutNoiseGetTheLeastTheirFloorAllows) {
+TEST(AssignTest, UnitsWithoutNoiseGetTheirFloor) {
   Unit floored = float_unit(2, 10'000, 0);
   floored.floor = 3;
   Unit cheap = float_unit(3, 10'000, 0);
@@ -289,7 +289,7 @@ TEST(AssignTest, UnitsWithoutNoiseGetTheLeastTheirFloorAllows) {
   EXPECT_LE(assignment.noise, 1e-199);
 }
 
-TEST(AssignTest, BytesThatAreLeftGoToCandidatesAboveTheHull) {
+TEST(AssignTest, RemainingBytesGoToCandidatesAboveTheHull) {
   Unit unit = float_unit(1, 800, 1);
   unit.costs = {{1, 100, 225}, {2, 200, 220}, {3, 300, 1}, {0, 3200, 0}};  // 2 is above the hull
   EXPECT_EQ(width_of(assign_bytes(profile_of({unit}), 4, 250), 1), 2u);
@@ -297,8 +297,8 @@ TEST(AssignTest, BytesThatAreLeftGoToCandidatesAboveTheHull) {
   EXPECT_EQ(width_of(assign_bytes(profile_of({unit}), 4, 199), 1), 1u);
 }
 
-TEST(AssignTest, TheUniformIsTakenWhereItIsBetter) {
-  // By the byte the first is the better buy, and then the second does not fit.
+TEST(AssignTest, UniformWidthIsTakenIfItIsBetter) {
+  // Per byte the first is the better choice, and then the second does not fit.
   Unit small = float_unit(1, 0, 1);
   small.costs = {{1, 10, 12}, {4, 20, 1}, {8, 60, 0.5}, {0, 1000, 0}};
   Unit large = float_unit(2, 0, 1);
@@ -320,7 +320,7 @@ TEST(AssignTest, TheUniformIsTakenWhereItIsBetter) {
   EXPECT_LT(uniform.least_noise, 901);
 }
 
-TEST(AssignTest, AProfileWithoutUnitsTakesNothing) {
+TEST(AssignTest, ProfileWithoutUnitsTakesNoBytes) {
   const Assignment assignment = assign(Profile{}, 4);
   EXPECT_TRUE(assignment.choices.empty());
   EXPECT_TRUE(assignment.fits);

@@ -1,4 +1,4 @@
-// Energies from sketches of passes whose errors are made up.
+// Energies from sketches of passes with synthetic errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,14 +20,14 @@ namespace {
 using testing::expect_optimal;
 using testing::LeastSquares;
 
-// Units disturb all parameters that are read after them, those next to them the most. Energies span
-// four decades.
+// Units disturb all parameters that are read after them, the next ones the most. Energies span four
+// decades.
 struct Network {
   std::size_t units = 0;
   std::size_t parameters = 0;
   std::vector<std::vector<std::uint32_t>> readers;
   std::vector<std::vector<std::vector<double>>> errors;  // [parameter][reader][element]
-  std::vector<double> energies;                          // of each unit, the sum
+  std::vector<double> energies;                          // sum of each unit
 
   Network(std::mt19937_64& random, std::size_t units_, std::size_t parameters_,
           std::size_t elements)
@@ -101,9 +101,9 @@ double objective(const Assignment& assignment, const Profile& truth) {
   return sum;
 }
 
-// 15 passes for 60 units. An assignment made from what they found has about the noise of one that
-// is made from the truth.
-TEST(Estimates, TwoStagesFindWhatMatters) {
+// 15 passes for 60 units. An assignment from the estimates has about the noise of an assignment
+// from the true energies.
+TEST(Estimates, TwoStagesFindTheStrongUnits) {
   PLEAT_SEED(seed);
   double squares = 0;
   double loud = 0;
@@ -161,9 +161,9 @@ TEST(Estimates, WeightsOfParametersAreThoseOfTheirEnergiesAndDeviations) {
             (std::vector<double>{10 + 200, std::max(50.0, 0.3 * 3000)}));
 }
 
-// One unit that is seen in one parameter, so that its deviation has a closed form: the mean of the
-// squares of 10 equations about their fit, over the diagonal of 10 a^4.
-TEST(Estimates, DeviationsTellHowWellAllFits) {
+// One unit that is visible in one parameter, so that its deviation has a closed form: the mean of
+// the squares of 10 equations about their fit, over the diagonal of 10 a^4.
+TEST(Estimates, DeviationsMeasureTheFit) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -194,7 +194,7 @@ TEST(Estimates, DeviationsTellHowWellAllFits) {
               1e-6 * mean);
 }
 
-// In parameters of few elements the sketch is exact and errors of one unit alone are too.
+// For parameters of few elements the sketch is exact, and so are errors of single units.
 TEST(Estimates, OneByOneIsExact) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
@@ -217,7 +217,7 @@ TEST(Estimates, OneByOneIsExact) {
   }
 }
 
-// Errors without any overlap: every equation holds exactly, at whatever amplitudes.
+// Errors without any overlap: every equation holds exactly, at any amplitudes.
 StageErrors apart(const Stage& stage, const std::vector<double>& energies) {
   StageErrors result{&stage, {{}}};
   for (std::size_t k = 0; k < stage.passes(); ++k) {
@@ -229,7 +229,7 @@ StageErrors apart(const Stage& stage, const std::vector<double>& energies) {
   return result;
 }
 
-TEST(Estimates, ErrorsWithoutOverlapAreToldApart) {
+TEST(Estimates, ErrorsWithoutOverlapAreSeparated) {
   const std::vector<double> energies{1, 0.1, 0, 1e-3, 1e-5, 3};
   const std::vector<std::vector<std::uint32_t>> readers{{0, 1, 2, 3, 4, 5}};
   const Stage first = first_stage(6, 8, 3);
@@ -251,7 +251,7 @@ TEST(Estimates, ErrorsWithoutOverlapAreToldApart) {
   }
 }
 
-// The equations as the header and the papers have them, written out; the solution must be theirs.
+// The equations of the header and the papers, written out; the solution must equal theirs.
 TEST(Estimates, AreTheSolutionOfTheEquations) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
@@ -303,7 +303,7 @@ TEST(Estimates, AreTheSolutionOfTheEquations) {
   EXPECT_GT(*std::ranges::max_element(x), 0);
 }
 
-TEST(Estimates, TheFloorIsTakenOff) {
+TEST(Estimates, FloorIsSubtracted) {
   const std::vector<double> energies{1};
   const std::vector<std::vector<std::uint32_t>> readers{{0}};
   const Stage stage = one_by_one(1);
@@ -329,7 +329,7 @@ TEST(Estimates, StagesThatAreNotFiniteOrZeroAreLeftOut) {
   }
 }
 
-TEST(Estimates, UnitsOutsideTheSetGetNothing) {
+TEST(Estimates, UnitsOutsideTheSetGetNoEnergy) {
   const Stage stage = one_by_one(3);
   const std::vector<StageErrors> stages{apart(stage, {1, 2, 3})};
   const std::vector<std::vector<std::uint32_t>> readers{{2, 77}};

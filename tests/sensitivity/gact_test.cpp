@@ -1,4 +1,4 @@
-// GACT's greedy, beside a plain reading of it, and what it makes of a profile.
+// GACT's greedy algorithm against a plain implementation of it, and its assignments for a profile.
 #include "sensitivity/gact.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace pleat::sensitivity {
 namespace {
 
-TEST(Gact, TheShapeIsOneOverTheSquaredLevels) {
+TEST(Gact, ShapeIsOneOverTheSquaredLevels) {
   EXPECT_EQ(gact_shape(1), 1);
   EXPECT_DOUBLE_EQ(gact_shape(2), 1.0 / 9);
   EXPECT_DOUBLE_EQ(gact_shape(4), 1.0 / 225);
@@ -56,7 +56,7 @@ std::vector<unsigned> by_hand(const std::vector<GactTensor>& tensors, double bit
   return found;
 }
 
-TEST(Gact, TheGreedyIsThatOfThePaper) {
+TEST(Gact, GreedyMatchesThePaper) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   std::lognormal_distribution<double> sensitivity(0, 4);
@@ -71,8 +71,9 @@ TEST(Gact, TheGreedyIsThatOfThePaper) {
   }
 }
 
-// 8 to 4 bits costs 1.107e-3 of c by the bit and element, 4 to 2 bits 0.0533: 48 times as much.
-TEST(Gact, ATensorGetsTwoBitsBeforeAnotherGetsFourWhereItMattersLittleEnough) {
+// Going from 8 to 4 bits costs 1.107e-3 of c per bit and element, 4 to 2 bits 0.0533: 48 times as
+// much.
+TEST(Gact, InsensitiveTensorGetsTwoBitsBeforeAnotherGetsFour) {
   const auto widths = [](double smaller) {
     // The first goes 32, 8, 4, the second 32, 8, 4, 2 or stays.
     return gact_bits(std::vector<GactTensor>{{1, 100}, {smaller, 100}}, 5);
@@ -81,7 +82,7 @@ TEST(Gact, ATensorGetsTwoBitsBeforeAnotherGetsFourWhereItMattersLittleEnough) {
   EXPECT_EQ(widths(1 / 49.0), (std::vector<unsigned>{8, 2}));
 }
 
-TEST(Gact, OfEqualsTheLastGoesFirst) {
+TEST(Gact, LastOfEqualTensorsIsReducedFirst) {
   EXPECT_EQ(gact_bits(std::vector<GactTensor>{{1, 10}, {1, 10}}, 6), (std::vector<unsigned>{8, 4}));
 }
 
@@ -98,7 +99,7 @@ Unit unit_of(std::uint64_t key, double noise, const char* type, std::uint64_t by
   return unit;
 }
 
-TEST(Gact, OfAProfileTheFloorAndTheCandidatesHold) {
+TEST(Gact, FloorsAndCandidatesOfAProfileHold) {
   Profile profile;
   profile.units = {unit_of(1, 1e-6, "float32", 400), unit_of(2, 1e-6, "float32", 400),
                    unit_of(3, 1, "bfloat16", 200), unit_of(4, 1e-6, "float32", 400),
@@ -108,7 +109,7 @@ TEST(Gact, OfAProfileTheFloorAndTheCandidatesHold) {
   profile.units[4].fixed = "mask";
   const Assignment found = assign_by_gact(profile, 3.5);
   ASSERT_EQ(found.choices.size(), 4u);
-  // Of the three that are measured, 8, 1 and 1 bits are 3.33 on average.
+  // Among the three measured units, 8, 1 and 1 bits are 3.33 on average.
   EXPECT_EQ(found.choices[0].width, 1);
   EXPECT_EQ(found.choices[1].width, 8);
   EXPECT_EQ(found.choices[2].width, 8);

@@ -1,4 +1,4 @@
-// Non-negative least squares: solutions are told by their conditions.
+// Non-negative least squares: solutions are verified by their optimality conditions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ TEST(NonNegative, RandomProblemsAreSolved) {
   }
 }
 
-TEST(NonNegative, ASolutionThatFitsIsFound) {
+TEST(NonNegative, ExactSolutionIsFound) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   LeastSquares problem = random_problem(random, 30, 12);
@@ -56,7 +56,7 @@ TEST(NonNegative, ASolutionThatFitsIsFound) {
   }
 }
 
-TEST(NonNegative, DependentColumnsAndZerosEnd) {
+TEST(NonNegative, DependentAndZeroColumnsTerminate) {
   // Twice the same column, one of zeros, one that points away.
   const LeastSquares problem{4, {1, 1, 0, -1, 2, 2, 0, -2}, {1, 2}};
   const std::vector<double> x = non_negative_least_squares(problem.a, problem.y, 4);
@@ -66,7 +66,7 @@ TEST(NonNegative, DependentColumnsAndZerosEnd) {
   EXPECT_EQ(x[3], 0);
 }
 
-TEST(NonNegative, WhatIsNoProblemIsZero) {
+TEST(NonNegative, EmptyProblemIsZero) {
   EXPECT_EQ(non_negative_least_squares({}, {}, 0), std::vector<double>{});
   EXPECT_EQ(non_negative_least_squares({}, {}, 2), std::vector<double>(2, 0.0));
   EXPECT_EQ(non_negative_least_squares(std::vector<double>{NAN, 1}, std::vector<double>{1}, 2),

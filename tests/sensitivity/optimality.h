@@ -1,4 +1,4 @@
-// Whether a solution of non-negative least squares is one.
+// Optimality conditions of non-negative least squares.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ struct LeastSquares {
   std::vector<double> y;
 };
 
-// Kuhn and Tucker: x is a solution if and only if x >= 0, the gradient A'(y - A x) is nowhere
-// above zero, and zero where x is above.
+// Kuhn and Tucker: x is a solution if and only if x >= 0 and the gradient A'(y - A x) is nowhere
+// above zero, and zero wherever x is above zero.
 inline void expect_optimal(const LeastSquares& problem, const std::vector<double>& x) {
   ASSERT_EQ(x.size(), problem.columns);
   std::vector<double> residual = problem.y;

@@ -19,7 +19,7 @@ namespace {
 
 // ---- designs ----
 
-TEST(ProbeDesign, TheFirstStageHasRandomSignsAndHalfTheNoise) {
+TEST(ProbeDesign, FirstStageHasRandomSignsAndHalfTheNoise) {
   const Stage stage = first_stage(300, 8, 5);
   EXPECT_EQ(stage.passes(), 8u);
   EXPECT_EQ(stage.units, 300u);
@@ -34,13 +34,13 @@ TEST(ProbeDesign, SignsAreAFunctionOfTheSeed) {
   EXPECT_NE(first_stage(100, 7, 5).signs, first_stage(100, 7, 6).signs);
   const std::vector<double> even(100, 1);
   EXPECT_NE(first_stage(100, 7, 5).signs, second_stage(even, 7, 5).signs);
-  // The same on every platform; worked out once more in Python.
+  // The same on every platform; computed independently in Python.
   const std::vector<std::int8_t> signs = first_stage(5, 3, 1).signs;
   EXPECT_EQ(signs, (std::vector<std::int8_t>{-1, -1, 1, 1, 1, -1, 1, 1, -1, -1, 1, -1, 1, -1, 1}));
 }
 
-// Of each unit its signs relative to that of the first pass: two units that agree in these cannot
-// be told apart.
+// For each unit, its signs relative to the first pass: two units with equal patterns cannot be
+// separated.
 std::vector<std::vector<int>> patterns_of(const Stage& stage) {
   std::vector<std::vector<int>> patterns(stage.units);
   for (std::size_t i = 0; i < stage.signs.size(); ++i) {
@@ -66,11 +66,11 @@ TEST(ProbeDesign, UnitsInARowHaveSignsOfTheirOwn) {
   }
 }
 
-TEST(ProbeDesign, TheSecondStageEvensTheUnitsOut) {
+TEST(ProbeDesign, SecondStageEqualizesTheUnits) {
   const std::vector<double> energies{4, 1, 16, 0, 1e-9, 4e6};
   const Stage stage = second_stage(energies, 7, 5);
   EXPECT_EQ(stage.passes(), 7u);
-  ASSERT_EQ(stage.amplitudes.size(), 6u);  // the median of those above zero is 4
+  ASSERT_EQ(stage.amplitudes.size(), 6u);  // the median of the positive energies is 4
   const std::vector<double> expected{0.5, 1, 0.25, 1, 1, 0.0005};
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_DOUBLE_EQ(stage.amplitudes[i], expected[i]);

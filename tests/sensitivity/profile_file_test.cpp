@@ -1,4 +1,4 @@
-// Profiles in files: what is read, what is replaced, and what is left as it is.
+// Profiles in files: reading, replacing, and files that must stay as they are.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ class ProfileFile : public ::testing::Test {
   std::filesystem::path path_;
 };
 
-TEST_F(ProfileFile, ComesBackFromAFileThatOnlyItsOwnerReads) {
+TEST_F(ProfileFile, RoundTripsThroughAFileThatOnlyItsOwnerReads) {
   EXPECT_EQ(read_profile(path_).status, ReadStatus::kMissing);
   EXPECT_EQ(write_profile(full_profile(), path_), "");
   const ReadResult result = read_profile(path_);
@@ -64,14 +64,14 @@ TEST_F(ProfileFile, ComesBackFromAFileThatOnlyItsOwnerReads) {
   EXPECT_EQ(files(), 1) << "nothing is left beside it";
 }
 
-TEST_F(ProfileFile, AProfileIsReplaced) {
+TEST_F(ProfileFile, ProfileIsReplaced) {
   ASSERT_EQ(write_profile(Profile{}, path_), "");
   EXPECT_EQ(write_profile(full_profile(), path_), "");
   EXPECT_EQ(read_profile(path_).profile.units.size(), 3u);
   EXPECT_EQ(files(), 1);
 }
 
-TEST_F(ProfileFile, ANameWithoutAFolderIsOfTheWorkingDirectory) {
+TEST_F(ProfileFile, NameWithoutAFolderIsInTheWorkingDirectory) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
   EXPECT_EQ(write_profile(full_profile(), "profile.json"), "");
@@ -80,7 +80,7 @@ TEST_F(ProfileFile, ANameWithoutAFolderIsOfTheWorkingDirectory) {
   EXPECT_EQ(files(), 1);
 }
 
-TEST_F(ProfileFile, LargeProfilesComeBackWhole) {
+TEST_F(ProfileFile, LargeProfilesRoundTrip) {
   Profile profile;
   for (std::uint64_t key = 0; key < 2000; ++key) {
     profile.units.push_back(testing::full_unit(key));
@@ -123,7 +123,7 @@ TEST_F(ProfileFile, FoldersPipesAndDevicesAreRefused) {
   expect_left_alone(ReadStatus::kForeign);
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  expect_left_alone(ReadStatus::kForeign);  // and nobody waits for a writer
+  expect_left_alone(ReadStatus::kForeign);  // without waiting for a writer
   EXPECT_EQ(read_profile("/dev/zero").status, ReadStatus::kForeign);
   EXPECT_NE(write_profile(full_profile(), "/dev/null"), "");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
@@ -148,7 +148,7 @@ TEST_F(ProfileFile, LinksAreReadThroughAndNeverReplaced) {
   EXPECT_EQ(read_profile(link).status, ReadStatus::kUnreadable);
 }
 
-TEST_F(ProfileFile, WhatTheSystemRefusesIsSaidInOneLine) {
+TEST_F(ProfileFile, SystemErrorsAreReportedInOneLine) {
   EXPECT_EQ(write_profile(full_profile(), folder_ / "no" / "profile.json"),
             "no file can be made beside it: No such file or directory");
   put("precious");
@@ -159,7 +159,7 @@ TEST_F(ProfileFile, WhatTheSystemRefusesIsSaidInOneLine) {
   EXPECT_EQ(files(), 1);
 }
 
-TEST_F(ProfileFile, WhatCouldNotBeReadAgainIsNotWritten) {
+TEST_F(ProfileFile, UnreadableProfileIsNotWritten) {
   ASSERT_EQ(write_profile(full_profile(), path_), "");
   Profile odd = full_profile();
   odd.units[1].width = 5;

@@ -1,4 +1,4 @@
-// The text of a profile: what is written is read again, and what is wrong is refused in one line.
+// The text of a profile: written texts are read again, and faulty ones are refused in one line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void expect_refused(const std::string& text, const std::string& because) {
   EXPECT_TRUE(result.profile.units.empty());
 }
 
-TEST(ProfileJson, EveryFieldComesBack) {
+TEST(ProfileJson, EveryFieldRoundTrips) {
   const ReadResult result = from_json(to_json(full_profile()));
   ASSERT_EQ(result.status, ReadStatus::kOk) << result.message;
   expect_equal(result.profile, full_profile());
@@ -65,7 +65,7 @@ TEST(ProfileJson, IsTheTextThatPeopleExpect) {
             "]}\n");
 }
 
-TEST(ProfileJson, DoublesComeBackBitForBit) {
+TEST(ProfileJson, DoublesRoundTripBitForBit) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);
   Profile profile;
@@ -75,7 +75,7 @@ TEST(ProfileJson, DoublesComeBackBitForBit) {
   sent = {{0, 0.0}, {0, 5e-324}, {0, std::numeric_limits<double>::min()}, {0, 1e100}, {0, 0.1}};
   while (sent.size() < 1000) {
     const double any = std::abs(std::bit_cast<double>(random()));
-    if (any <= 1e100) {  // and no NaN
+    if (any <= 1e100) {  // excludes NaN
       sent.push_back({sent.size(), any});
     }
   }
@@ -96,7 +96,7 @@ TEST(ProfileJson, NamesOfAnyBytesAreWritten) {
   EXPECT_EQ(to_json(result.profile), to_json(from_json(to_json(result.profile)).profile));
 }
 
-TEST(ProfileJson, WhatIsNoNumberIsLeftOutOrCannotBeReadAgain) {
+TEST(ProfileJson, NonFiniteNumbersAreOmittedOrUnreadable) {
   Profile profile;
   profile.units = {testing::plain_unit(1, {{1, NAN}, {2, INFINITY}, {3, -1.0}, {4, 0.5}})};
   const ReadResult result = from_json(to_json(profile));
@@ -110,7 +110,7 @@ TEST(ProfileJson, WhatIsNoNumberIsLeftOutOrCannotBeReadAgain) {
   expect_refused(to_json(profile), "\"seconds\"");
 }
 
-TEST(ProfileJson, WhatIsNoProfileIsForeign) {
+TEST(ProfileJson, OtherTextIsForeign) {
   for (const std::string& text :
        {std::string(), std::string("x"), std::string("{}"), std::string("[]"),
         std::string("{\"profile\": 1}"), std::string(1 << 20, '\0'), std::string(1 << 20, '['),
@@ -151,7 +151,7 @@ TEST(ProfileJson, FieldsOfLaterWritersArePassedOver) {
   EXPECT_EQ(result.profile.bits, 2.5);
 }
 
-TEST(ProfileJson, WhatIsWrongWithAFieldIsSaid) {
+TEST(ProfileJson, FaultOfAFieldIsReported) {
   struct Case {
     const char* fields;
     const char* because;
@@ -210,7 +210,7 @@ TEST(ProfileJson, KeysAreHexadecimalAndOfOneUnitEach) {
   EXPECT_EQ(from_json(kStart + R"({"key": "0xFFFFFFFFFFFFFFFF"}]})").status, ReadStatus::kOk);
 }
 
-TEST(ProfileJson, WhatIsWrongWithTheProfileIsSaid) {
+TEST(ProfileJson, FaultOfTheProfileIsReported) {
   expect_refused(kStart + "]} x", "no JSON from byte");
   expect_refused(kStart + "1]}", "\"units\": a list or an object");
   expect_refused(kStart + "[]]}", "\"units\": a list is not expected");
@@ -232,7 +232,7 @@ TEST(ProfileJson, LongNamesAndManyDimensionsAreRefused) {
   expect_refused(text_with("\"shape\": [" + shape + ",0]"), "too many dimensions");
 }
 
-TEST(ProfileJson, DepthIsRefusedBeforeItCostsAnything) {
+TEST(ProfileJson, DeepNestingIsRefusedEarly) {
   expect_refused(text_with("\"later\": " + std::string(1'000'000, '[')), "nested too deeply");
   std::string objects;
   for (int i = 0; i < 100'000; ++i) {
@@ -252,8 +252,7 @@ TEST(ProfileJson, MoreThanAMillionUnitsAreRefused) {
   expect_refused(text + "]}", "more than 1000000 units");
 }
 
-// Whatever bytes of a text are changed, the reader ends, and what it accepts is written and read
-// again.
+// The reader ends on any changed bytes of a text, and accepted texts can be written and read again.
 TEST(ProfileJson, ChangedTextsAreReadOrRefused) {
   PLEAT_SEED(seed);
   std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// What is worked out from a profile: means, costs, names of files, what two runs know together.
+// Values computed from a profile: means, costs, names of files, and the merge of two runs.
 #include "sensitivity/profile.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::plain_unit;
 
-TEST(ProfileTest, NoiseIsAGeometricMeanInWhichTheNewestCountMost) {
+TEST(ProfileTest, NoiseIsAGeometricMeanWithRecentWeights) {
   EXPECT_TRUE(std::isnan(Unit{}.noise()));
   const Unit both = plain_unit(1, {{1, 0.1, 0.3}, {1, 0.1, 0.3}});
   EXPECT_NEAR(both.noise(Objective::kUpdate), 0.3, 1e-12);
@@ -25,7 +25,7 @@ TEST(ProfileTest, NoiseIsAGeometricMeanInWhichTheNewestCountMost) {
   EXPECT_EQ(plain_unit(1, {{1, 0.1}}).noise(), 0.1) << "one is not rounded";
   EXPECT_NEAR(plain_unit(1, {{999, 1e-6}, {999, 1e-2}}).noise(), 1e-4, 1e-12);
   EXPECT_NEAR(plain_unit(1, {{499, 1e-12}, {999, 1e-2}}).noise(), 1e-4, 1e-12) << "1 to 4";
-  // What was measured in step 10 hardly counts in step 1000.
+  // A measurement in step 10 hardly counts in step 1000.
   EXPECT_NEAR(plain_unit(1, {{9, 1e-6}, {999, 1e-2}}).noise(), 1e-2, 1e-5);
   EXPECT_EQ(plain_unit(1, {{1, 0}}).noise(), DBL_MIN);
   EXPECT_EQ(plain_unit(1, {{1, 0}, {2, 0.5}}).noise(), 0.5) << "not seen at first";
@@ -52,7 +52,7 @@ TEST(ProfileTest, PathsNameRanksAndProcesses) {
   EXPECT_EQ(expand_path("", 5, 1), "");
 }
 
-TEST(ProfileTest, MergingKeepsRowsOfTheNewerAndAddsWhatOnlyTheOlderKnows) {
+TEST(ProfileTest, MergingKeepsRowsOfTheNewerAndAddsOtherRowsOfTheOlder) {
   Profile newer;
   newer.steps = 7;
   newer.units = {plain_unit(1, {{30, 0.3}, {20, 0.2}}), plain_unit(2, {})};

@@ -1,4 +1,4 @@
-// What the tests of sensitivity/ share: seeds, and profiles to begin with.
+// Shared by the tests of sensitivity/: seeds, and profiles to begin with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace pleat::sensitivity::testing {
 
-// PLEAT_TEST_SEED, or a fixed one; shown with every failure of the enclosing scope.
+// PLEAT_TEST_SEED, or a fixed seed; shown with every failure of the enclosing scope.
 inline std::uint64_t test_seed() {
   const char* given = std::getenv("PLEAT_TEST_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : 20260517;
@@ -22,7 +22,7 @@ inline std::uint64_t test_seed() {
   const std::uint64_t name = ::pleat::sensitivity::testing::test_seed(); \
   SCOPED_TRACE("PLEAT_TEST_SEED=" + std::to_string(name))
 
-// A unit with every field set, unlike any default.
+// A unit with every field set to a value other than the default.
 inline Unit full_unit(std::uint64_t key) {
   Unit unit;
   unit.key = key;
@@ -44,7 +44,7 @@ inline Unit full_unit(std::uint64_t key) {
   return unit;
 }
 
-// A unit of defaults.
+// A unit with default fields.
 inline Unit plain_unit(std::uint64_t key, std::vector<Measurement> measurements = {}) {
   Unit unit;
   unit.key = key;
