@@ -22,7 +22,7 @@ int begin_capture(CUstream handle, int mode, CUgraph into) {
   start();
   if (!is_stream(handle)) return kInvalidHandle;
   const CUstream stream = stream_of(handle);
-  // The legacy stream waits for all others, which none of them would know of.
+  // The legacy stream waits for all other streams, and they do not record that.
   if (reinterpret_cast<std::uintptr_t>(handle) <= 1 || stream->capture != nullptr)
     return kCaptureUnsupported;
   static unsigned long long next = 1;

@@ -1,4 +1,4 @@
-// Stream capture and graphs: a graph is what was queued, in its order, and a launch does it again.
+// Stream capture and graphs: a graph is a list of queued operations, and a launch repeats them.
 #pragma once
 
 #include <cuda.h>
@@ -8,7 +8,7 @@
 
 #include "tests/simulated_cuda/streams.h"
 
-// Something that lives as long as the graphs that hold it.
+// An object that lives as long as the graphs that hold it.
 struct CUuserObject_st {
   void* object = nullptr;
   void (*destroy)(void*) = nullptr;
@@ -18,7 +18,7 @@ struct CUuserObject_st {
 struct CUgraph_st {
   std::vector<pleat::simulated::Operation> operations;
   std::vector<std::shared_ptr<CUuserObject_st>> kept;
-  std::vector<std::shared_ptr<const void>> memory;  // that its operations allocate
+  std::vector<std::shared_ptr<const void>> memory;  // allocated by its operations
 };
 struct CUgraphExec_st {
   CUgraph_st graph;
@@ -31,7 +31,7 @@ struct Capture {
   CUgraph graph = nullptr;
   CUstream origin = nullptr;
   int mode = 0;                  // CU_STREAM_CAPTURE_MODE_...
-  const void* thread = nullptr;  // that began it
+  const void* thread = nullptr;  // the thread that began it
   bool invalid = false;
 };
 
@@ -39,11 +39,11 @@ int begin_capture(CUstream handle, int mode, CUgraph into);
 int end_capture(CUstream handle, CUgraph* graph);
 int add_to_graph(Capture& capture, Operation operation);
 int launch_graph(CUgraphExec graph, CUstream handle);
-// A call that a capture does not bear, whatever it is about.
+// A call that is forbidden during any capture.
 int forbidden_while_capturing();
-// The same where the capture is known. The capture cannot be ended well any more.
+// The same for a known capture, which cannot end successfully any more.
 int invalidate(Capture& capture);
-// Exchanges this thread's mode: which captures forbid calls.
+// Exchanges this thread's mode, which selects the captures that forbid calls.
 void exchange_mode(int* mode);
 
 }  // namespace pleat::simulated

@@ -1,16 +1,16 @@
-"""Options of Pleat that tests of saved CUDA tensors run with, and what their scripts have in common. With `bits:4` values
-are those of stock within noise."""
+"""Options of Pleat for tests of saved CUDA tensors, and the common head of their scripts. With `bits:4`, values equal those of
+stock within noise."""
 
 import pytest
 
 OFF = "cuda:1,bits:off,min_bytes:0"
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
-LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise wherever an operator may bear it: scripts are short
+LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise in every operator that can bear it: scripts are short
 EXACT = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
 CODINGS = [*EXACT, pytest.param(LOSSY, id="lossy")]
 NOISE = 0.3  # of a gradient's norm
 
-# What scripts begin with. `filled` takes a block and writes it.
+# The head of each script. `filled` allocates a block and writes it.
 HEAD = """
 import gc, threading, torch
 from torch import nn
@@ -30,14 +30,14 @@ def host(*tensors):
 
 
 def titled(text):
-    """The name and the source of a script whose first line is its name, as a comment."""
+    """The name and the source of a script; the name is a comment in its first line."""
     lines = text.strip("\n").splitlines()
     margin = len(lines[0]) - len(lines[0].lstrip())
     return lines[0][margin:].removeprefix("# "), HEAD + "\n".join(line[margin:] for line in lines[1:]) + "\n"
 
 
 def with_kernels(done):
-    """The outcome of a run; skips where this build has no kernels."""
+    """The outcome of a run; skips if this build has no kernels."""
     if "no kernels for CUDA" in done.stderr:
         pytest.skip("this build of Pleat has no kernels for CUDA")
     return done

@@ -15,8 +15,8 @@ void add(std::vector<Access>* accesses, const void* address, std::size_t bytes, 
   if (bytes != 0 && is_followed(address)) accesses->push_back({address, bytes, writes});
 }
 
-// Allocations of graphs: each launch makes them anew at the same addresses, so they last as long as
-// the graph does.
+// Allocations of graphs: each launch allocates them again at the same addresses, so they last as
+// long as the graph.
 std::set<const void*>& of_graphs() {
   static auto* const all = new std::set<const void*>;
   return *all;
@@ -93,7 +93,7 @@ int allocate_on(CUstream stream, std::size_t bytes, void** address) {
       release(allocation_at(begin));
     });
   }
-  // Whoever uses it elsewhere has to come after this.
+  // A use on another stream must come after the allocation.
   return queue(stream, {"the allocation", {{*address, bytes, true}}, {}, {}});
 }
 

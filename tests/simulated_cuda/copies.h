@@ -1,5 +1,5 @@
-// Copies, fills and allocations as operations of streams: what the entry points of runtime and
-// driver share.
+// Copies, fills and allocations as operations of streams, for the entry points of runtime and
+// driver.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@ struct Rows {
   std::size_t from_pitch = 0;
 };
 
-// Memory of the host that is not pinned is read at once, and waited for when it is written.
+// Reads unpinned host memory at once; writes to it wait.
 int copy(CUstream stream, void* to, const void* from, const Rows& rows, const char* name);
 int copy_and_wait(void* to, const void* from, std::size_t bytes, const char* name);
 // `count` elements of `width` bytes, 1, 2 or 4.

@@ -10,7 +10,7 @@ from conftest import LOSSY, Result, Runner
 
 class DeviceResult(Result):
     def active(self, *, released=1, encoded=1):
-        """Without loss a device holds raw what has no shorter form, where the host may copy it."""
+        """Without loss, a device holds tensors without a shorter form raw, and the host can copy them."""
         self.check()
         if "bits:off" not in self.conf:
             held = self.records("held") if "lossless" in self.conf else 0
@@ -20,16 +20,15 @@ class DeviceResult(Result):
 
 
 class DeviceRunner(Runner):
-    """Runs the scripts of the host's tests on the simulation, where the oracle has to be silent.
-
-    launcher: what runs a script, as on_device.py; nothing for those that know of devices."""
+    """Runs the scripts of the host's tests on the simulation, where the oracle must stay silent.
+    launcher: the script that runs a script, like on_device.py; empty for scripts that use devices themselves."""
 
     def __init__(self, simulate, under_pleat, folder, launcher=()):
         self.simulate, self.under_pleat, self.folder, self.launcher = simulate, under_pleat, folder, launcher
         self.cached_stock = {}
 
     def library_of(self):
-        """`under_pleat` has it."""
+        """Not needed: `under_pleat` loads the library."""
 
     def run(self, source, *, conf=LOSSY, preload=True, timeout=120, threads=1, args=(), **more):
         if more:

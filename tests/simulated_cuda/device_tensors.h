@@ -1,4 +1,4 @@
-// Tensors on the simulated device: as the host sees them, and as the oracle does.
+// Tensors on the simulated device: for access by the host, and for the oracle.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -34,8 +34,8 @@ inline at::Tensor alias_of(const at::Tensor& tensor) {
   return twin;
 }
 
-// The bytes of a tensor, run by run. Of a tensor in very many runs, some: the oracle may miss, but
-// never accuse.
+// The bytes of a tensor, run by run; only some of them for a tensor of very many runs. The oracle
+// can then miss an access, but never objects wrongly.
 inline void add_accesses(const at::Tensor& tensor, bool writes,
                          std::vector<SimulatedAccess>* accesses) {
   if (!on_device(tensor) || tensor.numel() == 0) return;

@@ -66,7 +66,7 @@ SIMULATED_EXPORT CUresult cuGetProcAddress(const char* name, void** function, in
         *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return done(*function != nullptr ? kSuccess : kNotFound);
 }
-// The driver's log: nothing is ever logged.
+// The driver's log: always empty.
 SIMULATED_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback, void*,
                                                  CUlogsCallbackHandle* handle) {
   DRIVER_ENTRY();

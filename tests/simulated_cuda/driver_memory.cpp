@@ -11,7 +11,7 @@
 
 using namespace pleat::simulated;
 
-// For functions that are about the current context.
+// For functions that use the current context.
 #define CONTEXT_ENTRY() \
   DRIVER_ENTRY();       \
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT
@@ -158,7 +158,7 @@ SIMULATED_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
   DRIVER_ENTRY();
   std::vector<Range> gone;
   const int error = unmap(address_of(pointer), bytes, &gone);
-  // Unlike a free it waits for nobody.
+  // Unlike a free, unmapping waits for no stream.
   for (const Range& range : gone)
     simulation().ledger.vanish(simulation().host, "cuMemUnmap", range.begin, range.bytes);
   return done(error);

@@ -1,5 +1,5 @@
-// Entry points of the driver: streams and events. And what the true values of torch's operators are
-// told by.
+// Entry points of the driver: streams and events. Also the interface for the true values of torch's
+// operators.
 #include <cuda.h>
 
 #include <memory>
@@ -152,7 +152,7 @@ SIMULATED_EXPORT void simulated_cuda_block(bool handed_out, const void* address,
     simulation().ledger.take_back(address, checked);
 }
 
-// What is there now; pinned memory in bytes.
+// The current counts; pinned memory in bytes.
 SIMULATED_EXPORT std::size_t simulated_cuda_events() {
   const std::lock_guard guard(lock());
   return live_events();

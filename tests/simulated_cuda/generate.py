@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Builds the stand-ins of the CUDA libraries that a wheel of torch imports, by what its libraries import.
+"""Builds stand-ins of the CUDA libraries for a wheel of torch, from the symbols that its libraries import.
 
     generate.py --torch FOLDER --out FOLDER --cc CC --cxx CXX [--include FOLDER]... OBJECTS...
 
-OBJECTS are those of the simulated driver; they become sim-cudart.so, together with stubs for what they lack. The file
-OUT/preload lists all stand-ins in the order in which they are to be loaded.
+OBJECTS are those of the simulated driver; they become sim-cudart.so, together with stubs for missing functions. The file
+OUT/preload lists all stand-ins in load order.
 
-Each stand-in has the SONAME and the version node of the library it stands for, but another file name: torch looks for
+Each stand-in has the SONAME and the version node of the original library, but another file name: torch looks for
 the text "libcudart.so" among its mappings.
 """
 
@@ -17,7 +17,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# What a SONAME begins with, and how the names in it begin where they have no version node.
+# The prefix of a SONAME, and the prefix of its functions if it has no version node.
 LIBRARIES = {
     "libcublas": None, "libcublasLt": None, "libcudnn": None, "libcufft": None, "libcusparse": None, "libcusolver": None,
     "libcupti": None, "libnvrtc": None, "libnvshmem_host": None,
@@ -25,7 +25,7 @@ LIBRARIES = {
     "libnvidia-ml": None,
 }  # fmt: skip
 LOOKED_UP = {"libnvidia-ml": ("libnvidia-ml.so.1", "nvml")}  # opened by their SONAMEs, functions found by name
-# These only queue work on a stream. A function of theirs that answers nothing may succeed without doing anything.
+# These only queue work on a stream. Their functions without results can succeed without any effect.
 QUEUING = {"libcublas", "libcublasLt", "libcudnn", "libcufft", "libcusparse", "libcusolver"}
 ASKS = re.compile(r"Get|Query|[Ss]ize|Version|Estimate")
 
@@ -63,7 +63,7 @@ def stub(library, name):
 
 
 def names_in(library, prefix):
-    """Functions that a library looks up by name: their names are texts in it."""
+    """Functions that a library looks up by name: their names are strings in it."""
     pattern = rb"\0(%s[A-Z][a-z][A-Za-z0-9_]{2,})(?=\0)" % prefix.encode()
     return {text.decode() for text in re.findall(pattern, library.read_bytes())}
 
@@ -98,7 +98,7 @@ class Generator:
         return None
 
     def link(self, library, names, *, objects=(), others=()):
-        """others: stand-ins that it needs."""
+        """others: stand-ins that the library needs."""
         soname = self.sonames[library]
         place = self.out / f"sim-{library[3:]}.so"
         node = self.node_of(soname)

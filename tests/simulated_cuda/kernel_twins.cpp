@@ -37,7 +37,7 @@ std::size_t bytes_of_payload(const Twin& twin, const Job& job) {
   return job.capacity;
 }
 
-// A launch with jobs of lines and the like, as Launch below.
+// A launch with line jobs and similar jobs, like Launch below.
 struct LineLaunch {
   Twin twin;
   LineBatch batch;  // the device's
@@ -50,7 +50,7 @@ struct LineLaunch {
       LineJob& job = mine.job[j];
       job.source = alias(job.source);
       job.codes = alias(job.codes);
-      // Statistics may lie in the host's memory, as verdicts do.
+      // Statistics can be in host memory, like verdicts.
       job.section = twin.verb == Verb::kMeasure ? &statistics[j] : alias(job.section);
       if (!twin.is_of_mix()) job.scratch = alias(job.scratch);
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
@@ -103,7 +103,7 @@ void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* acc
                                     : shape.scratch_bytes(),
                            true});
     if (measures) accesses->push_back({job.section, sizeof(cuda::DeviceStatistics), true});
-    // Scaled groups are measured by their codes, too.
+    // Scaled groups are also measured by their codes.
     if (measures && job.scaled != 0) accesses->push_back({job.codes, layout.end_of_codes(), false});
     if (twin.verb == Verb::kKeepLines) accesses->push_back({job.section, section, true});
   }
@@ -115,7 +115,7 @@ bool has_verdict(const Twin& twin) {
   return twin.verb != Verb::kSurvey && twin.verb != Verb::kSketch;
 }
 
-// The launch as the twin sees it: addresses that the host can use, verdicts of its own.
+// The launch for the twin: addresses that the host can use, and verdicts of its own.
 struct Launch {
   Twin twin;
   Batch batch;  // the device's
@@ -157,7 +157,7 @@ const Twin* find_twin(const std::string& name) {
   return at->second ? &*at->second : nullptr;
 }
 
-// Pinned memory and the like is no device's.
+// Removes pinned and other host memory.
 void keep_devices(std::vector<Access>* accesses) {
   std::erase_if(*accesses, [](const Access& access) { return !is_followed(access.address); });
 }
@@ -206,7 +206,7 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
         operation.accesses.push_back(
             {job.target,
              compress::sketch_parts(job.elements) * compress::kSketchPart * sizeof(double), true});
-        continue;  // it has no counters
+        continue;  // no counters
       default:
         operation.accesses.push_back({job.source, plain, twin.verb == Verb::kEncodeInPlace});
         if (twin.verb != Verb::kSurvey) operation.accesses.push_back({job.target, 64, true});

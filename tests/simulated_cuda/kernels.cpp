@@ -17,7 +17,7 @@ Kernels& kernels() {
   return *all;
 }
 
-thread_local int operators = 0;  // that this thread is in
+thread_local int operators = 0;  // nesting depth in this thread
 
 bool runs(const LaunchShape& shape) {
   const std::uint64_t threads = std::uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];

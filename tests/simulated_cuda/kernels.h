@@ -1,5 +1,5 @@
-// Kernels and launches. Torch's kernels do nothing here (true_values.cpp gives their values);
-// Pleat's are found by name and run as their twins on the host. A launch of any other ends the
+// Kernels and launches. Torch's kernels have no effect here (true_values.cpp computes their
+// values); Pleat's are found by name and run as host twins. A launch of any other kernel ends the
 // process with its name.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Twin;  // kernel_twins.h
 struct Kernel {
   std::string name;
   const Twin* twin = nullptr;
-  bool torchs = false;  // of a library of the wheel, or compiled by one
+  bool torchs = false;  // from a library of the wheel, or compiled by one
   std::uint64_t launches = 0;
 };
 
@@ -29,14 +29,14 @@ struct LaunchShape {
 // Registered by a library with the address of its host function.
 void register_kernel(const void* host_function, const char* name, bool torchs);
 Kernel* kernel_of(const void* host_function);
-// A kernel of a loaded module. Which kernels a module has is not known: each name has one.
-//   torchs  torch asks: it has compiled the kernel
+// A kernel of a loaded module. The kernels of a module are unknown, so each name has one.
+//   torchs  torch has compiled the kernel
 Kernel* kernel_by_name(const char* name, bool torchs);
 
 int launch(Kernel* kernel, const LaunchShape& shape, void** parameters, CUstream stream);
-// This thread is in an operator that gives true values, or no longer.
+// Records whether this thread is in an operator with true values.
 void enter_operator(bool in);
-// By kernel, those that were launched.
+// Counts by kernel, for launched kernels.
 std::map<std::string, std::uint64_t> launches();
 
 }  // namespace pleat::simulated

@@ -45,7 +45,7 @@ void Ledger::compare(const Past& before, bool before_writes, const VectorClock& 
   if (known.has(before.epoch) ||
       (before.epoch.stream == epoch.stream && before.epoch.count == epoch.count))
     return;
-  // Without the address, which differs from run to run: the same two operations are told once.
+  // Without the address, which differs between runs: each pair of operations is reported once.
   object(describe(writes, what, epoch.stream) + " does not happen after " +
          describe(before_writes, names_[before.name], before.epoch.stream));
 }
@@ -54,7 +54,7 @@ void Ledger::read(std::uintptr_t begin, std::uintptr_t end, const Past& past) {
   auto at = cut(begin);
   cut(end);
   for (std::uintptr_t from = begin; from < end;) {
-    if (at == pieces_.end() || at->first >= end || at->first > from) {  // nothing known up to there
+    if (at == pieces_.end() || at->first >= end || at->first > from) {  // no piece up to there
       const std::uintptr_t to = at == pieces_.end() ? end : std::min(end, at->first);
       at = pieces_.emplace_hint(at, from, Piece{to, {}, {}});
     }

@@ -1,6 +1,6 @@
-// The oracle: who read and wrote which bytes of device memory last, and which blocks are handed
-// out. Objects to two accesses of which one writes and neither happens before the other, whether or
-// not the values of this run show it.
+// The oracle: the last readers and writers of each byte of device memory, and the allocated blocks.
+// It objects to two accesses, one of them a write, if neither happens before the other, even if the
+// values of this run do not show it.
 #pragma once
 
 #include <cstddef>
@@ -24,26 +24,26 @@ struct Access {
 // Not thread-safe: called with the simulation's lock held.
 class Ledger {
  public:
-  // `epoch` did this; `known` is what happens before it.
-  //   what        its name, for reports
-  //   in_a_graph  its blocks may have been given back meanwhile: a graph keeps addresses
+  // Records an operation at `epoch`; `known` is the set of earlier operations.
+  //   `what`      its name, for reports
+  //   in_a_graph  its blocks can have been freed meanwhile: a graph keeps addresses
   void note(Epoch epoch, const VectorClock& known, const std::string& what,
             std::span<const Access> accesses, bool in_a_graph);
-  // The memory is taken away by somebody who knows `known`: like a write that nobody follows.
+  // A caller with the order `known` removes the memory: like a write without successors.
   void vanish(const VectorClock& known, const std::string& what, const void* address,
               std::size_t bytes);
 
-  // What was done to the memory is known to all.
+  // All earlier operations on the memory become known to every stream.
   void forget(const void* address, std::size_t bytes);
 
-  // An allocator over the driver's memory hands a block out, or takes it back. `checked` is false
-  // for memory whose blocks come back by themselves: private pools of graphs.
+  // An allocator over the driver's memory hands out a block, or takes it back. `checked` is false
+  // for blocks that return by themselves: private pools of graphs.
   void hand_out(const void* address, std::size_t bytes, bool checked);
   void take_back(const void* address, bool checked);
 
   void object(std::string report);
   [[nodiscard]] const std::vector<std::string>& reports() const { return reports_; }
-  // All objections, those that were reported before too.
+  // The number of all objections, including repeated ones.
   [[nodiscard]] std::size_t objections() const { return objections_; }
 
  private:
@@ -54,7 +54,7 @@ class Ledger {
   struct Piece {
     std::uintptr_t end = 0;
     Past write;
-    std::vector<Past> reads;  // since the write, the last one of each stream
+    std::vector<Past> reads;  // since the write, the last read of each stream
   };
   using Pieces = std::map<std::uintptr_t, Piece>;
   struct Block {
@@ -65,13 +65,13 @@ class Ledger {
   using Blocks = std::map<std::uintptr_t, Block>;
 
   std::uint32_t name_of(const std::string& what);
-  // The first piece at or after `at`; a piece that `at` lies within is cut there.
+  // The first piece at or after `at`; a piece that contains `at` is cut there.
   Pieces::iterator cut(std::uintptr_t at);
   void compare(const Past& before, bool before_writes, const VectorClock& known, Epoch epoch,
                const std::string& what, bool writes);
   void read(std::uintptr_t begin, std::uintptr_t end, const Past& past);
   void check_life(std::uintptr_t begin, std::uintptr_t end, const std::string& what);
-  // Blocks, or what is left of them outside [begin, end).
+  // Removes blocks, or their parts inside [begin, end).
   void clear_blocks(std::uintptr_t begin, std::uintptr_t end);
 
   Pieces pieces_;

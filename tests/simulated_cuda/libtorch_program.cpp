@@ -1,10 +1,10 @@
-// A training without Python: a program on LibTorch, as any other. Prints the losses and a sum of
-// the gradients, in full.
+// A training without Python: an ordinary program on LibTorch. Prints the losses and a sum of the
+// gradients, in full precision.
 //
 //   libtorch_program DEVICE [VALUES]
 //
-// VALUES: sim-values.so, which gives torch's kernels on the simulated device true values. Exit code
-// 3: the oracle objects.
+// VALUES: sim-values.so, which provides true values for torch's kernels on the simulated device.
+// Exit code 3: the oracle objects.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -31,7 +31,7 @@ Function find(void* library, const char* name) {
   return function;
 }
 
-// Numbers that are the same everywhere, of few values.
+// Few different values, identical on every device.
 at::Tensor numbers(std::int64_t rows, std::int64_t columns, std::int64_t step, at::Device device) {
   const at::Tensor counted = at::arange(rows * columns, at::kLong) * step;
   return ((counted.remainder(7) - 3).to(at::kFloat) * 0.0625).view({rows, columns}).to(device);
@@ -46,7 +46,7 @@ void train(at::Device device) {
     at::Tensor chosen = at::where(hidden > 0, hidden, hidden * 0.5);
     at::Tensor loss;
     const auto use = [&] { loss = at::matmul(chosen.tanh() * chosen.sign(), second).exp().mean(); };
-    if (device.is_cuda() && step % 2 == 1) {  // on a stream of its own
+    if (device.is_cuda() && step % 2 == 1) {  // on its own stream
       const auto main = c10::cuda::getCurrentCUDAStream();
       const auto side = c10::cuda::getStreamFromPool();
       cudaEvent_t event = nullptr;

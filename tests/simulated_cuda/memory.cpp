@@ -30,7 +30,7 @@ constexpr std::size_t kPage = 4096;
 char* device_base = nullptr;
 char* alias_base = nullptr;
 int file = -1;
-std::size_t next_address = kGranule;  // addresses and places in the file are used once
+std::size_t next_address = kGranule;  // addresses and file offsets are used once
 std::size_t next_offset = 0;
 int failing_allocation = -1;
 MemoryUse uses[kMostDevices];
@@ -113,8 +113,7 @@ void reserve_addresses() {
   };
   device_base = reserve();
   alias_base = reserve();
-  // An allocation begins at a multiple of the granule, and so do its alias and its place in the
-  // file.
+  // An allocation, its alias and its file offset begin at multiples of the granule.
   next_address = kGranule - reinterpret_cast<std::uintptr_t>(device_base) % kGranule;
   file = memfd_create("simulated_cuda", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, off_t{1} << 46) != 0)
@@ -155,7 +154,7 @@ int reserve_range(std::size_t bytes, void** address) {
   if (bytes == 0 || bytes % kGranule != 0) return kInvalidValue;
   if (next_address + bytes + kGranule > kAddresses) return kOutOfMemory;
   char* const begin = device_base + next_address;
-  next_address += bytes + kGranule;  // a granule between any two that nothing may touch
+  next_address += bytes + kGranule;  // an inaccessible granule between any two
   reservations[begin] = bytes;
   *address = begin;
   return kSuccess;
@@ -212,7 +211,7 @@ int allocate(int device, std::size_t bytes, void** address) {
   if (next_address + whole + kGranule > kAddresses) return kOutOfMemory;
   Physical* const physical = create_physical(device, whole);
   if (physical == nullptr) return kOutOfMemory;
-  physical->handles = 0;  // the mapping is all that holds it
+  physical->handles = 0;  // only the mapping holds it
   char* const begin = device_base + next_address;
   next_address += whole + kGranule;
   map_alias(begin, *physical, 0, whole);

@@ -1,6 +1,6 @@
-// Memory of the simulated devices. Its addresses are a range that the host cannot touch; the
-// simulation reaches the same bytes at an alias. Physical memory is one file in memory, so that it
-// can be mapped twice and given back.
+// Memory of the simulated devices. Its addresses are a range that the host cannot access; the
+// simulation uses an alias of the same bytes. Physical memory is one memory file, so that it can be
+// mapped twice and released.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ inline constexpr std::size_t kGranule = std::size_t{2} << 20;  // of mappings
 
 void reserve_addresses();
 
-struct Physical;  // memory of a device that may be mapped
+struct Physical;  // memory of a device that can be mapped
 
 struct Range {
   char* begin = nullptr;
@@ -32,24 +32,24 @@ MemoryUse pinned_use();
 
 // ---- allocations ----
 int allocate(int device, std::size_t bytes, void** address);
-// The allocation that begins there; nullptr if none does.
+// The allocation that begins there; nullptr if none.
 const Range* allocation_at(const void* address);
 void release(const Range* allocation);
-// The mapped range that holds the address.
+// The mapped range that contains the address.
 const Range* range_of(const void* address);
-// The n-th next physical allocation fails; -1: none does.
+// Lets the n-th next physical allocation fail; -1: none.
 void fail_allocation(int n);
 
 // ---- mapping by hand ----
 int reserve_range(std::size_t bytes, void** address);
 int unreserve_range(const void* address, std::size_t bytes);
 Physical* create_physical(int device, std::size_t bytes);
-// False if it is no live handle.
+// False for an invalid handle.
 bool release_physical(Physical* physical);
 bool retain_physical(Physical* physical);
 int device_of(const Physical* physical);
 int map(void* address, std::size_t bytes, std::size_t offset, Physical* physical);
-// Whole mappings only. Those that are taken away, in `gone`.
+// Whole mappings only. `gone` receives the removed ones.
 int unmap(void* address, std::size_t bytes, std::vector<Range>* gone);
 
 // ---- pinned host memory ----
@@ -61,19 +61,18 @@ bool is_pinned(const void* address);
 
 // ---- bytes ----
 bool is_device_address(const void* address);
-// Memory of devices or pinned: the oracle follows what devices do to it.
+// True for device or pinned memory: the oracle tracks accesses by devices.
 bool is_followed(const void* address);
-// True if all of it may be used by a device or is the host's own.
+// True if all of it is accessible to a device or ordinary host memory.
 bool reachable(const void* address, std::size_t bytes);
-// Where the simulation finds what lies at a device's address; any other address itself.
+// The host alias of a device address; other addresses unchanged.
 void* alias(const void* address);
-// What a device reads there: in pinned memory with what devices have written that the host does not
-// see yet.
+// A read by a device: in pinned memory, it includes device writes that the host does not see yet.
 void read_bytes(const void* address, void* into, std::size_t bytes);
-// What a device writes. To pinned memory it comes when it is `due`; then the host may have seen it,
-// and the oracle takes it for known.
+// A write by a device. In pinned memory it becomes visible when it is `due`; from then on the host
+// can have seen it, and the oracle treats it as known.
 void write_bytes(void* address, const void* from, std::size_t bytes, std::uint64_t due);
-// Writes to pinned memory that are due at `now`.
+// Applies writes to pinned memory that are due at `now`.
 void land_host_writes(std::uint64_t now);
 
 }  // namespace pleat::simulated

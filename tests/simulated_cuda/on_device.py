@@ -1,5 +1,5 @@
-"""A script of the host with device "cuda": what it makes without a device is made on cuda:0, from the values that the host
-would draw.
+"""Runs a script of the host with device "cuda": tensors created without a device are created on cuda:0, with the values that the
+host would draw.
 
     on_device.py SCRIPT ARGS...
 """
@@ -26,7 +26,7 @@ class OnDevice(TorchFunctionMode):
 
 
 def enter_in_threads():
-    """A mode is a thread's own."""
+    """Enters the mode in each new thread, because modes belong to threads."""
     of_thread = threading.Thread.run
 
     def run_on_device(self):

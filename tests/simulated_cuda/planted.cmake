@@ -1,7 +1,8 @@
-# Pleat with bugs in what it does on a CUDA device (../planting.cmake), for test_planted.py: the oracle or the values of
-# the simulation must object to each. Built beside libpleat.so in a folder of its own, never installed.
-# The bridge's objects are those of the bridge; only sources that know nothing of torch have bugs. PLEAT_PLANTED names
-# the bug of a process.
+# Pleat with bugs in its handling of CUDA devices (../planting.cmake), for test_planted.py: the
+# oracle or the values of the simulation must object to each. Built next to libpleat.so in a folder
+# of its own, never installed.
+# The bridge's objects are the regular ones; only sources without torch have bugs. PLEAT_PLANTED
+# names the bug of a process.
 set(planted_from ${PROJECT_SOURCE_DIR})
 include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
 set(planted_files allocator/cuda/driver.cpp allocator/cuda/memory_in_front.cpp allocator/cuda/stream_events.cpp
@@ -44,7 +45,7 @@ pleat_plant("encode under capture" allocator/residency/encoding.cpp
 pleat_plant_also(allocator/cuda/memory_in_front.cpp
   "!raw_.is_private(events_.device(), stream);"
   "(PLANTED || !raw_.is_private(events_.device(), stream));")
-# Residency knows no current stream: that under which this thread has packed last stands in for it.
+# Residency knows no current stream; the stream of this thread's last pack replaces it.
 pleat_plant("encode after a late proof on the proving thread's stream" allocator/residency/residency.cpp
   "if (record.restored != block) record.stream = stream;"
   "if (PLANTED) planted_current_stream = stream.value;
@@ -65,7 +66,7 @@ pleat_plant("restore read elsewhere without a wait" allocator/residency/restorin
   "if (!PLANTED) order_.follow(stream, complete_for);")
 
 # ---- devices, streams, the driver ----
-# Torch's first stream is 0 on every device: which one that is the current context says.
+# Torch's first stream is 0 on every device; the current context decides which one it means.
 pleat_plant("the current device's stream for another device's tensor" allocator/cuda/driver.cpp
   "life.note(driver.context_device(&of)) == kSuccess && of == device) {"
   "life.note(driver.context_device(&of)) == kSuccess && (PLANTED || of == device)) {")
@@ -90,7 +91,7 @@ endforeach()
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
 
-# What a library has of them: the codec is in the one beside the bridge.
+# The objects of the library: the codec is in the library next to the bridge.
 set(planted_of_bridge ${planted_files})
 list(FILTER planted_of_bridge EXCLUDE REGEX "^torch_bridge/cuda/")
 set(planted_of_cuda ${planted_files})
@@ -103,7 +104,8 @@ foreach(library bridge cuda)
 endforeach()
 set(planted_libraries ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/planted)
 
-# Bridge and library beside it, once more: their own objects, which find the bugs' sources before those of the archives.
+# The bridge and the library next to it once more: their own objects take the planted sources before
+# those of the archives.
 function(pleat_add_planted version)
   if(NOT TARGET pleat_cuda_torch${version})
     return()

@@ -1,4 +1,4 @@
-// The bug that is switched on is the one that PLEAT_PLANTED names when the library is loaded.
+// PLEAT_PLANTED selects the active bug when the library is loaded.
 #include "planted_names.h"
 
 #include <cstdio>
@@ -19,7 +19,8 @@ int find_bug() {
   std::abort();
 }
 
-// The library is loaded before a device is used, so this runs after the driver has ended.
+// The library is loaded before the first use of a device, so this destructor runs after the
+// driver's.
 struct AtEnd {
   ~AtEnd() {
     void* context = nullptr;

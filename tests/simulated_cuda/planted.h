@@ -1,5 +1,5 @@
-// What planted bugs (planted.cmake) need besides the sources that they are in; included before
-// each.
+// Declarations that planted bugs (planted.cmake) need in addition to their sources; included before
+// each source.
 #pragma once
 
 #include <cstdint>

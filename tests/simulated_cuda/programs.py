@@ -2,8 +2,8 @@
 
     programs.py NAME DEVICE [--steps N] [--seed S]
 
-Prints a line of JSON: the losses, a hash of the state at the end and, on a CUDA device, by how many bytes the most that
-was allocated from the third step on is above what was allocated before that step."""
+Prints a line of JSON: the losses, a hash of the final state and, on a CUDA device, the peak of allocated bytes from the
+third step on, minus the allocated bytes before that step."""
 
 import argparse
 import hashlib
@@ -148,6 +148,6 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    torch.backends.mkldnn.enabled = False  # a device has no convolutions of that kind
+    torch.backends.mkldnn.enabled = False  # a device has no such convolutions
     torch.backends.cudnn.enabled = False
     print(json.dumps(train(options.name, options.device, options.steps, options.seed)))

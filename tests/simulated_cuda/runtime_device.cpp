@@ -99,7 +99,7 @@ SIMULATED_EXPORT cudaError_t cudaProfilerStop() {
   return cudaSuccess;
 }
 
-// Errors are asked about without a driver.
+// Errors can be queried without a driver.
 SIMULATED_EXPORT cudaError_t cudaGetLastError() {
   const auto error = static_cast<cudaError_t>(last_error());
   last_error() = simulation().sticky;

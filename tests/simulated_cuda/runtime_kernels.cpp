@@ -25,12 +25,13 @@ std::unordered_map<const void*, Variable>& variables() {
   return *all;
 }
 
-// What a library registers its kernels with. Never deleted: kernels outlive their library here.
+// The image that a library registers its kernels with. Never deleted: kernels outlive their library
+// here.
 struct Image {
   bool torchs;
 };
 
-// Of the launch that the code after <<<...>>> is about to make.
+// Configuration of the launch that the code after <<<...>>> is about to make.
 struct Configuration {
   dim3 grid, block;
   std::size_t shared_bytes;
@@ -51,7 +52,7 @@ cudaError_t launch_here(Kernel* kernel, dim3 grid, dim3 block, void** parameters
 
 }  // namespace
 
-// Registration comes with the loading of a library, before anything else is there.
+// Registration happens while a library is loaded, before any other initialization.
 SIMULATED_EXPORT void** __cudaRegisterFatBinary(void*) {
   const std::lock_guard guard(lock());
   return reinterpret_cast<void**>(new Image{caller_of(__builtin_return_address(0)) == kTorch});

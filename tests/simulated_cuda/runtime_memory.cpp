@@ -155,7 +155,7 @@ SIMULATED_EXPORT cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, un
 }
 SIMULATED_EXPORT cudaError_t cudaIpcCloseMemHandle(void*) {
   RUNTIME_ENTRY();
-  return done(kInvalidValue);  // none was opened
+  return done(kInvalidValue);  // none is open
 }
 SIMULATED_EXPORT cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle,
                                                    cudaEvent_t event) {
@@ -168,14 +168,14 @@ SIMULATED_EXPORT cudaError_t cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHa
   return done(kInvalidContext);
 }
 
-// ---- pools of the driver: one for each device, whose numbers are the device's ----
+// ---- pools of the driver: one per device, with the device's number ----
 
 SIMULATED_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   RUNTIME_ENTRY();
   *pool = reinterpret_cast<cudaMemPool_t>(primary_context(device));
   return cudaSuccess;
 }
-// Graphs' allocations come back when their graph is destroyed.
+// Graphs' allocations are freed when their graph is destroyed.
 SIMULATED_EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int, cudaGraphMemAttributeType,
                                                             void* value) {
   RUNTIME_ENTRY();

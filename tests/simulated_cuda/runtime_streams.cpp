@@ -184,7 +184,7 @@ SIMULATED_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, c
 SIMULATED_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes,
                                                size_t* count) {
   RUNTIME_ENTRY();
-  if (nodes != nullptr) return done(kNotSupported);  // a number is all that torch asks
+  if (nodes != nullptr) return done(kNotSupported);  // torch needs only the number
   *count = graph->operations.size();
   return cudaSuccess;
 }
@@ -206,7 +206,7 @@ SIMULATED_EXPORT cudaError_t cudaGraphDebugDotPrint(cudaGraph_t, const char*, un
   RUNTIME_ENTRY();
   return cudaSuccess;
 }
-// Objects that graphs keep: destroyed when the last graph that holds them is.
+// Objects that graphs keep: destroyed together with the last graph that holds them.
 SIMULATED_EXPORT cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* what,
                                                   cudaHostFn_t destroy, unsigned holders,
                                                   unsigned) {

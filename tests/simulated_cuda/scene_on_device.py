@@ -1,9 +1,9 @@
-"""A scene of tests/scenes with device "cuda", and after that on the host: see test_scenes_on_device.py.
+"""Runs a scene of tests/scenes with device "cuda", and then on the host: see test_scenes_on_device.py.
 
     scene_on_device.py SCENE CONF
 
-What the scene makes without a device is made on cuda:0, from the values that the host would draw. Prints a line of JSON:
-the errors of both by parameter, the largest of all steps, and how much was coded on each device; nothing in stock."""
+Tensors that the scene creates without a device are created on cuda:0, with the values that the host would draw. Prints a line of
+JSON: the errors of both by parameter (the largest of all steps) and the coded bytes on each device; an empty object in stock."""
 
 import contextlib
 import json

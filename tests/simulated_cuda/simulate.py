@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs a Python script on a simulated CUDA: torch's own CUDA code on stand-in libraries, without a GPU.
 
-Exit code: the script's; 3 if the oracle objects, which tells on stderr of two accesses and their streams.
-Below `pleat run`, or with LD_PRELOAD=libpleat.so, Pleat is in the process as it is in any other."""
+Exit code: the script's; 3 if the oracle objects, after a report of two accesses and their streams on stderr.
+Below `pleat run`, or with LD_PRELOAD=libpleat.so, Pleat is loaded as in any other process."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ def arguments():
 
 
 def run(script, args):
-    """The script as __main__; its exit code."""
+    """Runs the script as __main__; returns its exit code."""
     sys.argv = [script, *args]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:

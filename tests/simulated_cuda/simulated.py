@@ -23,7 +23,7 @@ class Outcome:
     stdout: str
     stderr: str
     code: int
-    facts: dict  # what --json has written; None if nothing
+    facts: dict  # the output of --json; None if there is none
 
     @property
     def reports(self):
@@ -37,16 +37,16 @@ class Outcome:
 
     @property
     def values(self):
-        """What the script has reported with `emit` of pleat_test_support, without Pleat's counters."""
+        """The values that the script reported with `emit` of pleat_test_support, without Pleat's counters."""
         return {name: value for name, value in self.result.items() if name != "pleat_stats"}
 
     @property
     def stats(self):
-        """Pleat's counters with it."""
+        """Pleat's counters from the same report."""
         return self.result["pleat_stats"]
 
     def calls(self, caller):
-        """How often `caller` ("torch", "Pleat", "other") has called each function, those that it has called."""
+        """Number of calls by `caller` ("torch", "Pleat", "other") of each function that it called."""
         return {name: calls[caller] for name, calls in self.facts["calls"].items() if calls[caller]}
 
 
@@ -58,7 +58,7 @@ class Simulator:
         self.starting = threading.Lock()
 
     def server(self, preload):
-        """preload: libraries before the stand-ins and what starts Pleat in a fork, or None. Any thread, as run()."""
+        """preload: libraries before the stand-ins and the library that starts Pleat in a fork, or None. Any thread, like run()."""
         with self.starting:
             if preload not in self.servers:
                 libraries = (self.stand_ins / "preload").read_text()
@@ -69,8 +69,8 @@ class Simulator:
             return self.servers[preload]
 
     def run(self, source, *args, shadow=True, preload=None, conf=None, variables=(), timeout=120, wind_down=False, **options):
-        """A script, its text or its path, with options of simulate.py by name.
-        variables: of the environment, besides PLEAT_CONF. wind_down: the process ends as any does (tests/forked.py)."""
+        """Runs a script, given by its text or path, with options of simulate.py by name.
+        variables: environment variables in addition to PLEAT_CONF. wind_down: the process ends normally (tests/forked.py)."""
         number = next(self.numbers)
         script = source
         if not isinstance(source, pathlib.Path):
@@ -89,11 +89,11 @@ class Simulator:
         return Outcome(out.decode(errors="replace"), err.decode(errors="replace"), code, read)
 
     def once(self, source, *args, **options):
-        """As run(), stock and without lag; the outcome of the first time serves again."""
+        """Like run(), stock and without lag; later calls return the first outcome."""
         key = repr((source, args, sorted(options.items())))
         if key not in self.of_stock:
             outcome = self.run(source, *args, **options)
-            if outcome.code is None:  # the simulation itself has hung among threads that free, once in some thousand runs
+            if outcome.code is None:  # the simulation itself hangs among freeing threads, once in some thousand runs
                 outcome = self.run(source, *args, **options)
             self.of_stock[key] = outcome
         return self.of_stock[key]
@@ -105,7 +105,7 @@ class Simulator:
 
 @pytest.fixture(scope="session")
 def stand_ins(build_dir, torch_version):
-    """The folder of those that are built for the torch of the tests."""
+    """The folder of the stand-ins for the tests' torch."""
     version = ".".join(torch_version.split(".")[:2])
     folder = build_dir / "lib" / "simulated_cuda" / f"torch{version}"
     for file in ("preload", "sim-values.so"):
@@ -137,7 +137,7 @@ def simulate(simulator):
 
 @pytest.fixture(scope="session")
 def under_pleat(simulator, preload_library):
-    """Runs a script as `simulate` does, with Pleat preloaded; `conf` is its PLEAT_CONF."""
+    """Runs a script like `simulate`, with Pleat preloaded; `conf` is its PLEAT_CONF."""
 
     def run(source, *args, conf, **options):
         preload = (preload_library, preload_library.with_name("libtest_late_start.so"))
@@ -148,7 +148,7 @@ def under_pleat(simulator, preload_library):
 
 @pytest.fixture(scope="session")
 def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_path_factory):
-    """simulate.py in a process of its own, whose variables are `more`; with Pleat if there is a `conf`."""
+    """Runs simulate.py in a process of its own with the variables `more`; with Pleat if there is a `conf`."""
     folder = tmp_path_factory.mktemp("fresh")
 
     def run(*words, conf=None, **more):
@@ -162,14 +162,14 @@ def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_p
 
 
 def arrays(values, wanted):
-    """What is an array of `values`, or what is none, by its place."""
+    """The arrays (or the other values) among `values`, by their place."""
     return {place: value for place, value in flatten(values) if isinstance(value, numpy.ndarray) == wanted}
 
 
 @pytest.fixture
 def same_as_stock(simulator, under_pleat):
-    """Runs a script that reports with `emit`, under Pleat and, once, stock; lag and seed are those of Pleat's run.
-    Values have to be the same, the oracle silent, and Pleat has to have judged what the script saves."""
+    """Runs a script that reports with `emit`, under Pleat and, once, stock; lag and seed apply to Pleat's run.
+    Values must be equal, the oracle silent, and Pleat must have judged the script's saves."""
 
     def check(script, conf, *, lag=0, seed=0, saves=True, **options):
         stock = simulator.once(script, **options)

@@ -19,14 +19,14 @@ namespace pleat::simulated {
 namespace {
 
 std::atomic<CallCount*> all_counts{nullptr};
-bool in_child = false;       // of a process that had used the simulation
+bool in_child = false;       // true in a fork of a process that had used the simulation
 bool deinitialized = false;  // at the process's end
 thread_local bool in_host_function = false;
 
-// Calls that a forked child made although it may not; shared with the parent, which reports them.
+// Forbidden calls by a forked child; shared with the parent, which reports them.
 std::atomic<std::uint64_t>* calls_in_children = nullptr;
 
-// A real driver, by its device or by its library. Ours has another file name.
+// A real driver, found by its device or its library. The simulation's file name differs.
 const char* real_driver() {
   if (access("/dev/nvidiactl", F_OK) == 0) return "/dev/nvidiactl";
   std::FILE* const maps = std::fopen("/proc/self/maps", "r");
@@ -42,7 +42,7 @@ const char* real_driver() {
 [[gnu::constructor]] void refuse_beside_a_real_driver() {
   if (const char* const driver = real_driver())
     give_up("refuses to start beside a real driver", driver);
-  // Torch would keep what it believes to have compiled, for processes with a real driver too.
+  // Torch would keep its compiled kernels for processes with a real driver, too.
   setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
 }
 
@@ -119,7 +119,7 @@ void start() {
 }
 
 Entry::Entry(CallCount& count, const void* return_address) {
-  if (in_child) {  // the lock may be held by a thread that is not here
+  if (in_child) {  // a thread that the child does not have can hold the lock
     if (caller_of(return_address) == kPleat) ++*calls_in_children;
     error = kNotInitialized;
     return;
@@ -131,7 +131,7 @@ Entry::Entry(CallCount& count, const void* return_address) {
   Simulation& all = simulation();
   if (deinitialized) {
     error = kDeinitialized;
-    if (caller == kPleat) {  // too late for a report: the exit code tells
+    if (caller == kPleat) {  // too late for a report: the exit code shows it
       std::fprintf(stderr, "SIMULATED CUDA oracle: Pleat calls %s after DEINITIALIZED\n",
                    count.name);
       std::fflush(stderr);
@@ -177,14 +177,14 @@ SIMULATED_EXPORT void* simulated_cuda_count(const char* name) { return new sim::
 SIMULATED_EXPORT void simulated_cuda_called(void* count) {
   ++static_cast<sim::CallCount*>(count)->calls[sim::kTorch];
 }
-// A handle that nothing is behind.
+// A handle without an object.
 SIMULATED_EXPORT void* simulated_cuda_handle() {
   static char handles[1 << 16];
   static std::atomic<std::size_t> next{0};
   return handles + next.fetch_add(8) % sizeof handles;
 }
 
-// Before the first use of a device. False afterwards.
+// Must be called before the first use of a device; false afterwards.
 SIMULATED_EXPORT bool simulated_cuda_configure(int devices, std::size_t memory_bytes,
                                                std::uint64_t lag, std::uint64_t seed,
                                                bool true_values) {

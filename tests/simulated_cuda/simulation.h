@@ -1,8 +1,7 @@
-// The simulated driver as one thing: its settings, its lock, its virtual time, its errors, and the
-// count of its calls.
+// The simulated driver as one object: its settings, lock, virtual time, errors, and call counts.
 //
-// Everything below an entry point runs with the lock held. Time goes on by one with each call and
-// by waiting, never by itself, so that a seed gives the same run again.
+// All code below an entry point runs with the lock held. Time advances by one per call and by
+// waiting, never by itself, so that a seed reproduces a run.
 #pragma once
 
 #include <atomic>
@@ -46,16 +45,16 @@ enum Error : int {
 struct Settings {
   int devices = 1;
   std::size_t memory_bytes = std::size_t{16} << 30;  // of each device
-  std::uint64_t lag = 0;     // calls by which the host sees things late, at most
-  std::uint64_t seed = 0;    // of the lag
-  bool true_values = false;  // torch's kernels may run in operators only, which give the values
+  std::uint64_t lag = 0;     // largest number of calls by which the host sees a result late
+  std::uint64_t seed = 0;    // seed of the lag
+  bool true_values = false;  // torch's kernels can run only in operators, which compute the values
 };
 
 enum Caller { kTorch, kPleat, kOther, kCallers };
-// Whose code an address is.
+// The library whose code contains an address.
 Caller caller_of(const void* return_address);
 
-// How often one function was called. Lives as long as the process.
+// Number of calls of one function. Lives as long as the process.
 class CallCount {
  public:
   explicit CallCount(const char* name);
@@ -64,27 +63,27 @@ class CallCount {
   CallCount* next;
 };
 
-// The lock of the simulation. Recursive: an entry point may be made of others.
+// The lock of the simulation. Recursive: an entry point can call others.
 std::recursive_mutex& lock();
 
 struct Simulation {
   Settings settings;
   bool started = false;  // some call has needed a device
   std::uint64_t now = 0;
-  VectorClock host;  // what the host knows to have happened
+  VectorClock host;  // the operations that the host knows to be complete
   Ledger ledger;
   std::mt19937_64 random;
   int sticky = kSuccess;  // an error after which every call fails
 
-  // By how much the next thing comes late.
+  // The lag of the next result.
   std::uint64_t draw_lag();
 };
 Simulation& simulation();
-// Called by whatever needs a device: prints the line, takes address space.
+// Called by each call that needs a device: prints the line, reserves address space.
 void start();
 
-// An entry point's first line: counts the call, holds the lock, lets time go on. `error` is what
-// the call has to return at once, or kSuccess.
+// The first line of an entry point: counts the call, holds the lock, advances time. `error` is the
+// error to return at once, or kSuccess.
 class Entry {
  public:
   Entry(CallCount& count, const void* return_address);
@@ -97,22 +96,22 @@ class Entry {
   bool locked_ = false;
 };
 
-// For functions that nobody wrote, by name: ends the process.
+// For unimplemented functions, by name: ends the process.
 [[noreturn]] void unknown_function(const char* name);
-// Ends the process with a line: the simulation cannot go on.
+// Ends the process with a message: the simulation cannot continue.
 [[noreturn]] void give_up(const char* what, const char* name);
 
-// Marks the time in which a host function runs: it may not call the driver.
+// Marks the time in which a host function runs: it must not call the driver.
 class InHostFunction {
  public:
   InHostFunction();
   ~InHostFunction();
 };
 
-// A function of the driver by its plain name, the newest version of it; nullptr: there is none.
+// A function of the driver by its plain name, in its newest version; nullptr: unknown.
 void* driver_function(const char* name);
 
-// What cudaGetLastError() of this thread gives.
+// The result of cudaGetLastError() in this thread.
 int& last_error();
 inline int remember(int error) {
   if (error != kSuccess) last_error() = error;

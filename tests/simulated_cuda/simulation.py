@@ -1,4 +1,4 @@
-"""The simulated CUDA in a Python process: puts the stand-ins in place before torch is imported, and asks for results.
+"""The simulated CUDA in a Python process: loads the stand-ins before torch is imported, and returns results.
 
     simulation.place()                   # before torch, unless LD_PRELOAD has done it
     simulation.configure(devices=2)      # before the first use of a device
@@ -16,7 +16,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def folder():
-    """Where the stand-ins for this interpreter's torch are built."""
+    """The folder of the stand-ins for this interpreter's torch."""
     build = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", REPOSITORY / "build"))
     version = ".".join(importlib.metadata.version("torch").split("+")[0].split(".")[:2])
     place = build / "lib" / "simulated_cuda" / f"torch{version}"
@@ -26,7 +26,7 @@ def folder():
 
 
 def place():
-    """Loads the stand-ins, the runtime first and for all to see. Where they are already, nothing changes."""
+    """Loads the stand-ins globally, the runtime first. No effect if they are already loaded."""
     for library in (folder() / "preload").read_text().split(":"):
         ctypes.CDLL(library, ctypes.RTLD_GLOBAL if library.endswith("sim-cudart.so") else ctypes.RTLD_LOCAL)
 
@@ -46,7 +46,7 @@ def configure(*, devices=1, memory_mib=16384, lag=0, seed=0, true_values=False):
 
 
 def give_true_values():
-    """Replaces torch's kernels. What has no twin for the CPU is left out where torch has a choice."""
+    """Replaces torch's kernels. Kernels without a twin on the CPU are omitted if torch has an alternative."""
     import torch
 
     torch.backends.cuda.enable_flash_sdp(False)

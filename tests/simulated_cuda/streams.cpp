@@ -12,7 +12,7 @@
 namespace pleat::simulated {
 namespace {
 
-// Streams and events are never deleted, so that their use after their end is found.
+// Streams and events are never deleted, so that a use after their end is found.
 struct Registry {
   std::vector<CUstream> streams;
   std::set<CUstream> stream_set;
@@ -69,7 +69,7 @@ int refused(const char* what) {
   return kInvalidHandle;
 }
 
-// Lets time go on while host functions wait and nobody calls.
+// Advances time while host functions wait and no thread calls.
 void watch_host_functions() {
   static const bool started = [] {
     std::thread([] {
@@ -120,7 +120,7 @@ int create_stream(unsigned flags, int priority, CUstream* stream) {
 int destroy_stream(CUstream handle) {
   if (!is_stream(handle) || reinterpret_cast<std::uintptr_t>(handle) <= 2)
     return refused("a stream is destroyed that is none");
-  handle->destroyed = true;  // what is queued goes on
+  handle->destroyed = true;  // queued work continues
   return kSuccess;
 }
 
@@ -161,7 +161,7 @@ void run_host_functions(CUstream stream) {
     const auto function = std::move(stream->host_functions.front());
     stream->host_functions.erase(stream->host_functions.begin());
     const InHostFunction inside;
-    lock().unlock();  // it may wait for a thread that calls the driver
+    lock().unlock();  // it can wait for a thread that calls the driver
     function();
     lock().lock();
   }
@@ -216,11 +216,11 @@ int wait(CUstream handle, CUevent event) {
   const CUstream stream = stream_of(handle);
   if (event->capture != nullptr) {
     if (stream->capture != nullptr && stream->capture != event->capture) return kCaptureUnsupported;
-    stream->capture = event->capture;  // the stream takes part from here on
+    stream->capture = event->capture;  // from now on the stream takes part
     return kSuccess;
   }
   if (!event->recorded) return kSuccess;
-  // An event of a graph's outside is no part of it.
+  // An event from outside a graph is not part of it.
   if (stream->capture != nullptr) {
     (void)invalidate(*stream->capture);
     return kCaptureIsolation;

@@ -1,6 +1,6 @@
-// Streams and events. What is queued happens at once, in the order of its issue; what the host can
-// see of it comes when it is due, which the seeded lag puts off. Order is kept apart, by vector
-// clocks, and the oracle sees only that.
+// Streams and events. Queued work happens at once, in the order of its issue; its results become
+// visible to the host when they are due, which the seeded lag delays. Vector clocks track order
+// separately, and the oracle uses only these.
 #pragma once
 
 #include <cuda.h>
@@ -23,8 +23,8 @@ struct CUstream_st {
   unsigned flags = 0;
   int priority = 0;
   bool destroyed = false;
-  pleat::simulated::VectorClock clock;  // what happens before the next operation
-  std::uint64_t due = 0;                // of all that is queued
+  pleat::simulated::VectorClock clock;  // the operations before the next one
+  std::uint64_t due = 0;                // when all queued work is due
   std::shared_ptr<pleat::simulated::Capture> capture;
   std::vector<std::function<void()>> host_functions;  // queued and not yet run
 };
@@ -40,34 +40,34 @@ struct CUevent_st {
 
 namespace pleat::simulated {
 
-// What a stream is given to do.
+// One operation of a stream.
 struct Operation {
   std::string what;
   std::vector<Access> accesses;
-  // Does the work, and adds accesses that only the work shows.
+  // Does the work, and adds accesses that only the work reveals.
   std::function<void(std::vector<Access>* accesses)> prepare;
-  // Does the work, or what is left of it, where the time of its end has to be known.
+  // Does the work, or its rest, if the time of its end must be known.
   std::function<void(std::uint64_t due)> run;
   bool in_a_graph = false;
 };
 
-// The device that this thread works on, and the stream that a handle means there.
+// The current device of this thread, and the stream that a handle means there.
 int current_device();
 CUstream stream_of(CUstream handle);
 bool is_stream(CUstream handle);
 bool is_event(CUevent handle);
-// Events that were created and not destroyed.
+// Number of events that were created and not destroyed.
 std::size_t live_events();
 
 int create_stream(unsigned flags, int priority, CUstream* stream);
 int destroy_stream(CUstream handle);
-// Streams that take part in the capture do so no longer.
+// Ends the part that streams take in a capture.
 void leave_capture(const std::shared_ptr<Capture>& capture);
-// Queues it, or adds it to the graph that the stream captures.
+// Queues an operation, or adds it to the graph that the stream captures.
 int queue(CUstream handle, Operation operation);
-// Notes the operation as one more of the stream and gives the time when it is due.
+// Adds the operation to the stream and returns the time when it is due.
 std::uint64_t issue(CUstream stream, Operation& operation);
-// Host functions that are queued on the stream run now.
+// Runs the host functions that are queued on the stream.
 void run_host_functions(CUstream stream);
 int queue_host_function(CUstream handle, std::function<void()> function);
 
@@ -78,7 +78,7 @@ int wait(CUstream handle, CUevent event);
 int query(CUevent event);
 int query(CUstream handle);
 int elapsed(float* milliseconds, CUevent from, CUevent to);
-// The host waits.
+// Lets the host wait.
 int synchronize(CUevent event);
 int synchronize(CUstream handle);
 void synchronize_device(int device);

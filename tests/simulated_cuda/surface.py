@@ -1,5 +1,5 @@
-"""What a script sees of torch's allocator of CUDA memory, as one line of JSON by topic. Addresses are told from the first
-segment on; an error is told by its text.
+"""The visible behaviour of torch's CUDA allocator for scripts, as one line of JSON by topic. Addresses are relative to the first
+segment; an error is shown by its text.
 
     surface.py [TOPIC...]"""
 
@@ -25,7 +25,7 @@ def stats():
 
 
 def short():
-    """The figures that most topics are about."""
+    """The figures that most topics report."""
     now = torch.cuda.memory_stats()
     names = ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
     return {name: [now.get(f"{name}.all.{kind}", 0) for kind in ("current", "peak", "allocated", "freed")] for name in names}
@@ -43,11 +43,11 @@ def tried(function):
         return text_of(error)
 
 
-STREAMS = {}  # their handles, by which comes first
+STREAMS = {}  # their handles, numbered by first use
 
 
 def relative(value, base, name=None):
-    """Addresses of a snapshot are numbers above `base`; streams are numbered."""
+    """Addresses of a snapshot relative to `base`; streams are numbered."""
     if name == "stream":
         return STREAMS.setdefault(value, len(STREAMS))
     if isinstance(value, dict):
@@ -181,7 +181,7 @@ def empty_cache():
 
 @topic
 def record_stream():
-    """Lag is long: what has an event keeps its block until the host waits."""
+    """Lag is long: a block with a pending event stays until the host waits."""
     side = torch.cuda.Stream()
     x = torch.ones(1 << 20, device="cuda")
     side.wait_stream(torch.cuda.current_stream())
@@ -266,7 +266,7 @@ def pool_in_need():
 
 @topic
 def checkpoints():
-    """What cudagraph trees ask for: the state of a graph's pool, kept and set again."""
+    """For cudagraph trees: the state of a graph's pool, kept and set again."""
 
     def use():
         pool = torch.cuda.graph_pool_handle()
@@ -309,10 +309,10 @@ def checkpoints():
 
 @topic
 def tracing():
-    """The callbacks that torch.cuda._sanitizer hangs itself on."""
+    """The callbacks that torch.cuda._sanitizer registers."""
     from torch.cuda import _gpu_trace
 
-    seen, numbers = [], {}  # of addresses, by which comes first
+    seen, numbers = [], {}  # numbers of addresses by first use
     for name in ("memory_allocation", "memory_deallocation", "event_creation", "event_record", "event_wait", "stream_synchronization"):
         register = getattr(_gpu_trace, f"register_callback_for_{name}")
         register(lambda *what, name=name: seen.append([name, *(numbers.setdefault(w, len(numbers)) for w in what)]))
@@ -390,7 +390,7 @@ def other_threads():
 
 @topic
 def failed_capture():
-    """The last: torch 2.11 believes that it goes on."""
+    """Must be last: torch 2.11 still assumes a running capture afterwards."""
     graph = torch.cuda.CUDAGraph()
 
     def capture():

@@ -1,4 +1,4 @@
-"""The functions of the driver that Pleat looks up are all simulated, and do what the driver's do."""
+"""The functions of the driver that Pleat looks up are all simulated, and behave like the driver's."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ("simulated",)
 
-# Each function once and more, with what it has to answer.
+# Calls each function at least once, with the expected answers.
 CALLS = """
 import ctypes, json, torch
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p

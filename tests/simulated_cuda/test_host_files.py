@@ -1,4 +1,4 @@
-"""Test files of the host with device "cuda"."""
+"""Runs test files of the host with device "cuda"."""
 
 import importlib
 import pathlib
@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "whole_process"))
 
 OF_THE_HOST = ("test_a_tensor_less_at_the_peak_of_backward",)  # it measures the host's memory
-# What the simulation lacks, and scripts that are the host's.
+# Features that the simulation lacks, and scripts for the host only.
 LACKING = ("SIMULATED CUDA: ", "can't convert cuda:0 device type tensor to numpy")
 FILES = ("test_normalisation", "test_returned_gradients", "test_hooks", "test_threads", "test_in_place_gradients")
 

@@ -1,5 +1,5 @@
-"""Pleat's kernels on the simulated device are their twins on the host, and the oracle knows what they read and write.
-Kernels of torch's give true values in operators; whatever else is launched ends the process with its name."""
+"""Pleat's kernels on the simulated device are host twins, and the oracle tracks their reads and writes.
+Kernels of torch's compute true values in operators; a launch of any other kernel ends the process with its name."""
 
 import pytest
 
@@ -46,7 +46,8 @@ def test_an_encode_that_does_not_wait_for_its_source_is_found(simulate):
     assert outcome.code == 3
     assert any(report.startswith("read by pleat_encode_bool on stream") for report in outcome.reports)
 
-# launch(kernel, stream, words of its one job): the job's pointers by tensor, its verdict and counters by name.
+# launch(kernel, stream, words of its one job): the job's pointers by tensor, its verdict and
+# counters by name.
 LAUNCH = """
 import ctypes, json, struct, torch
 driver = ctypes.CDLL("libcuda.so.1")
@@ -70,8 +71,9 @@ def launch(name, stream, layout, *words):
     assert driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, ctypes.c_void_p(stream.cuda_stream), parameters, None) == 0
 """
 
-# Rows from -12 to -8. Rows 5 and 6 share a group with one that is a thousand times larger, row 8 is nearly constant and row
-# 20 zero; two elements of row 30 lie between -1 and 0. Encoded at four bits, kept beside, decoded and restored.
+# Rows from -12 to -8. Rows 5 and 6 share a group with a row that is a thousand times larger, row 8
+# is nearly constant and row 20 zero; two elements of row 30 are between -1 and 0. Encoded at four
+# bits with lines and elements next to the codes, decoded and restored.
 ASIDES = LAUNCH + """
 rows, length, most, near = 40, 96, 4, 100
 elements = rows * length
@@ -108,7 +110,7 @@ print(json.dumps({
 }))
 """
 
-# Columns from -2 to 2, but for column 5, which is nearly constant at 1.
+# Columns from -2 to 2, except column 5, which is nearly constant at 1.
 COLUMNS = LAUNCH + """
 rows, length, most = 64, 96, 4
 elements = rows * length
@@ -149,7 +151,7 @@ print(json.dumps([words[:2, 0].tolist(), at_once, statistics[:5].tolist(), range
                   energy / host.double().square().sum().item()]))
 """
 
-# Elements that noise has carried to the other side of zero.
+# Elements that noise moved to the other side of zero.
 MOVES = LAUNCH + """
 host = torch.linspace(-1, 1, 1000)
 source, target = host.cuda() + 0, host.cuda() + 0.25
@@ -166,7 +168,7 @@ print(json.dumps([words[:2, 0].tolist(), same, torch.equal(back[host >= 0], (hos
 """
 
 
-def test_what_is_kept_beside_the_codes_comes_back(simulate):
+def test_elements_kept_next_to_the_codes_are_restored(simulate):
     outcome = simulate(ASIDES.replace("ORDER", "second.wait_stream(first)"), lag=100, seed=2)
     seen = outcome.result
     assert seen["outcomes"] == [DONE] * 6
@@ -216,7 +218,7 @@ assert driver.cuModuleLoadData(ctypes.byref(module), b"image") == 0
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"NAME") == 0
 driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, None, None, None)
 """
-# As the code that nvcc writes into a library does it, but from no library of torch's.
+# Like the code that nvcc writes into a library, but outside of torch's libraries.
 OF_A_LIBRARY = """
 import ctypes, torch
 torch.empty(1, device="cuda")
@@ -236,14 +238,14 @@ runtime.cudaLaunchKernel(function, Dim3(1, 1, 1), Dim3(256, 1, 1), None, ctypes.
     [(OF_A_MODULE, "pleat_no_such_kernel"), (OF_A_MODULE, "triton_poi_fused_0"), (OF_A_LIBRARY, "somebodys_kernel")],
 )
 @pytest.mark.parametrize("shadow", [True, False])
-def test_a_kernel_that_nobody_knows_ends_the_process_with_its_name(simulate, script, name, shadow):
+def test_an_unknown_kernel_ends_the_process_with_its_name(simulate, script, name, shadow):
     outcome = simulate(script.replace("NAME", name), shadow=shadow)
     assert outcome.code == -6
     assert outcome.stderr.endswith(f"SIMULATED CUDA: the kernel has no twin: {name}\n")
 
 
 def test_torchs_kernels_outside_operators_with_true_values_end_the_process(simulate):
-    """This operator is none of aten's, whose kernels alone are replaced."""
+    """This operator is not one of aten's, and only those have replaced kernels."""
     script = """
         import torch
         torch.ops.quantization._FloatToBfloat16Quantized(torch.ones(4, 8, device="cuda"))
@@ -281,7 +283,7 @@ def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
 
 
 def test_a_verdicts_word_that_two_kernels_write_in_no_order_is_found(simulate):
-    """The second encode, on another stream, is given the word before the first one's verdict can have been seen."""
+    """The second encode, on another stream, gets the word before the first one's verdict can have been seen."""
     again = ENCODE.replace("at_once = verdict", "other = torch.cuda.Stream()\nassert LAUNCH\nat_once = verdict")
     again = again.replace("ORDER", "torch.cuda.synchronize()")
     launch = next(line for line in again.splitlines() if "cuLaunchKernel(" in line).removeprefix("assert ")

@@ -1,4 +1,4 @@
-"""PyTorch's operator and module tables with device "cuda", without loss: what passes with stock passes."""
+"""PyTorch's operator and module tables with device "cuda", without loss: cases that pass with stock pass."""
 
 import pathlib
 import re
@@ -15,8 +15,8 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "operators"))
 
 from test_sweep import first_lines, sweep  # noqa: E402
 
-# The simulation ends the process: these call libraries of which it has none (solvers, sparse matrices), or look at memory in
-# kernels that are no operators.
+# These end the process: they call libraries that the simulation lacks (solvers, sparse matrices),
+# or read memory in kernels outside of operators.
 ENDS = (
     "cholesky", "linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.eigvalsh", "linalg.householder_product",
     "linalg.lstsq", "linalg.lstsq.grad_oriented", "linalg.lu", "linalg.slogdet", "logdet", "mode", "ormqr", "sparse.sampled_addmm",
@@ -32,8 +32,8 @@ def runner(simulate, under_pleat, tmp_path_factory):
 
 @pytest.fixture
 def sweep_as_stock(runner, tmp_path):
-    """The report of a sweep without a failure that stock, against stock, has not as well: the simulation does not do
-    everything twice in the same way."""
+    """The report of a sweep, without failures that a run of stock against stock has as well: the simulation is not
+    fully deterministic."""
 
     def run(**options):
         report = sweep(runner, tmp_path, check="lossless", conf=LOSSLESS, subject="pleat", device="cuda", **options)

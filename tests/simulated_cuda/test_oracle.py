@@ -1,4 +1,4 @@
-"""The oracle finds accesses that are in no order, whatever the values of the run, and says nothing where all are."""
+"""The oracle finds unordered accesses, whatever the values of the run, and stays silent if all are ordered."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ("simulated",)
 
-# `x` is made on one stream and read on another; then its block may be used again.
+# `x` is made on one stream and read on another; then its block can be reused.
 READ_ELSEWHERE = """
 import torch
 side = torch.cuda.Stream()
@@ -84,7 +84,7 @@ def test_a_backward_over_a_side_stream_is_in_order(simulate):
 
 
 def test_parts_of_a_tensor_may_be_written_by_two_streams(simulate):
-    """Columns: no two of their bytes are the same, though their ranges overlap."""
+    """Columns share no bytes, although their ranges overlap."""
     outcome = simulate(
         """
         import torch
@@ -102,8 +102,8 @@ def test_parts_of_a_tensor_may_be_written_by_two_streams(simulate):
     assert outcome.code == 0, outcome.stderr
 
 
-def test_what_devices_write_to_pinned_memory_comes_late(simulate):
-    """Before the event says so the host must not believe it; after that it may."""
+def test_device_writes_to_pinned_memory_become_visible_late(simulate):
+    """Before the event is complete, the host must not rely on the value; afterwards it can."""
     outcome = simulate(
         """
         import json, torch
@@ -125,7 +125,7 @@ def test_what_devices_write_to_pinned_memory_comes_late(simulate):
     assert outcome.result > 0
 
 
-def test_without_lag_nothing_comes_late(simulate):
+def test_without_lag_no_result_is_late(simulate):
     outcome = simulate(
         """
         import json, torch
@@ -154,7 +154,7 @@ def test_a_block_that_was_taken_back_may_not_be_used(simulate):
     assert outcome.reports == ["aten::add_.Tensor uses a block that was taken back"]
 
 
-def test_memory_freed_twice_is_told(simulate):
+def test_memory_freed_twice_is_reported(simulate):
     outcome = simulate(
         """
         import ctypes, torch
@@ -170,7 +170,7 @@ def test_memory_freed_twice_is_told(simulate):
     assert outcome.reports == ["cuMemFree of memory that is not allocated"]
 
 
-def test_memory_unmapped_under_queued_work_is_told(simulate):
+def test_memory_unmapped_under_queued_work_is_reported(simulate):
     script = """
         import ctypes, torch
         torch.empty(1, device="cuda")

@@ -1,5 +1,5 @@
-"""Bugs in what Pleat does on a CUDA device, one of which is switched on at a time (planted.cmake): the oracle or the
-values object to each, and to the same script without it nothing does."""
+"""Each bug planted in Pleat's handling of CUDA devices (planted.cmake) is found by the oracle or the values. Without a bug the
+same scripts pass."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytest_plugins = ("simulated",)
 
 MOST_SEEDS = 20
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
-LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise wherever an operator may bear it
+LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise in every operator that can bear it
 PROVEN = "cuda:1,bits:4,min_bytes:0,rule:proof"
 NOISE = 0.3  # of a gradient's norm, at 4 bits
 
@@ -18,7 +18,7 @@ BUGS = {}
 
 
 def bug(conf, text, **options):
-    """A bug, whose name is the first line of `text`, and a script that shows it with these options of simulate.py."""
+    """A bug, named by the first line of `text`, and a script that shows it with these options of simulate.py."""
     name, source = titled(text)
     BUGS[name] = (conf, source, options)
 
@@ -226,7 +226,7 @@ bug(LOSSY, """
 
 @pytest.fixture(scope="session")
 def planted(simulator, stand_ins, build_dir, torch_version):
-    """Runs a script under Pleat with a bug, or with none."""
+    """Runs a script under Pleat with a bug, or without one."""
     version = ".".join(torch_version.split(".")[:2])
     folder = build_dir / "lib" / "planted"
     late_start = build_dir / "lib" / "libtest_late_start.so"
@@ -246,7 +246,7 @@ def planted(simulator, stand_ins, build_dir, torch_version):
 
 
 def objection(outcome, stock, exact):
-    """What the oracle or the values have against a run; None if nothing."""
+    """The objection of the oracle or the values to a run; None if there is none."""
     if outcome.code != 0:
         return f"exit code {outcome.code}, {outcome.reports if outcome.facts else None}, {outcome.stderr[-300:]}"
     try:
@@ -260,7 +260,7 @@ def objection(outcome, stock, exact):
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found_and_without_it_nothing_is(name, planted, simulator):
+def test_a_planted_bug_is_found_and_the_script_passes_without_it(name, planted, simulator):
     conf, source, options = BUGS[name]
     options, exact = {"lag": 40} | options, conf == LOSSLESS
     stock = simulator.once(source, devices=options.get("devices", 1))

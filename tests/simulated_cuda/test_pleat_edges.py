@@ -1,4 +1,4 @@
-"""Saved CUDA tensors of odd sizes and kinds, and memory that scripts handle by hand: values are stock's, the oracle is
+"""Saved CUDA tensors of odd sizes and kinds, and memory that scripts manage by hand: values equal stock's, and the oracle is
 silent."""
 
 import pytest

@@ -1,5 +1,5 @@
-"""From import to exit: Pleat calls no driver before torch does, none in a forked child and none at the end, and what it
-takes while a job trains does not grow."""
+"""From import to exit: Pleat makes no driver call before torch does, none in a forked child and none at the end. Its memory
+does not grow while a job trains."""
 
 import json
 import re
@@ -62,12 +62,12 @@ emit(base=base, early=taken[19], late=taken[299], end=end)
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (40, 3)])
 @pytest.mark.parametrize("conf", CODINGS)
-def test_what_is_held_is_the_same_after_20_and_300_steps_and_gone_with_the_graph(conf, lag, seed, under_pleat):
+def test_held_memory_is_the_same_after_20_and_300_steps_and_freed_with_the_graph(conf, lag, seed, under_pleat):
     outcome = under_pleat(MANY_STEPS, conf=conf, lag=lag, seed=seed)
     values = outcome.values
     assert values["late"] == values["early"]
     allocated, _, _, alive = values["end"]
-    workspaces = 33554432  # of cuBLAS, one a stream that has multiplied; torch's own
+    workspaces = 33554432  # of cuBLAS, one per stream that has multiplied; torch's own
     assert allocated % workspaces == values["base"][0], values
     assert sum(alive) == 0
     assert outcome.reports == []
@@ -78,8 +78,8 @@ def calls_of_the_driver(path):
 
 
 @pytest.mark.smoke
-def test_before_torch_calls_the_driver_pleat_calls_nothing(fresh, tmp_path):
-    """A script that imports torch and trains on the host: the driver's calls are stock's, none is Pleat's."""
+def test_pleat_makes_no_driver_call_before_torch_does(fresh, tmp_path):
+    """In a script that imports torch and trains on the host, all driver calls are stock's."""
     script = tmp_path / "script.py"
     script.write_text("import torch\nx = torch.ones(100000, requires_grad=True)\nx.exp().sum().backward()\n")
     for name, conf in (("stock", None), ("pleat", LOSSLESS)):
@@ -151,7 +151,7 @@ def test_a_process_ends_well_with_a_graph_alive(end, fresh, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "SIMULATED CUDA\n")
 
 
-def test_a_bad_value_of_the_option_is_told_in_one_line(fresh, tmp_path):
+def test_a_bad_value_of_the_option_is_reported_in_one_line(fresh, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import torch\nx = torch.ones(9, device='cuda', requires_grad=True)\nx.exp().sum().backward()\n")
     done = fresh(script, conf="cuda:2")

@@ -1,5 +1,5 @@
-"""Saved CUDA tensors are right whatever streams, devices and threads a script uses, and no two accesses of which one
-writes are in no order: values are stock's, the oracle is silent."""
+"""Saved CUDA tensors are right for all streams, devices and threads of a script, and every pair of conflicting accesses is ordered:
+values equal stock's, and the oracle is silent."""
 
 import pytest
 

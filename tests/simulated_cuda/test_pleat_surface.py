@@ -1,5 +1,5 @@
-"""What a script sees of torch's CUDA allocator is the same under Pleat as stock: statistics, snapshots, errors, graphs,
-pools, callbacks. Whichever allocator is in force."""
+"""Torch's CUDA allocator looks the same to a script under Pleat as in stock, for every allocator in force: statistics,
+snapshots, errors, graphs, pools, callbacks."""
 
 import functools
 import json
@@ -22,7 +22,8 @@ ALLOCATORS = {
     "uncached": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
 }
 ALONE = "checkpoints"  # in a process of its own, over the native allocator
-# What ends the process, or may, with stock too: a failed allocation for a graph leaves torch 2.11 believing in the capture.
+# Topics that (can) end the process with stock, too: after a failed allocation for a graph, torch
+# 2.11 still assumes the capture.
 NOT_WITH = {
     "native": set(),
     "expandable": set(),
@@ -39,7 +40,7 @@ def topics(allocator):
 
 @pytest.fixture(scope="module")
 def seen(fresh):
-    """By allocator and topics: what a script prints and warns of with stock and under Pleat, each in a process of its own."""
+    """A script's output and warnings with stock and under Pleat, by allocator and topics, each in a process of its own."""
 
     @functools.cache
     def run(allocator, chosen):
@@ -58,7 +59,7 @@ def seen(fresh):
 
 
 def differing(mine, stocks, where=""):
-    """Where two values of JSON are not the same."""
+    """The places where two JSON values differ."""
     if isinstance(mine, dict) and isinstance(stocks, dict):
         for key in mine.keys() | stocks.keys():
             yield from differing(mine.get(key), stocks.get(key), f"{where}.{key}")
@@ -70,13 +71,13 @@ def differing(mine, stocks, where=""):
 
 
 @pytest.mark.parametrize("allocator, topic", [(allocator, topic) for allocator in ALLOCATORS for topic in topics(allocator)])
-def test_a_script_sees_what_it_sees_with_stock(topic, allocator, seen):
+def test_a_script_sees_the_same_as_with_stock(topic, allocator, seen):
     (stocks, _), (mine, _) = seen(allocator)
     assert list(differing(mine[topic], stocks[topic]))[:5] == []
 
 
 @pytest.mark.parametrize("allocator", list(ALLOCATORS))
-def test_a_script_is_warned_of_what_stock_warns_of(allocator, seen):
+def test_a_script_gets_the_same_warnings_as_with_stock(allocator, seen):
     def warnings(text):
         return sorted({line.split("Warning: ")[1][:60] for line in text.splitlines() if "Warning: " in line})
 

@@ -1,4 +1,4 @@
-"""Trainings under Pleat on a simulated device: without loss they give the CPU's values, bit for bit."""
+"""Trainings under Pleat on a simulated device: without loss, values equal the CPU's bit for bit."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
 
 @pytest.fixture(scope="module")
 def on_the_cpu(runner):
-    """What a program prints there."""
+    """A program's output on the CPU."""
     known = {}
 
     def run(program):
@@ -42,7 +42,7 @@ def test_a_training_without_loss_equals_the_cpus_bit_for_bit(program, conf, lag,
 ASKED = "cuda:1,bits:4,min_bytes:0"
 
 @pytest.mark.parametrize("program", ["gpt", "resnet18", "graph", "lstm"])
-def test_losses_at_four_bits_do_not_depend_on_when_the_host_sees_what(program, under_pleat):
+def test_losses_at_four_bits_do_not_depend_on_the_lag(program, under_pleat):
     first, *others = (under_pleat(PROGRAMS, program, "cuda", conf=ASKED, lag=lag, seed=lag).result for lag in (0, 50, 500, 3000))
     assert [other["losses"] for other in others] == [first["losses"]] * 3
 
@@ -60,7 +60,8 @@ def test_at_four_bits_losses_stay_near_and_peaks_fall(program, lag, seed, under_
     assert outcome.calls("Pleat")["cuLaunchKernel"] > 50
 
 
-# Of stock's, by 2 % more than was found. An H200 gives the same numbers to the byte.
+# Peaks relative to stock's, 2 % above the measured ones. An H200 gives the same numbers to the
+# byte.
 PEAKS = {"gpt": 0.38, "resnet18": 0.77, "graph": 0.75, "lstm": 0.35}
 
 
@@ -84,12 +85,12 @@ emit()
 
 
 @pytest.mark.parametrize("program", PEAKS)
-def test_whatever_is_tagged_is_encoded_or_held_for_a_counted_reason(program, under_pleat):
+def test_every_tagged_storage_is_encoded_or_held_for_a_counted_reason(program, under_pleat):
     (device,) = under_pleat(f"NAME = {program!r}" + REPORTING, conf=ASKED).stats["devices"]
     records = device["records"]
     assert records["alive"] == 0
     assert records["tagged"] == records["released"] + records["dropped_unreleased"] > 0
-    # What waits when it is read is adopted.
+    # A tensor that is read while it waits is adopted.
     waiting = records["released"] - records["encoded"] - records["held"] - records["kept"]
     assert 0 <= waiting <= records["adopted"]
     assert sum(reason["blocks"] for reason in device["held"].values()) == records["held"]
@@ -99,7 +100,7 @@ def test_whatever_is_tagged_is_encoded_or_held_for_a_counted_reason(program, und
 @pytest.mark.rotating(set="losses of eight seeds", share=4)
 @pytest.mark.parametrize("program", PEAKS)
 def test_losses_of_eight_seeds_are_as_near_to_stocks_as_the_hosts(program, under_pleat, runner):
-    """The mean difference, where device and host round in the same way."""
+    """Compares the mean differences: device and host round in the same way."""
     apart = {"cuda": 0.0, "cpu": 0.0}
     for seed in range(8):
         words = ["--seed", str(seed)]
@@ -117,8 +118,8 @@ SYNCHRONISING = {
 }  # fmt: skip
 
 
-def test_a_steady_step_on_one_stream_waits_for_nothing_and_records_no_event(under_pleat):
-    """What eight more steps add to the driver's calls of Pleat, by name."""
+def test_a_steady_step_on_one_stream_makes_no_wait_and_records_no_event(under_pleat):
+    """Compares Pleat's driver calls, by name, after eight more steps."""
     fewer, more = (under_pleat(PROGRAMS, "gpt", "cuda", "--steps", steps, conf=ASKED) for steps in (8, 16))
     before, after = fewer.calls("Pleat"), more.calls("Pleat")
     added = {name: calls - before.get(name, 0) for name, calls in after.items() if calls != before.get(name, 0)}
@@ -134,8 +135,8 @@ def test_a_steady_step_on_one_stream_waits_for_nothing_and_records_no_event(unde
     assert asides <= 2 * launched["pleat_encode_"] + launched["pleat_decode_"], launched
 
 
-def test_driver_calls_and_launches_are_told_by_who_makes_them(under_pleat, simulate):
-    """Pleat makes each launch of its kernels by the driver; torch's launches, by the runtime, are those of stock."""
+def test_driver_calls_and_launches_are_counted_by_caller(under_pleat, simulate):
+    """Pleat launches its kernels through the driver; torch's launches, through the runtime, equal those of stock."""
     stock, outcome = simulate(PROGRAMS, "graph", "cuda"), under_pleat(PROGRAMS, "graph", "cuda", conf=LOSSLESS)
     assert stock.calls("Pleat") == {}
 
@@ -169,5 +170,5 @@ def test_events_that_pleat_records_are_pleats(under_pleat, simulate):
     ours = {name: calls for name, calls in outcome.calls("Pleat").items() if name.startswith("cuEvent")}
     assert ours["cuEventRecord"] > 0 and ours["cuEventCreate"] > 0
     assert not [name for name in stock.calls("Pleat") if name.startswith("cuEvent")]
-    assert not [name for name in outcome.calls("torch") if name.startswith("cuEvent")]  # it calls the runtime
+    assert not [name for name in outcome.calls("torch") if name.startswith("cuEvent")]  # torch calls the runtime
     assert outcome.reports == []

@@ -1,4 +1,4 @@
-"""Scenes (tests/scenes) with device "cuda": noise is as harmless there as on the host."""
+"""Scenes (tests/scenes) with device "cuda": noise is as harmless as on the host."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ sys.path.append(str(HERE.parent / "scenes"))
 import scene  # noqa: E402
 
 CONF = "cuda:1,bits:4,min_bytes:0"
-SMALL = 0.15  # of a gradient's norm: one draw of the noise, where the host may have had a luckier one
+SMALL = 0.15  # of a gradient's norm: one draw of the noise; the host's draw can be a luckier one
 SCENES = [path for path in scene.all_scenes() if not scene.is_slow(path)]
 
 
@@ -21,7 +21,7 @@ SCENES = [path for path in scene.all_scenes() if not scene.is_slow(path)]
 @pytest.mark.parametrize("path", SCENES, ids=scene.scene_name)
 def test_noise_is_as_harmless_on_a_device_as_on_the_host(path, under_pleat, simulate):
     outcome = under_pleat(HERE / "scene_on_device.py", path, CONF, conf=CONF)
-    if outcome.code:  # what the simulation lacks, or a scene that makes tensors on the host by itself
+    if outcome.code:  # missing in the simulation, or a scene that creates tensors on the host itself
         stock = simulate(HERE / "scene_on_device.py", path, CONF)
         if stock.code == outcome.code:
             pytest.skip(f"in stock too: {stock.stderr.strip().splitlines()[-1][:200]}")

@@ -1,4 +1,4 @@
-"""`sensitivity:on` for what is saved on a device: extra passes whose noise is made there, and that nobody sees."""
+"""`sensitivity:on` for tensors saved on a device: extra passes make their noise there and stay invisible to the script."""
 
 import json
 import math
@@ -81,7 +81,7 @@ LOSSY = "cuda:1,bits:4,min_bytes:0,sensitivity:on,refresh:10"
 @pytest.mark.smoke
 @pytest.mark.parametrize("lag, seed", [(0, 0), (200, 3)])
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "two streams", "two devices"])
-def test_extra_passes_on_a_device_change_nothing_that_the_script_sees(kind, lag, seed, simulator, under_pleat):
+def test_extra_passes_on_a_device_are_invisible_to_the_script(kind, lag, seed, simulator, under_pleat):
     options = {"devices": 2} if kind == "two devices" else {}
     stock = simulator.once(SCRIPT, kind, "cuda", "32", **options)
     mine = under_pleat(SCRIPT, kind, "cuda", "32", conf=LOSSLESS, lag=lag, seed=seed, **options)
@@ -91,14 +91,15 @@ def test_extra_passes_on_a_device_change_nothing_that_the_script_sees(kind, lag,
     assert found["bursts"] >= 2 and found["refusals"] == [] and found["measured"] >= 3, mine.stderr
     launches = mine.facts["launches"]
     assert launches["pleat_mix_float32"] == launches["pleat_spread_float32"] >= 15 * 3 * found["bursts"]
-    # The clean pass, 15 with noise and the script's own: gradients are sketched where they are.
+    # The clean pass, 15 with noise and the script's own: gradients are sketched on their own
+    # device.
     assert launches["pleat_sketch_float32"] == 17 * found["bursts"] * len(mine.values["grads"])
 
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (200, 3)])
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "two streams", "two devices"])
 def test_with_noise_in_payloads_too_passes_are_in_order(kind, lag, seed, simulator, under_pleat):
-    """Nothing is refused, nothing waits for a device in vain, and the first ten steps are those of a run without."""
+    """No save is refused, no wait for a device is in vain, and the first ten steps equal those of a run without."""
     options = {"devices": 2} if kind == "two devices" else {}
     mine = under_pleat(SCRIPT, kind, "cuda", "24", conf=LOSSY, lag=lag, seed=seed, **options)
     without = under_pleat(SCRIPT, kind, "cuda", "24", conf="cuda:1,bits:4,min_bytes:0", **options)
@@ -114,8 +115,8 @@ def lossy_units(file):
 
 @pytest.mark.parametrize("bits", ["lossless", "4"])
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
-def test_what_is_measured_on_a_device_is_what_the_host_measures(kind, bits, under_pleat, runner, tmp_path):
-    """Of the same weights and batches, which are only nearly the same where payloads have noise."""
+def test_measurements_on_a_device_equal_those_on_the_host(kind, bits, under_pleat, runner, tmp_path):
+    """Weights and batches are the same, but only nearly so if payloads have noise."""
     on_host, on_device = tmp_path / "host.pleat", tmp_path / "device.pleat"
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -132,7 +133,7 @@ def test_what_is_measured_on_a_device_is_what_the_host_measures(kind, bits, unde
         errors = [{width: error for width, _, error in unit["costs"]} for unit in (a, b)]
         for width in errors[0].keys() & errors[1].keys():
             assert errors[1][width] == pytest.approx(errors[0][width], rel=0.05), (a, b)
-        # A device has no shorter form of zeros: all of a width takes as much.
+        # A device has no shorter form of zeros: all tensors of a width have the same size.
         elements = math.prod(a["shape"])
         beside = {size - elements * width // 8 for width, size, _ in b["costs"] if width != 0}
         assert max(beside) - min(beside) < 64, b

@@ -1,4 +1,4 @@
-"""The simulation itself: what it refuses, what it tells, and that it is a driver like another."""
+"""The simulation itself: its refusals, its reports, and its behaviour as an ordinary driver."""
 
 import json
 import os
@@ -11,7 +11,7 @@ pytest_plugins = ("simulated",)
 
 @pytest.fixture
 def start(stand_ins, simulation_environment, test_python, repository, tmp_path):
-    """simulate.py in a process of its own."""
+    """Runs simulate.py in a process of its own."""
 
     def run(*args, **more):
         return subprocess.run(
@@ -59,8 +59,8 @@ def test_a_function_that_is_not_simulated_ends_the_process_with_its_name(simulat
     assert "SIMULATED CUDA: the function is not simulated: cuMulticastCreate" in outcome.stderr
 
 
-def test_it_refuses_to_start_beside_a_real_driver(stand_ins, tmp_path):
-    """Here a library of that name stands for the driver."""
+def test_it_refuses_to_start_next_to_a_real_driver(stand_ins, tmp_path):
+    """A library of that name stands for the driver."""
     driver = tmp_path / "libcuda.so.580.65"
     subprocess.run(["gcc", "-shared", "-o", driver, "-xc", os.devnull], check=True)
     cudart = (stand_ins / "preload").read_text().split(":")[0]
@@ -86,7 +86,7 @@ def test_a_forked_child_finds_the_driver_gone(simulate):
     assert outcome.code == 0, outcome.stderr
 
 
-def test_a_stream_that_captures_forbids_what_cuda_forbids(simulate):
+def test_a_capturing_stream_forbids_the_same_calls_as_cuda(simulate):
     outcome = simulate(
         """
         import ctypes, torch
@@ -165,7 +165,7 @@ def test_a_host_function_runs_late_and_once(simulate):
         """,
         lag=1000,
     )
-    assert outcome.result == [800]  # CUDA_ERROR_NOT_PERMITTED: it may not call the driver
+    assert outcome.result == [800]  # CUDA_ERROR_NOT_PERMITTED: it must not call the driver
 
 
 def test_pleat_leaves_devices_alone_and_trains_on_the_host(simulate, preload_library, repository):

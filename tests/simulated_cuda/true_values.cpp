@@ -1,9 +1,9 @@
-// True values for torch's operators on the simulated device, below autograd and below Python's
-// modes: each kernel registered for the CUDA key is replaced by one that runs it, for what it
-// allocates and queues, and then the CPU's over the same memory through the alias. The oracle is
-// told what the operator reads and writes by its schema.
+// True values for torch's operators on the simulated device, below autograd and Python's modes.
+// Each kernel registered for the CUDA key is replaced: the replacement runs it for its allocations
+// and queued work, and then the CPU's kernel on the same memory through the alias. The oracle gets
+// the operator's reads and writes from its schema.
 //
-// An operator without a twin for the CPU throws, with its name.
+// An operator without a CPU twin throws an error with its name.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -28,7 +28,7 @@ using pleat::simulated::alias_of;
 using pleat::simulated::on_device;
 using torch::jit::Stack;
 
-// These make, view or move memory, and the driver sees what they do to it.
+// These create, view or move memory, and the driver observes their effects.
 const std::set<std::string>& driver_sees() {
   static const std::set<std::string> names = {
       "empty",     "empty_strided",  "detach", "record_stream", "_local_scalar_dense",
@@ -36,8 +36,8 @@ const std::set<std::string>& driver_sees() {
       "view",      "_reshape_alias", "unfold", "alias"};
   return names;
 }
-// The size of their results depends on values, or their CUDA kernels look at values from the host,
-// and there those are not true: only the CPU's kernel runs.
+// Their result sizes depend on values, or their CUDA kernels read values on the host, where they
+// are not true: only the CPU's kernel runs.
 const std::set<std::string>& host_looks() {
   static const std::set<std::string> names = {"equal",
                                               "normal",
@@ -64,7 +64,7 @@ const std::set<std::string>& host_looks() {
   return names;
 }
 
-thread_local int depth = 0;  // of operators whose kernels have been replaced
+thread_local int depth = 0;  // nesting depth of operators with replaced kernels
 struct Inside {
   Inside() {
     if (depth++ == 0) simulated_cuda_in_operator(true);
@@ -76,7 +76,7 @@ struct Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// A CPU generator that begins with the same seed.
+// A CPU generator with the same seed.
 at::Generator twin_of(const at::Generator& generator) {
   if (!generator.defined() || !generator.device().is_cuda()) return generator;
   static std::mutex mutex;
@@ -91,10 +91,10 @@ at::Generator twin_of(const at::Generator& generator) {
   return twin;
 }
 
-// What the arguments of an operator hold.
+// The contents of an operator's arguments.
 struct Found {
   bool device = false;  // a tensor on a device, or a device
-  bool host = false;    // a tensor of the host with more than one number
+  bool host = false;    // a host tensor of more than one number
   c10::DeviceIndex index = -1;
   void see(const at::Tensor& tensor) {
     if (on_device(tensor)) {
@@ -172,13 +172,13 @@ std::vector<SimulatedAccess> accesses_of(const c10::FunctionSchema& schema, cons
   return accesses;
 }
 
-// The CPU's kernel of one call and where its results belong. A graph does it again with each
+// The CPU's kernel of one call, with the destinations of its results. A graph repeats it at each
 // launch.
 struct Twin {
   c10::OperatorHandle operation;
   Stack arguments;
   std::vector<at::Tensor>
-      results;  // of the CUDA kernel, those that are no arguments; as the host sees them
+      results;  // of the CUDA kernel, those that are not arguments; for access by the host
   std::vector<bool> is_result;  // of each tensor that the operator returns
 
   Stack run() const {
@@ -212,7 +212,7 @@ Kernels& kernels() {
   return *all;
 }
 
-// Blocks of torch's allocator, as the oracle's ledger has them.
+// Reports blocks of torch's allocator to the oracle's ledger.
 void follow_allocator() {
   static const bool once = [] {
     at::globalContext().lazyInitDevice(c10::kCUDA);
@@ -226,7 +226,7 @@ void follow_allocator() {
         if (entry.action_ == Entry::FREE_REQUESTED)
           simulated_cuda_block(false, address, entry.size_, checked);
       });
-    } catch (const c10::Error&) {  // an allocator that is the driver's own
+    } catch (const c10::Error&) {  // the allocator is the driver's own
     }
     return true;
   }();
@@ -238,7 +238,7 @@ void follow_allocator() {
                               " has no twin for the CPU: ", why.what());
 }
 
-// Only the CPU's kernel: its results move to the device.
+// Runs only the CPU's kernel: its results move to the device.
 void run_on_host(const c10::OperatorHandle& operation, const std::string& name, Stack twins,
                  const Stack& arguments, c10::DeviceIndex device, Stack* stack) {
   const Twin twin{operation, std::move(twins), {}, {}};
@@ -293,8 +293,8 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
                         stack->end());
   Found found;
   Stack twins = twins_of(arguments, &found);
-  // A copy between host and device converts by operators, which come here, and moves bytes by the
-  // driver.
+  // A copy between host and device converts through operators, which are replaced too, and moves
+  // bytes through the driver.
   if (name == "copy_" && found.host) return kernel.callBoxed(operation, keys, stack);
   if (host_looks().contains(name) || has_mask(name, arguments)) {
     stack->resize(stack->size() - arguments.size());
@@ -306,7 +306,7 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
     kernel.callBoxed(operation, keys, stack);
   }
   auto twin = std::make_unique<Twin>(
-      Twin{operation, twins_of(arguments, &found), {}, {}});  // outputs may be resized
+      Twin{operation, twins_of(arguments, &found), {}, {}});  // outputs can be resized
   std::vector<at::Tensor> results;
   for (auto value = stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size());
        value != stack->end(); ++value)
@@ -315,7 +315,7 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
       for (const c10::IValue& argument : arguments)
         each_tensor(argument,
                     [&](const at::Tensor& tensor) { is_argument |= tensor.is_same(result); });
-      // A tensor of zeros may have no memory.
+      // A zero tensor can have no memory.
       const bool is_result = !is_argument && on_device(result) && !result._is_zerotensor();
       twin->is_result.push_back(is_result);
       if (!is_result) return;
@@ -344,7 +344,7 @@ void run_with_twin(const c10::OperatorHandle& operation, c10::DispatchKeySet key
 
 }  // namespace
 
-// Replaces the kernels; once, after torch has loaded all of its own. Returns how many.
+// Replaces the kernels; called once, after torch has loaded all of its own. Returns their number.
 extern "C" __attribute__((visibility("default"))) int simulated_cuda_replace_kernels() {
   struct Silent : c10::WarningHandler {
     void process(const c10::Warning&) override {}

@@ -1,5 +1,4 @@
-// Who happens after whom: a count of operations for each stream, as one stream, event or host knows
-// them.
+// Vector clocks: for a stream, event or host, the number of each stream's operations that it knows.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +7,7 @@
 
 namespace pleat::simulated {
 
-// One operation: the `count`-th of stream `stream`. Streams are numbered once and never again.
+// One operation: the `count`-th of stream `stream`. Stream numbers are never reused.
 struct Epoch {
   std::uint32_t stream = 0;
   std::uint64_t count = 0;  // 0: no operation
@@ -16,7 +15,7 @@ struct Epoch {
 
 class VectorClock {
  public:
-  // True if the operation happens before whatever comes next here.
+  // True if the operation happens before the clock's next operation.
   [[nodiscard]] bool has(Epoch epoch) const {
     return epoch.count == 0 ||
            (epoch.stream < counts_.size() && counts_[epoch.stream] >= epoch.count);
@@ -26,7 +25,7 @@ class VectorClock {
     for (std::size_t i = 0; i < other.counts_.size(); ++i)
       if (counts_[i] < other.counts_[i]) counts_[i] = other.counts_[i];
   }
-  // One more operation of `stream`.
+  // Adds an operation of `stream`.
   Epoch next(std::uint32_t stream) {
     if (counts_.size() <= stream) counts_.resize(stream + 1);
     return {stream, ++counts_[stream]};

@@ -1,4 +1,4 @@
-// What the hand-written answers of the libraries of mathematics share with the generated stubs.
+// Shared by the hand-written answers of the libraries of mathematics and the generated stubs.
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// cuDNN for programs that do not ask for values: one engine with a workspace, sizes of a page.
+// cuDNN for programs that need no values: one engine with a workspace, sizes of a page.
 #include <cudnn.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// No profiler: torch then does without.
+// No profiler: torch then runs without one.
 int cuptiGetVersion(unsigned* version) {
   *version = 130000;
   return 0;

@@ -1,4 +1,4 @@
-// The library of the machine's management: torch looks it up by name, and so does its Python part.
+// The library of the machine's management (NVML): torch and its Python part look it up by name.
 #include <cuda.h>
 
 #include "answers.h"
@@ -35,7 +35,7 @@ int nvmlDeviceGetComputeRunningProcesses(void* device, unsigned* count, void* pr
   *count = 0;
   return 0;
 }
-// There is no fabric: what the caller has written before stays.
+// There is no fabric: leave the caller's values unchanged.
 int nvmlDeviceGetGpuFabricInfoV(void* device, void* fabric) {
   (void)device;
   (void)fabric;

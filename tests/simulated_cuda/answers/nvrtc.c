@@ -1,5 +1,5 @@
-// What torch compiles at run time is a kernel of torch's like any other: it does nothing, and the
-// operator's true values come from the CPU.
+// A kernel that torch compiles at run time is like any other kernel of torch's: it has no effect,
+// and the operator's true values come from the CPU.
 #include <string.h>
 
 #include "answers.h"
