@@ -94,12 +94,12 @@ def missing(reason):
 
 
 def clean_environment(*more):
-    """Our environment without anything of Pleat's or Python's, nor what starts with one of `more`."""
+    """The tests' environment without variables of Pleat or Python, and without those that start with one of `more`."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("PLEAT_", "PYTHON", *more))}
 
 
 def _script_environment():
-    """The environment of a script, without anything of ours or of a launcher around us."""
+    """The environment of a script, without variables of the tests or of a launcher around them."""
     return clean_environment("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PYTEST_")
 
 
@@ -209,10 +209,9 @@ class Runner:
         limits=None,
         fresh=False,
     ):
-        """Runs a script (source text or path) in a process of its own. Where it asks for no more than that, it
-        is a fork of one that has imported torch, which tests of starts, ends and memory do not want: `fresh`.
-        Forks under Pleat wind down as any interpreter does on their day of ten, and where that ends a trace; those of
-        stock never."""
+        """Runs a script (source text or path) in a process of its own. Without further requests it is a fork of a process
+        that has imported torch; tests of starts, ends and memory avoid that by `fresh`. Forks under Pleat wind down like any
+        interpreter on their day of ten, and if that ends a trace; forks of stock never."""
         preload = preload and not STOCK_ONLY
         forked = not (fresh or env or launcher or limits)
         results = pathlib.Path(tempfile.mkdtemp(prefix="result_", dir=self.folder))
@@ -356,8 +355,8 @@ def assert_identical(mine, stock):
 
 
 def assert_close(mine, stock, relative):
-    """Every array within `relative` of stock's in norm, and not-finite exactly where stock is. Arrays
-    that are nothing but rounding beside the largest (a bias before a batch norm) need not agree."""
+    """Every array within `relative` of stock's in norm, and not-finite exactly where stock is. Arrays that are mere rounding
+    relative to the largest (a bias before a batch norm) need not agree."""
     a, b = dict(flatten(mine)), dict(flatten(stock))
     assert a.keys() == b.keys()
     norms = [numpy.linalg.norm(y[numpy.isfinite(y)]) for y in map(numpy.asarray, b.values())]

@@ -16,7 +16,7 @@ _noted, _lock = 0.0, threading.Lock()
 
 
 def note(seconds):
-    """What a process took that is no child of ours."""
+    """Adds the CPU time of a process that is not a child of the tests."""
     global _noted
     with _lock:
         _noted += seconds

@@ -1,11 +1,11 @@
-"""Which part of a long set of samples runs today, and until when.
+"""Selects the part of a long set of samples that runs today, and its deadline.
 
-    PLEAT_TEST_DRAW=2026-11-26   as on that day; all, or not set: everything
-    PLEAT_TEST_UNTIL=1795689600  seconds since the epoch after which nothing more of the rotating part starts
+    PLEAT_TEST_DRAW=2026-11-26   as on that day; all, or not set: every sample
+    PLEAT_TEST_UNTIL=1795689600  seconds since the epoch after which no further test of the rotating part starts
 
-A set has a fixed shuffled order. Each day takes the next tenth of it, rounded up, and goes round. So ten days in a
-row draw every sample, and every day draws at least one of each set. A set may ask for fewer days. Knows nothing of
-pytest: scripts draw with it, too.
+A set has a fixed shuffled order. Each day takes the next tenth of it, rounded up, and goes round. So ten days in a row draw
+every sample, and every day draws at least one of each set. A set can request fewer days. It does not depend on pytest:
+scripts draw with it, too.
 """
 
 import datetime
@@ -44,7 +44,7 @@ class Draw:
         return self.everything or random.Random(name).randrange(DAYS) == self.day % DAYS
 
     def in_turn(self, things):
-        """The order of things of which the last may not be reached: another one each day."""
+        """The order of items whose last ones can be missed: another order each day."""
         things = list(things)
         if not self.everything:
             random.Random(self.text).shuffle(things)

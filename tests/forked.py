@@ -1,15 +1,15 @@
-"""Runs scripts in forks of one interpreter that has imported torch: importing it is most of what a small
-script's process costs.
+"""Runs scripts in forks of one interpreter that has imported torch: the import is most of the cost of a small script's
+process.
 
-Under libpleat.so that interpreter imports torch with PLEAT_DISABLE=1. A fork takes that away and has
-libpleat.so told of torch's engine once more (whole_process/late_start.c), which is where it starts in any
-Python process: there it reads its options, opens the bridge and installs it.
+Under libpleat.so that interpreter imports torch with PLEAT_DISABLE=1. A fork removes that variable and registers torch's
+engine with libpleat.so once more (whole_process/late_start.c). There Pleat starts as in any Python process: it reads its
+options, opens the bridge and installs it.
 
-An interpreter with torch takes 0.3 seconds to wind down, most of what a small script costs in a fork. So a fork whose
-script ended well runs what `atexit` has and is gone, unless it is asked to wind down.
+An interpreter with torch takes 0.3 seconds to wind down, most of the cost of a small script in a fork. So a fork whose
+script succeeded runs the `atexit` functions and ends, unless its request sets wind_down.
 
-A script that is asked for with `start=False` runs before Pleat has started: it imports what it needs, forks, and each of
-its forks calls start_pleat().
+A script requested with `start=False` runs before Pleat has started: it does its imports, forks, and each of its forks calls
+start_pleat().
 
 Imported by the tests: ForkServer. Imported by such scripts: start_pleat. Run by it, in the interpreter of the
 scripts: the server itself.
@@ -34,12 +34,12 @@ START_SECONDS = 600  # torch's import, on a busy machine
 
 
 class ForkServer:
-    """Requests may come from several threads, and from all processes that name the same address; their scripts run
-    at the same time.
+    """Requests may come from several threads, and from all processes that name the same address; their scripts run at the
+    same time.
 
-    address: where the server listens. Who comes first starts it and waits for its end, which comes when all who
-             called have closed.
-    library, late_start: paths of libpleat.so and of what starts it in a fork; None: stock."""
+    address: where the server listens. The first caller starts it and waits for its end, which comes once all callers
+             have closed.
+    library, late_start: paths of libpleat.so and of the library that starts it in a fork; None: stock."""
 
     def __init__(self, address, python, environment, folder, library=None, late_start=None):
         if library:
@@ -102,7 +102,7 @@ class ForkServer:
 
     @property
     def ended(self):
-        """Whether the server is gone, whoever started it."""
+        """Whether the server has ended, whichever process started it."""
         poll = select.poll()
         poll.register(self.requests, 0)
         return bool(poll.poll(0))
@@ -135,8 +135,8 @@ def entrance(address):
         yield
 
 
-# The server: a fork for each request becomes the script's parent, tells how it ended and is gone. The server waits for
-# its forks, or nobody would count their CPU seconds.
+# The server: a fork for each request becomes the script's parent, reports its result and ends. The server waits for its
+# forks, so that their CPU seconds are counted.
 
 
 def serve(address, listener):
@@ -227,7 +227,7 @@ if __name__ == "__main__":
     import pleat_test_support  # noqa: F401, and torch with it
     import torch._dynamo  # noqa: F401, which the first step of an optimizer does: most of a small training's time
 
-    # What is there is nobody's to collect: a fork that ends walks all of it else, copying it page by page (1.5 s).
+    # Excludes the present objects from collection: an ending fork would walk all of them, copying page by page (1.5 s).
     gc.collect()
     gc.freeze()
     request = serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
@@ -239,7 +239,7 @@ if __name__ == "__main__":
             program = compile(source.read(), __file__, "exec", dont_inherit=True)
         __end__ = None if request["wind_down"] else end_here
         for name in [name for name in globals() if not name.startswith("__") and name != "program"]:
-            del globals()[name]  # a script has what it imports
+            del globals()[name]  # a script has only its own imports
         exec(program)
         if __end__:
             __end__()

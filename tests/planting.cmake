@@ -1,6 +1,6 @@
-# Bugs in sources, one of which at a time is switched on. A bug is a piece of source and what stands for it while
-# `planted_bug` is its number; the source itself stays free of them. A piece that is not there exactly once ends the
-# configuration. Files are named below `planted_from`, a folder of the project.
+# Bugs in sources, one of which at a time is switched on. A bug is a piece of source and its replacement while `planted_bug`
+# is its number; the source itself stays free of them. A piece that is not there exactly once ends the configuration. Files
+# are named below `planted_from`, a folder of the project.
 set(planted_names "none")
 set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
 set(planted_number 0)

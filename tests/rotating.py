@@ -1,9 +1,9 @@
-"""The rotating part of the tests, a plugin of pytest: what is marked `rotating` runs a tenth a day (draw.py).
+"""The rotating part of the tests, a plugin of pytest: a tenth of the tests marked `rotating` runs each day (draw.py).
 
 A set is the parameters of one test, or all tests marked `rotating(set="NAME")`; at least one of each set runs. With
-`rotating(share=3)` a third of the set runs a day: all tests of a set name the same share. A test whose argument is
-the fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day; none
-starts when the time is up.
+`rotating(share=3)` a third of the set runs a day: all tests of a set name the same share. A test whose argument is the
+fixture `draw` draws samples of its own and always runs. All run after the others, in an order of the day; none starts when
+the time is up.
 
     pytest tests --part fixed       all others
     pytest tests --part rotating    these
@@ -47,7 +47,7 @@ def share_of(tests):
     return shares.pop()
 
 
-@pytest.hookimpl(trylast=True)  # of what -m and -k have left
+@pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config, items):
     draw, part = config.stash[DRAW], config.getoption("part")
     fixed, sets = [], collections.defaultdict(list)
@@ -74,7 +74,7 @@ def pytest_runtest_setup(item):
         pytest.skip(NOT_REACHED)
 
 
-# How much of each set ran. What xdist's workers collect and what they run, its controller learns from them.
+# The share of each set that ran. xdist's workers report their collected and executed tests to the controller.
 
 
 def pytest_sessionfinish(session):

@@ -1,11 +1,10 @@
-"""Failures of the sweep that are not Pleat's, each understood and with its reason.
+"""Known failures of the sweep without a fault of Pleat's, each with its reason.
 
-An entry is (name, check, problem, reason). `name` is what a failure prints ("op_db/linalg.svd",
-"module_db/nn.RReLU") and `problem` the text after it; both are regular expressions, the first matched in
-full, the second searched. `check` is "lossless", "lossy" or "both". Excluded failures are counted and
-listed in the report.
+An entry is (name, check, problem, reason). `name` is the printed name of a failure ("op_db/linalg.svd",
+"module_db/nn.RReLU") and `problem` the text after it; both are regular expressions, the first matched in full, the second
+searched. `check` is "lossless", "lossy" or "both". Excluded failures are counted and listed in the report.
 
-Only cases that go wrong in stock PyTorch with *any* saved-tensor hook of that precision belong here.
+Only cases that fail in stock PyTorch with *any* saved-tensor hook of that precision belong here.
 """
 
 EXCLUSIONS: list[tuple[str, str, str, str]] = [

@@ -1,25 +1,24 @@
-"""Runs PyTorch's own operator and module tables forward, backward and double backward, stock and
-under Pleat in one process, and compares.
+"""Runs PyTorch's own operator and module tables forward, backward and double backward, stock and under Pleat in one process,
+and compares.
 
     LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0,copy_raw:1" \
         build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
 
-Every sample runs with tagging off (the reference), then with tagging on. Where the check finds something
-it runs with tagging off twice more: a sample that stock itself does not repeat bit for bit is dropped
-and counted. Inputs are fresh results of a product that die right after the forward pass, so that what the
-graph saves is really released; the report counts the operators with a saved tensor that came back
-changed.
+Every sample runs with tagging off (the reference), then with tagging on. After a finding it runs with tagging off twice
+more: a sample that stock itself does not repeat bit for bit is dropped and counted. Inputs are fresh results of a product
+that are freed right after the forward pass, so that saved tensors are really released; the report counts the operators with
+a saved tensor that came back changed.
 
   --check lossless   gradients, and gradients of gradients, equal stock's bit for bit
-  --check lossy      no exception; nothing not-finite where stock is finite; every tensor read back
-                     from the graph lies within its codec's bound of stock's
-  --subject pleat    what is compared with stock: Pleat ("pleat"), stock again ("stock": validates
-                     this program), or hooks that damage what is saved ("damage": negative control)
+  --check lossy      no exception; finite values where stock's are finite; every tensor read back from
+                     the graph is within its codec's bound of stock's
+  --subject pleat    the side compared with stock: Pleat ("pleat"), stock again ("stock": validates
+                     this program), or hooks that damage saved tensors ("damage": negative control)
 
-Without --draw it runs every sample, in the order of the tables; with it a tenth of each operator's (tests/draw.py).
-With --device cuda the same samples, made on the CPU, run there: lossless only.
+Without --draw it runs every sample, in the order of the tables; with it a tenth of each operator's (tests/draw.py). With
+--device cuda the same samples, made on the CPU, run there: lossless only.
 
-Torch-only on purpose: needs nothing but the C ABI of the bridge to switch tagging.
+Torch-only on purpose: it needs only the C ABI of the bridge to switch tagging.
 """
 
 import argparse
@@ -59,7 +58,7 @@ def seed_the_devices_in_use(seed):
     return torch.default_generator.manual_seed(int(seed))
 
 
-# Of every accelerator that is not in use yet torch notes who seeds it, with a formatted stack.
+# For every accelerator that is not yet in use, torch stores a formatted stack when it is seeded.
 torch.manual_seed = torch.random.manual_seed = seed_the_devices_in_use
 
 # Saved tensors whose backward is fragile: the bits they must keep at least (None: exact).
@@ -85,8 +84,8 @@ PARTLY_UNINITIALISED = {
     ("RreluWithNoiseBackward0", "_saved_noise[0]"),  # where the input is positive
 }
 
-# Nodes that compare what they save with constants, or read its shape alone. Other values on the same sides will do,
-# so it is the node's gradient that is held to stock's: bit for bit.
+# Nodes that compare their saved tensors with constants, or read only their shapes. Other values on the same sides suffice,
+# so the node's gradient is compared with stock's, bit for bit.
 READ_NO_VALUES = (
     "AbsBackward", "AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "ClampBackward1", "ClampMaxBackward0", "ClampMinBackward0",
     "CummaxBackward", "CumminBackward", "FftR2C", "FractionalMaxPool", "GatherBackward", "Hardshrink", "HardsigmoidBackward",
@@ -148,7 +147,7 @@ class FreshInputs:
         return fresh
 
     def take(self):
-        """The values, given away: nothing here keeps them alive."""
+        """The values, handed over to the caller: this object keeps no reference."""
         values, self.values = self.values, None
         return values
 
@@ -177,7 +176,7 @@ def weighted_sum(tensors, generator):
 
 
 class Case:
-    """A sample as a function of fresh inputs. `name` is what failures print, `index` that of the sample."""
+    """A sample as a function of fresh inputs. Failures print `name`; `index` is the sample's."""
 
     def __init__(self, name, tree, call, double):
         self.name, self.tree, self.call, self.double = name, tree, call, double
@@ -185,7 +184,7 @@ class Case:
         self.changed = False  # some saved tensor came back other than stock's
 
     def forward(self):
-        """(scalar, leaves); nothing but the graph keeps intermediates alive afterwards."""
+        """(scalar, leaves); afterwards only the graph keeps intermediates alive."""
         torch.manual_seed(self.seed)
         inputs = FreshInputs(self.tree)
         leaves = inputs.leaves
@@ -198,7 +197,7 @@ class Case:
 
 
 class Outcome:
-    """What a run of a case gave: tensors per stage, or the stage and text of its exception."""
+    """The result of running a case: tensors per stage, or the stage and text of its exception."""
 
     def __init__(self):
         self.stages = {}
@@ -247,13 +246,13 @@ def dense(tensor):
 
 
 # ---------------------------------------------------------------------------------------------
-# What the graph of a sample has saved.
+# The saved tensors of a sample's graph.
 
 _saved_names = {}
 
 
 def gradients_of(node):
-    """A hash of what the node makes of gradients that are the same in each graph."""
+    """A hash of the node's results for gradients that are the same in each graph."""
     made = []
     for like in node._input_metadata:
         generator = torch.Generator().manual_seed(len(made))
@@ -308,9 +307,9 @@ class Bounds:
                 self.by_storage[tensor.untyped_storage().data_ptr()].append(tensor)
 
     def allowed(self, original, bits):
-        """Per element of `original`: group range / (2^bits - 1). Groups are 256 elements in storage
-        order where this view covers its storage; else the range over all saved views of it. So too
-        below 1024 elements: `copy_raw:1` fills groups by repeating those, and the last one wraps."""
+        """Per element of `original`: group range / (2^bits - 1). Groups are 256 elements in storage order if this view
+        covers its storage; else the range over all saved views of it, and likewise below 1024 elements: `copy_raw:1` fills
+        groups by repetition, and the last one wraps."""
         views = self.by_storage[original.untyped_storage().data_ptr()]
         flat = original.detach().reshape(-1).double()
         flat = torch.where(flat.isfinite(), flat, 0.0)
@@ -332,8 +331,8 @@ class Bounds:
         step = (high - low) / (2**bits - 1)
         rounding = {torch.float32: 2.0**-22, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
         slack = torch.maximum(high.abs(), low.abs()) * rounding.get(original.dtype, 0.0)
-        # Zero-kept groups (zeros, and nothing negative): one code is zero itself, so zeros come back
-        # as zeros and the others share a code less.
+        # Zero-kept groups (zeros, and no negative values): one code is zero itself, so zeros are exact and the other values
+        # share one code less.
         above = reduce("amin", torch.where(values > 0, values, float("inf")), float("inf"))
         keeps_zero = (low == 0) & (above > 2.0**-100) & above.isfinite()
         if bits >= 2 and aligned:
@@ -386,7 +385,7 @@ def excess_error(name, original, restored, bounds, bits):
 
 
 def compare_saved(case, subject, originals, bits, census):
-    """Lines of failures. Builds the subject's graph once more; `originals` are what stock's has saved."""
+    """Lines of failures. Builds the subject's graph once more; `originals` are the saved tensors of stock's graph."""
     with subject.on():
         other, _ = case.forward()
         restored = saved_tensors(other)
@@ -517,8 +516,8 @@ def enlarged_samples(op, dtype):
 
 
 def table_samples(op, dtype):
-    """What op.sample_inputs() gives, seeds included, without its walk of the stack for a unittest to tell. Together
-    with the formatted stacks of seeding (above) that takes as long as the samples do."""
+    """The samples of op.sample_inputs(), seeds included, without its search of the stack for a unittest. That search and the
+    formatted stacks of seeding (above) take as long as the samples themselves."""
     from torch.testing._internal.common_utils import set_rng_seed
 
     samples = iter(op.sample_inputs_func(op, "cpu", dtype, True))
@@ -531,7 +530,7 @@ def table_samples(op, dtype):
 
 
 def seed_of(name, index):
-    """A seed of the sample's own, whatever runs beside it."""
+    """A seed of the sample's own, independent of other work."""
     return zlib.crc32(name.encode()) % 100_000_000 + 10 * index
 
 
@@ -669,7 +668,7 @@ def judge(case, check, subject, bits, totals, dropped, census):
 
 
 def gone_astray(stock, other):
-    """What may not happen to gradients from lossy saved tensors, as lines."""
+    """Faults of gradients from lossy saved tensors, as lines."""
     failures = []
     for stage, tensors in stock.stages.items():
         mine = other.stages.get(stage, [])
@@ -685,8 +684,8 @@ def gone_astray(stock, other):
 
 
 def repeats_itself(case, subject):
-    """Whether stock gives the same twice, bit for bit: not whether what it gave before, which the subject may
-    have damaged for good."""
+    """Whether stock returns the same result twice, bit for bit. The earlier result is not compared, because the subject can
+    have damaged the inputs permanently."""
     with subject.off():
         first, second = run_case(case), run_case(case)
     return first.error == second.error and first.key() == second.key()
@@ -694,10 +693,10 @@ def repeats_itself(case, subject):
 
 @contextlib.contextmanager
 def written_memory(case):
-    """Where an operator reads memory that nobody wrote, it finds what torch fills empty tensors with.
+    """Makes operators that read unwritten memory find torch's fill value of empty tensors.
 
-    linalg.lstsq's gelsy does: LAPACK reads the pivots it is given, and they are never written, so stock's own
-    result hangs on what free memory holds."""
+    linalg.lstsq's gelsy is one: LAPACK reads its pivot argument, which is never written, so stock's own result depends on
+    the contents of free memory."""
     reads_unwritten = case.name.startswith("op_db/linalg.lstsq")
     if reads_unwritten:
         torch.use_deterministic_algorithms(True, warn_only=True)

@@ -109,8 +109,8 @@ def test_lossy_saved_tensors_of_every_operator_stay_within_their_bound(runner, t
     if not STOCK_ONLY:
         assert report["census"].get("saved tensors changed within bound", 0) >= report["totals"]["samples"] // 2
     if not STOCK_ONLY and draw.everything:
-        # Not a few operators many times: all that save something which may be lossy. The rest is exact even where
-        # no proof is asked for: poles, factors of linear algebra, sides, what is read for its shape.
+        # All operators with a save that can be lossy, each a few times. Other saves are exact even without the need of a
+        # proof: poles, factors of linear algebra, sides, tensors read for their shape.
         assert report["totals"]["operators and modules with changed tensors"] >= 170
 
 

@@ -1,7 +1,7 @@
-"""What a scene's legs must show: the bars, and what missed them. Knows neither torch nor processes.
+"""The bars for a scene's legs, and the misses. Needs neither torch nor processes.
 
-A leg's report is what scene.py makes of one process. `errors` of a step is |g - exact| / |exact| by parameter, for each
-parameter whose exact gradient has at least 1e-3 of the largest norm of the step.
+scene.py builds a leg's report from one process. `errors` of a step is |g - exact| / |exact| by parameter, for each parameter
+whose exact gradient has at least 1e-3 of the largest norm of the step.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class Miss:
 
 
 def bias(projections):
-    """How far the mean projection is from 1, and what is allowed: 1 is no bias."""
+    """Distance of the mean projection from 1 (no bias), and the allowed distance."""
     error = statistics.fmean(projections) - 1
     spread = statistics.stdev(projections) / math.sqrt(len(projections))
     return abs(error), max(BIAS, STANDARD_ERRORS * spread)
@@ -92,11 +92,11 @@ def all_measured(legs):
 
 
 def misses(legs):
-    """What missed its bar, the worst first."""
+    """The misses of bars, the worst first."""
     missed = [one for one in all_measured(legs) if not one.found <= one.bar]
     return sorted(missed, key=lambda miss: -miss.times)
 
 
 def worst(measured):
-    """What came nearest to its bar, or is farthest beyond it; None of nothing."""
+    """The value nearest to its bar, or farthest beyond it; None if there are none."""
     return max(measured, key=lambda one: one.times, default=None)

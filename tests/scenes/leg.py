@@ -1,4 +1,4 @@
-"""What runs in the process of a scene and in its legs: see scene.py, which asks for it.
+"""Runs in the process of a scene and in its legs, for scene.py.
 
     leg.py SCENE '{"legs": {"4": "bits:4,..."}, "report": FILE}'
 
@@ -70,8 +70,8 @@ class Leg:
         return report
 
     def projections(self, i, state, exact):
-        """Of each judged gradient: its projections on the exact one, of PASSES passes. Of MORE_PASSES fresh ones if
-        those look biased."""
+        """For each judged gradient: its projections on the exact one in PASSES passes, or in MORE_PASSES fresh ones if those
+        look biased."""
         for passes in (PASSES, MORE_PASSES):
             found = {name: [] for name in judged_names(exact["gradients"])}
             for _ in range(passes):
@@ -83,7 +83,7 @@ class Leg:
         return found
 
     def go_on(self, i, state, exact):
-        """To the next step: what the exact pass left behind, and an optimiser's step with its gradients."""
+        """Goes on to the next step: restores the state after the exact pass, and steps the optimiser with its gradients."""
         for (owner, name, tensor), value in zip(state["buffers"], exact["buffers"], strict=True):
             tensor.data.copy_(value)
             owner._buffers[name] = tensor
@@ -95,7 +95,7 @@ class Leg:
             self.optimiser.step()
 
     def run_pass(self, i, state=None, noise=False):
-        """One pass of step i from `state`, the present one if None: its loss, values, gradients and what it left."""
+        """One pass of step i from `state`, the present one if None: its loss, values, gradients and final state."""
         import torch
 
         if state:
@@ -137,7 +137,7 @@ class Leg:
         }
 
     def put_back(self, state):
-        """Parameters and buffers as they were. What steps leave elsewhere is the scene's fault."""
+        """Restores parameters and buffers. Other state that steps change is a fault of the scene."""
         for (owner, name, tensor), value in zip(state["buffers"], state["buffer_values"], strict=True):
             tensor.data.copy_(value)
             owner._buffers[name] = tensor
@@ -150,7 +150,7 @@ def list_of_leaves(model):
 
 
 def optimiser_of(scene, parameters):
-    """None where nothing is trained."""
+    """None for a scene without training."""
     import torch
 
     trained = [p for p in parameters if p.requires_grad]
@@ -159,7 +159,7 @@ def optimiser_of(scene, parameters):
 
 
 def run_backward(scene, loss, i):
-    """As the scene asks for; a loss of None has been differentiated, or asks for nothing."""
+    """Runs the scene's backward; a loss of None is differentiated already, or needs no backward."""
     if loss is not None:
         backward = getattr(scene, "backward", None)
         loss.backward() if backward is None else backward(loss, i)
@@ -256,7 +256,7 @@ def value_errors(noisy, exact):
 def import_scene(path):
     spec = importlib.util.spec_from_file_location("the_scene", path)
     scene = importlib.util.module_from_spec(spec)
-    sys.modules["the_scene"] = scene  # what is pickled or compiled looks there
+    sys.modules["the_scene"] = scene  # pickling and compiling look the module up there
     spec.loader.exec_module(scene)
     return scene
 

@@ -1,25 +1,25 @@
-"""Runs scenes: small programs whose gradients under Pleat are held to the exact ones (docs/testing.md).
+"""Runs scenes: small programs whose gradients under Pleat are compared with the exact ones (docs/testing.md).
 
     python tests/scenes/scene.py NAME... [--all] [--conf CONF] [--table] [--stock] [--no-yardstick] [--jobs N]
 
-prints a line for each scene. NAME is GROUP/NAME, NAME, GROUP or a path; PLEAT_BUILD_DIR and PLEAT_TEST_PYTHON are those
-of the tests. Exit code 1 if a scene fails.
+prints a line for each scene. NAME is GROUP/NAME, NAME, GROUP or a path; PLEAT_BUILD_DIR and PLEAT_TEST_PYTHON are those of
+the tests. Exit code 1 if a scene fails.
 
-A scene runs in a fork of an interpreter that has imported torch (tests/forked.py). That process imports the scene,
-then forks once for each leg, and each leg starts Pleat (leg.py). So what one leg learns helps no other, and imports are
-paid for once. A leg goes through the scene's steps. Each step runs exactly first, with tagging off, then with noise, both
-from the same weights, buffers and seeds. The optimiser steps with the exact gradients.
+A scene runs in a fork of an interpreter that has imported torch (tests/forked.py). That process imports the scene, then
+forks once for each leg, and each leg starts Pleat (leg.py). So the learning of one leg helps no other, and imports run only
+once. A leg goes through the scene's steps. Each step runs exactly first, with tagging off, then with noise, both from the
+same weights, buffers and seeds. The optimiser steps with the exact gradients.
 
-A scene has `make(rng)`. It returns what has the parameters (a module, or a list of leaves) and `step(i)`, which builds
-its data from i and returns the loss. A scene that says VALUES = True returns (loss, values): tensors that must agree with the
-exact ones. The loss may be None if the step itself ran backward, or if only values count. What a step changes must be
-parameters or buffers of the module, or the next pass does not start from the same state. Settings of a scene:
+A scene has `make(rng)`. It returns the owner of the parameters (a module, or a list of leaves) and `step(i)`, which builds
+its data from i and returns the loss. A scene with VALUES = True returns (loss, values): tensors that must agree with the
+exact ones. The loss may be None if the step itself ran backward, or if only values count. A step must only change parameters
+or buffers of the module, or the next pass does not start from the same state. Settings of a scene:
 
     OPTIMISER = lambda parameters: ...   default Adam(1e-3)
     backward = lambda loss, i: ...       in place of loss.backward()
     STEPS = 6
     FIRST = 0                            errors of steps before this one are not judged
-    SLOW = True                          drawn only where everything is
+    SLOW = True                          drawn only in full runs
 """
 
 import argparse
@@ -80,8 +80,8 @@ def run_scene(server, path, legs, seconds=SECONDS):
 
 
 def problem(legs):
-    """(kind, text) of what kept a scene from being judged: "missing" (a package that set-up does not install for the
-    tests), "invalid" (a scene that is none), "failed". None if nothing did."""
+    """(kind, text) of the reason that prevents judging a scene: "missing" (a package that set-up does not install for the
+    tests), "invalid" (a faulty scene), "failed". None if there is no reason."""
     if "problem" in legs:
         return tuple(legs["problem"])
     for name, leg in legs.items():
@@ -92,7 +92,7 @@ def problem(legs):
 
 
 def kept_share(leg):
-    """Payload bytes by bytes of what was released, exact ones included; None if nothing was."""
+    """Payload bytes relative to released bytes, exact ones included; None without a release."""
     stats = (leg or {}).get("stats") or {}
     records, raw = stats.get("records") or {}, (stats.get("codec") or {}).get("kept_raw_bytes", 0)
     saved = records.get("source_bytes", 0) + raw
@@ -110,7 +110,7 @@ HEADING = (
 
 
 def line_of(name, outcome):
-    """A line of the table: what is nearest to its bar, or farthest beyond it, column by column."""
+    """A line of the table: the value nearest to its bar, or farthest beyond it, column by column."""
     legs, cpu = outcome.legs, outcome.cpu_seconds
     why = problem(legs)
     if why:

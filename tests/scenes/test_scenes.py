@@ -1,4 +1,4 @@
-"""Every scene's gradients: exact but for noise that is harmless. And what must turn a scene red does."""
+"""Every scene's gradients are exact up to harmless noise, and planted faults make a scene fail."""
 
 import textwrap
 
@@ -31,7 +31,8 @@ def test_gradients_are_exact_but_for_harmless_noise(path, runner, preload_librar
     )
 
 
-# What turns a scene red. These run in stock: what is planted makes the passes differ that Pleat would.
+# Faults that must make a scene fail. These scenes run in stock: the planted fault makes the passes differ as Pleat's noise
+# would.
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_values_are_held_to_the_exact_ones(planted):
     assert {(miss.what, miss.name) for miss in judge.misses(planted(body))} == {("value", "value 0")}
 
 
-def test_what_is_no_scene_is_none(planted):
+def test_a_broken_scene_is_refused(planted):
     for body, why in [
         (counting("(model(x) * torch.rand(1, generator=rng)).sum()"), "two exact runs of the first step differ"),
         (counting("(model(x) * float('nan')).sum()"), "not finite"),
@@ -113,7 +114,7 @@ def test_what_is_no_scene_is_none(planted):
         assert kind == "invalid" and why in text
 
 
-def test_what_cannot_run_is_told_from_what_is_not_installed(planted):
+def test_a_failing_scene_differs_from_a_missing_package(planted):
     assert scene.problem(planted("import gpytorch.absent")) == ("missing", "gpytorch")
     kind, text = scene.problem(planted("import not_a_package_of_ours"))
     assert kind == "failed" and "not_a_package_of_ours" in text
@@ -143,6 +144,6 @@ def test_the_bar_at_8_bits(at_4, at_8, missed):
     assert ("8 bits" in found) == missed
 
 
-def test_every_scene_says_what_it_is_about():
+def test_every_scene_has_a_description():
     for path in scene.all_scenes():
         assert path.read_text().startswith('"""'), path

@@ -13,7 +13,7 @@ extern int aoti_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int
                                     int32_t, void**);
 extern int aoti_torch_delete_tensor_object(void*);
 
-// Of so many KiB. Python calls this, too.
+// A tensor of `kib` KiB. Python calls this, too.
 void* make(int kib) {
   const int64_t sizes[] = {kib, 256}, strides[] = {256, 1};
   void* tensor = NULL;
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   void* tensor = NULL;
   pthread_create(&thread, NULL, made_elsewhere, NULL);
   pthread_join(thread, &tensor);
-  drop(tensor);  // here what was made there
+  drop(tensor);  // made there, freed here
   make(1200);
   pthread_create(&thread, NULL, in_a_thread_of_c, NULL);
   if (argc < 4) return 0;

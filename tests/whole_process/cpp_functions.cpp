@@ -1,4 +1,4 @@
-// Functions in C++ as a library of a user's has them, each behind an operator (test_trust.py).
+// Functions in C++ as in a user's library, each behind an operator (test_trust.py).
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -21,8 +21,8 @@ struct ProductFunction : torch::autograd::Function<ProductFunction<Number>> {
   }
 };
 
-// Divides by what it saves. It is the last of four: a list that has room grows elsewhere in torch's
-// code than a full one.
+// Divides by its saved tensor, the last of four: a full list grows at another call site in torch's
+// code than one with room.
 struct LogFunction : torch::autograd::Function<LogFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     const at::Tensor unit = at::ones({1}, x.options());

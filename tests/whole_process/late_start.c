@@ -1,5 +1,5 @@
 /* Preloaded before libpleat.so into the process that tests fork scripts from (tests/forked.py): a
- * fork tells libpleat.so of the engine once more, when its options are known. */
+ * fork registers the engine with libpleat.so once more, when its options are set. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-"""What the scripts of the whole-process tests import: how to reach the bridge, and how to report.
+"""Imported by the scripts of the whole-process tests: access to the bridge, and reports.
 
-Works in a stock process too (then nothing is loaded and `stats()` is None), so that one script runs
-unchanged in both. Independent of Pleat's code: only the C ABI's names are known here.
+Works in a stock process too (then no library is loaded and `stats()` is None), so that one script runs unchanged in both.
+Independent of Pleat's code: it uses only the C ABI's names.
 """
 
 import base64
@@ -179,7 +179,7 @@ def group_ratio(original, restored, bits, group=256):
 
 
 def restart_peak():
-    """From here on anonymous_peak_kib() tells of what comes."""
+    """Restarts the peak that anonymous_peak_kib() returns."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 

@@ -28,7 +28,7 @@ Recorder& recorder() {
   return *one;
 }
 
-// Of what happens to records, and of blocks that are freed; "other" of all else.
+// Events of records, and of freed blocks; "other" for all other events.
 const char* name_of(EventKind kind) noexcept {
   switch (kind) {
     case EventKind::kTag:
@@ -65,7 +65,7 @@ PLEAT_EXPORT void pleat_test_record(int on) {
   pleat::bridge::attach_sink(pleat::bridge::Runtime::get()->heaps, on != 0 ? &recorder() : nullptr);
 }
 
-// Copies the first `most` events in the order in which they were told. Returns how many there are.
+// Copies the first `most` events in order. Returns the number of all events.
 PLEAT_EXPORT std::size_t pleat_test_events(TestEvent* to, std::size_t most) {
   const std::lock_guard<std::mutex> guard(recorder().mutex);
   const std::vector<Event>& events = recorder().events;

@@ -1,4 +1,4 @@
-"""Results of GELU and SiLU are not stored beside their arguments, but recomputed from those (`recompute`)."""
+"""Results of GELU and SiLU are not stored in addition to their arguments, but recomputed from them (`recompute`)."""
 
 import pytest
 
@@ -58,11 +58,11 @@ MODELS = """
 
 
 @pytest.mark.smoke
-def test_gradients_are_stocks_and_the_results_take_nothing(run_pair, close):
+def test_gradients_are_stocks_and_the_results_take_no_memory(run_pair, close):
     pair = run_pair(MODELS, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
     names = list(stock["recomputed"])
-    # The argument's own noise is too much with an outlier among 64, whoever restores the result.
+    # With an outlier among 64, the argument's own noise is too large for any reader of the result.
     close({n: pleat[n] for n in names if n != "outliers"}, {n: stock[n] for n in names if n != "outliers"}, relative=0.2)
     if not STOCK_ONLY:
         stored = {"transposed", "layer norm", "batch norm", "outliers"}
@@ -182,7 +182,7 @@ WRITTEN = """
 """
 
 
-def test_what_is_written_kept_or_read_again(run_pair, close):
+def test_results_that_are_written_kept_or_read_again(run_pair, close):
     pair = run_pair(WRITTEN, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
     names = [n for n in stock if n not in ("recomputed", "same", "pleat_stats")]
@@ -219,8 +219,8 @@ DEAD = """
 """
 
 
-def test_beside_a_unit_far_below_zero_the_argument_is_exact_and_results_are_recomputed(run_pair, close):
-    """Its group's step would be wide in every row, and what is made of the arguments beside it noise, and biased."""
+def test_next_to_a_unit_far_below_zero_the_argument_is_exact_and_results_are_recomputed(run_pair, close):
+    """Its group's step would be wide in every row, and results of the neighbouring arguments would be noise, and biased."""
     pair = run_pair(DEAD, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
     close(pleat["gradients"], stock["gradients"], relative=0.2)
@@ -247,6 +247,6 @@ TRAINED = """
 
 def test_payloads_are_halved(run_script):
     with_it, without = (run_script(TRAINED, conf=conf).active(encoded=2).json for conf in ("bits:4", "bits:4,recompute:0"))
-    assert with_it["loss"] == without["loss"]                # nothing has been updated
+    assert with_it["loss"] == without["loss"]                # no parameter has been updated
     if not STOCK_ONLY:
         assert with_it["payload"] < 0.55 * without["payload"]

@@ -161,7 +161,7 @@ ANOMALY = """
 
 
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_anomaly_mode_reports_what_it_reports_in_stock(run_pair, identical, close, conf):
+def test_anomaly_mode_reports_the_same_as_in_stock(run_pair, identical, close, conf):
     pair = run_pair(ANOMALY, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     assert "returned nan values" in stock["error"] and pleat["error"] == stock["error"]
@@ -251,8 +251,8 @@ def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, co
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     raised = [name for name, message in stock["messages"].items() if message]
     assert len(raised) == 28 and all("inplace operation" in stock["messages"][n] for n in raised)
-    # "which is output 0 of MulBackward0" names the present grad_fn of the saved tensor. Where nobody but
-    # the graph holds that very tensor we hold it weakly: there the node of the time of saving may stand.
+    # "which is output 0 of MulBackward0" names the present grad_fn of the saved tensor. If only the graph holds that tensor,
+    # Pleat holds it weakly: then the text can name the node at the time of the save.
     gone = ("input_changed keep=False", "view_changed", "base_changed")
 
     def expected(case, message):
@@ -355,8 +355,7 @@ def test_errors_of_views_and_of_detached_tensors_come_before_that_of_the_version
     assert sum("is a view and its base or another view of its base has been modified" in m for m in said) >= 30
     assert sum("detached in-place" in m for m in said) >= 2
     assert sum("is at version" in m for m in said) >= 10 and None not in said
-    # Nobody but the graph holds the tensor, and that weakly: whether it was detached, and what has made it since,
-    # nobody knows.
+    # Only the graph holds the tensor, and weakly: a later detach or a new grad_fn is unknown.
     gone = re.compile(r"itself, .*keep=False")
     other = {
         case: (pleat[case], message)

@@ -1,4 +1,4 @@
-"""`pleat check`: one run of a script that says how far noise changes each gradient, and trains as stock does meanwhile."""
+"""`pleat check`: one run of a script that reports how far noise changes each gradient, and trains like stock meanwhile."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def test_a_planted_fault_is_found_and_the_rule_is_not_accused(checked):
     pair, found = checked("plain")
     assert set(verdicts(found).values()) == {"good"}
     pair.pleat.active(released=8, encoded=8)
-    # What was exact is named, with the line.
+    # Exact tensors are named, with their line.
     poles = [row for row in found["saved"] if row["why"] == "pole" and "SigmoidBackward" in row["place"]]
     assert len(poles) == 1 and poles[0]["storages"] == 3 and poles[0]["bytes"] == 3 * 64 * 48 * 4
     assert poles[0]["place"].split(",")[0].endswith(".py:" + line_of("torch.sigmoid(u)"))
@@ -118,7 +118,7 @@ def test_while_passes_are_looked_at_training_is_that_of_stock_bit_for_bit(checke
 
 def test_errors_are_those_of_a_run_with_noise(checked, run_script):
     """The dither follows from the order of saves, which a check does not change: the error of its first pass is that of a
-    run without it. The yardstick is what `rule:operands` gives, but where an operand is worked out of its argument."""
+    run without it. The yardstick equals `rule:operands`, except for operands recomputed from their argument."""
     pair, found = checked("plain", passes=1, more=",recompute:0")
     for rule, figure in (("proof", "error"), ("operands", "yardstick")):
         noisy = run_script(PROGRAM, conf=f"{CONF},recompute:0,rule:{rule}", args=("plain",)).active().json["first"]
@@ -138,7 +138,7 @@ def test_errors_are_those_of_a_run_with_noise(checked, run_script):
         ("fails", "only in an extra pass"),
     ],
 )
-def test_what_cannot_be_looked_at_is_said_and_the_job_goes_on(checked, kind, why):
+def test_an_impossible_check_is_reported_and_the_job_continues(checked, kind, why):
     pair, found = checked(kind)
     assert [row["why"] for row in found["refused"]][-1] == why
     assert found["passes"] == (3 if kind == "fails" else 0)
@@ -194,7 +194,7 @@ LEAVES_MORE = """
         ("queues", "a function or a hook queues a callback for the end of the pass"),
     ],
 )
-def test_nothing_that_outlives_a_pass_is_done_more_than_once(run_pair, tmp_path, kind, why):
+def test_lasting_effects_of_a_pass_happen_once(run_pair, tmp_path, kind, why):
     file = tmp_path / kind
     pair = run_pair(LEAVES_MORE, conf=f"{CONF},check:1,check_file:{file}", args=(kind,))
     pleat, stock = pair.pleat.check().json, pair.stock.check().json
@@ -247,7 +247,7 @@ def test_an_interruption_in_an_extra_pass_ends_the_pass_of_the_script(run_script
     assert result.json["runs"] == [0, 0, "interrupted"] and result.json["grads"] == []
 
 
-def test_each_module_has_a_row_of_its_own_whatever_lived_at_its_address_and_whatever_others_refuse(run_script, tmp_path):
+def test_each_module_has_a_row_of_its_own_despite_reused_addresses_and_failing_modules(run_script, tmp_path):
     script = """
         import torch, pleat_test_support as t
         class Refuses(torch.nn.Module):
@@ -290,7 +290,7 @@ def pleat_check(runner, build_dir, *arguments, script=PROGRAM, python=None, time
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
 
 
-def test_the_exit_code_says_what_was_found(runner, build_dir, test_python, preload_library, tmp_path):
+def test_the_exit_code_reports_the_result(runner, build_dir, test_python, preload_library, tmp_path):
     script = runner._path(PROGRAM)
     out = tmp_path / "found.json"
     options = ("--min-bytes", "0", "--rule", "assumed", "--json", out, "--stop", "--steps", "2")
@@ -324,7 +324,7 @@ def test_a_signal_reaches_the_program_and_no_file_is_left(runner, build_dir, pre
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_nobody_can_be_told_and_a_folder_that_moves_hurt_no_program(runner, build_dir, test_python, preload_library, tmp_path):
+def test_an_unprintable_table_and_a_moving_folder_harm_no_program(runner, build_dir, test_python, preload_library, tmp_path):
     program = "import os, torch; os.chdir('/'); w = torch.ones(8, requires_grad=True); w.square().sum().backward(); print('done')"
     environment = runner.environment(conf=None, preload=False) | {"TMPDIR": "."}
     command = [build_dir / "bin" / "pleat", "check", "--steps", "1", "--json", "found.json", "--", test_python, "-c", program]

@@ -1,4 +1,4 @@
-"""torch.compile: what a compiled function saves is left alone and counted; what surrounds it is not."""
+"""torch.compile: saves of a compiled function are left alone and counted; saves of the layers around it are compressed."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_compiled_models_train(run_pair, identical, close, build_dir, torch_vers
     else:
         close(pleat["final"], stock["final"], relative=0.1)
     if pair.pleat.stats is not None:
-        # Of every step at least the function's input, which the eager layer before it has made.
+        # At least the function's input in every step, which the eager layer before it has made.
         assert left_to_the_compiled_function(pair.pleat) >= 5
 
 
@@ -74,7 +74,7 @@ FRAGILE = """
 
 
 @pytest.mark.smoke
-def test_what_a_compiled_function_saves_is_exact(run_pair, identical, close):
+def test_tensors_saved_by_a_compiled_function_are_exact(run_pair, identical, close):
     pair = run_pair(FRAGILE, conf=LOSSY, timeout=240)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     identical(pleat["quotient"], stock["quotient"])
@@ -107,7 +107,7 @@ COMPILED_BACKWARD = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [OFF, LOSSLESS])
-def test_compiled_autograd_gives_what_it_gives_in_stock(run_pair, identical, conf):
+def test_compiled_autograd_gives_the_same_as_in_stock(run_pair, identical, conf):
     pair = run_pair(COMPILED_BACKWARD, conf=conf, timeout=240)
     pair.stock.check()
     identical(pair.pleat.active(encoded=1).json, pair.stock.json)

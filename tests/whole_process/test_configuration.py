@@ -1,4 +1,4 @@
-"""PLEAT_CONF, and what a process that is none of our business notices of us: nothing."""
+"""PLEAT_CONF; and a process without torch is not affected by Pleat."""
 
 import os
 import re
@@ -76,7 +76,7 @@ def test_a_bad_option_is_one_line_and_the_job_runs(run_script, case):
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 @pytest.mark.parametrize("conf", [None, "", " bits : 4 , min_bytes : 0 ,", "bits:8,bits:4", ",,,"])
-def test_good_options_say_nothing(run_script, conf):
+def test_good_options_print_no_line(run_script, conf):
     result = run_script(TINY, conf=conf).active()
     assert result.stderr == ""
 
@@ -109,7 +109,7 @@ def test_the_report_begins_with_memory_in_one_line_that_the_counters_bear_out(ru
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
-def test_what_the_report_estimates_is_what_a_run_without_compression_takes(run_script):
+def test_the_report_estimates_the_memory_of_a_run_without_compression(run_script):
     peak, estimate, _, _ = reported(run_script(DEEP, conf=LOSSY).active())
     off = run_script(DEEP, conf="bits:off,min_bytes:0").check()
     taken = off.stats["bytes"]["requested"]["peak"] / 1e6
@@ -119,7 +119,7 @@ def test_what_the_report_estimates_is_what_a_run_without_compression_takes(run_s
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
-def test_below_min_bytes_nothing_is_touched(run_script):
+def test_below_min_bytes_no_tensor_is_touched(run_script):
     result = run_script(TINY, conf="bits:4,min_bytes:10000000").check()
     assert result.records("tagged") == 0
 
@@ -176,7 +176,7 @@ PROGRAMS = {
 
 
 def cpu_seconds_of(command, environment, directory):
-    """CPU time of one run, with what it answered: a busy machine makes a run longer, not costlier."""
+    """CPU time and output of one run: a busy machine makes a run longer, but adds no CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(command, capture_output=True, env=environment, cwd=directory)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -186,7 +186,7 @@ def cpu_seconds_of(command, environment, directory):
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_process_without_torch_notices_nothing(name, preload_library, test_python, tmp_path):
+def test_a_process_without_torch_is_not_affected(name, preload_library, test_python, tmp_path):
     """80 runs each way, alternating: same output, same exit code, no file, under 1 ms more CPU time.
 
     The cost of a round is the median of its paired differences; up to three rounds, for a neighbour

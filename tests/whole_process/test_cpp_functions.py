@@ -1,4 +1,4 @@
-"""Functions of users in C++: what they save is theirs, whoever is recorded next."""
+"""Functions of users in C++: their saves belong to them, whichever node is recorded next."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def library(build_dir, torch_version):
     return path
 
 
-def test_what_a_function_in_cpp_saves_is_exact_though_the_next_operator_bears_noise_in_it(run_pair, identical, library):
+def test_tensors_saved_by_a_function_in_cpp_are_exact_even_before_a_tolerant_operator(run_pair, identical, library):
     pair = run_pair(SAVES, conf=CONF, args=(library,))
     identical(pair.pleat.active(encoded=0).json, pair.stock.check().json)
 
@@ -47,6 +47,7 @@ def test_a_function_in_cpp_is_trusted_by_its_name_without_arguments(run_pair, cl
     pair = run_pair(SAVES, conf=f"{CONF},trust:{given}", args=(library,))
     stock, pleat = pair.stock.check().json["gradients"], pair.pleat.active(encoded=0).json["gradients"]
     noisy = [not (a == b).all() for a, b in zip(stock, pleat, strict=True)]
-    # Of log, product's two, twice. Nothing closes a path from the product, and so it must close itself.
+    # The saves of log and the product's two, twice. No node closes a path from the product, so the product itself must close
+    # it.
     assert noisy == [False, given[0] == "+", given[0] == "+"] * 2
     close(pleat, stock, relative=0.2)

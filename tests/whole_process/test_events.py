@@ -1,4 +1,4 @@
-"""What a recorder of events hears of saved tensors while a model trains: in which phase, and under which key."""
+"""A recorder's events of saved tensors while a model trains, with their phase and key."""
 
 import pytest
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 FORWARD, BACKWARD = 1, 2
 WIDTHS = {"gelu": 96, "tanh": 72, "sigmoid": 80}
 
-# Two steps teach Pleat what reads the tensors; two more are recorded.
+# In two steps Pleat learns the readers of the tensors; two more are recorded.
 TRAINED = """
     import ctypes, sys, torch, pleat_test_support as t
     bridge = ctypes.CDLL(sys.argv[1])  # the one that is loaded, or the first to be
@@ -73,7 +73,7 @@ def weight(*sizes, number=1):
 
 
 def node(name, *inputs):
-    """The structure of a node of that class, from those of its inputs (None: no gradient goes there)."""
+    """The structure of a node of that class, from its inputs' structures (None: no gradient)."""
     structure = mix(fnv(name))
     for of_input in inputs:
         structure = mix(mix(structure ^ 1) ^ (1 if of_input is None else of_input))
@@ -160,7 +160,7 @@ def test_all_events_of_a_saved_tensor_carry_the_key_of_the_node_that_saved_it(re
         for name, key in expected.items():
             kinds = [kind for kind, *_ in keys[key] if kind != "wait"]
             assert kinds == ["tag", "release", "encode", "restore", "restored_free", "drop"], name
-            # What the pool says of the block that lost its bytes, and of the one they came back in.
+            # The pool's events of the block that lost its bytes, and of the restored block.
             assert {block for kind, block, *_ in keys[key] if kind in ("encode", "restored_free")} <= set(freed), name
     first, second = (sorted({key for _, _, record, key, _ in events if record}) for events in steps)
     assert first == second, "a key is the same in each step"

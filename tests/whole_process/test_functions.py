@@ -1,4 +1,4 @@
-"""Functions of users: what they saved is theirs as in stock, by identity, bytes and version."""
+"""Functions of users: their saves equal stock's in identity, bytes and version."""
 
 import pytest
 
@@ -124,7 +124,7 @@ WRITTEN = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_a_function_may_write_to_what_it_saved(run_pair, identical, close, conf):
+def test_a_function_can_write_to_its_saved_tensor(run_pair, identical, close, conf):
     pair = run_pair(WRITTEN, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     assert stock["out"]["buffer as data"][0] > 0 and stock["storages"] == [1]
@@ -277,7 +277,7 @@ LOOKED_INTO = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_functions_and_hooks_that_look_into_nodes_see_what_stock_shows(run_pair, identical, conf):
+def test_functions_and_hooks_that_inspect_nodes_see_stocks_state(run_pair, identical, conf):
     pair = run_pair(LOOKED_INTO, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     assert stock["many"] == list(range(40)) and stock["alive"] == [5, 4, 3, 2, 1]
@@ -342,7 +342,7 @@ def test_a_function_that_is_handed_very_many_tensors_gets_those_of_stock(run_pai
     assert stock["alive"] == pleat["alive"] == 0
     mine, theirs = pleat.pop("seconds"), stock.pop("seconds")
     identical(pleat, stock)
-    assert mine < 1 + 10 * theirs  # CPU seconds; what it has is looked through for each that it asks for
+    assert mine < 1 + 10 * theirs  # CPU seconds; each request searches its tensors
 
 
 SUBCLASS = """

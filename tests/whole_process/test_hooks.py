@@ -1,4 +1,4 @@
-"""Whoever else hooks into saved tensors: the user's hooks win."""
+"""Pleat next to other saved-tensor hooks: the user's hooks win."""
 
 import pytest
 

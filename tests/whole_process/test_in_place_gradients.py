@@ -1,4 +1,4 @@
-"""Gradients of activations are written over those they come from, where nobody can tell."""
+"""Gradients of activations are written over the incoming gradients, if no code can observe that."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_every_formula_gives_the_bits_of_stock(run_pair, identical, dtype):
     apart = run_pair(FORMULAS.replace("DTYPE", repr(dtype)), conf=LOSSLESS + ",reuse_gradients:0").pleat
     never = apart.check().json["times"]
     assert set(never.values()) == {0}
-    # sin * cos beside it has two gradients to make of one, and takes none over
+    # sin * cos next to it makes two gradients of one, and takes none over
     for name in stock["results"]:
         layout = name.rsplit(", ")[-1]
         rows = name.startswith(("softmax", "log_softmax"))
@@ -205,7 +205,7 @@ KEEPERS = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, OFF])
-def test_what_somebody_else_may_see_is_left_as_it_is(run_pair, identical, conf):
+def test_a_gradient_with_another_reader_is_not_overwritten(run_pair, identical, conf):
     pair = run_pair(KEEPERS, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     identical(pleat["results"], stock["results"])
@@ -327,7 +327,7 @@ MULTIPLIERS = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, OFF])
-def test_who_computes_while_a_node_runs_keeps_what_he_computes_with(run_pair, identical, conf):
+def test_code_that_runs_during_a_node_keeps_its_operands(run_pair, identical, conf):
     pair = run_pair(MULTIPLIERS, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     identical(pleat["results"], stock["results"])

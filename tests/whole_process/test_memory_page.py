@@ -54,6 +54,6 @@ def test_with_a_trace_the_page_has_lines(run_script, events, tmp_path):
     assert "payloads" in run.stderr and re.search(r"\.py:\d+ Net\.forward", run.stderr), run.stderr
 
 
-def test_nothing_is_refused_by_a_size_below_zero(run_script):
+def test_a_size_below_zero_is_not_reported_as_a_shortage(run_script):
     run = run_script("import torch\ntry:\n    torch.empty(-5)\nexcept RuntimeError:\n    print('refused')\n", conf="bits:4")
     assert run.returncode == 0 and "refused" in run.stdout and "out of memory" not in run.stderr

@@ -213,6 +213,6 @@ SCRIPTED = """
 """
 
 
-def test_what_torchscript_saves_is_exact(run_pair, identical):
+def test_tensors_saved_by_torchscript_are_exact(run_pair, identical):
     pair = run_pair(SCRIPTED, conf="bits:4,min_bytes:0")
     identical(pair.pleat.active(encoded=0).json, pair.stock.check().json)

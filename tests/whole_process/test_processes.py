@@ -185,7 +185,7 @@ def rotating(*parameters):
     "how", ["end", "hard", "raise", "abort", *rotating(["code"], ["atexit"], ["late"], ["thread"], ["cycle"])]
 )
 def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
-    # Where nothing winds up, a fork tells as much as a process of its own.
+    # Without a wind-up at exit, a fork is as good a test as a process of its own.
     fresh = how not in ("hard", "abort")
     pair = run_pair(ENDS, conf=LOSSY, args=(how,), fresh=fresh)
     assert pair.pleat.returncode == pair.stock.returncode
@@ -319,7 +319,7 @@ def limited(request, runner, addresses_of_stock):
 @pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_address_space_limits_are_respected(limited, run_script, conf):
-    """What fits under a limit in stock (plus 160 MB) runs; what does not fit raises as in stock."""
+    """A job that fits under a limit in stock (plus 160 MB) runs; one that does not fit raises as in stock."""
     options, stock = limited
     assert stock.json["refused"] == ["memory", "memory"]
     pleat = run_script(LIMITED, conf=conf, **options).active(encoded=20)
@@ -356,10 +356,10 @@ NO_ROOM = """
 """
 
 
-def test_out_of_memory_in_a_restore_says_what_stock_says_and_the_job_goes_on(run_script):
+def test_out_of_memory_in_a_restore_raises_stocks_error_and_the_job_continues(run_script):
     result = run_script(NO_ROOM, conf=LOSSLESS, fresh=True).active(encoded=1)
     stocks = result.json["errors"]["stock's"]
-    assert "DefaultCPUAllocator: can't allocate memory" in stocks  # what searches for a batch size look for
+    assert "DefaultCPUAllocator: can't allocate memory" in stocks  # matched by searches for a batch size
     name, arguments, text, names_the_bytes = result.json["errors"]["restoring"]
     assert name in ("RuntimeError", "OutOfMemoryError") and arguments == 1
     assert text.startswith(stocks) and names_the_bytes

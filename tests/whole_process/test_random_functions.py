@@ -1,4 +1,4 @@
-"""Functions of users that do anything with what they saved: random graphs of them, stock against lossless."""
+"""Functions of users that use their saves in any way: random graphs of them, stock against lossless."""
 
 import pytest
 
@@ -145,15 +145,15 @@ GRAPHS = """
 
 
 @pytest.mark.smoke
-def test_random_functions_compute_what_they_do_in_stock(run_pair):
+def test_random_functions_compute_the_same_as_in_stock(run_pair):
     pair = run_pair(GRAPHS, conf=LOSSLESS, args=(SEEDS,))
     stock, pleat = pair.stock.check().json["graphs"], pair.pleat.active(encoded=SEEDS).json["graphs"]
     compared = 0
     for seed, (theirs, ours) in enumerate(zip(stock, pleat, strict=True)):
-        # Stock refuses what an accumulator has written to meanwhile; a payload can be decoded again.
+        # Stock refuses a save that an accumulator has written to meanwhile; a payload can be decoded again.
         if any("modified" in line for line in theirs["log"]):
             continue
-        # Stock makes one .grad of two detached views of one storage; what is accumulated then is anybody's.
+        # Stock makes one .grad of two detached views of one storage; the sum is then undefined.
         if theirs["shared"]:
             continue
         compared += 1

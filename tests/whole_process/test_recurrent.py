@@ -47,7 +47,7 @@ def test_an_lstm_needs_no_more_memory_than_in_stock(run_pair):
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("conf", [OFF, "bits:4"])
 def test_a_recurrent_training_needs_no_more_memory_above_its_model_than_in_stock(run_script, conf, kind):
-    """Medians of three: what stock's allocator makes of the same workspaces differs by a tenth."""
+    """Medians of three: the peak of stock's allocator varies by a tenth for the same workspaces."""
 
     def above(**options):
         runs = [run_script(LONG, args=(kind,), fresh=True, **options).check() for _ in range(3)]

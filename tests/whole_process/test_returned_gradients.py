@@ -173,7 +173,7 @@ KEPT = """
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_a_saved_tensor_returned_as_a_gradient_is_nobody_elses(run_pair, identical, close, conf, dtype):
+def test_a_saved_tensor_returned_as_a_gradient_is_not_shared(run_pair, identical, close, conf, dtype):
     pair = run_pair(KEPT.replace("DTYPE", repr(dtype)), conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
     two_gradients = {name for name in stock if name.endswith(" kept")}

@@ -1,4 +1,5 @@
-"""`sensitivity:on` in scripts of all kinds: extra backward passes that nobody sees, and bits that follow from them."""
+"""`sensitivity:on` in scripts of all kinds: extra backward passes that the script cannot observe, and bits that follow from
+them."""
 
 import json
 import math
@@ -159,7 +160,7 @@ def trained(run_pair):
     return run
 
 
-# Kind, extra passes at least, and what the refusal says.
+# Kind, minimum of extra passes, and the text of the refusal.
 MEASURED = ["plain", "tied", "shared", "frozen", "half", "accumulate", "evaluates", "raises", "autocast", "dropout", "two_models",
             "disables", "forks", "scaler", "not_finite"]  # fmt: skip
 REFUSED = {
@@ -172,7 +173,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", MEASURED)
-def test_extra_passes_change_nothing_that_the_script_sees(trained, kind):
+def test_extra_passes_are_invisible_to_the_script(trained, kind):
     """Two bursts in 32 steps, without loss: losses, weights, gradients and random numbers are stock's bit for bit."""
     stock, pleat = trained(kind)
     assert_identical(pleat.json, stock.json)
@@ -233,7 +234,7 @@ def profiled(run_script, tmp_path):
 WITH_THE_SAME_LAYERS = ["evaluates", "raises", "dropout", "half", "accumulate", "forks"]
 
 
-def test_a_key_is_the_same_in_every_process_whatever_else_the_script_does(profiled):
+def test_a_key_is_the_same_in_every_process_and_independent_of_other_work(profiled):
     plain, _ = profiled()
     again, _ = profiled()
     assert units(plain).keys() == units(again).keys()
@@ -277,7 +278,7 @@ def test_the_optimizer_says_which_noise_counts(profiled, kind, conf, objective):
 
 
 def test_verify_holds_each_prediction_against_its_noise(profiled):
-    """One pass for each unit, after the measurement: what is predicted of it, and what its noise does."""
+    """One pass for each unit, after the measurement: its predicted noise against its actual noise."""
     _, result = profiled(conf="bits:3,sensitivity:exact,verify:1")
     lines = result.stderr.splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("pleat: verify: noise of each saved tensor"))
@@ -323,7 +324,7 @@ def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
 
 @pytest.mark.parametrize("how, each", [("gact", 2), ("gact_code", 3)])
 def test_measured_as_gact_does(profiled, tmp_path, how, each):
-    """Two or three passes for each tensor, all of them noisy, find about what one with one noisy tensor finds."""
+    """Two or three passes for each tensor, all of them noisy, find about the same as one pass with one noisy tensor."""
     reference, _ = profiled(conf="bits:4,sensitivity:exact", steps=10, file=tmp_path / "exact")
     profile, result = profiled(conf=f"bits:4,sensitivity:{how}", steps=12, file=tmp_path / how)
     measured = {key: unit for key, unit in units(profile).items() if unit.get("measurements")}
@@ -332,7 +333,7 @@ def test_measured_as_gact_does(profiled, tmp_path, how, each):
     exact = {key: unit["measurements"][0][1] for key, unit in units(reference).items() if unit.get("measurements")}
     matter = [key for key, noise in exact.items() if noise > 0.05 * max(exact.values())]
     assert measured.keys() == exact.keys() and matter
-    # At 1 bit, where the program measures, noise is not what it is at 4 bits by the shape.
+    # At 1 bit, the width of the measurement, noise does not follow from the noise at 4 bits by the shape.
     most = 3 if how == "gact" else 30
     for key in matter:
         assert 1 / most < measured[key]["measurements"][0][1] / exact[key] < most, (measured[key], exact[key])
@@ -362,10 +363,10 @@ def test_a_file_that_is_no_profile_is_one_line_and_stays_as_it_is(run_script, tm
     assert len(lines) == 1 and "a file" in lines[0], result.stderr
     after = path.lstat()
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
-    assert result.stats["sensitivity"]["bursts"] == 1  # what is measured is used all the same
+    assert result.stats["sensitivity"]["bursts"] == 1  # the measurement is used nevertheless
 
 
-def test_a_profile_of_another_model_is_one_line_and_loses_nothing(profiled, run_script, tmp_path):
+def test_a_profile_of_another_model_is_reported_in_one_line_and_kept(profiled, run_script, tmp_path):
     file = tmp_path / "other.pleat"
     profiled(file=file)
     text = re.sub(r"0x([0-9a-f]+)", lambda key: f"0x{int(key[1], 16) ^ 1:016x}", file.read_text())
@@ -384,7 +385,7 @@ def test_a_profile_of_another_model_is_one_line_and_loses_nothing(profiled, run_
     assert again.stats["sensitivity"]["units"] == len(with_costs) // 2, "the other's share no bytes with this one's"
 
 
-# ---- what is found later ------------------------------------------------------------------------
+# ---- later findings ------------------------------------------------------------------------
 
 SHIFTS = """
     import sys, torch, pleat_test_support as t
@@ -410,8 +411,8 @@ SHIFTS = """
 
 @pytest.mark.parametrize("shift, overflows, measured", [(99, (), [10]), (25, (), [10, 41]), (25, (11, 40, 42), [10, 43])])
 def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, shift, overflows, measured):
-    """Step 40 has a look; the measurement in step 10 was the first, and the next one by the calendar is step 1000. A step
-    whose gradients overflow puts off a check, a look or a measurement, to the next step."""
+    """Step 40 checks; the measurement in step 10 was the first, and the next one by the calendar is step 1000. A step whose
+    gradients overflow postpones a check, a look or a measurement to the next step."""
     bursts = len(measured)
     file = tmp_path / "profile"
     conf = f"bits:3,min_bytes:0,sensitivity:on,profile:{file}"
@@ -453,7 +454,7 @@ RANKS = """
 @pytest.mark.slow
 @pytest.mark.rotating(set="long processes")
 def test_each_rank_measures_for_itself(run_pair, tmp_path):
-    """No collective of ours: ranks with unequal numbers of batches end as in stock, and each has a file."""
+    """Pleat calls no collective: ranks with unequal numbers of batches end as in stock, and each has a file."""
     from test_distributed import TORCHRUN, by_rank
 
     pair = run_pair(RANKS, conf=f"{LOSSLESS},profile:{tmp_path}/rank-%r.pleat", launcher=TORCHRUN, timeout=240)
@@ -514,7 +515,7 @@ def test_bits_follow_from_a_budget(run_script, tmp_path):
         file = tmp_path / f"{part}.pleat"
         found, result = peaks(f"sensitivity:on,refresh:0,profile:{file},budget:{budget}", 22)
         assert all(0.92 * budget <= peak <= budget for peak in found[18:]), (budget, found)
-        assert result.stderr.count("pleat: budget") == 2  # nothing is known yet; what is chosen
+        assert result.stderr.count("pleat: budget") == 2  # one without a measurement; one with the choice
         # With the profile it holds from the first step on.
         found, result = peaks(f"profile:{file},budget:{budget}", 10)
         assert all(peak <= budget for peak in found), (budget, found)
@@ -522,7 +523,7 @@ def test_bits_follow_from_a_budget(run_script, tmp_path):
         assert result.stats["sensitivity"]["bits"] < 8
 
 
-def test_a_budget_that_nothing_fits_is_one_line_and_the_smallest_widths(run_script):
+def test_an_unreachable_budget_is_reported_in_one_line_and_gets_the_smallest_widths(run_script):
     conf = "min_bytes:0,sensitivity:on,refresh:0,budget:1MiB"
     result = run_script(DEEP, conf=conf, args=("16",)).check()
     lines = [line for line in result.stderr.splitlines() if "budget" in line]
@@ -536,7 +537,7 @@ def test_a_budget_that_is_no_size_is_one_line(run_script, budget):
     assert result.stderr.count("\n") == 1 and f"budget:{budget}" in result.stderr
 
 
-def test_what_a_payload_gives_back_is_disturbed_as_what_was_saved(profiled, tmp_path):
+def test_restored_bytes_are_disturbed_like_saved_ones(profiled, tmp_path):
     """Values that were rounded to a few levels too: a codec of the same width would give them back as they are."""
     of_values, _ = profiled("tied", conf="bits:lossless,sensitivity:exact", steps=10, file=tmp_path / "a")
     of_payloads, _ = profiled("tied", conf="bits:4,sensitivity:exact", steps=10, file=tmp_path / "b")

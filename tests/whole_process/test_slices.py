@@ -165,4 +165,4 @@ def test_a_users_function_that_writes_to_its_slice_spoils_no_other(run_pair):
     for case, [stock_fails, stock_sees_all] in stock.items():
         fails, sees_all = pleat[case]
         assert stock_fails != stock_sees_all, case  # a write that is counted is an error for the slices that follow
-        assert sees_all and not fails, case  # of which ours are not yet restored
+        assert sees_all and not fails, case  # some of Pleat's are not yet restored

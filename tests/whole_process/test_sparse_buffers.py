@@ -22,7 +22,7 @@ SPARSE = """
 """
 
 
-def test_buffers_that_are_written_sparsely_take_what_they_take_in_stock(run_pair):
+def test_sparsely_written_buffers_take_as_much_as_in_stock(run_pair):
     pair = run_pair(SPARSE, fresh=True)
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
     assert stock["both"] > 10 << 10

@@ -51,13 +51,13 @@ def a_thousand_steps(run_script, conf):
 
 
 @pytest.mark.smoke
-def test_a_thousand_steps_leave_nothing_behind(run_script):
+def test_a_thousand_steps_leave_no_memory_behind(run_script):
     a_thousand_steps(run_script, LOSSY)
 
 
 @pytest.mark.rotating(set="long processes")
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY + ",place:inplace", LOSSY + ",when:forward_end", "bits:4"])
-def test_a_thousand_steps_of_another_kind_leave_nothing_behind(run_script, conf):
+def test_a_thousand_steps_of_another_kind_leave_no_memory_behind(run_script, conf):
     a_thousand_steps(run_script, conf)
 
 
@@ -68,7 +68,7 @@ def test_one_seed_repeats_and_another_does_not(run_script):
         for name, (conf, fresh) in {
             "first": (LOSSY, True),
             "again": (LOSSY, True),
-            "forked": (LOSSY, False),  # what the two with a seed of their own are held against
+            "forked": (LOSSY, False),  # the reference for the two with their own seed
             "seed 1": (LOSSY + ",seed:1", False),
             "seed 1 again": (LOSSY + ",seed:1", False),
         }.items()

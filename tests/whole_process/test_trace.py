@@ -1,4 +1,4 @@
-"""Traces of whole processes: what is in the file is what happened, and the program does not notice."""
+"""Traces of whole processes: the file matches the events, and the program is not affected."""
 
 import json
 import pathlib
@@ -54,7 +54,7 @@ def test_peaks_are_the_allocators_own_to_the_byte(run_script, summarised, tmp_pa
         assert summary["disagreements"] == 0 and summary["lost_events"] == 0 and not summary["incomplete"]
         moment = host["moment"]
         assert sum(moment["classes"].values()) == moment["live_bytes"] == host["peak_live"]["bytes"]
-        # All blocks lie in segments that the trace knows, those of before it, too.
+        # All blocks are in segments of the trace, including blocks from before it.
         in_use = moment["segment_bytes"] - moment["free_in_segments_bytes"]
         assert moment["live_bytes"] <= in_use <= moment["active_bytes"], mode
         assert moment["classes"]["unknown"] <= 0.02 * moment["live_bytes"], mode
@@ -200,7 +200,7 @@ ODD_NAMES = TRACING + textwrap.dedent('''
 ''')
 
 
-def test_small_tensors_are_what_malloc_says(run_script, summarised, tmp_path):
+def test_small_tensors_are_counted_by_mallocs_bytes(run_script, summarised, tmp_path):
     run = run_script(
         TRACING
         + textwrap.dedent("""
@@ -242,25 +242,29 @@ EDGES = {
     "an exception": "raise ValueError('of the script')",
     "an end at once": "import time; time.sleep(0.6); os._exit(7)",
     "an end by exit": "sys.exit(5)",
-    "a thread that stays in an operator": """
+    "a thread that stays in an operator":
+"""
         import threading, time
         threading.Thread(target=lambda: torch.linalg.svd(torch.randn(2500, 2500)), daemon=True).start()
         time.sleep(0.2)
     """,
-    "a handler of signals": """
+    "a handler of signals":
+"""
         import signal, time
         signal.signal(signal.SIGALRM, lambda *_: torch.ones(1 << 16))
         signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
         train(net, optimizer, 5)
         signal.setitimer(signal.ITIMER_REAL, 0)
     """,
-    "a profiler": """
+    "a profiler":
+"""
         from torch.profiler import profile, ProfilerActivity
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             train(net, optimizer, 2)
         assert any(row.key == "aten::linear" for row in seen.key_averages())
     """,
-    "hooks of the user": """
+    "hooks of the user":
+"""
         packed = []
         with torch.autograd.graph.saved_tensors_hooks(lambda x: packed.append(1) or x, lambda x: x):
             train(net, optimizer, 2)
@@ -268,7 +272,8 @@ EDGES = {
     """,
     "switched off": "t.bridge().disable(); train(net, optimizer, 2)",
     "all descriptors closed": "import time; time.sleep(0.6); os.closerange(3, 256); train(net, optimizer, 2)",
-    "a fork": """
+    "a fork":
+"""
         pid = os.fork()
         if pid == 0:
             train(net, optimizer, 2)
@@ -276,7 +281,8 @@ EDGES = {
         assert os.waitpid(pid, 0)[1] == 0
         train(net, optimizer, 2)
     """,
-    "gradients of gradients": """
+    "gradients of gradients":
+"""
         x = torch.randn(512, 160, requires_grad=True)
         g, = torch.autograd.grad(net(x).square().sum(), x, create_graph=True)
         g.square().sum().backward()
@@ -303,7 +309,7 @@ def test_a_program_ends_as_it_would_have(edge, run_script, summarised, tmp_path)
     assert traced.stdout == "trained\n"
     if edge == "all descriptors closed":
         assert traced.stderr == f"pleat: the trace {file} ends here: its file was closed\n"
-    elif edge not in ("an exception", "a profiler"):  # which have something to say
+    elif edge not in ("an exception", "a profiler"):  # which print lines
         assert traced.stderr == ""
     summary = summarised(file)
     assert summary["events"] > 50 and summary["host"]["peak_live"]["bytes"] > 1 << 20
@@ -373,7 +379,7 @@ def test_record_starts_the_program_in_its_place(record, summarised, test_python,
 
 
 def test_the_example_leaks_where_the_summary_says(command, summarised, repository, test_python, preload_library, tmp_path):
-    """tools/demo/leak.py, and what docs/trace.md shows of it."""
+    """tools/demo/leak.py, and its output in docs/trace.md."""
     example = repository / "tools" / "demo" / "leak.py"
     trace = tmp_path / "leak.trace"
     done = subprocess.run([command, "trace", "record", "-o", trace, "--", test_python, example], capture_output=True, text=True)

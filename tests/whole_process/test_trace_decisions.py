@@ -1,5 +1,5 @@
-"""What a trace tells of decisions: what would be coded where nothing is, what noise is allowed by, what is left alone, and
-which module of torch.nn runs."""
+"""Decisions in a trace: the planned coding without compression, the rule that allows noise, tensors left alone, and the
+running module of torch.nn."""
 
 import textwrap
 
@@ -11,11 +11,11 @@ from traced import TRACING, events, summarised  # noqa: F401  fixtures
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="about Pleat's own files")
 
 
-# ---- what would be coded ---------------------------------------------------------------------------
+# ---- planned coding ---------------------------------------------------------------------------
 
 
 def planned_peak(rows):
-    """The highest live bytes, were each plan carried out: what is held raw is its payload instead."""
+    """The highest live bytes if each plan were carried out: payloads in place of raw blocks."""
     plans, instead, live, highest = {}, {}, 0, 0
     for row in rows:
         live = row["live"] if row["live"] is not None else live
@@ -51,7 +51,7 @@ def test_plans_at_bits_off_foretell_a_run_that_codes(run_script, events, summari
     untraced = run_script(script, conf="bits:off", args=[tmp_path])
     for run in [*runs.values(), untraced]:
         assert run.returncode == 0, run.stderr
-    # Nothing is coded, and nothing changes.
+    # No tensor is coded, and no value changes.
     off = runs["off"].json
     assert off["records"]["encoded"] == off["records"]["recomputed"] == 0 and off["records"]["held"] > 20
     assert_identical({k: v for k, v in off.items() if k != "records"}, {k: v for k, v in untraced.json.items() if k != "records"})
@@ -68,7 +68,7 @@ def test_plans_at_bits_off_foretell_a_run_that_codes(run_script, events, summari
     assert found < 0.6 * at_off and abs(foretold - found) <= 0.02 * found, (foretold, found, at_off)
 
 
-def test_what_waits_when_a_trace_ends_is_held(run_script, tmp_path):
+def test_a_storage_that_waits_at_the_end_of_a_trace_is_held(run_script, tmp_path):
     run = run_script(
         TRACING
         + textwrap.dedent("""
@@ -93,7 +93,7 @@ def test_what_waits_when_a_trace_ends_is_held(run_script, tmp_path):
     assert run.json["encoded"] == 0 and run.json["same"] == [True] * 4
 
 
-def test_what_noise_is_allowed_by_and_what_is_left_alone(run_script, events, summarised, tmp_path):
+def test_the_trace_names_the_rule_for_noise_and_the_reasons_against_it(run_script, events, summarised, tmp_path):
     script = TRACING + textwrap.dedent("""
         import numpy
         start("a.trace")
@@ -180,7 +180,7 @@ def test_modules(run_script, events, tmp_path):
     assert again.count("Net.inner") == 2  # forward, and again in backward
 
 
-def test_modules_cost_a_compiled_function_nothing(run_script, events, tmp_path):
+def test_modules_cost_a_compiled_function_no_event(run_script, events, tmp_path):
     run = run_script(
         TRACING
         + textwrap.dedent("""

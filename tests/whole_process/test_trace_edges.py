@@ -1,4 +1,4 @@
-"""Traces of programs that are not as others: threads beside Python, children, ranks, files that cannot be."""
+"""Traces of unusual programs: threads without Python, children, ranks, impossible files."""
 
 import json
 import pathlib
@@ -303,7 +303,7 @@ def test_disks_that_are_full_or_read_only_and_a_host_with_a_slash(summarised, te
 
 
 def test_signs_in_the_folder_are_no_signs(record, test_python, tmp_path):
-    """`pleat trace record` makes the file's path absolute; only what the user typed is a pattern."""
+    """`pleat trace record` makes the file's path absolute; only the user's own text is a pattern."""
     folder = tmp_path / "50%p of %h %% x%"
     folder.mkdir()
     words = ("-c", "import torch; torch.ones(1 << 18)")

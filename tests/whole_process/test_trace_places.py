@@ -93,10 +93,10 @@ def test_a_hundred_thousand_stacks_of_python(run_script, summarised, tmp_path):
     assert summary["events"] + summary["lost_events"] >= 200_000 and not summary["incomplete"]
 
 
-# ---- beside others ---------------------------------------------------------------------------------
+# ---- next to other tools ---------------------------------------------------------------------------------
 
 
-def test_a_profiler_and_a_trace_see_what_each_sees_alone(run_script, events, tmp_path):
+def test_a_profiler_and_a_trace_do_not_affect_each_other(run_script, events, tmp_path):
     run = run_script(
         TRACING
         + textwrap.dedent("""

@@ -1,4 +1,4 @@
-"""Whole training loops: equal to stock when nothing is lossy, close to it at four bits."""
+"""Whole training loops: equal to stock without loss, close to it at four bits."""
 
 import pytest
 
@@ -92,7 +92,7 @@ def test_few_bits_disturb_gradients_but_never_the_forward_pass(run_pair, close, 
     pair = run_pair(TRAINING, conf=f"bits:{bits},min_bytes:0")
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=50).json
     assert pleat["losses"][0] == stock["losses"][0]
-    # Noise is as wide as a step: from what four bits may do, fifteen steps to a range.
+    # Noise is as wide as a step: at four bits a range has fifteen steps.
     close(pleat["first"], stock["first"], relative=0.5 * 15 / (codes - 1))
     if pair.pleat.stats is not None:
         differ = sum((mine != theirs).any() for mine, theirs in zip(pleat["first"], stock["first"]))
@@ -130,7 +130,7 @@ WEIGHT_NOISE = """
 
 
 def test_a_weight_gradients_noise_is_that_of_the_steps_and_has_no_direction(run_script):
-    """A product's weight gradient is linear in what it saved: its squared error is known in closed form."""
+    """A product's weight gradient is linear in its save: its squared error has a closed form."""
     result = run_script(WEIGHT_NOISE, conf=LOSSY).active(encoded=40)
     for bits, (length, along) in result.json["found"].items():
         if result.stats is not None:

@@ -1,5 +1,5 @@
-"""Functions that Pleat cannot look into are exact, unless the user says that noise in them is harmless; the
-report names them, and poles that came after a proof."""
+"""Functions that Pleat cannot inspect are exact, unless the user declares that noise in them is harmless; the report names
+them, and poles that came after a proof."""
 
 import re
 import textwrap
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
 CONF = "bits:4,min_bytes:0"
 
-# A product in Python: its gradient is linear in what it saves. `gradients()` is of one step without noise of
+# A product in Python: its gradient is linear in its save. `gradients()` is of one step without noise of
 # other origin: the losses are linear, and operands of contractions enter no gradient but a weight's own, which
 # is left out.
 PRELUDE = f"""
@@ -96,7 +96,7 @@ def test_trust_is_no_case_beyond_doubt(run_pair):
     assert not any(noisy(pleat[way], stock[way]) for way in stock.keys() - {"pleat_stats"})
 
 
-def test_what_a_trusted_function_saves_takes_the_width_of_its_key(run_script):
+def test_tensors_saved_by_a_trusted_function_take_the_width_of_their_key(run_script):
     source = script("gradients(end=lambda y: y); t.emit()")
     alone = run_script(source, conf=f"{CONF},trust:+Product").active(encoded=2).stats["codec"]
     # Four bits, and of each 256 elements two of 16.
@@ -137,7 +137,7 @@ def test_linear_trusts_that_very_class_in_every_form(run_pair):
     assert [noisy(*both) for both in zip(pleat, stock, strict=True)] == [False, True, False, False, False, True, True, True]
 
 
-def test_linear_gives_the_class_back_and_does_nothing_else_where_pleat_is_not_in_force(run_script):
+def test_linear_only_returns_the_class_where_pleat_is_not_in_force(run_script):
     result = run_script(script("""
         same = [pleat.linear(Product) is Product, pleat.linear()(Product) is Product,
                 pleat.linear(closes=True)(Product) is Product]
@@ -147,7 +147,7 @@ def test_linear_gives_the_class_back_and_does_nothing_else_where_pleat_is_not_in
     assert result.json["same"] == [True] * 3 and result.json["left"] == [False, False, {}]
 
 
-def test_linear_takes_nothing_but_a_class_of_functions(run_script):
+def test_linear_accepts_only_a_class_of_functions(run_script):
     result = run_script(script("""
         messages = []
         for wrong in (len, None, 3, int, torch.nn.Linear, Product.apply, "Product", Product._backward_cls):
@@ -191,7 +191,7 @@ NAMES = script("""
 """)
 
 
-def test_the_functions_that_cost_most_are_named_with_the_line_to_copy_whatever_they_are_called(run_script):
+def test_the_most_expensive_functions_are_named_with_the_line_to_copy(run_script):
     result = run_script(NAMES, conf=f"{CONF},trust:+Before").active(encoded=0)
     rows = result.json["rows"]
     largest = sorted(rows, key=rows.get, reverse=True)
@@ -206,7 +206,7 @@ def test_the_functions_that_cost_most_are_named_with_the_line_to_copy_whatever_t
     assert named[1] == "trust:+Before|Largest|Second|Third|Fourth"
 
 
-def test_what_a_function_keeps_from_its_proof_is_counted_with_it(run_script):
+def test_bytes_without_a_proof_because_of_a_function_are_counted_with_it(run_script):
     result = run_script(script("""
         with torch.no_grad(): constant = x @ second
         y = Product.apply((x @ first).tanh() * 2, constant) @ last

@@ -1,4 +1,4 @@
-"""What comes back: within the codec's bound, unbiased, and exact wherever exactness is promised."""
+"""Restored values: within the codec's bound, unbiased, and exact wherever exactness is promised."""
 
 import numpy
 import pytest
@@ -244,7 +244,7 @@ FRAGILE = """
 """
 
 
-def test_what_enters_an_exponential_again_keeps_eight_bits_at_least(run_script):
+def test_a_tensor_that_enters_another_exponential_keeps_at_least_eight_bits(run_script):
     got = run_script(FRAGILE, conf=LOSSY).active(released=3, encoded=0).json
     assert got["softmax"] <= 1 and got["log_softmax"] <= 1 and got["exp"] <= 1
 
@@ -320,7 +320,7 @@ INFINITY = """
 
 
 @pytest.mark.smoke
-def test_one_infinity_poisons_only_what_it_poisons_in_stock(run_pair, close):
+def test_one_infinity_spreads_no_further_than_in_stock(run_pair, close):
     pair = run_pair(INFINITY, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     assert pleat["poison_exact"]

@@ -164,14 +164,14 @@ GAPS = """
 
 
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_views_that_leave_gaps_cost_what_they_cost_in_stock(run_pair, identical, close, conf):
+def test_views_with_gaps_cost_as_much_as_in_stock(run_pair, identical, close, conf):
     pair = run_pair(GAPS, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active().json
     if conf == LOSSLESS:
         identical(pleat["grads"], stock["grads"])
     else:
         close(pleat["grads"], stock["grads"], relative=0.1)
-    # CPU seconds; 15 where each view looks at all those before it.
+    # CPU seconds; 15 if each view is compared with all earlier views.
     assert pleat["seconds"] < 1 + 10 * stock["seconds"]
 
 
@@ -317,7 +317,7 @@ SWAPPED = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_a_swapped_data_gives_what_it_gives_in_stock(run_pair, identical, conf):
+def test_a_swapped_data_gives_the_same_as_in_stock(run_pair, identical, conf):
     pair = run_pair(SWAPPED, conf=conf)
     pair.stock.check()
     identical(pair.pleat.check().json["out"], pair.stock.json["out"])

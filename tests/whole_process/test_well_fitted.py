@@ -1,12 +1,12 @@
-"""Cross entropy's log-probabilities are coded at 8 bits. What is small in its gradient must stay small: a token that the
-model has nearly right gets the gradient of what is left, not noise."""
+"""Cross entropy's log-probabilities are coded at 8 bits. Small elements of its gradient must stay small: a token that the
+model has nearly right gets the gradient of the remaining error, not noise."""
 
 import numpy
 import pytest
 
 BITS = "bits:4,min_bytes:0"
 
-# Three quarters of the targets lie ahead. `ahead` and `gap` in logits: the gap is to one competitor, or to none.
+# Three quarters of the targets are ahead. `ahead` and `gap` in logits: the gap is to one competitor, or to none.
 LOGITS = """
     import torch, pleat_test_support as t
     from torch import nn

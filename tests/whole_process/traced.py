@@ -1,5 +1,5 @@
-"""What the tests of traces share: what `pleat trace` says of a file, and what scripts that trace a part of themselves
-begin with."""
+"""Shared by the tests of traces: the output of `pleat trace` for a file, and the head of scripts that trace a part of
+themselves."""
 
 import ctypes
 import ctypes.util
@@ -15,7 +15,7 @@ from conftest import clean_environment
 
 @pytest.fixture(scope="session")
 def summarised(command):
-    """What `pleat trace summary --json` says of a file; the host's part is under "host"."""
+    """The output of `pleat trace summary --json` for a file; the host's part is under "host"."""
 
     def summarised(path, *options):
         done = subprocess.run([command, "trace", "summary", "--json", *options, path], capture_output=True, text=True)
@@ -79,7 +79,7 @@ def libzstd(body, size):
     return room.raw[:size]
 
 
-# What scripts begin with that trace a part of themselves.
+# The head of scripts that trace a part of themselves.
 TRACING = textwrap.dedent("""
     import ctypes, os, sys, torch, pleat_test_support as t
     torch.manual_seed(0)

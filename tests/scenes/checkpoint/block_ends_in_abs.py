@@ -1,5 +1,4 @@
-"""A checkpointed block that ends in abs, then functions in Python: what they save belongs to other nodes than it
-seems."""
+"""A checkpointed block that ends in abs, then functions in Python: their saves belong to other nodes than it seems."""
 
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -1,4 +1,4 @@
-"""An eager sigmoid whose loss is computed in a non-reentrant checkpoint: its hooks drop what the logarithm saves."""
+"""An eager sigmoid whose loss is computed in a non-reentrant checkpoint: its hooks drop the logarithm's save."""
 
 import torch
 from torch.utils.checkpoint import checkpoint

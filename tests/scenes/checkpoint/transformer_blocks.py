@@ -1,4 +1,4 @@
-"""Transformer blocks each in a checkpoint, as large models are trained: what is recomputed is saved for a moment."""
+"""Transformer blocks each in a checkpoint, as large models are trained: recomputed tensors are saved for a moment."""
 
 import torch
 from torch import nn

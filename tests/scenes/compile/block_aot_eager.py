@@ -1,4 +1,4 @@
-"""A compiled block (aot_eager) between eager layers: what it saves stays exact, what they save bears noise."""
+"""A compiled block (aot_eager) between eager layers: its saves stay exact, theirs bear noise."""
 
 import torch
 from torch import nn

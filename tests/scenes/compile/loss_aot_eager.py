@@ -1,5 +1,4 @@
-"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function compiled by aot_eager: its pole is inside of what it
-chose to save."""
+"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function compiled by aot_eager: its pole is inside its own saves."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Forces of a learned potential, evaluation only, by autograd.grad: what a molecular dynamics step takes."""
+"""Forces of a learned potential, evaluation only, by autograd.grad, as in a molecular dynamics step."""
 
 import torch
 

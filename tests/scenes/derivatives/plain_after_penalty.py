@@ -1,5 +1,4 @@
-"""A classifier whose inputs ask for gradients at the first step only, for a look at them; plain training from then
-on."""
+"""A classifier whose inputs ask for gradients at the first step only, to inspect them; plain training from then on."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""An operator of torch.library with a registered backward that divides by what it saved."""
+"""An operator of torch.library with a registered backward that divides by its saved tensor."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A function in Python lies between a sigmoid and a logarithm: no proof goes through it."""
+"""A function in Python between a sigmoid and a logarithm: no proof passes through it."""
 
 import torch
 

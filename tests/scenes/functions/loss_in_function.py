@@ -1,4 +1,4 @@
-"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function in Python that saves p: nobody sees its pole."""
+"""An eager sigmoid whose loss -log(1 - p + 1e-7) is a function in Python that saves p: its pole is invisible."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""A sign with a straight-through gradient clipped to |x| <= 1, as binary networks have it: the function compares what
-it saved."""
+"""A sign with a straight-through gradient clipped to |x| <= 1, as binary networks have it: the function compares its saved
+tensor."""
 
 import torch
 

@@ -1,5 +1,4 @@
-"""A memory-saving Swish as a function in Python, between convolutions: what it saves may be anything, so it stays
-exact."""
+"""A memory-saving Swish as a function in Python, between convolutions: its saves are unknown, so they stay exact."""
 
 import torch
 from torch import nn

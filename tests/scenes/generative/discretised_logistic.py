@@ -1,4 +1,4 @@
-"""PixelCNN++'s likelihood: the log of a difference of two sigmoids that is clamped from below, beside its tails by
+"""PixelCNN++'s likelihood: the log of a difference of two sigmoids that is clamped from below, next to its tails by
 softplus; narrow scales put that difference at the pole."""
 
 import torch

@@ -1,5 +1,4 @@
-"""Feature matching beside an autoencoder: L1 between means of activations that the critic's next layer reads as
-well."""
+"""Feature matching next to an autoencoder: L1 between means of activations that the critic's next layer reads as well."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The decoder ends in a sigmoid and the likelihood is written out with logs: its saturated pixels lie at the pole."""
+"""The decoder ends in a sigmoid and the likelihood is written out with logs: its saturated pixels are at the pole."""
 
 import torch
 from torch import nn

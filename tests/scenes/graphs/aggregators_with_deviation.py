@@ -1,5 +1,5 @@
-"""Principal neighbourhood aggregation: mean, maximum and the standard deviation sqrt(relu(E[x^2] - E[x]^2) + 1e-5),
-which lies at its pole for nodes with one neighbour."""
+"""Principal neighbourhood aggregation: mean, maximum and the standard deviation sqrt(relu(E[x^2] - E[x]^2) + 1e-5), which is
+at its pole for nodes with one neighbour."""
 
 import torch
 from torch import nn

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-torch.sparse.check_sparse_tensor_invariants.disable()  # asked for, so that nothing is said
+torch.sparse.check_sparse_tensor_invariants.disable()  # set explicitly, so that torch prints no warning
 
 
 def normalised_adjacency(edges, nodes):

@@ -1,5 +1,5 @@
-"""An eager sigmoid whose loss is recorded under a user's saved-tensor hooks: they keep what the logarithm saves, out
-of sight."""
+"""An eager sigmoid whose loss is recorded under a user's saved-tensor hooks: they keep the logarithm's save, invisible to
+Pleat."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Half of a network under torch.autograd.graph.save_on_cpu: its hooks win, and what the other half saves is ours."""
+"""Half of a network under torch.autograd.graph.save_on_cpu: its hooks win, and Pleat handles the saves of the other half."""
 
 import torch
 from torch import nn

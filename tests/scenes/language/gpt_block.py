@@ -1,4 +1,4 @@
-"""A block of GPT-2 with dropout, fused attention and GELU: what the rule must not lose."""
+"""A block of GPT-2 with dropout, fused attention and GELU: the rule must allow noise here."""
 
 import torch
 from torch import nn

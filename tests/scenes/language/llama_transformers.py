@@ -1,5 +1,4 @@
-"""LlamaForCausalLM of transformers: its RMS norm by hand, rotary embeddings and SwiGLU; what the rule must not
-lose."""
+"""LlamaForCausalLM of transformers: its RMS norm by hand, rotary embeddings and SwiGLU; the rule must allow noise here."""
 
 import torch
 from transformers.models.llama.configuration_llama import LlamaConfig

@@ -1,4 +1,4 @@
-"""Unlikelihood training: -log(1 - p) of words already said, clamped from below, beside the cross entropy of the same
+"""Unlikelihood training: -log(1 - p) of words used before, clamped from below, next to the cross entropy of the same
 logits."""
 
 import torch

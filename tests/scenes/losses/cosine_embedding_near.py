@@ -1,4 +1,4 @@
-"""Cosine embedding loss of pairs that are nearly parallel: the gradient is what is left of two vectors that cancel."""
+"""Cosine embedding loss of pairs that are nearly parallel: the gradient is the small rest of two vectors that cancel."""
 
 import torch
 

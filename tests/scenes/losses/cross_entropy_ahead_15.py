@@ -1,4 +1,4 @@
-"""Cross entropy of well-fitted tokens, ahead by 15, beside one that is not: each row's own gradient must be right."""
+"""Cross entropy of well-fitted tokens, ahead by 15, next to one that is not: each row's own gradient must be right."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""Cross entropy where classes are masked by -1e4 (actions that are not allowed): log-probabilities of one group lie
-1e4 apart."""
+"""Cross entropy where classes are masked by -1e4 (actions that are not allowed): log-probabilities of one group differ by
+1e4."""
 
 import torch
 

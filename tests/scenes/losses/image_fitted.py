@@ -1,5 +1,4 @@
-"""A coordinate network that has nearly fitted an image: its mean squared error is a small difference of what it
-saves."""
+"""A coordinate network that has nearly fitted an image: its mean squared error is a small difference of its saves."""
 
 import torch
 

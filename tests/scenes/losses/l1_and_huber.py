@@ -1,4 +1,4 @@
-"""L1, smooth L1 and Huber losses of a regression: each compares what it saves with zero or a threshold."""
+"""L1, smooth L1 and Huber losses of a regression: each compares its save with zero or a threshold."""
 
 import torch
 from torch.nn import functional as F

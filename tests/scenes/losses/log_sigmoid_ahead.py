@@ -1,4 +1,4 @@
-"""logsigmoid of logits that are right by 8, as skip-gram and DPO have it, beside one group that is wrong."""
+"""logsigmoid of logits that are right by 8, as in skip-gram and DPO, next to one group that is wrong."""
 
 import torch
 

@@ -12,7 +12,7 @@ def make(rng):
     def step(i):
         data = torch.Generator().manual_seed(i)
         out = model(torch.randn(32, 16, generator=data))
-        size = 3 * torch.randn(32, 256, generator=data)  # what is fitted already
+        size = 3 * torch.randn(32, 256, generator=data)  # the part that is fitted already
         return torch.nn.functional.mse_loss(
             out - out.detach() + size, size + RESIDUAL * torch.randn(32, 256, generator=data)
         )

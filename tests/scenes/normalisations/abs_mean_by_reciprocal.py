@@ -1,4 +1,4 @@
-"""A row times the reciprocal of its mean size: an inverse of its own sum that nobody recognises."""
+"""A row times the reciprocal of its mean size: an inverse of its own sum that Pleat does not recognise."""
 
 import torch
 

@@ -1,5 +1,4 @@
-"""Batch norm over channels of unlike size, native: quiet channels lie beside loud ones in memory when channels come
-last."""
+"""Batch norm over channels of unlike size, native: quiet channels are next to loud ones in memory if channels come last."""
 
 import torch
 

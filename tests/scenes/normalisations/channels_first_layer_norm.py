@@ -16,7 +16,7 @@ def make(rng):
 
     def step(i):
         data = torch.Generator().manual_seed(i)
-        contrast = torch.rand(4, 1, 32, 32, generator=data).pow(6)  # dark pixels beside bright ones
+        contrast = torch.rand(4, 1, 32, 32, generator=data).pow(6)  # dark pixels next to bright ones
         hidden = model[0](torch.randn(4, 3, 32, 32, generator=data) * contrast)
         return (model[1](layer_norm(hidden, model.weight, model.bias)) - 1).square().mean()
 

@@ -1,5 +1,5 @@
-"""LayerNorm over 96: every eighth row has an element of 1000 at feature 40, so rows that share its group are flat
-beside it."""
+"""LayerNorm over 96: every eighth row has an element of 1000 at feature 40, so rows in the same group are flat relative to
+it."""
 
 import torch
 
@@ -9,7 +9,7 @@ def make(rng):
     norm, head = torch.nn.LayerNorm(96), torch.nn.Linear(96, 16)
     model = torch.nn.ModuleList([norm, head])
     model.table = table
-    rows, peak = torch.arange(64), torch.zeros(64, 96)  # picked: what is made of parameters alone is exact
+    rows, peak = torch.arange(64), torch.zeros(64, 96)  # picked: tensors made of parameters alone are exact
     peak[::8, 40] = 1000
 
     def step(i):

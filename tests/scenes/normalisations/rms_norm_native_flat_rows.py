@@ -1,4 +1,4 @@
-"""torch's own rms_norm on rows of which one in eight is 200 times larger: the small ones are flat beside them."""
+"""torch's own rms_norm on rows of which one in eight is 200 times larger: the small ones are flat relative to them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Scores (x - mean) / std of each row, by hand and without eps, beside rows that are nearly constant."""
+"""Scores (x - mean) / std of each row, by hand and without eps, next to rows that are nearly constant."""
 
 import torch
 

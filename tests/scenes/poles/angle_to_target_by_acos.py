@@ -1,5 +1,5 @@
-"""The angle to a normalised target that is near, by acos of a product's sum: the gradient is what the target has
-across the prediction."""
+"""The angle to a normalised target that is near, by acos of a product's sum: the gradient is the part of the target across
+the prediction."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""clamp(image + delta, 0, 1) with delta = 0, as attacks begin: half of the pixels lie at the bound, where the slope
-is a choice."""
+"""clamp(image + delta, 0, 1) with delta = 0, as attacks begin: half of the pixels are at the bound, where the slope is a
+choice."""
 
 import torch
 

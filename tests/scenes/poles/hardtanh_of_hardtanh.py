@@ -1,4 +1,4 @@
-"""hardtanh of hardtanh: half of the second one's arguments lie exactly at its bounds."""
+"""hardtanh of hardtanh: half of the second one's arguments are exactly at its bounds."""
 
 import torch
 

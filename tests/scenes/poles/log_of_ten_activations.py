@@ -1,4 +1,4 @@
-"""log of ten kinds of activation, each with new lengths: what is learned of one says nothing of the next."""
+"""log of ten kinds of activation, each with new lengths: learning from one does not help the next."""
 
 import torch
 from torch.nn import functional as F

@@ -1,5 +1,5 @@
-"""log(sigmoid(u) + 1e-8) with another last dimension each time, 1200 in all: a rule that learns by shape never knows
-the next one."""
+"""log(sigmoid(u) + 1e-8) with another last dimension each time, 1200 in all: a rule that learns by shape cannot predict the
+next one."""
 
 import torch
 

@@ -1,5 +1,4 @@
-"""An exponential beside one element of -100 in each group: a quantisation step is as wide as where the function
-bends."""
+"""An exponential next to one element of -100 in each group: a quantisation step is as wide as the bend of the function."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""SiLU beside one element of -100 in each group: a quantisation step is as wide as where the function bends."""
+"""SiLU next to one element of -100 in each group: a quantisation step is as wide as the bend of the function."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""sigmoid, then an einsum with a constant matrix, then log: class probabilities are summed to those of their groups."""
+"""sigmoid, then an einsum with a constant matrix, then log: class probabilities are summed by groups."""
 
 import torch
 

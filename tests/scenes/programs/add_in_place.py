@@ -1,5 +1,4 @@
-"""A residual stream that grows in place: `x += y` writes over a tensor that came from a product and was saved by
-nobody."""
+"""A residual stream that grows in place: `x += y` writes over a tensor that came from a product and is not saved."""
 
 import torch
 from torch import nn

@@ -11,7 +11,7 @@ def in_thread(function, *arguments):
     results = []
 
     def run():
-        torch.set_num_threads(1)  # counts for the thread that says so
+        torch.set_num_threads(1)  # applies to the calling thread
         results.append(function(*arguments))
 
     thread = threading.Thread(target=run)

@@ -1,4 +1,4 @@
-"""SiLU in place writes over the result of a convolution's norm: the argument is saved before it is gone."""
+"""SiLU in place writes over the result of a convolution's norm: the argument is saved before it is overwritten."""
 
 import torch
 from torch import nn

@@ -16,7 +16,7 @@ def make(rng):
         x, results = torch.randn(2, 96, 64, generator=generator), [None, None]
 
         def half(number):
-            torch.set_num_threads(1)  # counts for the thread that says so
+            torch.set_num_threads(1)  # applies to the calling thread
             results[number] = F.mse_loss(model(x[number]), x[number].roll(1, 1))
 
         threads = [threading.Thread(target=half, args=(number,)) for number in (0, 1)]

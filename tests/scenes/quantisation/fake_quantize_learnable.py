@@ -1,5 +1,4 @@
-"""torch's own fake quantisation with a learned scale and zero point: the gradient of the scale is read from what it
-saves."""
+"""torch's own fake quantisation with a learned scale and zero point: the gradient of the scale comes from its saves."""
 
 import torch
 from torch import nn

@@ -1,5 +1,4 @@
-"""A forward model's error as a reward: the prediction error of features, beside an inverse model on the same
-features."""
+"""A forward model's error as a reward: the prediction error of features, next to an inverse model on the same features."""
 
 import torch
 from torch import nn

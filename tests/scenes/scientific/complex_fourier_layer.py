@@ -1,5 +1,4 @@
-"""A Fourier neural operator's layer: rfft, complex weights on the low modes by einsum, irfft, beside a pointwise
-path."""
+"""A Fourier neural operator's layer: rfft, complex weights on the low modes by einsum, irfft, next to a pointwise path."""
 
 import torch
 

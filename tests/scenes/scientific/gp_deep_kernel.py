@@ -1,5 +1,4 @@
-"""A Gaussian process on features of a network (deep kernel learning): the noise of a kernel's factor goes into the
-network."""
+"""A Gaussian process on features of a network (deep kernel learning): the noise of a kernel's factor enters the network."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""An inverse problem: a conductivity field by softplus goes through forty explicit steps of the heat equation."""
+"""An inverse problem: a conductivity field by softplus passes forty explicit steps of the heat equation."""
 
 import torch
 from torch.nn import functional as F

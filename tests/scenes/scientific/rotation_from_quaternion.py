@@ -1,5 +1,4 @@
-"""Rotations by normalised quaternions and a Kabsch alignment by svd: the loss is what is left after the best
-rotation."""
+"""Rotations by normalised quaternions and a Kabsch alignment by svd: the loss is the remainder after the best rotation."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Scores of unscaled columns by hand, in a regression on indicators: a column of size 1e-3 lies beside one of 1e2."""
+"""Scores of unscaled columns by hand, in a regression on indicators: a column of size 1e-3 is next to one of 1e2."""
 
 import torch
 

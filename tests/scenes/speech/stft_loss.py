@@ -1,5 +1,5 @@
-"""Multi-resolution STFT losses of a vocoder: the magnitude is sqrt(clamp(re^2 + im^2, 1e-7)), then a log; silent bins
-lie at both poles."""
+"""Multi-resolution STFT losses of a vocoder: the magnitude is sqrt(clamp(re^2 + im^2, 1e-7)), then a log; silent bins are at
+both poles."""
 
 import torch
 from torch import nn

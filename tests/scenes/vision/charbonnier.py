@@ -1,5 +1,4 @@
-"""Super-resolution with the Charbonnier loss sqrt(d^2 + 1e-6): pixels that fit already lie at the pole of the
-root."""
+"""Super-resolution with the Charbonnier loss sqrt(d^2 + 1e-6): pixels that fit already are at the pole of the root."""
 
 import torch
 from torch import nn

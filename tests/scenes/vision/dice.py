@@ -1,4 +1,4 @@
-"""Soft dice of a sigmoid, a quotient of sums, beside a cross entropy written with logs of the same probabilities."""
+"""Soft dice of a sigmoid, a quotient of sums, next to a cross entropy written with logs of the same probabilities."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""A perceptual loss: features of a frozen trunk are scaled to length one a pixel, as LPIPS does, and compared; the
-gradient goes through the frozen convolutions to the network before them."""
+"""A perceptual loss: features of a frozen trunk are scaled to length one a pixel, as LPIPS does, and compared; the gradient
+passes the frozen convolutions to the network before them."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""Residual blocks with batch norm and ReLU, one of them with a stride and a projected shortcut: what the rule must
-not lose."""
+"""Residual blocks with batch norm and ReLU, one of them with a stride and a projected shortcut: the rule must allow noise
+here."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Total variation as sqrt(dx^2 + dy^2 + 1e-8): flat regions of the image lie at the pole of the root."""
+"""Total variation as sqrt(dx^2 + dy^2 + 1e-8): flat regions of the image are at the pole of the root."""
 
 import torch
 from torch import nn

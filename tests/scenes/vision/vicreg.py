@@ -1,4 +1,4 @@
-"""VICReg: a hinge on sqrt(x.var(0) + 1e-4), whose quiet columns lie at the pole, and squares of covariances."""
+"""VICReg: a hinge on sqrt(x.var(0) + 1e-4), whose quiet columns are at the pole, and squares of covariances."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A vision transformer by torch's own encoder layers and a class token: what the rule must not lose."""
+"""A vision transformer by torch's own encoder layers and a class token: the rule must allow noise here."""
 
 import torch
 from torch import nn
