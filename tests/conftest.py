@@ -165,7 +165,7 @@ class Pair:
 
 class Runner:
     def __init__(self, python, library_of, folder, addresses, draw, cpu_account):
-        """addresses: folder of the servers of forked scripts, which all who name it share."""
+        """addresses: folder of the servers of forked scripts, shared by all users of the same path."""
         self.python, self.library_of, self.folder, self.addresses = python, library_of, folder, addresses
         self.draw, self.cpu_account = draw, cpu_account
         self.cached_stock = {}
@@ -296,7 +296,7 @@ class Runner:
 
 
 def shared_folder(tmp_path_factory):
-    """Of this run of the tests, of all workers of pytest-xdist."""
+    """A folder of this test run, shared by all workers of pytest-xdist."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
 

@@ -112,14 +112,14 @@ class ForkServer:
         self.requests.close()
 
     def wait(self):
-        """Waits for the server's end, if it was started here: until all who called have hung up."""
+        """Waits for the server's end, if this process started it: until all callers have hung up."""
         if self.process:
             self.process.wait()
 
 
 def close_all(servers):
-    """Hangs up everywhere before it waits anywhere: who waits for one server while others wait for its call at a second
-    one to end would wait for ever."""
+    """Hangs up at all servers before it waits for any: a process that waits for one server while its call at a second one is
+    open can deadlock with others."""
     servers = list(servers)
     for server in servers:
         server.hang_up()
@@ -129,7 +129,7 @@ def close_all(servers):
 
 @contextlib.contextmanager
 def entrance(address):
-    """Held by one process at a time: who calls the server, or the server while it looks whether it may go."""
+    """Held by one process at a time: a caller of the server, or the server while it checks whether it can end."""
     with open(address + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -413,7 +413,7 @@ def compare_saved(case, subject, originals, bits, census):
 
 
 # ---------------------------------------------------------------------------------------------
-# Who is compared with stock.
+# The subjects that are compared with stock.
 
 
 class Nothing:

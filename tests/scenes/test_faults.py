@@ -20,7 +20,7 @@ PLANTED = [pytest.param(rule, name, id=f"{fault}: {name}") for fault, rule, name
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs the bridge")
 @pytest.mark.parametrize("rule, name", PLANTED)
-def test_a_planted_fault_turns_its_scene_red(rule, name, runner, preload_library, cpu_account):
+def test_a_planted_fault_makes_its_scene_fail(rule, name, runner, preload_library, cpu_account):
     (path,) = scene.chosen_scenes([name], everything=False)
     yardstick = {"yardstick": scene.LEGS["yardstick"]}
     server = runner.fork_server(preload=True)

@@ -16,7 +16,7 @@ TODAY = [path for path in scene.all_scenes() if Draw.of_environment().everything
 
 @pytest.mark.rotating(set="scenes", share=3)
 @pytest.mark.parametrize("path", TODAY, ids=scene.scene_name)
-def test_gradients_are_exact_but_for_harmless_noise(path, runner, preload_library, cpu_account):
+def test_gradients_are_exact_up_to_harmless_noise(path, runner, preload_library, cpu_account):
     outcome = scene.run_scene(runner.fork_server(preload=not STOCK_ONLY), path, scene.chosen_legs())
     cpu_account.note(outcome.cpu_seconds)
     kind, text = scene.problem(outcome.legs) or (None, None)
@@ -99,7 +99,7 @@ def test_noise_that_averages_out_is_no_bias_and_noise_far_beyond_the_yardsticks_
     assert "4 bits" in {miss.what for miss in judge.misses(legs)}
 
 
-def test_values_are_held_to_the_exact_ones(planted):
+def test_values_are_compared_with_the_exact_ones(planted):
     body = counting("model(x).sum(), [model(x)[0] * (1 + 2e-5 * noisy())]") + "\n    VALUES = True\n"
     assert {(miss.what, miss.name) for miss in judge.misses(planted(body))} == {("value", "value 0")}
 

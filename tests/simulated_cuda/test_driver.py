@@ -112,7 +112,7 @@ def looked_up(repository):
     return names
 
 
-def test_every_function_that_pleat_looks_up_is_simulated_and_does_its_work(simulate, looked_up):
+def test_every_function_that_pleat_uses_is_simulated_and_works(simulate, looked_up):
     outcome = simulate(CALLS, devices=2, lag=200, seed=4)
     late, values = outcome.result
     assert late == 600
@@ -143,7 +143,7 @@ def test_functions_of_the_driver_are_found_by_name(simulate):
     assert outcome.result == {"cuMemAlloc": [0, 0, 0, True], "cuEventRecord": [0, 0, 0, True], "cuNoSuchFunction": absent}
 
 
-def test_a_block_may_be_given_to_other_processes_but_not_be_opened_by_its_own(simulate):
+def test_a_block_can_be_shared_but_not_opened_by_its_own_process(simulate):
     outcome = simulate(
         """
         import json, torch

@@ -186,19 +186,19 @@ def test_a_restore_that_does_not_wait_for_its_section_is_found(simulate):
         assert any(report.startswith(f"read by {kernel} on stream") for report in outcome.reports), kernel
 
 
-def test_a_flat_column_comes_back(simulate):
+def test_a_flat_column_is_restored(simulate):
     outcome = simulate(COLUMNS.replace("ORDER", "second.wait_stream(first)"), lag=100, seed=3)
     assert outcome.result == [[DONE, 0, DONE, DONE], 1, [5], True]
     assert outcome.reports == []
 
 
-def test_columns_that_are_kept_before_they_were_looked_at_are_found(simulate):
+def test_columns_that_are_kept_before_their_examination_are_found(simulate):
     outcome = simulate(COLUMNS.replace("ORDER", ""))
     assert outcome.code == 3
     assert any("by pleat_keep_lines_float32 on stream" in report for report in outcome.reports)
 
 
-def test_elements_get_back_to_their_side(simulate):
+def test_elements_return_to_their_side(simulate):
     outcome = simulate(MOVES.replace("ORDER", "second.wait_stream(first)"), lag=100, seed=4)
     assert outcome.result == [[DONE, DONE], True, True]
     assert outcome.reports == []
@@ -282,7 +282,7 @@ def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
     assert outcome.result == [[5.0, 13.0], [6, 6]]
 
 
-def test_a_verdicts_word_that_two_kernels_write_in_no_order_is_found(simulate):
+def test_unordered_writes_to_a_verdicts_word_are_found(simulate):
     """The second encode, on another stream, gets the word before the first one's verdict can have been seen."""
     again = ENCODE.replace("at_once = verdict", "other = torch.cuda.Stream()\nassert LAUNCH\nat_once = verdict")
     again = again.replace("ORDER", "torch.cuda.synchronize()")

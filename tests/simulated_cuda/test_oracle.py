@@ -40,7 +40,7 @@ def test_a_read_before_the_write_is_found_at_every_seed(simulate, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_memory_used_again_too_early_is_found_at_every_seed(simulate, seed):
+def test_memory_reused_too_early_is_found_at_every_seed(simulate, seed):
     outcome = simulate(read_elsewhere(before=WAIT), lag=20, seed=seed)
     assert outcome.code == 3
     assert any("write by" in report and "after read by aten::mul" in report for report in outcome.reports)
@@ -83,7 +83,7 @@ def test_a_backward_over_a_side_stream_is_in_order(simulate):
     assert outcome.code == 0, outcome.stderr
 
 
-def test_parts_of_a_tensor_may_be_written_by_two_streams(simulate):
+def test_two_streams_can_write_parts_of_a_tensor(simulate):
     """Columns share no bytes, although their ranges overlap."""
     outcome = simulate(
         """
@@ -138,7 +138,7 @@ def test_without_lag_no_result_is_late(simulate):
     assert outcome.result is True
 
 
-def test_a_block_that_was_taken_back_may_not_be_used(simulate):
+def test_a_freed_block_must_not_be_used(simulate):
     outcome = simulate(
         """
         import torch
@@ -208,7 +208,7 @@ torch.cuda.synchronize()
 
 @pytest.mark.parametrize("order, reports", [("", 1), ("second.wait_stream(first)", 0), ("first.synchronize()", 0)])
 @pytest.mark.parametrize("seed", range(3))
-def test_two_writes_to_pinned_memory_in_no_order_are_found_while_they_are_under_way(simulate, order, reports, seed):
+def test_two_unordered_writes_to_pinned_memory_are_found_while_pending(simulate, order, reports, seed):
     outcome = simulate(PINNED_TWICE.replace("ORDER", order), lag=100000, seed=seed)
     write = r"write by cudaMemcpyAsync on stream \d+"
     assert len(outcome.reports) == reports

@@ -172,7 +172,7 @@ emit(grad=w.grad.cpu(), made=ctypes.c_int.in_dll(ctypes.CDLL("LIBRARY"), "made")
 """
 
 
-def test_another_allocator_that_a_script_puts_in_force_is_left_to_it(same_as_stock, tmp_path):
+def test_another_allocator_of_a_script_is_left_alone(same_as_stock, tmp_path):
     source, library = tmp_path / "mine.c", tmp_path / "mine.so"
     source.write_text(
         "#include <stddef.h>\nint cudaMalloc(void**, size_t);\nint cudaFree(void*);\nint made;\n"

@@ -66,7 +66,7 @@ PEAKS = {"gpt": 0.38, "resnet18": 0.77, "graph": 0.75, "lstm": 0.35}
 
 
 @pytest.mark.parametrize("program", PEAKS)
-def test_peaks_at_four_bits_are_as_far_below_stocks_as_they_were(program, under_pleat, simulator):
+def test_peaks_at_four_bits_keep_their_distance_below_stocks(program, under_pleat, simulator):
     stock = simulator.once(PROGRAMS, program, "cuda").result
     outcome = under_pleat(PROGRAMS, program, "cuda", conf=ASKED)
     assert outcome.result["peak"] <= PEAKS[program] * stock["peak"]

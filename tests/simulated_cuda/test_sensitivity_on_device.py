@@ -98,7 +98,7 @@ def test_extra_passes_on_a_device_are_invisible_to_the_script(kind, lag, seed, s
 
 @pytest.mark.parametrize("lag, seed", [(0, 0), (200, 3)])
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "two streams", "two devices"])
-def test_with_noise_in_payloads_too_passes_are_in_order(kind, lag, seed, simulator, under_pleat):
+def test_passes_are_ordered_with_noise_in_payloads_too(kind, lag, seed, simulator, under_pleat):
     """No save is refused, no wait for a device is in vain, and the first ten steps equal those of a run without."""
     options = {"devices": 2} if kind == "two devices" else {}
     mine = under_pleat(SCRIPT, kind, "cuda", "24", conf=LOSSY, lag=lag, seed=seed, **options)

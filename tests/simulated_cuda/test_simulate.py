@@ -33,7 +33,7 @@ def script(tmp_path):
 
 
 @pytest.mark.smoke
-def test_one_line_says_that_it_is_simulated_and_arguments_and_exit_codes_pass(start, script):
+def test_one_line_announces_the_simulation_and_arguments_and_exit_codes_pass(start, script):
     path = script("import sys, torch\ntorch.ones(3, device='cuda')\nprint(*sys.argv[1:])\nsys.exit(7)\n")
     done = start(path, "a", "--lag")
     assert done.returncode == 7
@@ -70,7 +70,7 @@ def test_it_refuses_to_start_next_to_a_real_driver(stand_ins, tmp_path):
         assert ("refuses to start beside a real driver" in done.stderr) == (code != 0)
 
 
-def test_a_forked_child_finds_the_driver_gone(simulate):
+def test_a_forked_child_has_no_driver(simulate):
     outcome = simulate(
         """
         import ctypes, os, torch
@@ -111,7 +111,7 @@ def test_a_capturing_stream_forbids_the_same_calls_as_cuda(simulate):
     assert outcome.code == 0, outcome.stderr
 
 
-def test_memory_is_as_much_as_asked_for(simulate):
+def test_memory_has_the_requested_size(simulate):
     outcome = simulate(
         """
         import json, torch
@@ -128,7 +128,7 @@ def test_memory_is_as_much_as_asked_for(simulate):
     assert outcome.facts["peaks"]["devices"] == [40 << 20]
 
 
-def test_calls_are_counted_by_who_makes_them(simulate):
+def test_calls_are_counted_by_caller(simulate):
     outcome = simulate(
         """
         import ctypes, torch

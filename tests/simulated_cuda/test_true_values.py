@@ -61,7 +61,7 @@ def test_copies_convert_and_keep_values(simulate):
     assert outcome.result == [turned, turned, x, [row[::2] for row in x]]
 
 
-def test_a_graph_does_it_again_with_new_values(simulate):
+def test_a_graph_replays_with_new_values(simulate):
     outcome = simulate(
         """
         import json, torch
@@ -81,7 +81,7 @@ def test_a_graph_does_it_again_with_new_values(simulate):
     assert outcome.reports == []
 
 
-def test_values_that_the_host_looks_at_are_true(simulate):
+def test_values_that_the_host_reads_are_true(simulate):
     outcome = simulate(
         """
         import json, torch
@@ -92,7 +92,7 @@ def test_values_that_the_host_looks_at_are_true(simulate):
     assert outcome.result == [[[0], [1], [2]], [3.0, 3.0], [-1.0, 0.0, 3.0], [-1.0, 0.0, 3.0, 3.0]]
 
 
-def test_devices_are_as_many_as_asked_for_and_copy_between_them(simulate):
+def test_the_requested_number_of_devices_exists_and_they_copy_to_each_other(simulate):
     outcome = simulate(
         """
         import json, torch

@@ -110,7 +110,7 @@ def line_of(text):
     return str(PROGRAM.lstrip("\n").splitlines().index(next(row for row in PROGRAM.splitlines() if text in row)) + 1)
 
 
-def test_while_passes_are_looked_at_training_is_that_of_stock_bit_for_bit(checked):
+def test_training_equals_stock_bit_for_bit_while_passes_are_checked(checked):
     pair, found = checked("plain", "assumed", passes=4)
     assert found["passes"] == 4
     assert_identical(pair.pleat.check().json, pair.stock.check().json)
@@ -272,7 +272,7 @@ def test_each_module_has_a_row_of_its_own_despite_reused_addresses_and_failing_m
     assert sorted(rows) == sorted(expected)
 
 
-def test_a_kept_graph_is_looked_at_twice_and_an_overflow_is_no_gradient(checked):
+def test_a_kept_graph_is_checked_twice_and_an_overflow_is_no_gradient(checked):
     pair, found = checked("keeps_graph", passes=8)
     assert found["passes"] == 8 and set(verdicts(found).values()) == {"good"}
     assert_identical(pair.pleat.check().json, pair.stock.check().json)
@@ -352,7 +352,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_a_script_that_the_old_rule_got_wrong_is_found_and_under_the_rule_it_is_not_accused(run_script, repository, tmp_path, name):
+def test_a_failure_of_the_old_rule_is_found_and_passes_under_the_present_rule(run_script, repository, tmp_path, name):
     scenes = repository / "tests" / "scenes"
     said = {}
     for rule in ("assumed", "proof"):

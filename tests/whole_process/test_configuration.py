@@ -97,7 +97,7 @@ def test_verbose_prints_one_report_at_exit(run_script):
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
-def test_the_report_begins_with_memory_in_one_line_that_the_counters_bear_out(run_script):
+def test_the_report_begins_with_memory_in_one_line_that_matches_the_counters(run_script):
     result = run_script(DEEP, conf=LOSSY).active()
     peak, estimate, encoding, decoding = reported(result)
     bytes_, records, time = (result.stats[name] for name in ("bytes", "records", "time"))
@@ -150,7 +150,7 @@ def test_disable_and_enable_through_the_c_abi(run_script):
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
-def test_torch_is_imported_without_a_thread_or_a_file_of_ours(run_pair):
+def test_torch_is_imported_without_a_thread_or_a_file_of_pleat(run_pair):
     source = """
         import os, torch, pleat_test_support as t
         links = []

@@ -336,7 +336,7 @@ MANY = """
 """
 
 
-def test_a_function_that_is_handed_very_many_tensors_gets_those_of_stock(run_pair, identical):
+def test_a_function_with_very_many_tensors_gets_the_same_as_in_stock(run_pair, identical):
     pair = run_pair(MANY, conf=LOSSLESS)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=6000).json
     assert stock["alive"] == pleat["alive"] == 0

@@ -136,7 +136,7 @@ SPAWN = """
 
 @pytest.mark.slow
 @pytest.mark.rotating(set="long processes")
-def test_spawned_children_are_pleated_and_other_programs_run_untouched(run_pair):
+def test_spawned_children_run_with_pleat_and_other_programs_without(run_pair):
     pair = run_pair(SPAWN, conf=LOSSLESS, fresh=True)
     stock, pleat = pair.stock.check().json["out"], pair.pleat.check().json["out"]
     assert pleat["plain"] == stock["plain"]
@@ -235,7 +235,7 @@ def test_keyboard_interrupt_ends_with_stocks_traceback_and_exit_code(run_pair, w
     assert pair.pleat.stderr == pair.stock.stderr
 
 
-def test_training_goes_on_after_a_caught_keyboard_interrupt(run_pair):
+def test_training_continues_after_a_caught_keyboard_interrupt(run_pair):
     pair = run_pair(INTERRUPT, conf=LOSSLESS, args=("caught",))
     pair.stock.check(), pair.pleat.active(encoded=5)
     assert pair.pleat.json["grad"] == pair.stock.json["grad"]

@@ -1,4 +1,4 @@
-"""Saved tensors that a function returns as gradients are nobody else's: an accumulator takes them as .grad."""
+"""Saved tensors that a function returns as gradients have no other owner: an accumulator takes them as .grad."""
 
 import pytest
 

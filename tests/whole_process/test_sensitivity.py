@@ -200,7 +200,7 @@ def test_functions_in_python_run_in_extra_passes_where_the_user_allows_it(traine
         assert pleat.stats["sensitivity"]["refusals"] == [] and pleat.stats["sensitivity"]["bursts"] == 1
 
 
-def test_each_of_two_backward_passes_over_one_graph_may_have_its_turn(trained):
+def test_both_backward_passes_over_one_graph_can_be_checked(trained):
     stock, pleat = trained("twice")
     assert_identical(pleat.json, stock.json)
     assert pleat.stats["sensitivity"]["bursts"] >= 2
@@ -252,7 +252,7 @@ def test_two_models_have_keys_of_their_own(profiled):
     assert all(len(u["measurements"]) == 1 for u in lossy)
 
 
-def test_who_is_who_without_any_extra_pass(profiled):
+def test_units_have_names_without_any_extra_pass(profiled):
     profile, result = profiled(conf="bits:4", steps=4)
     assert result.stats["sensitivity"]["passes"] == 0
     rows = {unit["producer"]: unit for unit in profile["units"] if "producer" in unit}
@@ -267,7 +267,7 @@ def test_who_is_who_without_any_extra_pass(profiled):
 @pytest.mark.parametrize(
     "kind, conf, objective", [("plain", "", "gradient"), ("adam", "", "update"), ("adam", ",objective:gradient", "gradient")]
 )
-def test_the_optimizer_says_which_noise_counts(profiled, kind, conf, objective):
+def test_the_optimizer_decides_which_noise_counts(profiled, kind, conf, objective):
     """Both noises are measured, so that the file is good for either."""
     profile, result = profiled(kind, conf=f"bits:3,sensitivity:on,verbose:1{conf}", fresh=True)
     assert profile["objective"] == result.stats["sensitivity"]["objective"] == objective
@@ -305,7 +305,7 @@ def test_a_profile_is_used_from_the_first_step_on(profiled, tmp_path):
     first, _ = profiled(conf="bits:3,sensitivity:on", file=file)
     _, used = profiled(conf="bits:3", steps=1, file=file)
     widths = {u["key"]: u["width"] for u in first["units"] if u.get("costs")}
-    assert len(set(widths.values())) > 1  # else nothing would show
+    assert len(set(widths.values())) > 1  # else no difference would show
     found = used.stats["sensitivity"]
     assert found["measured"] == len(widths) and found["bytes"] <= found["uniform_bytes"]
     assert found["noise"] <= found["uniform_noise"]
@@ -412,7 +412,7 @@ SHIFTS = """
 @pytest.mark.parametrize("shift, overflows, measured", [(99, (), [10]), (25, (), [10, 41]), (25, (11, 40, 42), [10, 43])])
 def test_a_measurement_that_holds_no_longer_is_made_again(run_script, tmp_path, shift, overflows, measured):
     """Step 40 checks; the measurement in step 10 was the first, and the next one by the calendar is step 1000. A step whose
-    gradients overflow postpones a check, a look or a measurement to the next step."""
+    gradients overflow postpones a check or a measurement to the next step."""
     bursts = len(measured)
     file = tmp_path / "profile"
     conf = f"bits:3,min_bytes:0,sensitivity:on,profile:{file}"

@@ -246,7 +246,7 @@ OWN_GRAPHS = """
 
 
 @pytest.mark.parametrize("conf, dtype", [("bits:lossless,min_bytes:0", "float32"), (LOSSY, "float64")])
-def test_threads_with_graphs_of_their_own_do_not_take_each_others_bytes(run_script, conf, dtype):
+def test_threads_with_graphs_of_their_own_do_not_mix_their_bytes(run_script, conf, dtype):
     assert run_script(OWN_GRAPHS.replace("DTYPE", repr(dtype)), conf=conf).active(encoded=0).json["wrong"] == []
 
 

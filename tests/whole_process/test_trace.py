@@ -75,7 +75,7 @@ def test_a_trace_changes_no_value(run_script, tmp_path):
     assert traced.stdout == without.stdout and traced.stderr == without.stderr
 
 
-def test_who_it_was(run_script, summarised, tmp_path):
+def test_the_summary_names_the_process(run_script, summarised, tmp_path):
     run = run_script(
         TRACING
         + textwrap.dedent("""
@@ -378,7 +378,7 @@ def test_record_starts_the_program_in_its_place(record, summarised, test_python,
     assert process.returncode == 2 and (tmp_path / "link.trace").is_symlink()
 
 
-def test_the_example_leaks_where_the_summary_says(command, summarised, repository, test_python, preload_library, tmp_path):
+def test_the_summary_finds_the_leak_of_the_example(command, summarised, repository, test_python, preload_library, tmp_path):
     """tools/demo/leak.py, and its output in docs/trace.md."""
     example = repository / "tools" / "demo" / "leak.py"
     trace = tmp_path / "leak.trace"
@@ -429,7 +429,7 @@ def test_the_package_traces_a_part_of_a_script(run_script, summarised, tmp_path)
     assert not (tmp_path / "second.trace").exists()
 
 
-def test_the_file_tells_no_contents_no_environment_and_no_command(ranks):
+def test_the_file_has_no_contents_no_environment_and_no_command(ranks):
     files = list(ranks.glob("*.trace"))
     assert len(files) == 2
     for path in files:

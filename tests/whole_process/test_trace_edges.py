@@ -211,7 +211,7 @@ def test_a_program_that_executes_another(record, summarised, events, test_python
 # ---- files -----------------------------------------------------------------------------------------
 
 
-def test_files_that_exist_are_left_alone_and_new_ones_are_their_owners(run_script, summarised, tmp_path):
+def test_existing_files_are_left_alone_and_new_ones_are_private(run_script, summarised, tmp_path):
     """By hand they are refused; where PLEAT_CONF names one, which children and ranks do too, another is taken."""
     (tmp_path / "link.trace").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "folder").mkdir()
@@ -256,7 +256,7 @@ def may_mount():
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not may_mount(), reason="a user may not mount here")
 def test_disks_that_are_full_or_read_only_and_a_host_with_a_slash(summarised, test_python, preload_library, tmp_path):
-    """Of none of them does the job notice more than a line."""
+    """Each of them costs the job at most one line."""
     for name in ("full", "fixed", "kept"):
         (tmp_path / name).mkdir()
     script = tmp_path / "program.py"

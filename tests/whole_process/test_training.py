@@ -129,7 +129,7 @@ WEIGHT_NOISE = """
 """
 
 
-def test_a_weight_gradients_noise_is_that_of_the_steps_and_has_no_direction(run_script):
+def test_a_weight_gradients_noise_follows_from_the_steps_and_has_no_direction(run_script):
     """A product's weight gradient is linear in its save: its squared error has a closed form."""
     result = run_script(WEIGHT_NOISE, conf=LOSSY).active(encoded=40)
     for bits, (length, along) in result.json["found"].items():
@@ -206,7 +206,7 @@ SAVE_AND_LOAD = """
 
 
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_a_model_saved_and_loaded_in_mid_training_goes_on(run_pair, identical, close, conf):
+def test_a_model_saved_and_loaded_in_mid_training_continues(run_pair, identical, close, conf):
     pair = run_pair(SAVE_AND_LOAD, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
     if conf == LOSSLESS:

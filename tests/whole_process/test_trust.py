@@ -238,7 +238,7 @@ def test_one_name_for_all_checkpoints_is_neither_trusted_nor_proposed(run_pair, 
     assert "trust:" not in pair.pleat.json["report"]
 
 
-def test_a_pole_that_comes_after_a_proof_is_named_with_the_node_that_had_saved(run_script):
+def test_a_pole_after_a_proof_is_named_with_the_saving_node(run_script):
     result = run_script(script("""
         for step in range(3):
             y = (x @ first).sigmoid()

@@ -26,7 +26,7 @@ BOUND = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 6, 8])
-def test_restored_elements_lie_within_their_groups_step_and_errors_average_out(run_script, bits):
+def test_restored_elements_are_within_their_groups_step_and_errors_average_out(run_script, bits):
     result = run_script(BOUND.format(n=1 << 18, bits=bits), conf=f"bits:{bits},min_bytes:0,rule:assumed")
     got = result.active(encoded=2).json
     assert got["x_ratio"] <= 1 and got["w_ratio"] <= 1
@@ -100,7 +100,7 @@ ALIVE = """
 
 
 @pytest.mark.smoke
-def test_tensors_alive_at_unpack_come_back_exactly(run_pair, identical):
+def test_tensors_alive_at_unpack_are_returned_exactly(run_pair, identical):
     pair = run_pair(ALIVE, conf=LOSSY)
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
     identical(pleat["gradients"], stock["gradients"])
@@ -490,7 +490,7 @@ SIDES = """
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4])
-def test_on_which_side_of_its_bounds_an_element_lies_survives_any_width(run_pair, bits):
+def test_the_side_of_an_element_survives_any_width(run_pair, bits):
     pair = run_pair(SIDES, conf=f"bits:{bits},min_bytes:0")
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=7).json
     assert_identical(pleat["before"], stock["before"])

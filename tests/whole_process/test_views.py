@@ -31,7 +31,7 @@ CONJ_AND_NEG = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
-def test_conj_and_neg_views_come_back_as_they_were(run_pair, identical, close, conf):
+def test_conj_and_neg_views_are_restored_unchanged(run_pair, identical, close, conf):
     pair = run_pair(CONJ_AND_NEG, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     assert stock["bits"] == [True] * 5
@@ -85,7 +85,7 @@ LAYOUTS = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, LOSSY + ",place:inplace", LOSSLESS + ",place:inplace"])
-def test_every_strided_layout_comes_back_with_its_layout(run_pair, identical, close, conf):
+def test_every_strided_layout_is_restored_with_its_layout(run_pair, identical, close, conf):
     pair = run_pair(LAYOUTS, conf=conf)
     stock, pleat = pair.stock.check().json["out"], pair.pleat.active(encoded=10).json["out"]
     for name, (same_layout, error, span, *grads) in pleat.items():

@@ -45,7 +45,7 @@ PIXELS = LOGITS + """
 
 
 def error_of(run_pair, figures, name, script):
-    """Of the gradient of the well-fitted rows, in parts of its norm."""
+    """The relative error of the gradient of the well-fitted rows."""
     pair = run_pair(script, conf=BITS)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     assert stock["fitted"] == pleat["fitted"] > 64

@@ -1,4 +1,4 @@
-"""A plain ReLU network: of a ReLU's result only the side of 0 is read, and the linear layer reads its values."""
+"""A plain ReLU network: only the side of 0 of a ReLU's result is read, and the linear layer reads its values."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""Fine-tuning with batch norm in evaluation: the norm is a gain and takes nothing from the data, and a sigmoid and a
-log come right after it."""
+"""Fine-tuning with batch norm in evaluation: the norm is a gain without statistics of the data, and a sigmoid and a
+log follow."""
 
 import torch
 from torch import nn
