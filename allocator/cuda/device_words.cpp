@@ -53,8 +53,7 @@ DeviceWords::Slot DeviceWords::take_slot() noexcept {
 void DeviceWords::give_slot(void* host) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto at = static_cast<std::size_t>(static_cast<std::byte*>(host) - host_);
-  idle_.push_back(
-      static_cast<std::uint16_t>(at / kSlotBytes));  // within the capacity: does not throw
+  idle_.push_back(static_cast<std::uint16_t>(at / kSlotBytes));  // has room: cannot throw
 }
 
 std::size_t DeviceWords::slots_in_use() noexcept {

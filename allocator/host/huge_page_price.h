@@ -29,7 +29,7 @@ class HugePagePrice {
     const auto is_cheap = [](const Sample& sample) {
       return sample.huge_ns > 0 && sample.huge_ns <= kMostTimes * sample.small_ns;
     };
-    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // a second try: interrupts
+    pays_ = is_cheap(try_one()) || is_cheap(try_one());  // an interrupt can spoil a try
     if (pays_ != before) interval_ = kFirst / 2;
     interval_ = std::min(2 * interval_, pays_ ? kMostWhileItPays : kMostElse);
     left_ = interval_;

@@ -109,8 +109,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   const bool fresh = place.segment != nullptr;
   if (!fresh && recycles) place = take_recent(need, align);
   if (place.segment == nullptr) place = take_touched(need, lane, align ? huge : 1);
-  if (place.segment == nullptr &&
-      lane == Lane::kPacked) {  // longer stretches suit blocks that are worked on
+  if (place.segment == nullptr && lane == Lane::kPacked) {  // longer stretches suit kWork blocks
     place = take_touched(need, Lane::kWork, 1, kLongRun * huge);
   }
   const bool touched = place.segment != nullptr && !fresh;

@@ -185,8 +185,7 @@ Record* Residency::take_waiting(Due&& due) noexcept {
   const std::scoped_lock guard(link_mutex_, waiting_);
   for (Record *record = waiting_.first(), *next; record != nullptr; record = next) {
     next = record->waiting_next;
-    if (record->references_ == 0)
-      continue;  // another thread is dropping it, and waits for the list
+    if (record->references_ == 0) continue;  // another thread drops it, and waits for the list
     if (due(*record)) {
       ++record->references_;
       waiting_.take_off(*record);
