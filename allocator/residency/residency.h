@@ -32,8 +32,8 @@ struct ResidencyOptions {
   // Limit on the bytes of records that wait for a proof or a verdict. Beyond it the oldest wait
   // ends, unless only two such records are left.
   std::size_t most_waiting_bytes = SIZE_MAX;
-  // Limits as a fraction 1/n of the peak of requested bytes so far, for all records that wait for a
-  // proof or a verdict, and for those that wait for a verdict. 0: no limit.
+  // Limits as a fraction 1/n of the peak of requested bytes so far. The first is for all records
+  // that wait for a proof or a verdict, the second for those that wait for a verdict. 0: no limit.
   std::size_t waiting_part_of_peak = 0, judged_part_of_peak = 0;
   // Released blocks are held raw, after Record::note_plan() has received the planned size.
   bool plan_only = false;
