@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes every decoder, of spans and of blocks, the library's and (on the CPU) the CUDA kernels' own code, and
-# the parsers of options, of profiles, of traces and of their names, under the address and undefined-behaviour sanitizers, each for the given seconds (60), from the committed
-# corpus. What is new and what fails stays in build/fuzz. Needs clang with its runtime (Debian: clang-14 libclang-rt-14-dev).
+# Fuzzes every decoder and parser under the address and undefined-behaviour sanitizers, each for the given seconds (60):
+# decoders of spans and blocks, of the library and of the CUDA kernels (on the CPU), and the parsers of options, profiles,
+# traces and file names. It starts from the committed corpus: a folder of named seeds and an archive of found inputs for
+# each target. New inputs and failures stay in build/fuzz. A failure becomes a named seed: copy it into the folder.
+# Needs clang with its runtime (Debian: clang-14 libclang-rt-14-dev).
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,9 +24,12 @@ cmake --build "$build" --target fuzzers || exit 1
 failed=0
 for shape in payload grouped framed packed block device_payload device_grouped device_framed device_packed options profile trace name; do
   printf '\n== %s, %s s\n' "$shape" "$seconds"
-  mkdir -p "$build/corpus/$shape"
+  committed=$root/tests/fuzz/corpus/${shape#device_}
+  mkdir -p "$build/corpus/$shape" "$build/seeds/$shape"
+  [ ! -d "$committed" ] || cp "$committed"/* "$build/seeds/$shape"
+  [ ! -f "$committed.tar.gz" ] || tar -xzf "$committed.tar.gz" -C "$build/seeds/$shape"
   "$build/bin/fuzz_$shape" -max_total_time="$seconds" -max_len=4096 -artifact_prefix="$build/$shape-" \
-    -print_final_stats=1 "$build/corpus/$shape" "$root/tests/fuzz/corpus/${shape#device_}" 2>&1 | tail -n 12
+    -print_final_stats=1 "$build/corpus/$shape" "$build/seeds/$shape" 2>&1 | tail -n 12
   [ "${PIPESTATUS[0]}" = 0 ] || { failed=1; echo "FAILED: see $build/$shape-*"; }
 done
 exit $failed

@@ -2,6 +2,8 @@
 and undefined-behaviour sanitizers. Builds all of them so (minutes), so it runs in CI and where it is asked for:
 pytest tests -m sanitizer."""
 
+import tarfile
+
 import pytest
 
 from conftest import REPOSITORY
@@ -10,10 +12,8 @@ from sanitized import build, run
 pytestmark = [pytest.mark.sanitizer, pytest.mark.slow]
 
 CORPUS = REPOSITORY / "tests" / "fuzz" / "corpus"
-FUZZERS = {name: folder for folder in sorted(CORPUS.iterdir())
-           for name in (folder.name, f"device_{folder.name}")
-           if name not in {"device_block", "device_options", "device_profile", "device_trace",
-                          "device_name"}}  # fmt: skip
+TARGETS = sorted({path.name.removesuffix(".tar.gz") for path in CORPUS.iterdir()})
+ON_DEVICE = ("framed", "grouped", "packed", "payload")
 # Leaks are not looked for: containers may forbid the tracing that takes.
 STRICT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=0"}
 
@@ -23,10 +23,19 @@ def programs(build_dir):
     return build(build_dir / "asan", "asan", "fuzzers", "allocator_test")
 
 
-@pytest.mark.parametrize("name", FUZZERS)
-def test_the_corpus(programs, name):
-    out = run([programs / f"fuzz_{name}", FUZZERS[name]], **STRICT)
-    assert out == f"{len(list(FUZZERS[name].iterdir()))} inputs\n"
+@pytest.mark.parametrize("target", [*TARGETS, *(f"device_{name}" for name in ON_DEVICE)])
+def test_the_corpus(programs, target, tmp_path):
+    """A named seed is a file of the folder. Inputs that the fuzzer found are in the archive of the same name."""
+    name = target.removeprefix("device_")
+    folder, archive = CORPUS / name, CORPUS / f"{name}.tar.gz"
+    seeds = len(list(folder.iterdir())) if folder.exists() else 0
+    found = 0
+    if archive.exists():
+        with tarfile.open(archive) as inputs:
+            found = len(inputs.getmembers())
+            inputs.extractall(tmp_path, filter="data")
+    folders = [path for path, count in ((folder, seeds), (tmp_path, found)) if count]
+    assert run([programs / f"fuzz_{target}", *folders], **STRICT) == f"{seeds + found} inputs\n"
 
 
 def test_the_allocators_units(programs):
