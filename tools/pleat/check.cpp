@@ -168,7 +168,7 @@ void print_small(const Json& parameters) {
     say("  {} of those too small to matter have errors over half of their norm\n", wrong);
 }
 
-double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+double mega(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 // What was exact, largest first.
 void print_exact(const Json& saved) {
@@ -190,10 +190,10 @@ void print_exact(const Json& saved) {
   constexpr std::size_t kMost = 12;
   say("\n  {:.1f} of {:.1f} MB were stored without noise, for want of a proof or by "
       "the rule:\n",
-      megabytes(exact_bytes), megabytes(all));
+      mega(exact_bytes), mega(all));
   for (std::size_t i = 0; i < std::min(exact.size(), kMost); ++i) {
     const Json& row = exact[i];
-    say("  {:>9.2f} MB  {:<16} {}\n", megabytes(row["bytes"]), row["why"].get<std::string>(),
+    say("  {:>9.2f} MB  {:<16} {}\n", mega(row["bytes"]), row["why"].get<std::string>(),
         row["place"].get<std::string>());
   }
   if (exact.size() > kMost) say("  and {} places more\n", exact.size() - kMost);

@@ -26,7 +26,7 @@ Examples:
 
 // The half that does not depend on commands. $command is the command so far, with its subcommands;
 // bash splits "--bits=4" into three words.
-constexpr const char* kScript = R"bash(
+constexpr const char* kCompletionScript = R"bash(
 # Offers those of the lines $1 that begin with what is typed.
 _pleat_offer() {
   local typed=$current choice
@@ -169,7 +169,8 @@ class BashScript {
            function("options", "", "$1", options_) +
            function("values", " Sets $choices; fails if option $2 of command $1 takes no value.",
                     "$1 $2", values_ + no) +
-           function("is_program", " Whether a program follows.", "$1", runs_ + no) + kScript;
+           function("is_program", " Whether a program follows.", "$1", runs_ + no) +
+           kCompletionScript;
   }
 
  private:

@@ -61,7 +61,7 @@ std::string version_in(const fs::path& file) {
   return {};
 }
 
-constexpr const char* kScript =
+constexpr const char* kPrintPath =
     "import sys; print(sys.version.split()[0]); print('\\n'.join(p for p in sys.path if p))";
 
 }  // namespace
@@ -73,7 +73,7 @@ PythonTorch find_python_torch(const std::string& python) {
       python.empty() ? std::vector<std::string>{"python", "python3"} : std::vector{python};
   for (const std::string& name : names) {
     result.python = name;
-    if ((text = output_of({name, "-c", kScript}))) break;
+    if ((text = output_of({name, "-c", kPrintPath}))) break;
   }
   if (!text) return result;
   result.python_runs = true;

@@ -21,7 +21,7 @@ function(pleat_add_cuda_access bridge torch_dir)
   string(REPLACE pleat_bridge_ pleat_cuda_ target ${bridge})
   add_library(${target} SHARED ${CMAKE_CURRENT_SOURCE_DIR}/cuda/access_over_torch.cpp
               ${CMAKE_CURRENT_SOURCE_DIR}/cuda/allocator_in_front.cpp)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} PREFIX lib UNITY_BUILD ${PLEAT_UNITY_BRIDGE})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} PREFIX lib UNITY_BUILD ${PLEAT_UNITY})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${torch_dir}/include
                              ${torch_dir}/include/torch/csrc/api/include ${cuda_headers})

@@ -11,6 +11,8 @@
 
 namespace pleat::cli {
 
+inline constexpr std::size_t kMostWord = 60;  // characters of a place or an operator in a table
+
 [[nodiscard]] std::string size_text(std::int64_t bytes);                  // "1.25 GiB"
 [[nodiscard]] std::string share_of(std::int64_t part, std::int64_t all);  // "12.5 %"; of 0: ""
 [[nodiscard]] std::string count_text(std::uint64_t count);                // "10,008,449"

@@ -15,11 +15,10 @@ namespace {
 using trace::PlacePair;
 using trace::PlaceSum;
 
-constexpr std::size_t kMostWord = 60;
-
-class Writer {
+class TextWriter {
  public:
-  Writer(const TraceDiff& diff, const TraceDiffRequest& request) : diff_(diff), request_(request) {}
+  TextWriter(const TraceDiff& diff, const TraceDiffRequest& request)
+      : diff_(diff), request_(request) {}
 
   [[nodiscard]] std::string text() {
     side("A", diff_.a);
@@ -91,7 +90,7 @@ std::string line_text(const PlacePair& pair) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-void Writer::side(const char* letter, const DiffSide& side) {
+void TextWriter::side(const char* letter, const DiffSide& side) {
   const trace::Lives& lives = side.replay->lives();
   const std::string who = who_text(side.file->process());
   text_ += fmt::format("{}: {}{}{}\n", letter, shown_path(side.path), who.empty() ? "" : ": ", who);
@@ -102,7 +101,7 @@ void Writer::side(const char* letter, const DiffSide& side) {
     text_ += fmt::format("   {}: {}\n", note.name, note.words);
 }
 
-void Writer::moments(const DeviceDiff& device) {
+void TextWriter::moments(const DeviceDiff& device) {
   text_ += fmt::format("\n{}:", name_);
   const auto add = [&](const char* letter, const DiffSide& side, const DeviceSummary* of) {
     text_ += fmt::format(" {} ", letter);
@@ -122,7 +121,7 @@ void Writer::moments(const DeviceDiff& device) {
   text_ += '\n';
 }
 
-void Writer::figures(const char* title, const std::vector<DiffFigure>& figures) {
+void TextWriter::figures(const char* title, const std::vector<DiffFigure>& figures) {
   TextTable table({{title, Align::kLeft}, {"A"}, {"B"}, {"change"}, {"of A"}});
   for (const DiffFigure& one : figures) {
     if (one.a.value_or(0) == 0 && one.b.value_or(0) == 0) continue;
@@ -132,7 +131,7 @@ void Writer::figures(const char* title, const std::vector<DiffFigure>& figures) 
   if (!table.empty()) text_ += table.text(terminal_columns()) + '\n';
 }
 
-void Writer::places(const std::vector<PlacePair>& pairs, bool by_line) {
+void TextWriter::places(const std::vector<PlacePair>& pairs, bool by_line) {
   const auto grew = [](const PlacePair& pair) { return pair.change() > 0; };
   const auto shrank = [](const PlacePair& pair) { return pair.change() < 0; };
   const auto end_of_growth = std::partition_point(pairs.begin(), pairs.end(), grew);
@@ -144,7 +143,7 @@ void Writer::places(const std::vector<PlacePair>& pairs, bool by_line) {
 }
 
 template <class Iterator>
-void Writer::places(std::string_view title, Iterator first, Iterator last, bool by_line) {
+void TextWriter::places(std::string_view title, Iterator first, Iterator last, bool by_line) {
   if (first == last) return;
   const auto all = static_cast<std::size_t>(last - first);
   TextTable table({{"change"},
@@ -178,7 +177,7 @@ void Writer::places(std::string_view title, Iterator first, Iterator last, bool 
 }  // namespace
 
 std::string text_of(const TraceDiff& diff, const TraceDiffRequest& request) {
-  std::string text = Writer(diff, request).text();
+  std::string text = TextWriter(diff, request).text();
   while (text.ends_with("\n\n")) text.pop_back();
   return text;
 }

@@ -14,6 +14,8 @@
 
 namespace pleat::cli {
 
+inline constexpr std::size_t kMostThreads = 1u << 16;  // that an export tells apart
+
 struct TraceExport {
   const TraceExportRequest& request;
   const trace::File& file;

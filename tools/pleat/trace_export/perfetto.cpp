@@ -23,7 +23,6 @@ using Track = PerfettoWriter::Track;
 using Details = PerfettoWriter::Details;
 
 constexpr std::int64_t kLeastBytes = 1 << 20;  // of a slice, unless --min-size says another
-constexpr std::size_t kMostThreads = 1u << 16;
 
 // Tracks by what they are; each kind has its own numbers.
 constexpr Track kResidentTrack = 2, kSmallTrack = 3;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats.h"
 #include "interpose/wrapping.h"
 
 namespace pleat::cli {
@@ -15,7 +16,6 @@ namespace {
 constexpr std::uint64_t kMostEntries = 200'000;  // of a device, unless --max-events says more
 constexpr std::uint64_t kAllEntries = 1u << 26;  // more than fit into memory
 constexpr std::size_t kMostSegments = 1u << 20;
-constexpr std::size_t kMostThreads = 1u << 16;
 
 }  // namespace
 

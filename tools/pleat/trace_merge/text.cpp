@@ -13,14 +13,14 @@
 namespace pleat::cli {
 namespace {
 
-constexpr std::size_t kMostWord = 40;
+constexpr std::size_t kMostName = 40;
 
 std::string counted(std::size_t count, const char* what, const char* plural = "s") {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : plural);
 }
 
 std::string host_text(const std::string& host) {
-  return host.empty() ? "a host without a name" : bridge::printable(host, kMostWord);
+  return host.empty() ? "a host without a name" : bridge::printable(host, kMostName);
 }
 
 std::string head(const MergedJob& merged) {
@@ -72,7 +72,7 @@ std::string rank_table(const MergedJob& merged) {
     const RankFigures& figures = merged.ranks[row.rank];
     const bool has_peak = row.peak.bytes > 0;
     const auto payload = row.compression.payload_bytes;
-    table.add({file.name(), bridge::printable(file.process().host, kMostWord),
+    table.add({file.name(), bridge::printable(file.process().host, kMostName),
                device_text(row.device), size_text(row.peak.bytes),
                has_peak ? fmt::format("{:.3f} s", merged.seconds(row.peak.time_ns)) : "-",
                has_peak && row.step ? std::to_string(*row.step) : "-",

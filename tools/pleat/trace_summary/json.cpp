@@ -17,9 +17,9 @@ using trace::Lives;
 
 std::string text(std::string_view of) { return std::string(of); }
 
-class Writer {
+class JsonWriter {
  public:
-  Writer(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
+  JsonWriter(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
       : summary_(summary),
         lines_(lines),
         request_(request),
@@ -86,7 +86,7 @@ class Writer {
   const Lives& lives_;
 };
 
-Json Writer::device(const DeviceSummary& device) const {
+Json JsonWriter::device(const DeviceSummary& device) const {
   const auto& peaks = device.lives->peaks;
   Json json;
   json["device"] = device_text(device.lives->device);
@@ -113,7 +113,7 @@ Json Writer::device(const DeviceSummary& device) const {
   return json;
 }
 
-Json Writer::moment(const trace::Snapshot& at) const {
+Json JsonWriter::moment(const trace::Snapshot& at) const {
   Json json;
   json["event"] = at.event;
   json["seconds"] = lives_.seconds(at.time_ns);
@@ -135,7 +135,7 @@ Json Writer::moment(const trace::Snapshot& at) const {
   return json;
 }
 
-Json Writer::groups(const std::vector<trace::Group>& groups, bool by_line) const {
+Json JsonWriter::groups(const std::vector<trace::Group>& groups, bool by_line) const {
   Json rows = Json::array();
   for (const trace::Group& group : groups) {
     if (rows.size() >= request_.top) break;
@@ -153,7 +153,7 @@ Json Writer::groups(const std::vector<trace::Group>& groups, bool by_line) const
   return rows;
 }
 
-Json Writer::steps(const trace::DeviceLives& device) const {
+Json JsonWriter::steps(const trace::DeviceLives& device) const {
   Json rows = Json::array();
   for (std::size_t i = 0; i < device.steps.size(); ++i)
     rows.push_back({{"step", lives_.steps[i].number},
@@ -163,7 +163,7 @@ Json Writer::steps(const trace::DeviceLives& device) const {
   return rows;
 }
 
-Json Writer::growth(const trace::Growth& growth) const {
+Json JsonWriter::growth(const trace::Growth& growth) const {
   if (!growth.known) return {};
   Json json;
   json["steps"] = growth.steps;
@@ -181,7 +181,7 @@ Json Writer::growth(const trace::Growth& growth) const {
   return json;
 }
 
-Json Writer::compression(const DeviceSummary& device) const {
+Json JsonWriter::compression(const DeviceSummary& device) const {
   const auto put = [](Json& row, const trace::CompressionSums& sums) {
     row["saved"] = sums.saved;
     row["saved_bytes"] = sums.saved_bytes;
@@ -239,7 +239,7 @@ Json Writer::compression(const DeviceSummary& device) const {
 
 bool put_summary_json(const TraceSummary& summary, trace::Lines& lines,
                       const TraceSummaryRequest& request) {
-  return put_json(Writer(summary, lines, request).json());
+  return put_json(JsonWriter(summary, lines, request).json());
 }
 
 }  // namespace pleat::cli

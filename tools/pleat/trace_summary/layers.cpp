@@ -13,8 +13,6 @@ using trace::ModuleTree;
 using trace::PartFigures;
 using trace::PartUse;
 
-constexpr std::size_t kMostWord = 60;
-
 std::string size_or_none(std::int64_t bytes) { return bytes == 0 ? "" : size_text(bytes); }
 
 std::string place_text(const trace::Origin& place, const trace::Definitions& definitions,

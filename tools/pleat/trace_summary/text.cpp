@@ -19,15 +19,13 @@ using trace::Snapshot;
 
 using Row = std::vector<std::string>;  // of a table
 
-constexpr std::size_t kMostWord = 60;
-
 std::string milliseconds(std::uint64_t ns) {
   return fmt::format("{:.1f} ms", static_cast<double>(ns) * 1e-6);
 }
 
-class Writer {
+class TextWriter {
  public:
-  Writer(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
+  TextWriter(const TraceSummary& summary, trace::Lines& lines, const TraceSummaryRequest& request)
       : summary_(summary),
         lines_(lines),
         request_(request),
@@ -109,7 +107,7 @@ class Writer {
   std::string text_;
 };
 
-void Writer::head() {
+void TextWriter::head() {
   const trace::Process& process = file_.process();
   const std::string who = who_text(process);
   text_ += fmt::format("trace {}{}{}\n", shown_path(request_.file), who.empty() ? "" : ": ", who);
@@ -138,7 +136,7 @@ void Writer::head() {
 
 // ---- a moment -----------------------------------------------------------------------------------
 
-void Writer::moment(const DeviceSummary& device) {
+void TextWriter::moment(const DeviceSummary& device) {
   const Snapshot& at = device.at;
   const trace::Peak& peak = device.lives->peaks[PLEAT_TRACE_REQUESTED];
   text_ += fmt::format("\n{}: most live {}", name_, size_text(peak.bytes));
@@ -174,7 +172,7 @@ TextTable made_of(const trace::ClassBytes& bytes, std::int64_t live) {
   return table;
 }
 
-void Writer::classes(const Snapshot& at, bool is_host) {
+void TextWriter::classes(const Snapshot& at, bool is_host) {
   TextTable table = made_of(at.totals.bytes, at.totals.live());
   const auto beside = [&](const char* name, std::int64_t bytes) {
     if (bytes > 0) table.add({std::string("+ ") + name, size_text(bytes), ""});
@@ -188,7 +186,7 @@ void Writer::classes(const Snapshot& at, bool is_host) {
 
 // ---- with other bits ----------------------------------------------------------------------------
 
-void Writer::would_be(const WhatIfSummary& what_if, std::int64_t peak) {
+void TextWriter::would_be(const WhatIfSummary& what_if, std::int64_t peak) {
   std::string words =
       fmt::format("{} {}", size_text(what_if.peak.bytes), what_if_text(*request_.what_if));
   const std::string share = share_of(what_if.peak.bytes, peak);
@@ -198,7 +196,7 @@ void Writer::would_be(const WhatIfSummary& what_if, std::int64_t peak) {
   line("would be", words);
 }
 
-void Writer::what_if(const DeviceSummary& device) {
+void TextWriter::what_if(const DeviceSummary& device) {
   if (!device.what_if || device.what_if->peak.bytes <= 0) return;
   title(what_if_text(*request_.what_if) + ": what most live would be made of");
   table(made_of(device.what_if->classes, device.what_if->peak.bytes));
@@ -206,7 +204,7 @@ void Writer::what_if(const DeviceSummary& device) {
 
 // ---- places -------------------------------------------------------------------------------------
 
-void Writer::groups(const DeviceSummary& device) {
+void TextWriter::groups(const DeviceSummary& device) {
   const std::int64_t live = device.at.totals.live();
   const std::string would_be = device.what_if ? what_if_text(*request_.what_if) : "";
   for (const bool by_line : {true, false}) {
@@ -235,7 +233,7 @@ void Writer::groups(const DeviceSummary& device) {
 }
 
 // Activations that nobody needs for backward and the program forgot to let go.
-void Writer::kept(const DeviceSummary& device) {
+void TextWriter::kept(const DeviceSummary& device) {
   if (request_.filter.of_class || device.by_line.size() <= request_.top) return;  // seen above
   TextTable table({{"size"},
                    {"blocks", Align::kRight, false, 1},
@@ -255,7 +253,7 @@ void Writer::kept(const DeviceSummary& device) {
 
 // ---- the whole trace ----------------------------------------------------------------------------
 
-void Writer::growth(const DeviceSummary& device) {
+void TextWriter::growth(const DeviceSummary& device) {
   const trace::Growth& growth = device.growth;
   title("growth over steps");
   if (!growth.known) {
@@ -283,7 +281,7 @@ void Writer::growth(const DeviceSummary& device) {
   this->table(table);
 }
 
-void Writer::fragmentation(const DeviceSummary& device) {
+void TextWriter::fragmentation(const DeviceSummary& device) {
   const auto& peaks = device.lives->peaks;
   title("fragmentation");
   line("reserved",
@@ -318,7 +316,7 @@ std::string_view in_words(std::string_view why) {
   return why;
 }
 
-void Writer::exact(const DeviceSummary& device) {
+void TextWriter::exact(const DeviceSummary& device) {
   if (device.exact.empty()) return;
   title("stored exactly, though floats, and why");
   TextTable table({{"size"},
@@ -332,7 +330,7 @@ void Writer::exact(const DeviceSummary& device) {
   });
 }
 
-void Writer::proved(const DeviceSummary& device) {
+void TextWriter::proved(const DeviceSummary& device) {
   if (device.proved.empty()) return;
   title("may bear noise, and what shows it to be harmless");
   TextTable table({{"size"}, {"saves", Align::kRight, false, 1}, {"shown by", Align::kLeft, true}});
@@ -343,7 +341,7 @@ void Writer::proved(const DeviceSummary& device) {
 }
 
 // Saved for backward by stock's means: what Pleat cannot or may not take over.
-void Writer::left_alone(const DeviceSummary& device) {
+void TextWriter::left_alone(const DeviceSummary& device) {
   if (device.left.empty()) return;
   title("saved for backward and left alone, and why");
   TextTable table({{"size"},
@@ -356,7 +354,7 @@ void Writer::left_alone(const DeviceSummary& device) {
   });
 }
 
-void Writer::compression(const DeviceSummary& device) {
+void TextWriter::compression(const DeviceSummary& device) {
   const trace::CompressionSums& all = device.compression;
   if (all.saved == 0 && all.encoded == 0 && all.restored == 0) return;
   title("compression");
@@ -401,7 +399,7 @@ void Writer::compression(const DeviceSummary& device) {
 
 std::string text_of(const TraceSummary& summary, trace::Lines& lines,
                     const TraceSummaryRequest& request) {
-  return Writer(summary, lines, request).text();
+  return TextWriter(summary, lines, request).text();
 }
 
 }  // namespace pleat::cli
