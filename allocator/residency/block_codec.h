@@ -68,18 +68,6 @@ struct EncodeRequest {
   bool thorough = false;
 };
 
-// What the encoder has seen, summed over the block. A width's squared error follows from the
-// squared ranges, and with it bits can be assigned.
-struct CodecStatistics {
-  std::uint64_t elements = 0;  // lossy elements
-  std::uint64_t groups = 0;
-  std::uint64_t two_valued_groups = 0;
-  std::uint64_t escaped_groups = 0;
-  std::uint64_t elements_at_minimum = 0;
-  double sum_squared_range = 0;
-  double energy = 0;
-};
-
 struct EncodePlan {
   // The codec's own: what it has found by looking at the block.
   struct Details {
@@ -109,7 +97,6 @@ struct EncodeResult {
   CodecStatus status = CodecStatus::kKeepRaw;
   std::size_t payload_bytes = 0;
   PayloadForm form{};
-  CodecStatistics statistics{};
   EncodeTicket ticket{};  // of kQueued
 };
 
