@@ -67,18 +67,6 @@ struct EncodeRequest {
   bool thorough = false;
 };
 
-// Statistics of the encoder, summed over the block. The squared error of any width follows from the
-// squared ranges; width assignment uses it.
-struct CodecStatistics {
-  std::uint64_t elements = 0;  // lossy elements
-  std::uint64_t groups = 0;
-  std::uint64_t two_valued_groups = 0;
-  std::uint64_t escaped_groups = 0;
-  std::uint64_t elements_at_minimum = 0;
-  double sum_squared_range = 0;
-  double energy = 0;
-};
-
 struct EncodePlan {
   // The codec's own findings about the block.
   struct Details {
@@ -108,7 +96,6 @@ struct EncodeResult {
   CodecStatus status = CodecStatus::kKeepRaw;
   std::size_t payload_bytes = 0;
   PayloadForm form{};
-  CodecStatistics statistics{};
   EncodeTicket ticket{};  // set with kQueued
 };
 

@@ -1,9 +1,8 @@
-// The kernels of what stands beside codes (lines_core.h, near_zero_core.h), and of what is made of
-// spans for other ends than to keep them (measure_core.h, mix_core.h, sketch_core.h).
+// The kernels of sections beside codes (lines_core.h, near_zero_core.h), of noise (mix_core.h) and
+// of sketches (sketch_core.h).
 #pragma once
 
 #include "compress/cuda/lines_core.h"
-#include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/cuda/sketch_core.h"
@@ -74,34 +73,6 @@ __device__ void restore_lines(const LineBatch& batch) {
       },
       [](ThreadBlock& block, const LineJob& job, const Counters& counted) {
         block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
-      });
-}
-
-template <class T>
-__device__ void measure(const LineBatch& batch) {
-  __shared__ Measured parts[kThreads];
-  by_tiles(
-      batch,
-      [](const LineJob& job, unsigned tile) {
-        FoldingWarp warp;
-        const Measured part = measure_part<T>(warp, job, tile, threadIdx.x / 32);
-        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-          Measured all = parts[0];
-          for (unsigned w = 1; w < kThreads / 32; ++w) all.add(parts[w]);
-          measured_of(job)[tile] = all;
-        }
-        __syncthreads();
-      },
-      [](ThreadBlock& block, const LineJob& job, const Counters&) {
-        parts[threadIdx.x] = measured_tiles(job, cuda::tiles_of(job.elements), threadIdx.x);
-        for (unsigned half = kThreads / 2; half != 0; half /= 2) {
-          __syncthreads();
-          if (threadIdx.x < half) parts[threadIdx.x].add(parts[threadIdx.x + half]);
-        }
-        block.once([&] { write_statistics(job, parts[0]); });
-        block.publish(job.verdict, Outcome::kDone);
       });
 }
 

@@ -2,7 +2,6 @@
 
 #include "compress/cuda/launch_tasks.h"
 #include "compress/cuda/lines_core.h"
-#include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 
@@ -15,8 +14,6 @@ constexpr Names kKeepLines = {"pleat_keep_lines_float32", "pleat_keep_lines_bflo
                               "pleat_keep_lines_float16"};
 constexpr Names kRestoreLines = {"pleat_restore_lines_float32", "pleat_restore_lines_bfloat16",
                                  "pleat_restore_lines_float16"};
-constexpr Names kMeasure = {"pleat_measure_float32", "pleat_measure_bfloat16",
-                            "pleat_measure_float16"};
 constexpr Names kSpread = {"pleat_spread_float32", "pleat_spread_bfloat16", "pleat_spread_float16"};
 constexpr Names kMix = {"pleat_mix_float32", "pleat_mix_bfloat16", "pleat_mix_float16"};
 constexpr Names kKeepNearZero = {"pleat_keep_near_zero_float32", "pleat_keep_near_zero_bfloat16",
@@ -28,15 +25,6 @@ constexpr Names kRestoreNearZero = {"pleat_restore_near_zero_float32",
 LineShape shape_of(const LineTask& task) noexcept {
   return {task.elements, task.lines.length, task.most, task.lines.look,
           static_cast<unsigned>(element_size(task.type))};
-}
-
-// Where the codes of a task stand, and how they were made.
-template <class Task>
-void set_codes(LineJob& job, const Task& task) noexcept {
-  job.codes = task.codes;
-  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
-  job.transformed = task.transform != Transform::kNone ? 1 : 0;
-  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
 }
 
 LineJob job_of(const LineTask& task, bool restores) noexcept {
@@ -53,20 +41,10 @@ LineJob job_of(const LineTask& task, bool restores) noexcept {
   job.length = task.lines.length;
   job.most = task.most;
   job.look = static_cast<std::uint8_t>(task.lines.look);
-  set_codes(job, task);
-  return job;
-}
-
-LineJob job_of(const MeasureTask& task) noexcept {
-  LineJob job{};
-  job.source = task.source;
-  job.section = task.statistics;
-  job.scratch = task.scratch;
-  job.verdict = task.verdict;
-  job.counters = task.counters;
-  job.elements = task.elements;
-  job.length = 1;
-  set_codes(job, task);
+  job.codes = task.codes;
+  job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
+  job.transformed = task.transform != Transform::kNone ? 1 : 0;
+  job.scaled = task.transform == Transform::kHadamardScaled && has_scaled_groups(job.bits) ? 1 : 0;
   return job;
 }
 
@@ -116,15 +94,6 @@ std::size_t line_scratch_bytes(Lines lines, std::size_t elements, ElementType ty
   if (lines.look != Look::kColumns) return 0;
   return LineShape(elements, lines.length, 0, lines.look, static_cast<unsigned>(element_size(type)))
       .scratch_bytes();
-}
-
-bool device_can_keep_lines(const LineTask& task) noexcept {
-  if (!has_lines_to_keep(task.elements, task.type, task.lines) || task.bits == 0) return false;
-  const GroupedLayout layout(task.type, supported_bits(task.bits), task.elements,
-                             task.transform != Transform::kNone);
-  const LineShape shape = shape_of(task);
-  return task.codes_bytes >= layout.end_of_codes() &&
-         shape.tiles_to_keep() + shape.tiles_to_restore() <= UINT32_MAX / 2;
 }
 
 LaunchStatus keep_lines_on_device(KernelLauncher& launcher, std::span<const LineTask> tasks,
@@ -184,17 +153,6 @@ LaunchStatus restore_near_zero_on_device(KernelLauncher& launcher,
                                          std::span<const NearZeroTask> tasks, StreamHandle stream,
                                          std::size_t* queued) noexcept {
   return run_near_zero(launcher, tasks, stream, true, queued);
-}
-
-std::size_t measure_scratch_bytes(std::size_t elements) noexcept {
-  return round_up_64(tiles_of(elements) * sizeof(Measured));
-}
-LaunchStatus measure_on_device(KernelLauncher& launcher, std::span<const MeasureTask> tasks,
-                               StreamHandle stream, std::size_t* queued) noexcept {
-  return launch_all<LineBatch, kMostLineJobs>(
-      launcher, kMeasure, tasks, stream,
-      [](const MeasureTask& task) { return tiles_of(task.elements); },
-      [](const MeasureTask& task) { return job_of(task); }, queued);
 }
 
 std::size_t mix_values_bytes(std::size_t elements, ElementType type) noexcept {

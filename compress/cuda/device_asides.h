@@ -38,8 +38,7 @@ struct LineTask {
   std::uint8_t bits = 0;
   Transform transform = Transform::kNone;
   Lines lines{};
-  std::uint32_t most = 0;       // lines that the section has room for, zeros not counted
-  std::size_t codes_bytes = 0;  // keep: of `codes`; at least device_payload_bytes()
+  std::uint32_t most = 0;  // lines that the section has room for, zeros not counted
   // Keep: kDone, and `kept` says how many lines there are that have to be kept, lines of zeros not
   // counted. If they are more than `most`, those with the lowest numbers are kept. payload_bytes
   // are those of a section with room for all. Restore: kDone, or kCorrupt for a section that is not
@@ -59,8 +58,6 @@ struct LineTask {
 [[nodiscard]] std::size_t line_scratch_bytes(Lines lines, std::size_t elements,
                                              ElementType type) noexcept;
 
-// True if the task's sizes agree, so that it may be queued.
-[[nodiscard]] bool device_can_keep_lines(const LineTask& task) noexcept;
 // One launch for rows; two for columns, as what a column is held against is known only when the
 // steps of all groups have been read.
 [[nodiscard]] LaunchStatus keep_lines_on_device(KernelLauncher& launcher,
@@ -98,30 +95,6 @@ struct NearZeroTask {
                                                        std::span<const NearZeroTask> tasks,
                                                        StreamHandle stream,
                                                        std::size_t* queued) noexcept;
-
-// One span whose statistics are wanted. They are found after the encode, by a launch that reads the
-// elements again: an encode is no slower for being measured at times.
-struct MeasureTask {
-  const void* source = nullptr;  // the elements
-  const void* codes = nullptr;   // their payload, 64-byte aligned. The same stream encodes it
-  std::size_t elements = 0;      // at least one
-  ElementType type = ElementType::kFloat32;  // of floats
-  std::uint8_t bits = 0;                     // as the DeviceTask that made `codes` has them
-  Transform transform = Transform::kNone;
-  // Device or device-visible host memory, 8-byte aligned. Complete when the verdict is kDone. The
-  // same to the last bit whatever the order of blocks, and those of encode() but for rounding. Of
-  // transformed groups, zeros that a rotation makes and what a short group is filled up with do not
-  // count.
-  DeviceStatistics* statistics = nullptr;
-  Verdict* verdict = nullptr;
-  Counters* counters = nullptr;  // as DeviceTask has them
-  void* scratch =
-      nullptr;  // measure_scratch_bytes() of device memory, 64-byte aligned, as LineTask
-};
-[[nodiscard]] std::size_t measure_scratch_bytes(std::size_t elements) noexcept;
-[[nodiscard]] LaunchStatus measure_on_device(KernelLauncher& launcher,
-                                             std::span<const MeasureTask> tasks,
-                                             StreamHandle stream, std::size_t* queued) noexcept;
 
 // One span whose elements get noise that the codec could have made: compress/block/disturb.h. For
 // that it is encoded, spread, encoded again, from `coded` to `codes`, decoded, from there to

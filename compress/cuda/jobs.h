@@ -86,29 +86,16 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
 
-// What SpanStatistics (types.h) says of a span, of what is needed to choose widths.
-struct DeviceStatistics {
-  uint64_t elements;
-  uint64_t groups;
-  uint64_t two_valued_groups;
-  uint64_t escaped_groups;
-  uint64_t elements_at_minimum;
-  double sum_squared_range;
-  double energy;
-};
-static_assert(sizeof(DeviceStatistics) == 56);
-
-// Lines of a span, kept or restored (lines_core.h); a span that is measured (measure_core.h), or
-// mixed (mix_core.h).
+// Lines of a span, kept or restored (lines_core.h), or a span that is mixed (mix_core.h).
 struct LineJob {
   union {
-    const void* source;  // keep; measured
+    const void* source;  // keep
     void* target;        // restore; mixed
   };
-  const void* codes;  // keep; measured, mixed: the span's payload
-  void* section;      // measured: the statistics; mixed: the elements in between
+  const void* codes;  // keep; mixed: the span's payload
+  void* section;      // mixed: the elements in between
   union {
-    void* scratch;    // keep, columns; measured
+    void* scratch;    // keep, columns
     float bounds[2];  // mixed: of the sides beside the values
   };
   Verdict* verdict;

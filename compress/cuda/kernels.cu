@@ -431,9 +431,6 @@ PLEAT_SIDE_KERNELS(Float16, float16)
   PLEAT_LINE_KERNEL(pleat_restore_lines_##name) {                                             \
     pleat::compress::restore_lines<pleat::compress::type>(batch);                             \
   }                                                                                           \
-  PLEAT_LINE_KERNEL(pleat_measure_##name) {                                                   \
-    pleat::compress::measure<pleat::compress::type>(batch);                                   \
-  }                                                                                           \
   PLEAT_LINE_KERNEL(pleat_spread_##name) {                                                    \
     pleat::compress::spread<pleat::compress::type>(batch);                                    \
   }                                                                                           \

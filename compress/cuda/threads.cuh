@@ -201,16 +201,6 @@ class FoldingWarp {
     return all;
   }
   template <class F>
-  __device__ auto sum(F f) {
-    auto sums = f(threadIdx.x % 32);  // either order of two gives the same bits, in all lanes
-#pragma unroll
-    for (unsigned step = 1; step < 32; step *= 2) {
-#pragma unroll
-      for (double& one : sums.of) one += __shfl_xor_sync(kWarp, one, step);
-    }
-    return sums;
-  }
-  template <class F>
   __device__ void once(F f) {
     if (threadIdx.x % 32 == 0) f();
   }

@@ -380,7 +380,7 @@ class LateCodec final : public BlockCodec {
     const std::size_t half = r.source_bytes / 2;
     if (way(r) == kGivesUpAtOnce || capacity < half) return {};
     ++encodes[r.nonce];
-    EncodeResult result{CodecStatus::kOk, half, form_of(r), {}, {}};
+    EncodeResult result{CodecStatus::kOk, half, form_of(r), {}};
     const bool queued = way(r) == kVerdictGood || way(r) == kVerdictBad;
     auto verdict = std::make_shared<Verdict>();
     verdict->result = result;
@@ -410,7 +410,7 @@ class LateCodec final : public BlockCodec {
     device_.submit(r.stream, {{bytes, r.source_bytes, true}}, [=] {
       for (std::size_t i = 0; i < half; ++i) bytes[i] = static_cast<unsigned char>(~bytes[i]);
     });
-    return {CodecStatus::kOk, half, form_of(r), {}, {}};
+    return {CodecStatus::kOk, half, form_of(r), {}};
   }
   bool is_decided(EncodeTicket ticket) noexcept override {
     const auto found = verdicts_.find(ticket.value);
@@ -434,7 +434,7 @@ class LateCodec final : public BlockCodec {
       device_.run_all();
       verdict.lag = -1;
     }
-    if (!verdict.written || verdict.lag >= 0) return {CodecStatus::kQueued, 0, {}, {}, ticket};
+    if (!verdict.written || verdict.lag >= 0) return {CodecStatus::kQueued, 0, {}, ticket};
     device_.host_has_seen(verdict.clock);
     const EncodeResult result = verdict.result;
     verdicts_.erase(found);

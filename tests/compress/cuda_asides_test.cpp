@@ -127,12 +127,10 @@ std::uint32_t expect_lines(const Matrix& matrix, unsigned bits, Transform transf
   cuda::Verdict verdicts[2];
   task.source = source.data();
   task.codes = codes.data();
-  task.codes_bytes = codes.size();
   task.section = section.data();
   task.scratch = scratch.data();
   task.target = target.data();
   task.verdict = &verdicts[0];
-  EXPECT_TRUE(cuda::device_can_keep_lines(task));
   LineTask back = task;
   back.verdict = &verdicts[1];
   Recorder recorder;
@@ -205,7 +203,6 @@ TEST(CudaLines, TheLinesThatTheHostKeepsComeBackExactAndNoOthers) {
           const std::string kinds = expected_lines(matrix, source, group_steps(payload.data()));
           if (!cuda::has_lines_to_keep(matrix.elements(), type, matrix.lines())) {
             EXPECT_EQ(kinds.find('f'), std::string::npos);
-            EXPECT_FALSE(cuda::device_can_keep_lines(line_task(matrix, bits, Transform::kNone, 1)));
             continue;
           }
           const auto all = static_cast<std::uint32_t>(std::count(kinds.begin(), kinds.end(), 'f'));
@@ -445,67 +442,6 @@ TEST(CudaNearZero, ADamagedSectionWritesNothingOutside) {
     }
     EXPECT_GT(refused, 100u);
   }
-}
-
-// ---- statistics ----
-
-TEST(CudaMeasure, StatisticsAreThoseOfTheHostAndDoNotDependOnTheOrder) {
-  for (const ElementType type : kFloatTypes)
-    for (const unsigned bits : kWidths)
-      for (const Transform transform :
-           {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled})
-        for (const std::size_t elements : {1u, 200u, 256u, 257u, 8192u, 8193u, 8500u, 40'000u}) {
-          const bool plain = transform == Transform::kNone;
-          if (!plain && elements % 256 == 1) continue;  // the host counts what it pads with
-          Bytes source =
-              plain ? mixed(type, elements, bits, false) : ordinary_and_gaussian(type, elements);
-          if (elements > 8192) {  // wide groups, or escaped ones; two values
-            for (std::size_t g = 3; g * 257 < elements; g += bits < 3 ? 200 : 20)
-              set_value(type, source.data(), g * 256 + g, NAN);
-            for (std::size_t e = 5 * 256; e < 6 * 256; ++e)
-              set_value(type, source.data(), e, e % 3 == 0 ? 2 : -1);
-          }
-          const Encoded host = encode_span(source.data(), elements, type, bits, kNonce,
-                                           serial_executor(), false, transform);
-          ASSERT_EQ(host.status, Status::kOk);
-          if (static_cast<PayloadKind>(host.payload[6]) == PayloadKind::kRaw) continue;
-          const std::vector<unsigned char> payload =
-              reference_payload(type, bits, elements, source.data(), transform);
-          ASSERT_FALSE(payload.empty());
-          Bytes codes(payload.size());
-          std::memcpy(codes.data(), payload.data(), payload.size());
-          Bytes scratch(cuda::measure_scratch_bytes(elements));
-          cuda::DeviceStatistics seen[2];
-          cuda::Verdict verdict;
-          for (cuda::DeviceStatistics& one : seen) {
-            const cuda::MeasureTask task{
-                source.data(), codes.data(), elements, type,    static_cast<std::uint8_t>(bits),
-                transform,     &one,         &verdict, nullptr, scratch.data()};
-            Recorder recorder;
-            std::size_t queued = 0;
-            ASSERT_EQ(cuda::measure_on_device(recorder, {&task, 1}, {}, &queued),
-                      LaunchStatus::kOk);
-            EXPECT_EQ(recorder.launches.at(0).kernel,
-                      std::string("pleat_measure_") + name_of(type));
-            emulate_measure(type, line_job(recorder.launches[0]), any_of);
-            EXPECT_EQ(verdict.outcome, cuda::Outcome::kDone);
-            EXPECT_TRUE(scratch.guard_intact());
-          }
-          EXPECT_EQ(std::memcmp(&seen[0], &seen[1], sizeof seen[0]), 0);
-          const std::string what = std::string(name_of(type)) + " " + std::to_string(bits) +
-                                   " bits, " + std::to_string(elements) + ", transform " +
-                                   std::to_string(static_cast<int>(transform));
-          const SpanStatistics& expected = host.statistics;
-          EXPECT_EQ(seen[0].elements, expected.elements) << what;
-          EXPECT_EQ(seen[0].groups, expected.groups) << what;
-          EXPECT_EQ(seen[0].two_valued_groups, expected.two_valued_groups) << what;
-          EXPECT_EQ(seen[0].escaped_groups, expected.escaped_groups) << what;
-          EXPECT_EQ(seen[0].elements_at_minimum, expected.elements_at_minimum) << what;
-          EXPECT_NEAR(seen[0].sum_squared_range, expected.sum_squared_range,
-                      1e-5 * expected.sum_squared_range)
-              << what;
-          EXPECT_NEAR(seen[0].energy, expected.energy, 1e-5 * expected.energy) << what;
-        }
 }
 
 // ---- sides beside values ----

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "compress/cuda/lines_core.h"
-#include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/cuda/sketch_core.h"
@@ -70,26 +69,6 @@ void emulate_restore_lines(ElementType type, const cuda::LineJob& job, const Pic
         good &= lines_fit<T>(job) && restore_line_tile<T>(job, tile, thread / 32, thread % 32);
     });
     *job.verdict = outcome(good);
-  });
-}
-
-void emulate_measure(ElementType type, const cuda::LineJob& job, const Pick& pick) {
-  with_type(type, [&]<class T>() {
-    const std::uint64_t tiles = cuda::tiles_of(job.elements);
-    in_any_order(tiles, pick, [&](std::uint32_t tile) {
-      EmulatedWarp warp;
-      Measured all = measure_part<T>(warp, job, tile, 0);
-      for (unsigned w = 1; w < cuda::kThreads / 32; ++w)
-        all.add(measure_part<T>(warp, job, tile, w));
-      measured_of(job)[tile] = all;
-    });
-    std::vector<Measured> parts;
-    for (unsigned thread = 0; thread < cuda::kThreads; ++thread)
-      parts.push_back(measured_tiles(job, tiles, thread));
-    for (unsigned half = cuda::kThreads / 2; half != 0; half /= 2)
-      for (unsigned thread = 0; thread < half; ++thread) parts[thread].add(parts[thread + half]);
-    write_statistics(job, parts[0]);
-    job.verdict->outcome = cuda::Outcome::kDone;
   });
 }
 

@@ -14,7 +14,6 @@ using Pick = std::function<unsigned(unsigned)>;
 void emulate_look_at_columns(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_keep_lines(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_restore_lines(ElementType type, const cuda::LineJob& job, const Pick& pick);
-void emulate_measure(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_spread(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick);
 void emulate_keep_near_zero(ElementType type, const cuda::Job& job, const Pick& pick);

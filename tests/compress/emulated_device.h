@@ -157,16 +157,6 @@ class EmulatedWarp {
     return all;
   }
   template <class F>
-  auto sum(F f) {
-    decltype(f(0u)) sums[32];
-    for (unsigned lane = 0; lane < 32; ++lane) sums[lane] = f(lane);
-    for (unsigned step = 1; step < 32; step *= 2)
-      for (unsigned lane = 0; lane < 32; lane += 2 * step)
-        for (std::size_t n = 0; n < std::size(sums[lane].of); ++n)
-          sums[lane].of[n] += sums[lane + step].of[n];
-    return sums[0];
-  }
-  template <class F>
   void once(F f) {
     f();
   }

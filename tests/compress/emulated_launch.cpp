@@ -88,7 +88,6 @@ std::optional<NamedKernel> kernel_named(std::string name) {
                                        {"pleat_look_at_columns_", Verb::kLookAtColumns},
                                        {"pleat_keep_lines_", Verb::kKeepLines},
                                        {"pleat_restore_lines_", Verb::kRestoreLines},
-                                       {"pleat_measure_", Verb::kMeasure},
                                        {"pleat_spread_", Verb::kSpread},
                                        {"pleat_mix_", Verb::kMix},
                                        {"pleat_keep_near_zero_", Verb::kKeepNearZero},
@@ -133,8 +132,6 @@ void emulate_launch(const NamedKernel& kernel, const LineBatch& batch) {
       emulate_look_at_columns(kernel.type, job, in_turn());
     else if (kernel.verb == Verb::kKeepLines)
       emulate_keep_lines(kernel.type, job, in_turn());
-    else if (kernel.verb == Verb::kMeasure)
-      emulate_measure(kernel.type, job, in_turn());
     else if (kernel.verb == Verb::kSpread)
       emulate_spread(kernel.type, job, in_turn());
     else if (kernel.verb == Verb::kMix)

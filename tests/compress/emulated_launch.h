@@ -19,7 +19,6 @@ enum class Verb {
   kLookAtColumns,
   kKeepLines,
   kRestoreLines,
-  kMeasure,
   kSpread,
   kMix,
   kKeepNearZero,
@@ -37,7 +36,7 @@ struct NamedKernel {
   // Its parameter is a LineBatch, not a Batch.
   bool is_of_lines() const {
     return verb == Verb::kLookAtColumns || verb == Verb::kKeepLines ||
-           verb == Verb::kRestoreLines || verb == Verb::kMeasure || is_of_mix();
+           verb == Verb::kRestoreLines || is_of_mix();
   }
   bool is_of_mix() const { return verb == Verb::kSpread || verb == Verb::kMix; }
 };

@@ -8,7 +8,6 @@
 #include "compress/cuda/device_sketch.h"
 #include "compress/cuda/jobs.h"
 #include "compress/cuda/lines_core.h"
-#include "compress/cuda/measure_core.h"
 #include "compress/cuda/mix_core.h"
 #include "compress/cuda/near_zero_core.h"
 #include "compress/format.h"
@@ -42,7 +41,6 @@ struct LineLaunch {
   Twin twin;
   LineBatch batch;  // the device's
   Verdict verdict[compress::cuda::kMostLineJobs];
-  compress::cuda::DeviceStatistics statistics[compress::cuda::kMostLineJobs];
 
   void run() {
     LineBatch mine = batch;
@@ -50,8 +48,7 @@ struct LineLaunch {
       LineJob& job = mine.job[j];
       job.source = alias(job.source);
       job.codes = alias(job.codes);
-      // Statistics can be in host memory, like verdicts.
-      job.section = twin.verb == Verb::kMeasure ? &statistics[j] : alias(job.section);
+      job.section = alias(job.section);
       if (!twin.is_of_mix()) job.scratch = alias(job.scratch);
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
       verdict[j] = {};
@@ -61,11 +58,8 @@ struct LineLaunch {
   }
   void publish(std::uint64_t due) {
     if (twin.verb == Verb::kLookAtColumns) return;
-    for (unsigned j = 0; j < batch.jobs; ++j) {
-      if (twin.verb == Verb::kMeasure)
-        write_bytes(batch.job[j].section, &statistics[j], sizeof statistics[j], due);
+    for (unsigned j = 0; j < batch.jobs; ++j)
       write_bytes(batch.job[j].verdict, &verdict[j], sizeof verdict[j], due);
-    }
   }
 };
 
@@ -96,15 +90,7 @@ void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* acc
     const compress::GroupedLayout layout(twin.type, job.bits, job.elements, job.transformed != 0);
     accesses->push_back({job.source, plain, false});
     accesses->push_back({job.codes, layout.codes_offset, false});
-    const bool measures = twin.verb == Verb::kMeasure;
-    if (measures || shape.columns)
-      accesses->push_back({job.scratch,
-                           measures ? cuda::tiles_of(job.elements) * sizeof(compress::Measured)
-                                    : shape.scratch_bytes(),
-                           true});
-    if (measures) accesses->push_back({job.section, sizeof(cuda::DeviceStatistics), true});
-    // Scaled groups are also measured by their codes.
-    if (measures && job.scaled != 0) accesses->push_back({job.codes, layout.end_of_codes(), false});
+    if (shape.columns) accesses->push_back({job.scratch, shape.scratch_bytes(), true});
     if (twin.verb == Verb::kKeepLines) accesses->push_back({job.section, section, true});
   }
   if (twin.verb != Verb::kLookAtColumns) accesses->push_back({job.verdict, sizeof(Verdict), true});

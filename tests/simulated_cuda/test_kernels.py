@@ -133,24 +133,6 @@ changed = [c for c in range(length) if target.cpu()[:, c].any()]
 print(json.dumps([words[:4, 0].tolist(), words[2, 7].item(), changed, torch.equal(target.cpu()[:, 5], host[:, 5])]))
 """
 
-# Statistics of 1000 elements, into pinned memory.
-MEASURE = LAUNCH + """
-host = torch.linspace(-1, 1, 1000)
-source, payload, scratch = host.cuda() + 0, empty(64 + 64 + 4 * 128), empty(64)
-statistics = torch.zeros(7, dtype=torch.int64, pin_memory=True)
-torch.cuda.synchronize()
-launch("pleat_encode_float32_4", first, "6Q2f2I", source, payload, "VERDICT", "COUNTERS", 1000, 77, 0, 0, 0, 0)
-ORDER
-launch("pleat_measure_float32", second, "7Q3I4B", source, payload, statistics, scratch, "VERDICT", "COUNTERS", 1000,
-       0, 1, 0, 0, 4, 0, 0)
-at_once = statistics.tolist()
-torch.cuda.synchronize()
-ranges, energy = statistics[5:].view(torch.float64).tolist()
-expected = sum(g.numel() * (g.max() - g.min()).item() ** 2 for g in host.split(256))
-print(json.dumps([words[:2, 0].tolist(), at_once, statistics[:5].tolist(), ranges / expected,
-                  energy / host.double().square().sum().item()]))
-"""
-
 # Elements that noise moved to the other side of zero.
 MOVES = LAUNCH + """
 host = torch.linspace(-1, 1, 1000)
@@ -255,20 +237,6 @@ def test_torchs_kernels_outside_operators_with_true_values_end_the_process(simul
     assert "the kernel runs outside an operator with true values" in outcome.stderr
     assert simulate(script, shadow=False).code == 0
 
-def test_statistics_come_late_into_pinned_memory(simulate):
-    outcome = simulate(MEASURE.replace("ORDER", "second.wait_stream(first)"), lag=1000, seed=5)
-    outcomes, at_once, counts, ranges, energy = outcome.result
-    assert outcomes == [DONE, DONE]
-    assert at_once == [0] * 7
-    assert counts == [1000, 4, 0, 0, 0]
-    assert abs(ranges - 1) < 1e-6 and abs(energy - 1) < 1e-6
-    assert outcome.reports == []
-
-
-def test_a_measure_that_does_not_wait_for_its_codes_is_found(simulate):
-    outcome = simulate(MEASURE.replace("ORDER", ""))
-    assert outcome.code == 3
-    assert any(report.startswith("read by pleat_measure_float32 on stream") for report in outcome.reports)
 
 def test_operators_whose_kernels_torch_compiles_give_true_values(simulate):
     outcome = simulate(

@@ -52,16 +52,6 @@ BlockForm form_of(const PayloadView& payload) noexcept {
   return BlockForm::unpack(payload.form.words);
 }
 
-allocator::CodecStatistics report(const compress::SpanStatistics& from) noexcept {
-  return {from.elements,
-          from.groups,
-          from.two_valued_groups,
-          from.escaped_groups,
-          from.elements_at_minimum,
-          from.sum_squared_range,
-          from.energy};
-}
-
 // What a payload takes for each byte of the largest range, as a sample from its middle has it;
 // nothing: it has no payload, or there is no memory. Where lines lie in a sample is not known.
 std::optional<double> payload_share(const EncodeRequest& request,
@@ -213,14 +203,13 @@ allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const
                                              const BlockEncodeResult& result) noexcept {
   if (result.status != Status::kOk) {
     if (plan.guesses) {
-      return {CodecStatus::kPlanAgain, 0, {}, {}, {}};
+      return {CodecStatus::kPlanAgain, 0, {}, {}};
     }
     totals_.add_kept_raw(request.source_bytes);
     return {};
   }
   totals_.add(plan.spec, result.form.elements, result.payload_bytes, result.statistics);
-  return {
-      CodecStatus::kOk, result.payload_bytes, {result.form.pack()}, report(result.statistics), {}};
+  return {CodecStatus::kOk, result.payload_bytes, {result.form.pack()}, {}};
 }
 
 }  // namespace pleat::bridge

@@ -148,7 +148,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   e.source_bytes = request.source_bytes;
   e.room = d.payload_bytes;
   e.spans = request.range_count;
-  allocator::EncodeResult result{CodecStatus::kOk, d.payload_bytes, form.pack(), {}, {}};
+  allocator::EncodeResult result{CodecStatus::kOk, d.payload_bytes, form.pack(), {}};
   if (nothing) {
     e.elements = request.source_bytes;
     count(e, d.payload_bytes);
@@ -341,7 +341,7 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
   }
   allocator::EncodeResult result;
   if (judge(*expected)) {
-    result = {CodecStatus::kOk, expected->bytes(), expected->form.pack(), {}, {}};
+    result = {CodecStatus::kOk, expected->bytes(), expected->form.pack(), {}};
     count(*expected, result.payload_bytes);
   } else {
     count_hold(DeviceHold::kRefused, expected->source_bytes);

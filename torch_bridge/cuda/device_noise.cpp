@@ -163,7 +163,6 @@ bool DeviceNoise::queue_piece(compress::KernelLauncher& launcher, allocator::Str
   LineTask keep = lines(elements);
   keep.source = keep.target = piece;
   keep.codes = scratch;
-  keep.codes_bytes = decode.capacity;
   keep.section = scratch + at.section;
   keep.scratch = scratch + at.of_lines;
   keep.verdict = mix.verdict;

@@ -93,7 +93,6 @@ void DeviceTasks::add(Way way, const DeviceForm& form, const SpanPlace& place, v
     line.transform = form.transform;
     line.lines = form.lines();
     line.most = form.most_lines;
-    line.codes_bytes = place.codes_room;
     complete(line);
   }
 }
