@@ -1,6 +1,7 @@
 // The functions behind the Python package and LibTorch programs (c_abi.h). No exception leaves
 // them.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -45,6 +46,8 @@ PLEAT_EXPORT int pleat_enable(const char* conf, char* error, size_t error_bytes)
     Options options = runtime->options();
     std::vector<std::string> problems;
     parse_options(conf != nullptr ? conf : "", options, problems);
+    if (const char* const of_tests = secure_getenv("PLEAT_TEST_CONF"))
+      parse_options(of_tests, options, problems, ConfSource::kTests);
     if (!problems.empty()) {
       constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
       std::string& first = problems.front();

@@ -66,6 +66,9 @@ Runtime* build_runtime() {
   if (const char* const conf = secure_getenv("PLEAT_CONF")) {
     parse_options(conf, options, problems);
   }
+  if (const char* const conf = secure_getenv("PLEAT_TEST_CONF")) {
+    parse_options(conf, options, problems, ConfSource::kTests);
+  }
   for (const std::string& problem : problems) {
     std::fprintf(stderr, "%s\n", problem.c_str());
   }
