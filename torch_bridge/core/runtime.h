@@ -105,8 +105,4 @@ class Runtime {
   std::uint64_t rank_ = 0;
 };
 
-// Reports, torch-free.
-[[nodiscard]] std::string stats_json(Runtime& runtime);
-[[nodiscard]] std::string report_text(Runtime& runtime);
-
 }  // namespace pleat::bridge

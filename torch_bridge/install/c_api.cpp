@@ -11,6 +11,7 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/statistics.h"
 #include "torch_bridge/entry/passes.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/torch_access/memory_page.h"

@@ -14,6 +14,7 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/statistics.h"
 #include "torch_bridge/entry/engine.h"
 #include "torch_bridge/entry/entry_points.h"
 #include "torch_bridge/install/aten_executor.h"
