@@ -9,8 +9,6 @@
 #include <string>
 
 #include "allocator/allocator.h"
-#include "torch_bridge/core/bits_by_key.h"
-#include "torch_bridge/core/check_book.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/core/exactness.h"
@@ -18,7 +16,9 @@
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/core/reason.h"
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/bits_by_key.h"
+#include "torch_bridge/measure/book/check_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 namespace pleat::bridge {
 

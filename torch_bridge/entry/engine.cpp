@@ -8,9 +8,9 @@
 
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/in_place_gradient.h"
-#include "torch_bridge/entry/passes.h"
-#include "torch_bridge/entry/probe.h"
+#include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/hooks/saved_tensor_hooks.h"
+#include "torch_bridge/measure/probe.h"
 #include "torch_bridge/policy/call_sites.h"
 
 namespace pleat::bridge {

@@ -12,7 +12,7 @@
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/core/statistics.h"
-#include "torch_bridge/entry/passes.h"
+#include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/trace.h"

@@ -116,7 +116,7 @@ class TorchRecord final : public allocator::Record {
   // storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;
 
-  // ---- what noise does to the gradient: entry/probe.h ----
+  // ---- what noise does to the gradient: measure/probe.h ----
   // What was decided when the storage was released; nothing before that.
   struct Decided {
     Exactness exactness;

@@ -75,7 +75,7 @@ class PassWatch {
 // What is particular about a pass; of most passes nothing.
 struct PassFacts {
   PassValues values = PassValues::kPayload;
-  // It is one of ours (entry/extra_passes.h), of which nothing may stay. Each such pass has a
+  // It is one of ours (measure/extra_passes.h), of which nothing may stay. Each such pass has a
   // number of its own.
   std::uint64_t extra = 0;
   PassWatch* watch = nullptr;

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 namespace pleat::bridge {
 

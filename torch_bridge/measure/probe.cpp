@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/probe.h"
+#include "torch_bridge/measure/probe.h"
 
 #include <ATen/ATen.h>
 
@@ -13,11 +13,11 @@
 
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/gradient_sketches.h"
-#include "torch_bridge/entry/influence.h"
-#include "torch_bridge/entry/probe_check.h"
-#include "torch_bridge/entry/probe_passes.h"
-#include "torch_bridge/entry/step_peak.h"
+#include "torch_bridge/measure/gradient_sketches.h"
+#include "torch_bridge/measure/influence.h"
+#include "torch_bridge/measure/probe_check.h"
+#include "torch_bridge/measure/probe_passes.h"
+#include "torch_bridge/measure/step_peak.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/optimizer_names.h"
 #include "torch_bridge/torch_access/python_source.h"

@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/read_log.h"
+#include "torch_bridge/measure/read_log.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>

@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/measure/gradient_sketches.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function_hook.h>

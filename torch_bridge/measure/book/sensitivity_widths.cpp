@@ -2,7 +2,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 namespace pleat::bridge {
 

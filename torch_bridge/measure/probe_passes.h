@@ -10,8 +10,8 @@
 
 #include "sensitivity/probe.h"
 #include "sensitivity/profile.h"
-#include "torch_bridge/entry/extra_passes.h"
-#include "torch_bridge/entry/read_log.h"
+#include "torch_bridge/measure/extra_passes.h"
+#include "torch_bridge/measure/read_log.h"
 
 namespace pleat::bridge {
 

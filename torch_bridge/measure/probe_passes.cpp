@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/probe_passes.h"
+#include "torch_bridge/measure/probe_passes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "sensitivity/key.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/measure/gradient_sketches.h"
 #include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/python_source.h"
 

@@ -1,6 +1,6 @@
 // What the process knows of the sensitivity of its saved tensors: the profile, when it is to be
 // measured again, and the bits that follow. Decides whose turn a backward pass is; what is measured
-// in it is entry/probe.h's. Torch-free.
+// in it is measure/probe.h's. Torch-free.
 //
 // A *graph* is named by the structure of its root: the same in every step that runs the same code.
 #pragma once
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "sensitivity/sensitivity.h"
-#include "torch_bridge/core/bits_by_key.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/options.h"
+#include "torch_bridge/measure/book/bits_by_key.h"
 
 namespace pleat::bridge {
 

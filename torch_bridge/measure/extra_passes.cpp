@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/extra_passes.h"
+#include "torch_bridge/measure/extra_passes.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/entry/passes.h"
+#include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/node_class.h"
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "torch_bridge/entry/extra_passes.h"
+#include "torch_bridge/measure/extra_passes.h"
 #include "torch_bridge/policy/leaves.h"
 
 namespace pleat::bridge {

@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/check.h"
+#include "torch_bridge/measure/check.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/gradient_sketches.h"
+#include "torch_bridge/measure/gradient_sketches.h"
 #include "torch_bridge/torch_access/python_objects.h"
 #include "torch_bridge/torch_access/python_source.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "torch_bridge/entry/extra_passes.h"
+#include "torch_bridge/measure/extra_passes.h"
 
 namespace pleat::bridge {
 

@@ -1,4 +1,4 @@
-#include "torch_bridge/core/check_book.h"
+#include "torch_bridge/measure/book/check_book.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "torch_bridge/entry/read_log.h"
+#include "torch_bridge/measure/read_log.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {

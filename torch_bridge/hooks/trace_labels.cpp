@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/trace_labels.h"
+#include "torch_bridge/hooks/trace_labels.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 

@@ -1,4 +1,4 @@
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 #include <unistd.h>
 

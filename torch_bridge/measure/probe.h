@@ -1,14 +1,14 @@
 // Measures how much the noise of each saved tensor disturbs the gradient, inside the script's own
 // backward: extra passes over its graph, then the pass that was asked for, which reads clean
-// values. What follows from that is core/sensitivity_book.h's.
+// values. What follows from that is measure/book/sensitivity_book.h's.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
-#include "torch_bridge/entry/extra_passes.h"
-#include "torch_bridge/entry/read_log.h"
+#include "torch_bridge/measure/extra_passes.h"
+#include "torch_bridge/measure/read_log.h"
 #include "torch_bridge/policy/leaves.h"
 
 namespace pleat::bridge {

@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/step_peak.h"
+#include "torch_bridge/measure/step_peak.h"
 
 #include <unistd.h>
 

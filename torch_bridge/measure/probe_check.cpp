@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/probe_check.h"
+#include "torch_bridge/measure/probe_check.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +12,8 @@
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/gradient_sketches.h"
-#include "torch_bridge/entry/probe_passes.h"
+#include "torch_bridge/measure/gradient_sketches.h"
+#include "torch_bridge/measure/probe_passes.h"
 
 namespace pleat::bridge {
 

@@ -1,7 +1,7 @@
 // The part of SensitivityBook that decides whose turn a backward pass is.
 #include <limits>
 
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 namespace pleat::bridge {
 namespace {
