@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
+#include "torch_bridge/core/reasons.h"
 
 namespace pleat::bridge {
 
