@@ -54,6 +54,8 @@ class Runtime {
   // threads beside it.
   static void note_thread_computes() noexcept;
   [[nodiscard]] static bool thread_computes() noexcept;
+  // Counts the calls of this thread.
+  [[nodiscard]] static unsigned next_turn() noexcept;
 
   // ---- the parts ----
   CodecAdapter codec;
