@@ -126,7 +126,7 @@ class OverCap(Exception):
 
 
 def environment(row: Row, library: pathlib.Path | None, threads: int) -> dict[str, str]:
-    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF", "PLEAT_TEST_CONF")}
+    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLEAT_CONF")}
     env.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS=str(threads), PYTHONHASHSEED="0")
     if row.conf is not None:
         if library is None:
