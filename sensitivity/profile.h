@@ -111,14 +111,18 @@ struct ReadResult {
   std::string message;  // else: one line without the file's name
 };
 
+// What is larger is no profile: a unit takes about 300 bytes. Reading takes at most 20 times more.
+inline constexpr std::size_t kMostProfileBytes = std::size_t{32} << 20;
+inline constexpr std::string_view kTooLargeProfile = "it has more than 32 MiB";
+
 // The text of a profile: JSON with a line for each unit, ending in a line end. Cuts names of more
 // than 4096 bytes and replaces what is no UTF-8 in them; leaves out measurements that are NaN.
 [[nodiscard]] std::string to_json(const Profile& profile);
-// From any bytes, of whatever origin and size. Throws nothing but std::bad_alloc.
+// From any bytes, of any origin and size. Throws nothing but std::bad_alloc.
 [[nodiscard]] ReadResult from_json(std::string_view text);
 
-// Reads a regular file of at most 256 MiB, through links. Directories, devices, and links to them
-// are kForeign, and so is what is larger.
+// Reads a regular file, through links. Directories, devices, and links to them are kForeign, and so
+// is a file of more than kMostProfileBytes, unread.
 [[nodiscard]] ReadResult read_profile(const std::string& path);
 // Writes beside the file and renames, so that readers see the old or the new; mode 0600. Replaces
 // nothing but a profile that can be read, and no link. Writes nothing that could not be read again,

@@ -14,8 +14,7 @@
 namespace pleat::sensitivity {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
-constexpr std::size_t kHeadBytes = std::size_t{64} << 10;
+constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
 constexpr unsigned kMostAttempts = 100;
 
 [[nodiscard]] std::string reason(int error) { return std::generic_category().message(error); }
@@ -77,7 +76,7 @@ class Beside {
 [[nodiscard]] int read_until(int file, std::size_t size, std::string& text) {
   while (text.size() < size) {
     const std::size_t before = text.size();
-    text.resize(std::min(size, before + std::max(kHeadBytes, before)));
+    text.resize(std::min(size, before + std::max(kFirstBytes, before)));
     const ssize_t got = ::read(file, text.data() + before, text.size() - before);
     const int error = got < 0 ? errno : 0;
     text.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
@@ -132,18 +131,14 @@ ReadResult read_profile(const std::string& path) {
   if (!S_ISREG(facts.st_mode)) {
     return failed(kForeign, "it is not a regular file");
   }
-  if (facts.st_size > static_cast<off_t>(kMostBytes)) {
-    return failed(kForeign, "it has more than 256 MiB");
+  if (facts.st_size > static_cast<off_t>(kMostProfileBytes)) {
+    return failed(kForeign, std::string(kTooLargeProfile));
   }
   std::string text;
-  int error = read_until(file.number(), kHeadBytes, text);
-  if (error == 0 && text.size() == kHeadBytes && from_json(text).status != kForeign) {
-    error = read_until(file.number(), kMostBytes + 1, text);
-  }
-  if (error != 0) {
+  if (const int error = read_until(file.number(), kMostProfileBytes + 1, text); error != 0) {
     return failed(ReadStatus::kUnreadable, reason(error));
   }
-  return text.size() > kMostBytes ? failed(kForeign, "it has more than 256 MiB") : from_json(text);
+  return from_json(text);
 }
 
 std::string write_profile(const Profile& profile, const std::string& path) {

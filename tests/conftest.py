@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pytest
 
-from forked import ForkServer, close_all
+from forked import ForkServer, close_all, variables_of
 
 pytest_plugins = ["cpu_seconds", "rotating"]
 
@@ -31,7 +31,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 SUPPORT = REPOSITORY / "tests" / "whole_process"
 
 LOSSLESS = "bits:lossless,min_bytes:0,copy_raw:1"  # everything released, stored and restored, exactly
-LOSSY = "bits:4,min_bytes:0,rule:assumed"  # noise wherever an operator may bear it: scripts are short
+LOSSY = "bits:4,min_bytes:0"
+ASSUMED = f"{LOSSY},rule:assumed"  # noise wherever an operator may bear it, in scripts that prove nothing
 OFF = "bits:off,min_bytes:0"
 
 STOCK_ONLY = os.environ.get("PLEAT_TEST_STOCK_ONLY") == "1"
@@ -191,7 +192,7 @@ class Runner:
         if preload:
             env["LD_PRELOAD"] = str(self.library_of())
             if conf is not None:
-                env["PLEAT_CONF"] = conf
+                env |= variables_of(conf)
         env.update(extra or {})
         return env
 
@@ -218,7 +219,7 @@ class Runner:
         variables = {"PLEAT_TEST_RESULTS": str(results)}
         if forked:
             if preload and conf is not None:
-                variables["PLEAT_CONF"] = conf
+                variables |= variables_of(conf)
             server, path = self.fork_server(preload, threads), self._path(source)
             drawn = self.draw.includes(f"{path.name} {conf} {args}")
             wind_down = preload and (drawn or "trace:" in (conf or ""))

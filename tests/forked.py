@@ -11,7 +11,7 @@ script succeeded runs the `atexit` functions and ends, unless its request sets w
 A script requested with `start=False` runs before Pleat has started: it does its imports, forks, and each of its forks calls
 start_pleat().
 
-Imported by the tests: ForkServer. Imported by such scripts: start_pleat. Run by it, in the interpreter of the
+Imported by the tests: ForkServer, variables_of. Imported by such scripts: start_pleat. Run by it, in the interpreter of the
 scripts: the server itself.
 """
 
@@ -21,6 +21,7 @@ import fcntl
 import gc
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -196,6 +197,18 @@ def become_script(request, stdout, stderr, status):
     else:
         os.environ.update(request["variables"])
     return request
+
+
+OPTIONS_OF_TESTS = re.compile(
+    r"(?:^|,)((?:rule|copy_raw|verify):[^,]*|sensitivity:(?:exact|gact|gact_code))(?=,|$)"
+)
+
+
+def variables_of(conf):
+    """The options of a test as Pleat reads them: those that no user may set stand in PLEAT_TEST_CONF."""
+    of_tests = ",".join(OPTIONS_OF_TESTS.findall(conf))
+    of_user = OPTIONS_OF_TESTS.sub("", conf).removeprefix(",")
+    return {"PLEAT_CONF": of_user} | ({"PLEAT_TEST_CONF": of_tests} if of_tests else {})
 
 
 def start_pleat(variables):

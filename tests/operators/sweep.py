@@ -1,7 +1,7 @@
 """Runs PyTorch's own operator and module tables forward, backward and double backward, stock and under Pleat in one process,
 and compares.
 
-    LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0,copy_raw:1" \
+    LD_PRELOAD=build/lib/libpleat.so PLEAT_CONF="bits:4,min_bytes:0" PLEAT_TEST_CONF="copy_raw:1" \
         build/venv/bin/python tests/operators/sweep.py --check lossy --json report.json
 
 Every sample runs with tagging off (the reference), then with tagging on. After a finding it runs with tagging off twice

@@ -282,7 +282,7 @@ def run_leg(scene, name, conf):
         if child == 0:
             try:
                 report = {}
-                forked.start_pleat({"PLEAT_CONF": conf})
+                forked.start_pleat(forked.variables_of(conf))
                 report = Leg(scene, conf, with_bias=name == "4").report()
             except InvalidScene as why:
                 report = {"problem": ["invalid", str(why)]}

@@ -132,7 +132,7 @@ TEST(ProfileJson, EveryTruncationIsRefused) {
 }
 
 TEST(ProfileJson, OtherVersionsAreNamed) {
-  expect_refused(R"({"pleat_profile": 2, "units": [)", "version 2");
+  expect_refused(R"({"pleat_profile": 2, "units": []})", "version 2");
   expect_refused(R"({"pleat_profile": "1", "units": []})", "\"pleat_profile\"");
   expect_refused(R"({"units": [], "x": {"pleat_profile": 1}})", "missing");
   expect_refused(R"({"pleat_profile": 1})", "missing");
@@ -239,6 +239,32 @@ TEST(ProfileJson, DeepNestingIsRefusedEarly) {
     objects += "{\"a\":";
   }
   expect_refused(text_with("\"later\": " + objects), "nested too deeply");
+}
+
+TEST(ProfileJson, TenMillionUnitsAreRefusedBySize) {
+  std::string text = kStart;
+  text.reserve(150 << 20);
+  for (int i = 0; i < 10'000'000; ++i) text += "{\"key\":\"0x1\"},";
+  const ReadResult result = from_json(text + "{}]}");
+  EXPECT_EQ(result.status, ReadStatus::kForeign);
+  EXPECT_EQ(result.message, "it has more than 32 MiB");
+}
+
+// A text as the version before this one wrote it.
+TEST(ProfileJson, AnOlderTextIsReadAndWrittenAsItWas) {
+  const std::string text =
+      R"({"pleat_profile": 1, "torch": "2.11.0", "steps": 12, "bits": 2.5, "objective": "update", )"
+      R"("passes": 16, "seconds": 0.1, "beside": 77, "at_peak": 0.75, "units": [)"
+      "\n"
+      R"({"key": "0x00000000000000ff", "producer": "GeluBackward0", "reader": "MmBackward0", )"
+      R"("type": "float32", "shape": [2, 0, 3], "tensors": 2, "bytes": 48, "payload_bytes": 9, )"
+      R"("width": 3, "floor": 2, "floor_reason": "check", "distrusted": true, )"
+      R"("costs": [[3, 7, 1.5e-07], [0, 48, 0]], "measurements": [[10, 1e-05, 2e+22], [20, 0.5]], )"
+      R"("results": ["0x0000000000000001", "0x0000000000000002"]})"
+      "\n]}\n";
+  const ReadResult result = from_json(text);
+  ASSERT_EQ(result.status, ReadStatus::kOk) << result.message;
+  EXPECT_EQ(to_json(result.profile), text);
 }
 
 TEST(ProfileJson, MoreThanAMillionUnitsAreRefused) {

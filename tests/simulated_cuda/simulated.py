@@ -13,7 +13,7 @@ import pytest
 
 from codings import NOISE, with_kernels
 from conftest import IN_CI, assert_close, assert_identical, clean_environment, decode, flatten
-from forked import ForkServer, close_all
+from forked import ForkServer, close_all, variables_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -80,7 +80,7 @@ class Simulator:
         words = ["--json", facts, *(["--shadow"] if shadow else [])]
         for name, value in options.items():
             words += [f"--{name}", value]
-        variables = ({"PLEAT_CONF": conf} if conf else {}) | dict(variables)
+        variables = (variables_of(conf) if conf else {}) | dict(variables)
         out, err, code, seconds = self.server(preload).run(
             HERE / "simulate.py", [*words, script, *args], variables, timeout, wind_down=wind_down, start=bool(preload)
         )
@@ -154,7 +154,7 @@ def fresh(stand_ins, simulation_environment, test_python, preload_library, tmp_p
     def run(*words, conf=None, **more):
         libraries = (stand_ins / "preload").read_text()
         preload = f"{preload_library}:{libraries}" if conf else libraries
-        environment = simulation_environment | {"LD_PRELOAD": preload, "PLEAT_CONF": conf or ""} | more
+        environment = simulation_environment | {"LD_PRELOAD": preload} | variables_of(conf or "") | more
         command = [test_python, HERE / "simulate.py", *map(str, words)]
         return with_kernels(subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True))
 

@@ -121,23 +121,6 @@ inline std::vector<ReferenceItem> items_taken_from(std::string_view text) {
   return items;
 }
 
-// Options whose values are any text, as paths are.
-class TextOptions final : public OptionTable {
- public:
-  static constexpr OptionRow kRows[] = {{"profile", "", "a path", "a file"},
-                                        {"trace", "", "a path", "a folder"},
-                                        {"bits", "4", "0..9", "a digit"}};
-  [[nodiscard]] std::span<const OptionRow> rows() const noexcept override { return kRows; }
-  bool set(std::size_t row, const std::string& value) override {
-    if (row == 2 && (value.size() != 1 || value[0] < '0' || value[0] > '9')) return false;
-    values[row] = value;
-    return true;
-  }
-  [[nodiscard]] std::string value(std::size_t row) const override { return values[row]; }
-
-  std::vector<std::string> values{"", "", "4"};
-};
-
 // What does not hold of the parser given `text`, or nothing.
 inline std::string what_is_wrong(std::string_view text) {
   if (items_taken_from(text) != reference_items(std::string(text))) return "items";
@@ -153,22 +136,26 @@ inline std::string what_is_wrong(std::string_view text) {
   parse_options(text, options, problems);
   if (!(options.bits >= 1 && options.bits <= 8) || options.verbose < 0 || options.verbose > 1)
     return "ranges";
-  TextOptions texts;
-  parse_options(text, texts, problems);
+  parse_options(text, options, problems, ConfSource::kTests);
   if (problems.size() > 2 * 17) return "number of problems";
   for (const std::string& problem : problems)
     if (problem.size() > 400 ||
         std::any_of(problem.begin(), problem.end(), [](unsigned char c) { return c < 0x20; }))
       return "a problem's line";
 
-  // What is in force, spelled, has the same effect again and nothing to complain of.
-  std::string in_force;
-  for (std::size_t row = 0; row < texts.values.size(); ++row)
-    in_force += std::string(TextOptions::kRows[row].key) + ":" + spelled(texts.values[row]) + ",";
-  TextOptions again;
+  // The values in force, spelled, have the same effect again, without a problem.
+  const auto spelled_values = [](const Options& of) {
+    std::string values;
+    for (const OptionRow& row : option_table())
+      values += std::string(row.key) + ":" + spelled(option_value(of, row.key)) + ",";
+    return values;
+  };
+  Options user;
+  parse_options(text, user, problems);
+  Options again;
   problems.clear();
-  parse_options(in_force, again, problems);
-  if (!problems.empty() || again.values != texts.values) return "values in force";
+  parse_options(spelled_values(user), again, problems);
+  if (!problems.empty() || spelled_values(again) != spelled_values(user)) return "values in force";
 
   const std::string json = json_string(text);
   if (std::any_of(json.begin(), json.end(), [](unsigned char c) { return c < 0x20; }))

@@ -109,7 +109,7 @@ TEST(OptionText, SixtyFourKilobytesOfAnyMarkAreRead) {
       std::string text = before;
       while (text.size() < 65536) text += part;
       std::vector<std::string> problems;
-      testing::TextOptions options;
+      Options options;
       parse_options(text, options, problems);
       EXPECT_LE(problems.size(), 17u);
       EXPECT_EQ(testing::items_taken_from("key:" + spelled(text)).at(0).value, text);

@@ -17,11 +17,13 @@ struct Parsed {
   std::vector<std::string> problems;
 };
 
-Parsed parse(std::string_view conf, Options options = {}) {
+Parsed parse(std::string_view conf, Options options = {}, ConfSource source = ConfSource::kUser) {
   Parsed parsed{options, {}};
-  parse_options(conf, parsed.options, parsed.problems);
+  parse_options(conf, parsed.options, parsed.problems, source);
   return parsed;
 }
+
+Parsed parse_tests(std::string_view conf) { return parse(conf, {}, ConfSource::kTests); }
 
 std::string all_values(const Options& options) {
   std::string conf;
@@ -41,10 +43,10 @@ TEST(OptionTable, DefaultsAreThoseOfTheStruct) {
 TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   const std::string conf =
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
-      "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,rule:operands,cuda:1,check:7,"
-      "check_file:/tmp/found,sensitivity:exact,objective:update,profile:/tmp/"
-      "p,refresh:7,budget:3GiB,verify:1,probe_custom:1,trace:x.trace,trace_size:2GiB,stacks:both,"
-      "modules:1,copy_raw:1";
+      "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,cuda:1,check:7,"
+      "check_file:/tmp/found,sensitivity:on,objective:update,profile:/tmp/"
+      "p,refresh:7,budget:3GiB,probe_custom:1,trace:x.trace,trace_size:2GiB,stacks:both,"
+      "modules:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -58,13 +60,11 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_FALSE(second.options.reuse_gradients);
   EXPECT_EQ(second.options.huge_pages, HugePages::kNever);
   EXPECT_EQ(second.options.verbose, 1);
-  EXPECT_EQ(second.options.rule, Rule::kOperands);
-  EXPECT_EQ(second.options.sensitivity, Sensitivity::kExact);
+  EXPECT_EQ(second.options.sensitivity, Sensitivity::kOn);
   EXPECT_EQ(second.options.objective, Objective::kUpdate);
   EXPECT_EQ(second.options.profile, "/tmp/p");
   EXPECT_EQ(second.options.refresh, 7u);
   EXPECT_EQ(second.options.budget, std::size_t{3} << 30);
-  EXPECT_TRUE(second.options.verify);
   EXPECT_TRUE(second.options.probe_custom);
   EXPECT_EQ(second.options.check, 7u);
   EXPECT_EQ(second.options.check_file, "/tmp/found");
@@ -77,22 +77,54 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_FALSE(second.options.trust[0].closes);
   EXPECT_EQ(second.options.trust[1].name, "B_2");
   EXPECT_TRUE(second.options.trust[1].closes);
-  EXPECT_TRUE(second.options.copy_raw);
 }
 
-TEST(ParseOptions, TheRuleForNoiseIsProofUnlessOneSaysOtherwise) {
+TEST(ParseOptions, TheRuleForNoiseIsProofUnlessATestChoosesAnother) {
   EXPECT_EQ(Options{}.rule, Rule::kProof);
-  EXPECT_EQ(parse("rule:operands").options.rule, Rule::kOperands);
-  EXPECT_EQ(parse("rule:assumed").options.rule, Rule::kAssumed);
-  EXPECT_EQ(parse("rule:no_lines").options.rule, Rule::kNoLines);
-  EXPECT_EQ(parse("rule:no_sides").options.rule, Rule::kNoSides);
-  EXPECT_EQ(parse("rule:no_late_poles").options.rule, Rule::kNoLatePoles);
-  EXPECT_EQ(parse("rule:assumed,rule:proof").options.rule, Rule::kProof);
+  EXPECT_EQ(parse_tests("rule:operands").options.rule, Rule::kOperands);
+  EXPECT_EQ(parse_tests("rule:assumed").options.rule, Rule::kAssumed);
+  EXPECT_EQ(parse_tests("rule:no_lines").options.rule, Rule::kNoLines);
+  EXPECT_EQ(parse_tests("rule:no_sides").options.rule, Rule::kNoSides);
+  EXPECT_EQ(parse_tests("rule:no_late_poles").options.rule, Rule::kNoLatePoles);
+  EXPECT_EQ(parse_tests("rule:assumed,rule:proof").options.rule, Rule::kProof);
   for (const char* conf : {"rule:", "rule:proofs", "rule:1"}) {
-    const Parsed parsed = parse(conf);
+    const Parsed parsed = parse_tests(conf);
     EXPECT_EQ(parsed.problems.size(), 1u) << conf;
     EXPECT_EQ(parsed.options.rule, Rule::kProof) << conf;
   }
+}
+
+TEST(ParseOptions, KeysOfTestsAreUnknownInAUsersConf) {
+  for (const std::string key : {"rule:assumed", "copy_raw:1", "verify:1"}) {
+    const Parsed parsed = parse(key + ",bits:2");
+    ASSERT_EQ(parsed.problems.size(), 1u) << key;
+    EXPECT_TRUE(parsed.problems[0].starts_with("pleat: PLEAT_CONF: " + key +
+                                               ": no such key; known are bits, "))
+        << parsed.problems[0];
+    EXPECT_EQ(parsed.options.bits, 2.0);
+    EXPECT_EQ(parsed.options.rule, Rule::kProof);
+    EXPECT_FALSE(parsed.options.copy_raw || parsed.options.verify);
+    EXPECT_EQ(option_value(parse_tests(key).options, key.substr(0, key.find(':'))), "") << key;
+  }
+  for (const std::string how : {"exact", "gact", "gact_code"}) {
+    const Parsed parsed = parse("sensitivity:" + how);
+    EXPECT_EQ(parsed.options.sensitivity, Sensitivity::kOff);
+    EXPECT_EQ(parsed.problems, std::vector<std::string>{"pleat: PLEAT_CONF: sensitivity:" + how +
+                                                        ": allowed are off or on; using off"});
+  }
+}
+
+TEST(ParseOptions, TheConfOfTestsHasItsKeysAndNoOthers) {
+  const Parsed all = parse_tests("rule:no_sides,copy_raw:1,verify:1,sensitivity:gact_code");
+  EXPECT_TRUE(all.problems.empty());
+  EXPECT_TRUE(all.options.copy_raw && all.options.verify);
+  EXPECT_EQ(all.options.sensitivity, Sensitivity::kGactCode);
+  EXPECT_EQ(option_value(all.options, "sensitivity"), "gact_code");
+  EXPECT_EQ(parse_tests("bits:2").problems,
+            std::vector<std::string>{"pleat: PLEAT_TEST_CONF: bits:2: no such key; known are rule, "
+                                     "sensitivity, verify, copy_raw"});
+  for (const char* conf : {"copy_raw:2", "copy_raw:true", "verify:yes", "sensitivity:all"})
+    EXPECT_EQ(parse_tests(conf).problems.size(), 1u) << conf;
 }
 
 TEST(ParseOptions, TrustTakesNamesOfFunctions) {
@@ -217,8 +249,6 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       "trace_size:0",
       "trace_size:1048575",
       "trace_size:lots",
-      "copy_raw:2",
-      "copy_raw:true",
   };
   const std::map<std::string, std::string> allowed = {
       {"bits", "off, lossless or 1..8"},
@@ -229,7 +259,6 @@ TEST(ParseOptions, BadValueLeavesItsOptionAndTheOthersTakeEffect) {
       {"reuse_gradients", "0 or 1"},
       {"verbose", "0..1"},
       {"trace_size", "none, or bytes as for min_bytes, 1MiB at least"},
-      {"copy_raw", "0 or 1"},
   };
   for (const std::string item : bad) {
     const Parsed parsed = parse(item + ",verbose:1");
@@ -257,25 +286,23 @@ TEST(ParseOptions, NumbersAndNamesMayStandInQuotes) {
             R"(pleat: PLEAT_CONF: bits:"4,seed:1": allowed are off, lossless or 1..8; using 4)");
 }
 
-struct ParsedTexts {
-  testing::TextOptions options;
-  std::vector<std::string> problems;
-};
-
-ParsedTexts parse_texts(std::string_view conf) {
-  ParsedTexts parsed;
-  parsed.options.values = {"/in/force", "a,b", "4"};
-  parse_options(conf, parsed.options, parsed.problems);
-  return parsed;
+Parsed parse_paths(std::string_view conf) {
+  Options in_force;
+  in_force.profile = "/in/force";
+  in_force.trace = "a,b";
+  return parse(conf, in_force);
 }
 
 TEST(ParseOptions, PathsAreTakenAsTheyAre) {
-  const ParsedTexts parsed = parse_texts(R"(profile:"/a,b: \\ \"c\" ",trace:/x y:z/\"w",bits:2)");
+  const Parsed parsed = parse_paths(R"(profile:"/a,b: \\ \"c\" ",trace:/x y:z/\"w",bits:2)");
   EXPECT_TRUE(parsed.problems.empty());
-  EXPECT_EQ(parsed.options.values[0], R"(/a,b: \ "c" )");
-  EXPECT_EQ(parsed.options.values[1], R"(/x y:z/\"w")");
-  EXPECT_EQ(parsed.options.values[2], "2");
-  EXPECT_EQ(parse_texts("profile:").options.values[0], "");
+  EXPECT_EQ(parsed.options.profile, R"(/a,b: \ "c" )");
+  EXPECT_EQ(parsed.options.trace, R"(/x y:z/\"w")");
+  EXPECT_EQ(parsed.options.bits, 2.0);
+  EXPECT_EQ(parse_paths("profile:").problems,
+            std::vector<std::string>{
+                "pleat: PLEAT_CONF: profile:: allowed are none, or a path; using /in/force"});
+  EXPECT_EQ(parse_paths("profile:none").options.profile, "");
 }
 
 TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
@@ -290,26 +317,27 @@ TEST(ParseOptions, AMistakeInQuotesIsOneLineAndCostsItsOptionOnly) {
        R"(profile:/a?b: a value may not hold a NUL; using /in/force)"},
       {std::string("profile:/a\0b", 12),
        R"(profile:/a?b: a value may not hold a NUL; using /in/force)"},
-      {R"(bits:"x,y")", R"(bits:"x,y": allowed are 0..9; using 4)"},
-      {R"(no:"/a,b)", R"(no:"/a,b: no such key; known are profile, trace, bits)"},
+      {R"(bits:"x,y")", R"(bits:"x,y": allowed are off, lossless or 1..8; using 4)"},
   };
   for (const auto& [item, line] : rows) {
-    const ParsedTexts alone = parse_texts(item);
+    const Parsed alone = parse_paths(item);
     EXPECT_EQ(alone.problems, std::vector<std::string>{"pleat: PLEAT_CONF: " + line});
-    EXPECT_EQ(alone.options.values, parse_texts("").options.values) << item;
-    const ParsedTexts among = parse_texts("bits:1," + item + ",bits:7");
+    EXPECT_EQ(all_values(alone.options), all_values(parse_paths("").options)) << item;
+    const Parsed among = parse_paths("seed:1," + item + ",seed:7");
     EXPECT_EQ(among.problems.size(), 1u) << item;
-    EXPECT_EQ(among.options.values[2], "7") << item;
+    EXPECT_EQ(among.options.seed, 7u) << item;
   }
+  EXPECT_TRUE(parse_paths(R"(no:"/a,b)")
+                  .problems.at(0)
+                  .starts_with(R"(pleat: PLEAT_CONF: no:"/a,b: no such key; known are bits, )"));
 }
 
 TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(
       parse("bitz:4").problems.at(0),
-      "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, when, place, min_bytes, seed, "
-      "reuse_gradients, recompute, huge_pages, verbose, trust, rule, cuda, check, check_file, "
-      "sensitivity, objective, profile, refresh, budget, verify, probe_custom, trace, trace_size, "
-      "stacks, modules, copy_raw");
+      "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, min_bytes, verbose, trust, cuda, "
+      "sensitivity, profile, budget, trace, objective, refresh, trace_size, stacks, modules, "
+      "probe_custom, when, place, recompute, reuse_gradients, huge_pages, seed");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

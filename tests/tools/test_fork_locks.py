@@ -10,8 +10,8 @@ REGISTERED = re.compile(r"ForkLock \w+\s*[{(]\s*ForkPlace::\w+,\s*(\w+)")
 # Locks that somebody else registers as part of the owner, or that fork need not take: and why.
 ELSEWHERE = {
     "cuda/device_block_codec.h last_workspace_mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
-    "entry/gradient_sketches.h mutex_": "of one pass; the thread that forks within it does not hold it, and a child has no others",
-    "entry/read_log.h mutex_": "the same; and held around Record::mutex, whose gate fork closes",
+    "measure/gradient_sketches.h mutex_": "of one pass; the thread that forks within it does not hold it, and a child has no others",
+    "measure/read_log.h mutex_": "the same; and held around Record::mutex, whose gate fork closes",
     "core/kept_storages.h mutex_": "memory/torch_record.cpp registers the storages",
     "cuda/device_block_codec.h mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "cuda/key_lessons.h mutex_": "cuda/device_block_codec.cpp locks the lessons with the codec",

@@ -1,4 +1,4 @@
-#include "torch_bridge/core/bits_by_key.h"
+#include "torch_bridge/measure/book/bits_by_key.h"
 
 #include <gtest/gtest.h>
 

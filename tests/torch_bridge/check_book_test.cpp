@@ -1,5 +1,5 @@
 // What a check finds, told from gradients whose errors are known.
-#include "torch_bridge/core/check_book.h"
+#include "torch_bridge/measure/book/check_book.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Whose turn a backward pass is, and what becomes of what was found: passes without torch.
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 #include <gtest/gtest.h>
 

@@ -121,6 +121,8 @@ def test_a_bad_option_is_an_error_and_changes_nothing(python):
     calls = {
         "bits=99": "bits:99: allowed are off, lossless or 1..8",
         "bitz=4": "bitz:4: no such key",
+        "rule='assumed'": "rule:assumed: no such key",
+        "sensitivity='exact'": "sensitivity:exact: allowed are off or on; using off",
         "bits='4,when:forward_end'": 'bits:"4,when:forward_end": allowed are off, lossless or 1..8',
         "bits=':4'": "bits::4: allowed",
         "bits='\"4\\\\'": 'bits:"\\"4\\\\": allowed',

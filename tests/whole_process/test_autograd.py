@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY, OFF
+from conftest import ASSUMED, LOSSLESS, LOSSY, OFF
 
 CHECKPOINT = """
     import torch, pleat_test_support as t
@@ -69,7 +69,7 @@ DOUBLE_BACKWARD = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_a_tensor_saved_again_by_double_backward_is_quantised_once(run_pair, identical, conf):
     pair = run_pair(DOUBLE_BACKWARD, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
@@ -100,7 +100,7 @@ GRADIENT_PENALTY = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_gradient_penalty_with_create_graph(run_pair, identical, close, conf):
     pair = run_pair(GRADIENT_PENALTY, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=3).json
@@ -245,7 +245,7 @@ INPLACE_ERROR = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, OFF])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED, OFF])
 def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, conf):
     pair = run_pair(INPLACE_ERROR, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
@@ -347,7 +347,7 @@ VIEW_ERROR = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_errors_of_views_and_of_detached_tensors_come_before_that_of_the_version(run_pair, conf):
     pair = run_pair(VIEW_ERROR, conf=conf)
     stock, pleat = pair.stock.check().json["messages"], pair.pleat.active(encoded=20).json["messages"]

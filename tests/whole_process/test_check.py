@@ -283,8 +283,8 @@ def test_a_kept_graph_is_checked_twice_and_an_overflow_is_no_gradient(checked):
 # --- the command ------------------------------------------------------------------------------
 
 
-def pleat_check(runner, build_dir, *arguments, script=PROGRAM, python=None, timeout=180):
-    environment = runner.environment(conf=None, preload=False)
+def pleat_check(runner, build_dir, *arguments, timeout=180, **variables):
+    environment = runner.environment(conf=None, preload=False, extra=variables)
     environment["PLEAT_TEST_RESULTS"] = str(runner.folder)
     command = [build_dir / "bin" / "pleat", "check", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
@@ -293,8 +293,9 @@ def pleat_check(runner, build_dir, *arguments, script=PROGRAM, python=None, time
 def test_the_exit_code_reports_the_result(runner, build_dir, test_python, preload_library, tmp_path):
     script = runner._path(PROGRAM)
     out = tmp_path / "found.json"
-    options = ("--min-bytes", "0", "--rule", "assumed", "--json", out, "--stop", "--steps", "2")
-    result = pleat_check(runner, build_dir, *options, "--", test_python, script, "plain")
+    options = ("--min-bytes", "0", "--json", out, "--stop", "--steps", "2")
+    command = ("--", test_python, script, "plain")
+    result = pleat_check(runner, build_dir, *options, *command, PLEAT_TEST_CONF="rule:assumed")
     assert result.returncode == 1, result.stderr
     assert "2 of 2 backward passes looked at" in result.stderr and "SURPRISE" in result.stderr
     found = json.loads(out.read_text())

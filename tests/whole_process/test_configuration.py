@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import LOSSY, STOCK_ONLY
+from conftest import ASSUMED, LOSSY, STOCK_ONLY
 
 TINY = """
     import torch, pleat_test_support as t
@@ -89,6 +89,14 @@ def test_a_bad_value_leaves_the_default_and_the_other_options_in_force(run_scrip
 
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
+def test_options_of_tests_are_unknown_to_users(run_script):
+    result = run_script(TINY, conf=None, env={"PLEAT_CONF": "min_bytes:0,rule:assumed,bits:8"}).active()
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pleat: PLEAT_CONF: rule:assumed: no such key; known are bits, ")
+    assert result.stats["options"]["bits"] == "8" and "rule" not in result.stats["options"]
+
+
+@pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_verbose_prints_one_report_at_exit(run_script):
     result = run_script(TINY, conf="bits:4,min_bytes:0,verbose:1", fresh=True).active()
     title, memory, *rest = result.stderr.splitlines()
@@ -98,7 +106,7 @@ def test_verbose_prints_one_report_at_exit(run_script):
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_the_report_begins_with_memory_in_one_line_that_matches_the_counters(run_script):
-    result = run_script(DEEP, conf=LOSSY).active()
+    result = run_script(DEEP, conf=ASSUMED).active()
     peak, estimate, encoding, decoding = reported(result)
     bytes_, records, time = (result.stats[name] for name in ("bytes", "records", "time"))
     freed = (records["source_bytes"] - records["payload_bytes"]) / records["backward_passes"]
@@ -110,7 +118,7 @@ def test_the_report_begins_with_memory_in_one_line_that_matches_the_counters(run
 
 @pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 def test_the_report_estimates_the_memory_of_a_run_without_compression(run_script):
-    peak, estimate, _, _ = reported(run_script(DEEP, conf=LOSSY).active())
+    peak, estimate, _, _ = reported(run_script(DEEP, conf=ASSUMED).active())
     off = run_script(DEEP, conf="bits:off,min_bytes:0").check()
     taken = off.stats["bytes"]["requested"]["peak"] / 1e6
     assert peak < 0.4 * taken and estimate == pytest.approx(taken, rel=0.1)
@@ -144,7 +152,7 @@ def test_disable_and_enable_through_the_c_abi(run_script):
             refused = "99" in str(error)
         t.emit(counts=counts, refused=refused)
     """
-    got = run_script(source, conf=LOSSY).active().json
+    got = run_script(source, conf=ASSUMED).active().json
     a, b, c, d, e = got["counts"]
     assert 0 < a == b < c == d < e and got["refused"]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from conftest import LOSSY, STOCK_ONLY, missing
+from conftest import ASSUMED, STOCK_ONLY, missing
+from forked import variables_of
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
@@ -123,8 +124,8 @@ def recorded_steps(run_script, preload_library, torch_version):
         bridge = folder / f"libpleat_bridge_torch{'.'.join(torch_version.split('.')[:2])}.so"
         if not bridge.exists():
             missing(f"{bridge} is not built")
-        env = {"LD_PRELOAD": str(folder / preload_library.name)} if preload else {"LD_PRELOAD": "", "PLEAT_CONF": LOSSY}
-        result = run_script(TRAINED, conf=LOSSY, env=env, fresh=True, args=[bridge]).active(encoded=8)
+        env = {"LD_PRELOAD": str(folder / preload_library.name)} if preload else {"LD_PRELOAD": ""} | variables_of(ASSUMED)
+        result = run_script(TRAINED, conf=ASSUMED, env=env, fresh=True, args=[bridge]).active(encoded=8)
         return result.json["steps"]
 
     return record

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import ASSUMED, LOSSLESS, LOSSY
 
 CUSTOM_FUNCTION = """
     import torch, pleat_test_support as t
@@ -36,7 +36,7 @@ CUSTOM_FUNCTION = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_a_custom_function_gets_the_very_parameter_it_saved(run_pair, identical, close, conf):
     pair = run_pair(CUSTOM_FUNCTION, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
@@ -123,7 +123,7 @@ WRITTEN = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_a_function_can_write_to_its_saved_tensor(run_pair, identical, close, conf):
     pair = run_pair(WRITTEN, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
@@ -446,7 +446,7 @@ def test_a_custom_function_in_cpp_gets_the_very_parameter_it_saved(
     source = tmp_path / "source.cpp"
     source.write_text(CPP_SOURCE)
     run_script(CPP_BUILD, preload=False, args=(folder, source), timeout=300).check()
-    for conf in (LOSSLESS, LOSSY):
+    for conf in (LOSSLESS, ASSUMED):
         pair = run_pair(CPP_USE, conf=conf, args=(folder,))
         stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
         assert stock["same"] == 1 and pleat["same"] == 1

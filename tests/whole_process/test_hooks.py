@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import ASSUMED, LOSSLESS, LOSSY
 
 SAVE_ON_CPU = """
     import torch, pleat_test_support as t
@@ -134,7 +134,7 @@ LATE_HOOKS = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_hooks_registered_after_the_release_get_the_restored_tensor(run_pair, conf):
     pair = run_pair(LATE_HOOKS, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json

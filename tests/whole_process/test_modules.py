@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import ASSUMED, LOSSLESS, LOSSY
 
 RUN_LAYERS = """
     import torch, pleat_test_support as t
@@ -83,7 +83,7 @@ def test_every_layer_is_bit_identical_to_stock_without_loss(run_pair, identical,
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSY, LOSSY + ",place:inplace"])
+@pytest.mark.parametrize("conf", [ASSUMED, ASSUMED + ",place:inplace"])
 def test_every_layer_is_near_stock_at_four_bits(run_pair, close, identical, conf):
     pair = run_pair(ALL_LAYERS, conf=conf)
     stock, pleat = pair.stock.check().json["results"], pair.pleat.active(encoded=50).json["results"]

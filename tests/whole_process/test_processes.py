@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY, STOCK_ONLY
+from conftest import ASSUMED, LOSSLESS, LOSSY, STOCK_ONLY
 
 
 def without_addresses(text):
@@ -94,7 +94,7 @@ FORK = """
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("end", ["hard", "soft"])
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_a_forked_child_finishes_the_inherited_graph_and_runs_its_own(run_pair, conf, end):
     """It has one thread, though its OpenMP believes in the parent's two."""
     pair = run_pair(FORK, conf=conf, args=(end,), threads=2)
@@ -187,7 +187,7 @@ def rotating(*parameters):
 def test_a_process_with_live_tensors_and_graphs_ends_as_in_stock(run_pair, how):
     # Without a wind-up at exit, a fork is as good a test as a process of its own.
     fresh = how not in ("hard", "abort")
-    pair = run_pair(ENDS, conf=LOSSY, args=(how,), fresh=fresh)
+    pair = run_pair(ENDS, conf=ASSUMED, args=(how,), fresh=fresh)
     assert pair.pleat.returncode == pair.stock.returncode
     assert without_addresses(pair.pleat.stderr) == without_addresses(pair.stock.stderr)
     assert pair.stock.json["ok"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import ASSUMED, LOSSLESS, LOSSY
 
 RACE = """
     import queue, sys, threading, torch, pleat_test_support as t
@@ -117,7 +117,7 @@ HANDED_OVER = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_graphs_are_handed_from_thread_to_thread(run_pair, identical, close, conf):
     pair = run_pair(HANDED_OVER, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=20).json
@@ -150,7 +150,7 @@ PARALLEL = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_several_threads_run_backward_over_one_retained_graph(run_pair, identical, close, conf):
     """They unpack the same payloads at the same time; everyone must see the same values."""
     pair = run_pair(PARALLEL, conf=conf)
@@ -214,7 +214,7 @@ FREEING = """
 
 
 def test_a_thread_that_only_frees_gets_no_threads_of_its_own(run_pair):
-    pair = run_pair(FREEING, conf=LOSSY, threads=2)
+    pair = run_pair(FREEING, conf=ASSUMED, threads=2)
     assert pair.stock.check().json["new"] == 0
     pleat = pair.pleat.active(encoded=1).json
     assert pleat["new"] == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY, OFF
+from conftest import ASSUMED, LOSSLESS, LOSSY, OFF
 
 TRAINING = """
     import torch, pleat_test_support as t
@@ -131,7 +131,7 @@ WEIGHT_NOISE = """
 
 def test_a_weight_gradients_noise_follows_from_the_steps_and_has_no_direction(run_script):
     """A product's weight gradient is linear in its save: its squared error has a closed form."""
-    result = run_script(WEIGHT_NOISE, conf=LOSSY).active(encoded=40)
+    result = run_script(WEIGHT_NOISE, conf=ASSUMED).active(encoded=40)
     for bits, (length, along) in result.json["found"].items():
         if result.stats is not None:
             assert 0.95 < length < 1.05, f"{bits} bits: {length:.3f} of the expected squared error"
@@ -250,7 +250,7 @@ LOW_PRECISION = """
 @pytest.mark.parametrize("mode", ["frozen", "lora", "trainable"])
 def test_under_autocast_weights_and_their_casts_are_never_lossy(run_pair, identical, close, mode):
     """The gradient of the input runs through weights only, so it stays bit-identical at 4 bits."""
-    pair = run_pair(LOW_PRECISION.format(mode=mode), conf=LOSSY)
+    pair = run_pair(LOW_PRECISION.format(mode=mode), conf=ASSUMED)
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
     if mode != "frozen":
         pair.pleat.active(encoded=1)

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from conftest import LOSSLESS, LOSSY, STOCK_ONLY, assert_identical
+from conftest import ASSUMED, LOSSLESS, LOSSY, STOCK_ONLY, assert_identical
 
 BOUND = """
     import torch, pleat_test_support as t
@@ -51,7 +51,7 @@ def test_odd_sizes_keep_the_bound(run_script):
             worst[n] = t.group_ratio(ox, y.grad_fn._saved_self, 4)
         t.emit(worst=worst)
     """
-    result = run_script(source, conf=LOSSY).active(encoded=10)
+    result = run_script(source, conf=ASSUMED).active(encoded=10)
     assert all(ratio <= 1 for ratio in result.json["worst"].values()), result.json["worst"]
 
 
@@ -75,7 +75,7 @@ UNBIASED = """
 
 def test_noise_is_fresh_for_every_payload_so_that_every_element_is_unbiased(run_script):
     """Averaging 64 restores of the same values shrinks the error of each element eightfold."""
-    result = run_script(UNBIASED, conf=LOSSY).active(encoded=64)
+    result = run_script(UNBIASED, conf=ASSUMED).active(encoded=64)
     single, averaged = result.json["single"], result.json["averaged"]
     if result.stats is not None:
         assert single > 0
@@ -280,7 +280,7 @@ MASKED = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_masked_logits_with_minus_infinity(run_pair, identical, close, conf):
     pair = run_pair(MASKED, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=8).json
@@ -321,7 +321,7 @@ INFINITY = """
 
 @pytest.mark.smoke
 def test_one_infinity_spreads_no_further_than_in_stock(run_pair, close):
-    pair = run_pair(INFINITY, conf=LOSSY)
+    pair = run_pair(INFINITY, conf=ASSUMED)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     assert pleat["poison_exact"]
     assert len(pleat["poisoned_ratios"]) == 3 and max(pleat["poisoned_ratios"]) <= 1.001
@@ -467,7 +467,7 @@ RELU = """
 @pytest.mark.smoke
 def test_the_gradient_of_relu_is_exact_at_four_bits(run_pair, identical):
     """It asks only which results are above zero: zeros stay zeros, the others stay above."""
-    pair = run_pair(RELU, conf=LOSSY)
+    pair = run_pair(RELU, conf=ASSUMED)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     identical(pleat["gradient"], stock["gradient"])
 

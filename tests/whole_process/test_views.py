@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import LOSSLESS, LOSSY
+from conftest import ASSUMED, LOSSLESS, LOSSY
 
 CONJ_AND_NEG = """
     import torch, pleat_test_support as t
@@ -30,7 +30,7 @@ CONJ_AND_NEG = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_conj_and_neg_views_are_restored_unchanged(run_pair, identical, close, conf):
     pair = run_pair(CONJ_AND_NEG, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
@@ -130,7 +130,7 @@ SHARED = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_a_storage_saved_by_several_nodes_is_compressed_once(run_pair, identical, close, conf):
     pair = run_pair(SHARED, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
@@ -163,7 +163,7 @@ GAPS = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
+@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
 def test_views_with_gaps_cost_as_much_as_in_stock(run_pair, identical, close, conf):
     pair = run_pair(GAPS, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active().json
@@ -190,7 +190,7 @@ EXPANDED = """
 
 
 def test_an_expanded_view_costs_its_storage_not_its_shape(run_pair, close):
-    pair = run_pair(EXPANDED, conf=LOSSY)
+    pair = run_pair(EXPANDED, conf=ASSUMED)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1).json
     close([pleat["a"], pleat["w"]], [stock["a"], stock["w"]], relative=0.2)
     if pair.pleat.stats is not None:
@@ -400,7 +400,7 @@ FOREIGN = """
 
 
 def test_memory_of_others_is_left_alone(run_pair, identical):
-    pair = run_pair(FOREIGN, conf=LOSSY)
+    pair = run_pair(FOREIGN, conf=ASSUMED)
     identical(pair.pleat.active(encoded=1).json["out"], pair.stock.check().json["out"])
 
 

@@ -78,10 +78,11 @@ class Workers:
     """Starts sensitivity_parts/worker.py for one model, each task in a fresh process under Pleat."""
 
     def __init__(self, model: str, arguments: argparse.Namespace, library: pathlib.Path, folder: pathlib.Path) -> None:
-        rule = ",rule:assumed" if arguments.set == "all" else ""
-        self._row = harness.Row(model, f"bits:lossless,min_bytes:0{rule}")
+        self._row = harness.Row(model, "bits:lossless,min_bytes:0")
         self._environment = harness.environment(self._row, library, arguments.threads)
         self._environment.update(harness.QUIET)
+        if arguments.set == "all":
+            self._environment["PLEAT_TEST_CONF"] = "rule:assumed"
         self._arguments, self._folder = arguments, folder
 
     def run(self, task: str, seed: int = 0) -> dict:

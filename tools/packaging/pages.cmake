@@ -45,8 +45,13 @@ function(write_page command above)
   string(REGEX MATCH "^[^\n]*" what "${help}")
   string(REGEX REPLACE "(: pleat .*|\\.)$" "" what "${what}")
   list(JOIN command " " option)
+  if(help MATCHES " --help-all ")
+    string(APPEND option " --help-all")
+  else()
+    string(APPEND option " --help")
+  endif()
   execute_process(COMMAND ${HELP2MAN} --no-info --no-discard-stderr --name ${what} --version-string "pleat ${VERSION}"
-      --help-option "${option} --help" ${PLEAT}
+      --help-option "${option}" ${PLEAT}
     OUTPUT_VARIABLE page ERROR_VARIABLE why RESULT_VARIABLE failed)
   if(failed)
     message(WARNING "Pleat: no man page ${name}: ${why}")

@@ -150,7 +150,8 @@ class BashScript {
     std::vector<std::string> options;
     for (CLI::Option* const option : command.get_options({})) {
       const std::vector<std::string> names = names_of(*option);
-      options.insert(options.end(), names.begin(), names.end());
+      const bool is_hidden = option->get_group().empty();  // from --help; its values are offered
+      if (!is_hidden) options.insert(options.end(), names.begin(), names.end());
       if (option->get_items_expected_max() == 0) continue;
       for (const std::string& name : names)
         values_ += fmt::format("    {}) choices={} ;;\n", shell_quoted(path + " " + name),

@@ -344,10 +344,13 @@ void print_text(const Diagnosis& diagnosis) {
     if (!check.remedy.empty()) fmt::print("  {:<7} {:<15} -> {}\n", "", "", check.remedy);
   }
   fmt::print("\n  {:<10} {:<12} {:<12} {}\n", "option", "in force", "default", "allowed");
-  for (const bridge::OptionRow& row : bridge::option_table())
+  for (const bridge::OptionRow& row : bridge::option_table()) {
+    const std::string value = bridge::option_value(diagnosis.options, row.key);
+    if (!bridge::is_shown(row) && value == row.default_value) continue;
     fmt::print("  {:<10} {:<12} {:<12} {}\n  {:<10} {}\n", row.key,
-               bridge::printable(bridge::spelled(bridge::option_value(diagnosis.options, row.key))),
-               row.default_value, row.allowed, "", row.help);
+               bridge::printable(bridge::spelled(value)), row.default_value, row.allowed, "",
+               row.help);
+  }
   fmt::print("\n{}\n", diagnosis.verdict);
 }
 
@@ -376,12 +379,14 @@ void print_json(const Diagnosis& diagnosis) {
                               {"finding", check.finding},
                               {"remedy", or_null(check.remedy)}});
   json["options"] = Json::array();
-  for (const bridge::OptionRow& row : bridge::option_table())
+  for (const bridge::OptionRow& row : bridge::option_table()) {
+    if (row.audience == bridge::Audience::kCheck) continue;
     json["options"].push_back({{"key", row.key},
                                {"value", bridge::option_value(diagnosis.options, row.key)},
                                {"default", row.default_value},
                                {"allowed", row.allowed},
                                {"help", row.help}});
+  }
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 

@@ -97,10 +97,13 @@ std::string flag_name(std::string_view key) {
   return name;
 }
 
-// One flag per row of the option table, each checked by the parser of PLEAT_CONF. `records`: of
-// `pleat trace record`, which has flags of its own in place of two rows, and other defaults.
+// One flag per row of the option table, each checked by the parser of PLEAT_CONF. --help has those
+// that is_shown() says, --help-all the others too. `records`: of `pleat trace record`, which has
+// flags of its own in place of two rows, and other defaults.
 void add_option_flags(CLI::App& command, Settings& settings, bool records = false) {
+  std::vector<CLI::Option*> hidden;
   for (const bridge::OptionRow& row : bridge::option_table()) {
+    if (row.audience == bridge::Audience::kCheck) continue;
     if (records && (row.key == "trace" || row.key == "trace_size")) continue;
     const std::string_view by_default = records && row.key == "bits" ? "off" : row.default_value;
     const auto take = [&settings, &row](const std::string& value) {
@@ -113,12 +116,20 @@ void add_option_flags(CLI::App& command, Settings& settings, bool records = fals
             fmt::format("'{}': allowed are {}", bridge::printable(value), row.allowed));
       settings.emplace_back(row.key, value);
     };
-    command
-        .add_option_function<std::string>(flag_name(row.key), take,
-                                          fmt::format("{} [{}]", row.help, by_default))
-        ->type_name(std::string(row.allowed))
-        ->trigger_on_parse();
+    CLI::Option* const option = command.add_option_function<std::string>(
+        flag_name(row.key), take, fmt::format("{} [{}]", row.help, by_default));
+    option->type_name(std::string(row.allowed))->trigger_on_parse();
+    if (bridge::is_shown(row)) continue;
+    option->group("");
+    hidden.push_back(option);
   }
+  const auto show_all = [hidden = std::move(hidden)](std::int64_t /*count*/) {
+    for (CLI::Option* const option : hidden) option->group("Ways out");
+    throw CLI::CallForHelp();
+  };
+  command
+      .add_flag_function("--help-all", show_all, "Print this help with the ways out too, and exit")
+      ->trigger_on_parse();
 }
 
 // --- run, env ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "torch_bridge/core/code_pages.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -33,6 +34,12 @@ int find_code(dl_phdr_info* info, std::size_t, void* context) {
 }
 
 }  // namespace
+
+std::string path_of_this_library() {
+  Dl_info info{};
+  const bool known = ::dladdr(reinterpret_cast<const void*>(&path_of_this_library), &info) != 0;
+  return known && info.dli_fname != nullptr ? info.dli_fname : std::string();
+}
 
 CodeRange code_of(const char* library) noexcept {
   Search search{library, {}};

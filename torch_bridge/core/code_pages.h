@@ -1,12 +1,17 @@
-// Running an operator once maps the pages of its code; this gives back those that nobody had mapped
-// before. They are clean pages of a file: whoever runs into one later finds it in the page cache.
+// Libraries in memory: the path of this one, the code of a loaded one, and its pages. Running an
+// operator once maps the pages of its code; TransientCodePages gives the new ones back. They are
+// clean pages of a file, so a later run finds them in the page cache.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace pleat::bridge {
+
+// As the loader was asked for it; empty if that is not known.
+[[nodiscard]] std::string path_of_this_library();
 
 struct CodeRange {
   std::uintptr_t begin = 0;

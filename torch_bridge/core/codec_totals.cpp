@@ -17,7 +17,6 @@ void CodecTotals::add(const compress::block::BlockSpec& spec, std::uint64_t elem
     into = &sides;
   } else if (spec.bits != 0) {
     into = spec.type == ElementType::kFloat32 ? &lossy_fp32 : &lossy_16bit;
-    bits_weighted_elements.fetch_add(elements * spec.bits, relaxed);
   } else if (compress::is_floating(spec.type)) {
     into = &lossless_float;
   } else if (spec.type == ElementType::kBool) {

@@ -21,7 +21,6 @@ struct CodecTotals {
   Class nothing;  // of which nothing but the size is
   std::atomic<std::uint64_t> two_valued_groups{0}, escaped_groups{0}, groups{0};
   std::atomic<std::uint64_t> kept_raw{0}, kept_raw_bytes{0};
-  std::atomic<std::uint64_t> bits_weighted_elements{0};  // sum of width * elements over lossy spans
 
   // The classes, as reports name them.
   struct NamedClass {

@@ -9,7 +9,7 @@
 
 #include "allocator/heap.h"
 #include "torch_bridge/core/codec_totals.h"
-#include "torch_bridge/core/counts.h"
+#include "torch_bridge/core/reasons.h"
 
 namespace pleat::bridge {
 
@@ -23,21 +23,9 @@ enum class DeviceHold : std::uint8_t {
   kCount,
 };
 [[nodiscard]] constexpr const char* device_hold_name(DeviceHold hold) noexcept {
-  switch (hold) {
-    case DeviceHold::kNoForm:
-      return "no_form";
-    case DeviceHold::kNotYet:
-      return "not_yet";
-    case DeviceHold::kRefused:
-      return "refused";
-    case DeviceHold::kNoWords:
-      return "no_words";
-    case DeviceHold::kNoDevice:
-      return "no_device";
-    case DeviceHold::kCount:
-      break;
-  }
-  return "?";
+  constexpr std::array kNames{"no_form", "not_yet", "refused", "no_words", "no_device"};
+  static_assert(kNames.size() == static_cast<std::size_t>(DeviceHold::kCount));
+  return hold < DeviceHold::kCount ? kNames[static_cast<std::size_t>(hold)] : "?";
 }
 
 // Of a device's codec. Relaxed atomics.

@@ -110,42 +110,46 @@ struct Options {
 
 inline constexpr std::size_t kLeastTraceBytes = std::size_t{1} << 20;  // of Options::trace_size
 
+enum class Audience : std::uint8_t {
+  kUser,
+  kDetail,
+  kWayOut,  // switches a part of Pleat off, or puts an older way in its place
+  kCheck,   // set by `pleat check`
+  kTest,    // read from PLEAT_TEST_CONF only
+};
+
 struct OptionRow {
   std::string_view key;
   std::string_view default_value;
   std::string_view allowed;  // "off | lossless | 1..8"
   std::string_view help;
+  Audience audience = Audience::kUser;
 };
 
-// Every key there is, in the order of the documentation.
+// True if --help and `pleat doctor` show the option.
+[[nodiscard]] constexpr bool is_shown(const OptionRow& row) noexcept {
+  return row.audience == Audience::kUser || row.audience == Audience::kDetail;
+}
+
+// Every key of PLEAT_CONF, in the order of the documentation.
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 
-// The value in force, as flags and Python's keyword arguments take it; spelled() (option_text.h) is
-// how PLEAT_CONF has it.
+// The value in force of a key of PLEAT_CONF, as flags and Python's keyword arguments take it;
+// spelled() (option_text.h) is how PLEAT_CONF has it.
 [[nodiscard]] std::string option_value(const Options& options, std::string_view key);
 
 // True if the option `trust` takes it.
 [[nodiscard]] bool is_function_name(std::string_view name) noexcept;
 
+enum class ConfSource : std::uint8_t { kUser, kTests };  // PLEAT_CONF, PLEAT_TEST_CONF
+
 // Parses "key:value,key:value" (option_text.h has the grammar) on top of `options`. The last of two
 // equal keys wins. A key or value that does not parse leaves its option as it was and adds one line
 // to `problems`, naming key, value, what is allowed and what is used instead (values are cut to 64
 // characters, control characters shown as '?'). After 16 lines problems are only counted.
+// kTests has its own keys: those that a user must not set, and more values of `sensitivity`.
 // Never throws on bad input; handles 64 kB values.
-void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems);
-
-// What the parser asks of a table of options.
-class OptionTable {
- public:
-  virtual ~OptionTable() = default;
-  [[nodiscard]] virtual std::span<const OptionRow> rows() const noexcept = 0;
-  // Puts `value` in force for a row; false if the row does not allow it, and nothing has changed
-  // then. `value` may be any text without a NUL, spaces at its ends included.
-  virtual bool set(std::size_t row, const std::string& value) = 0;
-  [[nodiscard]] virtual std::string value(std::size_t row) const = 0;
-};
-
-// The same for another table.
-void parse_options(std::string_view conf, OptionTable& table, std::vector<std::string>& problems);
+void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems,
+                   ConfSource source = ConfSource::kUser);
 
 }  // namespace pleat::bridge

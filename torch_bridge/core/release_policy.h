@@ -4,7 +4,7 @@
 #pragma once
 
 #include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/exactness.h"
+#include "torch_bridge/core/reasons.h"
 
 namespace pleat::bridge {
 

@@ -1,24 +1,22 @@
-// Counters as text. Torch-free.
+// Statistics as text.
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "torch_bridge/core/json_writer.h"
+#include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/statistics.h"
 
 namespace pleat::bridge {
 namespace {
 
 using allocator::StatKind;
-
-template <class T>
-std::uint64_t load(const std::atomic<T>& value) {
-  return static_cast<std::uint64_t>(value.load(std::memory_order_relaxed));
-}
+using Json = nlohmann::ordered_json;
 
 std::string megabytes(double bytes) {
   char buffer[64];
@@ -26,7 +24,14 @@ std::string megabytes(double bytes) {
   return buffer;
 }
 
-double seconds(const std::atomic<std::uint64_t>& ns) { return static_cast<double>(load(ns)) / 1e9; }
+// A number of the tree; null is NaN.
+double real(const Json& value) { return value.is_number() ? value.get<double>() : NAN; }
+std::uint64_t whole(const Json& value) { return value.get<std::uint64_t>(); }
+std::string megabytes(const Json& value) { return megabytes(real(value)); }
+std::string peak(const Json& bytes, StatKind kind) {
+  return megabytes(bytes.at(allocator::stat_name(kind)).at("peak"));
+}
+std::string text_of(const Json& value) { return value.get<std::string>(); }
 
 // Lines of a report, as printf writes them.
 class Text {
@@ -44,140 +49,115 @@ class Text {
   std::string out_;
 };
 
-double peak(const Runtime& runtime, StatKind kind) {
-  return static_cast<double>(runtime.statistics.read(kind).peak);
+// Bytes that compression freed per backward pass; 0 without any pass.
+double freed_per_pass(const Json& records) {
+  const double passes = real(records.at("backward_passes"));
+  return passes > 0
+             ? (real(records.at("source_bytes")) - real(records.at("payload_bytes"))) / passes
+             : 0;
 }
 
-// What compression freed per backward pass, in bytes; 0 where there is nothing to estimate from.
-double freed_per_pass(Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
-  const auto passes = static_cast<double>(load(runtime.backward_passes));
-  const auto freed =
-      static_cast<double>(load(r.source_bytes)) - static_cast<double>(load(r.payload_bytes));
-  return passes > 0 ? freed / passes : 0;
-}
-
-void add_memory(Text& text, Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
-  const double freed = freed_per_pass(runtime);
-  text.add("  memory        tensors took %s at the peak",
-           megabytes(peak(runtime, StatKind::kRequested)).c_str());
-  if (freed > 0) {
-    text.add(", without compression about %s (estimate)",
-             megabytes(peak(runtime, StatKind::kRequested) + freed).c_str());
-  }
-  if (load(r.source_bytes) > 0) {
-    text.add("; encoding took %.2f s, decoding %.2f s\n", seconds(r.encode_ns),
-             seconds(r.decode_ns));
-  } else {
+void add_memory(Text& text, const Json& all) {
+  const Json& records = all.at("records");
+  const double requested =
+      real(all.at("bytes").at(allocator::stat_name(StatKind::kRequested)).at("peak"));
+  const double freed = freed_per_pass(records);
+  text.add("  memory        tensors took %s at the peak", megabytes(requested).c_str());
+  if (freed > 0)
+    text.add(", without compression about %s (estimate)", megabytes(requested + freed).c_str());
+  if (records.at("source_bytes") > 0)
+    text.add("; encoding took %.2f s, decoding %.2f s\n",
+             real(all.at("time").at("encode_ns")) / 1e9,
+             real(all.at("time").at("decode_ns")) / 1e9);
+  else
     text.add("; nothing was compressed\n");
-  }
 }
 
-void add_classes(Text& text, const CodecTotals& totals) {
-  for (const CodecTotals::NamedClass& c : totals.classes()) {
-    const auto from = static_cast<double>(load(c.value.source_bytes));
-    const auto to = static_cast<double>(load(c.value.payload_bytes));
-    if (from > 0) {
-      text.add("    %-15s %s -> %s  (%.2fx)\n", c.name, megabytes(from).c_str(),
+void add_classes(Text& text, const Json& codec) {
+  for (const auto& [name, of_class] : codec.items()) {
+    if (!of_class.is_object()) continue;
+    const double from = real(of_class.at("source_bytes"));
+    const double to = real(of_class.at("payload_bytes"));
+    if (from > 0)
+      text.add("    %-15s %s -> %s  (%.2fx)\n", name.c_str(), megabytes(from).c_str(),
                megabytes(to).c_str(), to > 0 ? from / to : 0.0);
-    }
   }
 }
 
-void add_compression(Text& text, Runtime& runtime) {
-  const allocator::ResidencyCounters& r = runtime.residency.counters();
-  const Options options = runtime.options();
-  const unsigned width = runtime.bits.uniform();
-  const auto source = static_cast<double>(load(r.source_bytes));
-  const auto payload = static_cast<double>(load(r.payload_bytes));
+void add_compression(Text& text, const Json& all, const Options& options, unsigned width) {
+  const Json& records = all.at("records");
+  const auto option = [&](const char* key) { return text_of(all.at("options").at(key)); };
+  const double source = real(records.at("source_bytes"));
+  const double payload = real(records.at("payload_bytes"));
   text.add("  options       bits:%s when:%s place:%s min_bytes:%s seed:%s\n",
-           option_value(options, "bits").c_str(), option_value(options, "when").c_str(),
-           option_value(options, "place").c_str(), option_value(options, "min_bytes").c_str(),
-           option_value(options, "seed").c_str());
+           option("bits").c_str(), option("when").c_str(), option("place").c_str(),
+           option("min_bytes").c_str(), option("seed").c_str());
   if (options.mode == Mode::kLossy && width != options.bits &&
-      runtime.sensitivity.summary().measured == 0) {
+      all.at("sensitivity").at("measured") == 0)
     text.add("                without a profile bits:%s means a uniform width of %u bits\n",
-             option_value(options, "bits").c_str(), width);
-  }
+             option("bits").c_str(), width);
   text.add("  compressed    %s -> %s", megabytes(source).c_str(), megabytes(payload).c_str());
-  if (payload > 0) {
+  if (payload > 0)
     text.add("  (%.2fx, %" PRIu64 " tensors, %" PRIu64 " backward passes)", source / payload,
-             load(r.encoded) + load(r.recomputed), load(runtime.backward_passes));
-  }
+             whole(records.at("encoded")) + whole(records.at("recomputed")),
+             whole(records.at("backward_passes")));
   text.add("\n");
-  add_classes(text, runtime.codec.totals());
-  if (const auto bytes = static_cast<double>(load(r.recomputed_bytes)); bytes > 0) {
+  add_classes(text, all.at("codec"));
+  if (records.at("recomputed_bytes") > 0)
     text.add("    %-15s %s -> nothing: results of GELU and SiLU, recomputed from their arguments\n",
-             "recomputed", megabytes(bytes).c_str());
-  }
-  if (const double freed = freed_per_pass(runtime); freed > 0) {
+             "recomputed", megabytes(records.at("recomputed_bytes")).c_str());
+  if (const double freed = freed_per_pass(records); freed > 0)
     text.add("  estimate      the peak plus the %s that compression freed per backward pass\n",
              megabytes(freed).c_str());
-  }
 }
 
-void add_costs(Text& text, Runtime& runtime) {
+void add_costs(Text& text, const Json& all) {
+  const Json& bytes = all.at("bytes");
   text.add("  pages         %s resident at the peak in Pleat's segments\n",
-           megabytes(peak(runtime, StatKind::kReserved)).c_str());
+           peak(bytes, StatKind::kReserved).c_str());
   text.add("  peak by kind  saved raw %s, payload %s, restored %s\n",
-           megabytes(peak(runtime, StatKind::kSavedRaw)).c_str(),
-           megabytes(peak(runtime, StatKind::kPayload)).c_str(),
-           megabytes(peak(runtime, StatKind::kRestored)).c_str());
-  if (const auto reused = load(runtime.gradients_reused); reused > 0) {
+           peak(bytes, StatKind::kSavedRaw).c_str(), peak(bytes, StatKind::kPayload).c_str(),
+           peak(bytes, StatKind::kRestored).c_str());
+  if (const Json& gradients = all.at("gradients"); gradients.at("reused") > 0)
     text.add("  gradients     %" PRIu64 " written over the gradients they are made of (%s)\n",
-             reused, megabytes(static_cast<double>(load(runtime.gradient_bytes_reused))).c_str());
-  }
-  if (const auto samples = load(runtime.hook_samples); samples > 0) {
+             whole(gradients.at("reused")), megabytes(gradients.at("reused_bytes")).c_str());
+  if (const Json& time = all.at("time"); time.at("hook_samples") > 0)
     text.add("  hooks         %.0f ns a call\n",
-             static_cast<double>(load(runtime.hook_ns_sampled)) / static_cast<double>(samples));
-  }
+             real(time.at("hook_ns_sampled")) / real(time.at("hook_samples")));
 }
 
-void add_left_alone(Text& text, Runtime& runtime) {
+void add_left_alone(Text& text, const Json& all) {
   text.add("  left alone   ");
-  bool any = false;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Reason::kCount); ++i) {
-    const auto reason = static_cast<Reason>(i);
-    const auto tensors = load(runtime.reasons[reason].number);
-    if (tensors == 0 || reason == Reason::kEligibleLossy || reason == Reason::kEligibleLossless) {
+  const char* separator = "";
+  for (const auto& [reason, count] : all.at("eligibility").items()) {
+    if (reason == reason_name(Reason::kEligibleLossy) ||
+        reason == reason_name(Reason::kEligibleLossless))
       continue;
-    }
-    text.add("%s %s %" PRIu64, any ? "," : "", reason_name(reason), tensors);
-    any = true;
+    text.add("%s %s %" PRIu64, separator, reason.c_str(), whole(count.at("tensors")));
+    separator = ",";
   }
-  text.add("%s alive at unpack %" PRIu64 ", held raw %" PRIu64 " (%s)\n", any ? "," : "",
-           load(runtime.live_at_unpack), load(runtime.residency.counters().held),
-           megabytes(static_cast<double>(load(runtime.codec.totals().kept_raw_bytes))).c_str());
+  text.add("%s alive at unpack %" PRIu64 ", held raw %" PRIu64 " (%s)\n", separator,
+           whole(all.at("records").at("live_at_unpack")), whole(all.at("records").at("held")),
+           megabytes(all.at("codec").at("kept_raw_bytes")).c_str());
 }
 
-void add_exact(Text& text, Runtime& runtime) {
-  std::uint64_t all = 0;
-  std::uint64_t exact = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
-    const std::uint64_t bytes = load(runtime.exactness[static_cast<Exactness>(i)].bytes);
-    all += bytes;
-    exact += i != 0 ? bytes : 0;
+void add_exact(Text& text, const Json& exact) {
+  double sum = 0, noisy = 0;
+  std::string reasons;
+  for (const auto& [why, count] : exact.items()) {
+    if (!count.is_object() || count.at("bytes") == 0) continue;
+    sum += real(count.at("bytes"));
+    if (why == exactness_name(Exactness::kMayBearNoise))
+      noisy = real(count.at("bytes"));
+    else
+      reasons += (reasons.empty() ? " " : ", ") + why + ' ' + megabytes(count.at("bytes"));
   }
-  if (exact == 0) {
-    return;
-  }
-  text.add("  exact         %.1f %% of what might bear noise:",
-           100 * static_cast<double>(exact) / static_cast<double>(all));
-  bool any = false;
-  for (std::size_t i = 1; i < static_cast<std::size_t>(Exactness::kCount); ++i) {
-    const auto why = static_cast<Exactness>(i);
-    if (const std::uint64_t bytes = load(runtime.exactness[why].bytes); bytes != 0) {
-      text.add("%s %s %s", any ? "," : "", exactness_name(why),
-               megabytes(static_cast<double>(bytes)).c_str());
-      any = true;
-    }
-  }
-  text.add("\n");
+  if (reasons.empty()) return;
+  text.add("  exact         %.1f %% of what might bear noise:", 100 * (sum - noisy) / sum);
+  text.append(reasons + '\n');
 }
 
-// The value of the option that trusts those of the functions too that can be trusted; empty if
-// there is none.
+// The option `trust` with those of the functions that can be trusted added; empty without any.
 std::string trust_to_copy(Options options, std::span<const ProofBook::FunctionCost> functions) {
   bool any = false;
   for (const ProofBook::FunctionCost& function : functions) {
@@ -211,79 +191,69 @@ void add_functions(Text& text, Runtime& runtime) {
   }
 }
 
-void add_late_poles(Text& text, Runtime& runtime) {
+void add_late_poles(Text& text, const Json& late_poles) {
   constexpr std::size_t kMost = 5;
-  const std::vector<ProofBook::LatePole> late = runtime.proofs.late_poles();
-  if (late.empty()) {
-    return;
-  }
+  if (late_poles.empty()) return;
   text.add("  late poles    noise had been allowed before:");
-  for (std::size_t i = 0; i < std::min(kMost, late.size()); ++i) {
-    text.add("%s %s behind %s %" PRIu64, i != 0 ? "," : "", printable(late[i].pole).c_str(),
-             printable(late[i].saver).c_str(), late[i].number);
-  }
+  for (std::size_t i = 0; i < std::min(kMost, late_poles.size()); ++i)
+    text.add("%s %s behind %s %" PRIu64, i != 0 ? "," : "",
+             printable(text_of(late_poles[i].at("pole"))).c_str(),
+             printable(text_of(late_poles[i].at("saver"))).c_str(),
+             whole(late_poles[i].at("number")));
   text.add("\n");
 }
 
-void add_sensitivity(Text& text, Runtime& runtime) {
-  const SensitivityBook::Summary s = runtime.sensitivity.summary();
-  if (s.measured == 0) {
-    for (const std::string& why : s.refusals) {
-      text.add("  sensitivity   not measured: %s\n", printable(why).c_str());
-    }
+void add_sensitivity(Text& text, const Json& s) {
+  if (s.at("measured") == 0) {
+    for (const Json& why : s.at("refusals"))
+      text.add("  sensitivity   not measured: %s\n", printable(text_of(why)).c_str());
     return;
   }
-  const char* const of = sensitivity::name_of(s.objective);
-  text.add(
-      "  sensitivity   %.2f bits on average for %zu of %zu tensors (%s, uniform %s); noise %.3g %% "
-      "of the %s (uniform %.3g %%)\n",
-      s.bits, s.measured, s.units, megabytes(static_cast<double>(s.bytes)).c_str(),
-      megabytes(static_cast<double>(s.uniform_bytes)).c_str(), 100 * std::sqrt(s.noise), of,
-      100 * std::sqrt(s.uniform_noise));
-  if (s.passes != 0) {
+  const std::string of = text_of(s.at("objective"));
+  const auto percent = [&](const char* name) { return 100 * std::sqrt(real(s.at(name))); };
+  text.add("  sensitivity   %.2f bits on average for %" PRIu64 " of %" PRIu64
+           " tensors (%s, uniform %s); noise %.3g %% of the %s (uniform %.3g %%)\n",
+           real(s.at("bits")), whole(s.at("measured")), whole(s.at("units")),
+           megabytes(s.at("bytes")).c_str(), megabytes(s.at("uniform_bytes")).c_str(),
+           percent("noise"), of.c_str(), percent("uniform_noise"));
+  if (s.at("passes") != 0) {
     text.add("                %" PRIu64 " bursts, %" PRIu64
              " extra passes, %.2f s, %s of gradients and sketches at once",
-             s.bursts, s.passes, s.seconds, megabytes(static_cast<double>(s.burst_bytes)).c_str());
-    if (s.checked > 0) {
-      text.add("; checked: %.3g %% of the %s, predicted %.3g %%", 100 * std::sqrt(s.checked), of,
-               100 * std::sqrt(s.predicted));
-    }
+             whole(s.at("bursts")), whole(s.at("passes")), real(s.at("seconds")),
+             megabytes(s.at("burst_bytes")).c_str());
+    if (real(s.at("checked")) > 0)
+      text.add("; checked: %.3g %% of the %s, predicted %.3g %%", percent("checked"), of.c_str(),
+               percent("predicted"));
     text.add("\n");
   }
-  if (s.distrusted != 0) {
-    text.add("                %zu tensors have the default, as they were noisier than predicted\n",
-             s.distrusted);
-  }
+  if (s.at("distrusted") != 0)
+    text.add("                %" PRIu64
+             " tensors have the default, as they were noisier than predicted\n",
+             whole(s.at("distrusted")));
 }
 
-// What became of a device's blocks; the sums over all devices stand in no line.
-void add_device(Text& text, const DeviceFacts& device) {
-  const allocator::ResidencyCounters& r = device.heap.residency().counters();
-  const auto source = static_cast<double>(load(r.source_bytes));
-  const auto payload = static_cast<double>(load(r.payload_bytes));
-  text.add("  %-13s ", device.name.c_str());
-  if (payload > 0) {
+// The blocks of one device; no line has sums over all devices.
+void add_device(Text& text, const Json& device) {
+  const Json& records = device.at("records");
+  const double source = real(records.at("source_bytes"));
+  const double payload = real(records.at("payload_bytes"));
+  text.add("  %-13s ", text_of(device.at("name")).c_str());
+  if (payload > 0)
     text.add("%s -> %s  (%.2fx, %" PRIu64 " tensors)", megabytes(source).c_str(),
-             megabytes(payload).c_str(), source / payload, load(r.encoded));
-  } else {
+             megabytes(payload).c_str(), source / payload, whole(records.at("encoded")));
+  else
     text.add("nothing was compressed");
-  }
-  const auto peak = [&](StatKind kind) {
-    return megabytes(static_cast<double>(device.heap.statistics().read(kind).peak));
-  };
+  const Json& bytes = device.at("bytes");
   text.add("; at the peaks saved raw %s, payload %s, restored %s\n",
-           peak(StatKind::kSavedRaw).c_str(), peak(StatKind::kPayload).c_str(),
-           peak(StatKind::kRestored).c_str());
-  add_classes(text, device.counts.totals);
+           peak(bytes, StatKind::kSavedRaw).c_str(), peak(bytes, StatKind::kPayload).c_str(),
+           peak(bytes, StatKind::kRestored).c_str());
+  add_classes(text, device.at("codec"));
   const char* separator = "    held raw       ";
-  for (std::size_t i = 0; i < static_cast<std::size_t>(DeviceHold::kCount); ++i) {
-    const auto why = static_cast<DeviceHold>(i);
-    if (const std::uint64_t bytes = load(device.counts.holds[why].bytes); bytes != 0) {
-      text.add("%s %s %" PRIu64 " (%s)", separator, device_hold_name(why),
-               load(device.counts.holds[why].number),
-               megabytes(static_cast<double>(bytes)).c_str());
-      separator = ",";
-    }
+  for (const auto& [why, count] : device.at("held").items()) {
+    if (count.at("bytes") == 0) continue;
+    text.add("%s %s %" PRIu64 " (%s)", separator, why.c_str(), whole(count.at("blocks")),
+             megabytes(count.at("bytes")).c_str());
+    separator = ",";
   }
   if (*separator == ',') text.add("\n");
 }
@@ -291,17 +261,18 @@ void add_device(Text& text, const DeviceFacts& device) {
 }  // namespace
 
 std::string report_text(Runtime& runtime) {
+  const Json all = statistics_of(runtime);
   Text text;
   text.add("pleat: report\n");
-  add_memory(text, runtime);
-  add_compression(text, runtime);
-  add_costs(text, runtime);
-  add_sensitivity(text, runtime);
-  add_exact(text, runtime);
+  add_memory(text, all);
+  add_compression(text, all, runtime.options(), runtime.bits.uniform());
+  add_costs(text, all);
+  add_sensitivity(text, all.at("sensitivity"));
+  add_exact(text, all.at("exact"));
   add_functions(text, runtime);
-  add_late_poles(text, runtime);
-  add_left_alone(text, runtime);
-  runtime.devices.for_each([&](const DeviceFacts& device) { add_device(text, device); });
+  add_late_poles(text, all.at("late_poles"));
+  add_left_alone(text, all);
+  for (const Json& device : all.at("devices")) add_device(text, device);
   return text.take();
 }
 

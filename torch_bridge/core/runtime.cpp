@@ -12,6 +12,7 @@ namespace {
 thread_local struct {
   int exempt_depth = 0;
   bool computes = false;
+  unsigned turn = 0;
 } of_thread;
 
 // What waits for a proof may take half of the peak. An eighth made the peaks of four of ten models
@@ -126,6 +127,7 @@ void Runtime::exempt_exit() noexcept {
 
 void Runtime::note_thread_computes() noexcept { of_thread.computes = true; }
 bool Runtime::thread_computes() noexcept { return of_thread.computes; }
+unsigned Runtime::next_turn() noexcept { return ++of_thread.turn; }
 
 std::uint64_t Runtime::next_nonce() noexcept {
   return sensitivity::payload_nonce(seed_.load(std::memory_order_relaxed), rank_,

@@ -9,16 +9,15 @@
 #include <string>
 
 #include "allocator/allocator.h"
-#include "torch_bridge/core/bits_by_key.h"
-#include "torch_bridge/core/check_book.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/device_facts.h"
-#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/proof_book.h"
-#include "torch_bridge/core/reason.h"
-#include "torch_bridge/core/sensitivity_book.h"
+#include "torch_bridge/core/reasons.h"
+#include "torch_bridge/measure/book/bits_by_key.h"
+#include "torch_bridge/measure/book/check_book.h"
+#include "torch_bridge/measure/book/sensitivity_book.h"
 
 namespace pleat::bridge {
 
@@ -55,6 +54,8 @@ class Runtime {
   // threads beside it.
   static void note_thread_computes() noexcept;
   [[nodiscard]] static bool thread_computes() noexcept;
+  // Counts the calls of this thread.
+  [[nodiscard]] static unsigned next_turn() noexcept;
 
   // ---- the parts ----
   CodecAdapter codec;
@@ -104,9 +105,5 @@ class Runtime {
   std::atomic<std::uint64_t> saves_{0}, seed_{0};
   std::uint64_t rank_ = 0;
 };
-
-// Reports, torch-free.
-[[nodiscard]] std::string stats_json(Runtime& runtime);
-[[nodiscard]] std::string report_text(Runtime& runtime);
 
 }  // namespace pleat::bridge

@@ -14,8 +14,7 @@ namespace pleat::bridge {
 class SampledTimer {
  public:
   explicit SampledTimer(Runtime& runtime) noexcept : runtime_(runtime) {
-    thread_local unsigned turn = 0;
-    start_ = (++turn & 63u) == 0 ? monotonic_ns() : 0;
+    start_ = (Runtime::next_turn() & 63u) == 0 ? monotonic_ns() : 0;
   }
   ~SampledTimer() { stop(); }
   void stop() noexcept {

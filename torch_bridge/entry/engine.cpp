@@ -4,13 +4,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/entry/in_place_gradient.h"
-#include "torch_bridge/entry/passes.h"
-#include "torch_bridge/entry/probe.h"
+#include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/hooks/saved_tensor_hooks.h"
+#include "torch_bridge/measure/probe.h"
 #include "torch_bridge/policy/call_sites.h"
 
 namespace pleat::bridge {
@@ -27,27 +28,26 @@ using torch::autograd::variable_list;
 EngineStub wrapped_stub = nullptr;
 
 // Call sites of careful operators are learned before the first tensor is judged.
-std::atomic<bool> call_sites_learned{false};
+enum class CallSites : std::uint8_t { kUnknown, kBeingLearned, kLearned };
+std::atomic<CallSites> call_sites{CallSites::kUnknown};
 
 void learn_call_sites_once() noexcept {
-  // A thread that comes second does not wait: it may hold the interpreter's lock, which the first
-  // may need. What it saves meanwhile is decided once its node is recorded.
-  static std::atomic<bool> begun{false};
-  if (begun.exchange(true)) {
+  // A second thread does not wait: it may hold the interpreter's lock, which the first may need.
+  // Its saves are decided once their nodes are recorded.
+  CallSites before = CallSites::kUnknown;
+  if (!call_sites.compare_exchange_strong(before, CallSites::kBeingLearned)) {
     return;
   }
-  {
-    struct Scope {  // our own saves are judged like those of no constructor
-      ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
-      ~Scope() { current_construction() = outer; }
-    } const scope;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    try {
-      learn_call_sites(learn_gradient_call_sites);
-    } catch (...) {  // what is not known is decided once its node is recorded
-    }
-    call_sites_learned.store(true, std::memory_order_release);
+  struct Scope {  // our own saves are judged like those of no constructor
+    ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
+    ~Scope() { current_construction() = outer; }
+  } const scope;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  try {
+    learn_call_sites(learn_gradient_call_sites);
+  } catch (...) {  // unknown sites are decided once their nodes are recorded
   }
+  call_sites.store(CallSites::kLearned, std::memory_order_release);
 }
 
 // Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members
@@ -105,7 +105,7 @@ class WrappingEngine final : public Engine {
     if (runtime == nullptr) {
       return nullptr;
     }
-    if (!call_sites_learned.load(std::memory_order_acquire) && runtime->interposed &&
+    if (call_sites.load(std::memory_order_acquire) != CallSites::kLearned && runtime->interposed &&
         runtime->tagging() && !operators_are_watched() && !node_creation_is_watched()) {
       learn_call_sites_once();
     }
@@ -125,7 +125,9 @@ class WrappingEngine final : public Engine {
 };
 
 WrappingEngine& the_engine() {
-  static auto* const engine = new WrappingEngine(wrapped_stub());  // leaked, as torch leaks its own
+  // Leaked, as torch leaks its own.
+  static auto* const engine =
+      new WrappingEngine(wrapped_stub != nullptr ? wrapped_stub() : Engine::get_default_engine());
   return *engine;
 }
 
@@ -134,11 +136,9 @@ Engine& wrapping_engine() { return the_engine(); }
 }  // namespace
 
 void* wrap_engine(void* engine_stub) {
-  if (engine_stub != nullptr) {
-    wrapped_stub = reinterpret_cast<EngineStub>(engine_stub);
-  } else {
-    static Engine* const present = &Engine::get_default_engine();
-    wrapped_stub = []() -> Engine& { return *present; };
+  wrapped_stub = reinterpret_cast<EngineStub>(engine_stub);
+  if (engine_stub == nullptr) {
+    the_engine();  // over the present one, which is the default until the caller has put ours there
   }
   return reinterpret_cast<void*>(&wrapping_engine);
 }

@@ -1,5 +1,6 @@
 // The functions behind the Python package and LibTorch programs (c_abi.h); none throws.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -9,7 +10,8 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/options.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/entry/passes.h"
+#include "torch_bridge/core/statistics.h"
+#include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/trace.h"
@@ -44,6 +46,8 @@ PLEAT_EXPORT int pleat_enable(const char* conf, char* error, size_t error_bytes)
     Options options = runtime->options();
     std::vector<std::string> problems;
     parse_options(conf != nullptr ? conf : "", options, problems);
+    if (const char* const of_tests = secure_getenv("PLEAT_TEST_CONF"))
+      parse_options(of_tests, options, problems, ConfSource::kTests);
     if (!problems.empty()) {
       constexpr std::string_view kPrefix = "pleat: PLEAT_CONF: ";
       std::string& first = problems.front();

@@ -14,6 +14,7 @@
 #include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/core/statistics.h"
 #include "torch_bridge/entry/engine.h"
 #include "torch_bridge/entry/entry_points.h"
 #include "torch_bridge/install/aten_executor.h"
@@ -65,6 +66,9 @@ Runtime* build_runtime() {
   std::vector<std::string> problems;
   if (const char* const conf = secure_getenv("PLEAT_CONF")) {
     parse_options(conf, options, problems);
+  }
+  if (const char* const conf = secure_getenv("PLEAT_TEST_CONF")) {
+    parse_options(conf, options, problems, ConfSource::kTests);
   }
   for (const std::string& problem : problems) {
     std::fprintf(stderr, "%s\n", problem.c_str());

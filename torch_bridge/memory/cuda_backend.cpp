@@ -19,7 +19,7 @@
 #include "allocator/cuda/driver.h"
 #include "allocator/cuda/memory_in_front.h"
 #include "allocator/cuda/stream_events.h"
-#include "torch_bridge/core/own_path.h"
+#include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/cuda/access.h"
 #include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/no_stack.h"

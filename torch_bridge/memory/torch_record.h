@@ -14,8 +14,8 @@
 
 #include "allocator/residency/record.h"
 #include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/proof_book.h"
+#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
@@ -115,7 +115,7 @@ class TorchRecord final : public allocator::Record {
   // storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;
 
-  // ---- the effect of noise on the gradient: entry/probe.h ----
+  // ---- the effect of noise on the gradient: measure/probe.h ----
   // The decision at the release of the storage; empty before.
   struct Decided {
     Exactness exactness;

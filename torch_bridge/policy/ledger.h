@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/proof_book.h"
+#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/graph_marks.h"
 #include "torch_bridge/policy/leaf_numbers.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/exactness.h"
+#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/policy/node_facts.h"
 

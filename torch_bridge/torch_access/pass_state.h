@@ -74,7 +74,7 @@ class PassWatch {
 // The particulars of a pass; most passes have the defaults.
 struct PassFacts {
   PassValues values = PassValues::kPayload;
-  // An extra pass of Pleat's own (entry/extra_passes.h), which must leave no trace. Each has its
+  // An extra pass of Pleat's own (measure/extra_passes.h), which must leave no trace. Each has its
   // own number.
   std::uint64_t extra = 0;
   PassWatch* watch = nullptr;

@@ -14,9 +14,9 @@
 #include <mutex>
 
 #include "torch_bridge/core/clock.h"
+#include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/json_writer.h"
-#include "torch_bridge/core/own_path.h"
 #include "torch_bridge/core/trace_file.h"
 #include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/torch_access/module_paths.h"

@@ -9,9 +9,8 @@
 #include "allocator/blocks/block.h"
 #include "allocator/heap.h"
 #include "torch_bridge/c_abi.h"
-#include "torch_bridge/core/exactness.h"
 #include "torch_bridge/core/options.h"
-#include "torch_bridge/core/reason.h"
+#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {

@@ -51,7 +51,7 @@ struct HeldReason {
 // What was to be stored without noise, though it could have been lossy: no proof says that noise is
 // harmless there.
 struct ExactLine {
-  std::string why;  // as core/exactness.h names it
+  std::string why;  // as core/reasons.h names it
   std::uint32_t op = 0;
   std::uint32_t frame = 0;
   std::uint64_t records = 0;

@@ -295,7 +295,7 @@ void TextWriter::fragmentation(const DeviceSummary& device) {
                                     size_text(gaps.free_bytes), size_text(gaps.segment_bytes)));
 }
 
-// What core/exactness.h names, for whoever wants to change it.
+// What core/reasons.h names, for whoever wants to change it.
 std::string_view in_words(std::string_view why) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kWords{{
       {"operator", "the operator bears no noise"},

@@ -152,7 +152,7 @@ def _spell(key: str, value: Any) -> bytes:
 def enable(**options: Any) -> None:
     """Switches Pleat on, or changes its options: ``enable(bits=4, when="forward_end")``.
 
-    Keys and values are those of ``PLEAT_CONF`` (``pleat doctor`` prints them). A value is a number, a path
+    Keys and values are those of ``PLEAT_CONF`` (``pleat run --help-all`` lists them). A value is a number, a path
     or any text; it needs no quotes of its own. Saved tensors from here on are compressed; memory allocated
     before is left alone. Raises PleatError on a bad option (nothing changes then) or if no bridge fits the
     torch in use. Any thread.

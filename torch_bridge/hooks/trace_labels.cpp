@@ -1,0 +1,107 @@
+#include "torch_bridge/hooks/trace_labels.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "torch_bridge/core/runtime.h"
+#include "torch_bridge/policy/node_class.h"
+#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/torch_access/trace_context.h"
+
+namespace pleat::bridge {
+namespace {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Node;
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
+
+struct Leaf {
+  WeakTensor tensor;
+  std::uint64_t block = 0, gradient = 0;  // as they were told last
+};
+
+struct Labels {
+  std::vector<Leaf> leaves;
+  std::unordered_set<const c10::TensorImpl*> known;
+  std::uint64_t passes = 0;
+  std::uint32_t of_trace = 0;
+
+  // A model's graph is the same in most steps; a leaf that is new is found a little later then.
+  [[nodiscard]] bool is_walk_due() noexcept {
+    const std::uint64_t pass = passes++;
+    return (pass & (pass - 1)) == 0 || pass % 64 == 0;
+  }
+};
+thread_local Labels labels;
+
+void walk(const torch::autograd::edge_list& roots) {
+  std::erase_if(labels.leaves, [](const Leaf& leaf) { return leaf.tensor.expired(); });
+  labels.known.clear();
+  for (const Leaf& leaf : labels.leaves) labels.known.insert(leaf.tensor._unsafe_get_target());
+  std::vector<const Node*> met;
+  std::unordered_set<const Node*> seen;
+  const auto meet = [&](const torch::autograd::Edge& edge) {
+    const Node* const node = edge.function.get();
+    if (node != nullptr && seen.insert(node).second) met.push_back(node);
+  };
+  for (const torch::autograd::Edge& root : roots) meet(root);
+  while (!met.empty()) {
+    const Node& node = *met.back();
+    met.pop_back();
+    if (class_of(node).accumulate_grad) {
+      const at::Tensor& variable = static_cast<const AccumulateGrad&>(node).variable;
+      if (labels.known.insert(variable.unsafeGetTensorImpl()).second) {
+        labels.leaves.push_back({WeakTensor(variable.getIntrusivePtr())});
+      }
+    }
+    for (const torch::autograd::Edge& edge : node.next_edges()) meet(edge);
+  }
+}
+
+// Tells what the tensor's block is, unless it was told before.
+void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std::uint64_t& told) {
+  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
+  const allocator::Block* const block = runtime.pool.find(tensor.storage().data());
+  if (block == nullptr || block->id.value == told) return;
+  told = block->id.value;
+  trace_label(*block, what);
+}
+
+}  // namespace
+
+void label_leaves(const torch::autograd::edge_list& roots) noexcept {
+  Runtime* const runtime = Runtime::get();
+  if (runtime == nullptr) return;
+  if (labels.of_trace != number_of_trace()) {  // it has been told nothing yet
+    labels.of_trace = number_of_trace();
+    labels.passes = 0;
+    for (Leaf& leaf : labels.leaves) leaf.block = leaf.gradient = 0;
+  }
+  try {
+    if (!roots.empty() && labels.is_walk_due()) walk(roots);
+    for (Leaf& leaf : labels.leaves) {
+      if (const auto tensor = leaf.tensor.lock()) {
+        label(*runtime, at::Tensor(tensor), PLEAT_TRACE_LABEL_PARAMETER, leaf.block);
+      }
+    }
+  } catch (...) {  // no memory for the walk: these blocks have no name
+  }
+}
+
+void label_gradients() noexcept {
+  Runtime* const runtime = Runtime::get();
+  if (runtime == nullptr) return;
+  for (Leaf& leaf : labels.leaves) {
+    if (const auto tensor = leaf.tensor.lock()) {
+      try {
+        label(*runtime, at::Tensor(tensor).grad(), PLEAT_TRACE_LABEL_GRADIENT, leaf.gradient);
+      } catch (...) {
+      }
+    }
+  }
+}
+
+}  // namespace pleat::bridge
