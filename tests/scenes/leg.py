@@ -282,8 +282,9 @@ def run_leg(scene, name, conf):
         if child == 0:
             try:
                 report = {}
-                forked.start_pleat(forked.variables_of(conf))
-                report = Leg(scene, conf, with_bias=name == "4").report()
+                variables = forked.variables_of(conf)
+                forked.start_pleat(variables)
+                report = Leg(scene, variables["PLEAT_CONF"], with_bias=name == "4").report()
             except InvalidScene as why:
                 report = {"problem": ["invalid", str(why)]}
             except BaseException:
