@@ -30,8 +30,6 @@ function(pleat_add_cuda_access bridge torch_dir)
     PLEAT_CUDA_HAS_CAPTURE_MARKS=$<BOOL:${capture_marks}>
     PLEAT_CUDA_HAS_OOM_REJECTION=$<BOOL:${oom_rejection}>)
   target_link_libraries(${target} PRIVATE pleat_cuda_codec ${torch_dir}/lib/libc10_cuda.so ${torch_dir}/lib/libc10.so)
-  # As the bridge: the torch that is loaded resolves by SONAME.
-  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--allow-shlib-undefined)
-  set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON INSTALL_RPATH "")
+  pleat_link_beside_torch(${target})
   install(TARGETS ${target} LIBRARY DESTINATION lib)
 endfunction()
