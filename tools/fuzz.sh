@@ -18,7 +18,7 @@ fi
 [ -n "$compiler" ] || { echo "fuzz: no clang++ here (apt-get install clang-14 libclang-rt-14-dev)" >&2; exit 1; }
 
 cmake -S "$root" -B "$build" -G Ninja -DPLEAT_FUZZ=ON -DPLEAT_BUILD_BRIDGE=OFF -DPLEAT_BUILD_TESTS=OFF \
-  -DPLEAT_BUILD_BENCHMARKS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER="$compiler" >/dev/null || exit 1
+  -DPLEAT_BUILD_BENCHMARKS=OFF -DPLEAT_CCACHE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER="$compiler" >/dev/null || exit 1
 cmake --build "$build" --target fuzzers || exit 1
 
 failed=0

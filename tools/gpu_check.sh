@@ -41,7 +41,7 @@ on_the_simulation() {
 
 if [ "${PLEAT_GPU_BUILT:-0}" != 1 ]; then
   # shellcheck disable=SC2086
-  cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON ${PLEAT_CMAKE_ARGS:-}
+  cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DPLEAT_GPU_CHECK_ONLY=ON -DPLEAT_CCACHE=ON ${PLEAT_CMAKE_ARGS:-}
   cmake --build "$build" --target pleat_gpu_check compress_golden --parallel "$(nproc)"
 fi
 status=0

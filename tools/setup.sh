@@ -145,7 +145,7 @@ choose_arguments() {
   local generator="Unix Makefiles"
   command -v ninja >/dev/null && generator=Ninja
   drop_foreign_cache "$generator"
-  arguments=(-G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPLEAT_PYTHON=$build/venv/bin/python")
+  arguments=(-G "$generator" -DCMAKE_BUILD_TYPE=Release -DPLEAT_CCACHE=ON "-DPLEAT_PYTHON=$build/venv/bin/python")
   [ -e "$build/venv-next/.pleat-next" ] &&
     arguments+=("-DPLEAT_EXTRA_TORCH_PYTHONS=$build/venv-next/bin/python")
   local architectures

@@ -98,10 +98,15 @@ READERS = (
 )
 
 
+# file_table.py copies sentences of headers, which are read where they are written.
+GENERATED = re.compile(r"<!-- files: .*?<!-- end of files -->", re.S)
+
+
 def texts(path):
     for suffixes, parts in READERS:
         if path.suffix in suffixes:
-            return parts(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            return parts(GENERATED.sub(lambda table: "\n" * table[0].count("\n"), text))
     return ()
 
 

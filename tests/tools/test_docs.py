@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import file_table
 from conftest import REPOSITORY, STOCK_ONLY, clean_environment
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -45,6 +46,18 @@ def test_the_readme_fits_a_newcomers_patience():
     sentences = [sentence for cell in re.split(r"\n| \| ", plain) for sentence in re.split(r"(?<=[.!?:;])\s+", cell)]
     long = [sentence for sentence in sentences if len(sentence.split()) > 25]
     assert len(sentences) > 60 and not long
+
+
+def test_the_table_of_files_is_what_the_headers_say():
+    page = file_table.PAGE.read_text()
+    assert page == file_table.written(page), "run python3 tests/tools/file_table.py"
+
+
+def test_the_table_of_files_cuts_a_long_sentence_after_its_first_clause():
+    assert file_table.sentence_of("Pool cuts blocks. It is fast") == ("Pool cuts blocks", True)
+    assert file_table.sentence_of("Pool cuts blocks from segments: " + "x" * 120) == ("Pool cuts blocks from segments", False)
+    assert file_table.sentence_of("") == ("", False)
+    assert file_table.comment_of("// One\n// line.\n#pragma once\n// no\n") == "One line."
 
 
 def test_the_figures_name_every_file_of_results_and_no_other():

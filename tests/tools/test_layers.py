@@ -123,16 +123,5 @@ def test_only_the_bridge_sees_torch_and_not_all_of_it():
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_page_of_the_architecture_has_every_file():
-    page = (REPO / "docs" / "architecture.md").read_text()
-    stems = {re.sub(r"\.\w+$", "", name) for name in re.findall(r"[\w/]+\.(?:h|cpp|c|cu|cuh|py)\b", page)}
-    missing = []
-    for folder, path in sorted({(folder, path) for folder, path, _ in includes()}):
-        within = re.sub(r"\.\w+$", "", path.removeprefix(folder + "/"))
-        if within not in stems and path.split("/")[1] != "example":
-            missing.append(path)
-    assert not missing, "\n".join(missing)
-
-
 def test_there_is_something_to_check():
     assert len(list(includes())) > 100

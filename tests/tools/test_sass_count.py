@@ -1,4 +1,4 @@
-"""tools/bench/sass_count.py counts whole turns of a loop through the loads and Philox, and the built image keeps the bars."""
+"""The built CUDA image keeps the bars of tools/bench/sass_count.py, and holds each kernel that tasks can ask for."""
 
 import importlib.util
 import json
@@ -21,93 +21,6 @@ def tool():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-# A loop from 0x10 to 0xa0. Through the load and either Philox branch; the slow one has a call.
-LISTING = """
-    Function : pleat_encode_float32_4
-        /*0000*/    S2R R0, SR_TID.X ;   /* 0x0 */
-        /*0010*/    ISETP.NE P0, PT, R0, RZ, PT ;   /* 0x0 */
-        /*0020*/    @P0 BRA 0x40 ;   /* 0x0 */
-        /*0030*/    LDG.E R1, desc[UR4][R2.64] ;   /* 0x0 */
-        /*0040*/    LDG.E.128 R4, desc[UR4][R2.64] ;   /* 0x0 */
-        /*0050*/    BRA.DIV UR4, 0xc0 ;   /* 0x0 */
-        /*0060*/    @P1 BRA 0xd0 ;   /* 0x0 */
-        /*0070*/    IMAD.WIDE.U32 R8, R9, -0x2daee0ad, RZ ;   /* 0x0 */
-        /*0080*/    FADD R1, R2, R3 ;   /* 0x0 */
-        /*0090*/    STG.E desc[UR4][R2.64], R8 ;   /* 0x0 */
-        /*00a0*/    @!P0 BRA 0x10 ;   /* 0x0 */
-        /*00b0*/    EXIT ;   /* 0x0 */
-        /*00c0*/    EXIT ;   /* 0x0 */
-        /*00d0*/    CALL.REL.NOINC 0xf0 ;   /* 0x0 */
-        /*00e0*/    BRA 0x90 ;   /* 0x0 */
-        /*00f0*/    RET.REL.NODEC R20 0x0 ;   /* 0x0 */
-"""
-# As sm_80 has it: out of the loop by a call that never comes back, then the way round.
-LEFT_BY_CALL = """
-    Function : pleat_encode_float32_4
-        /*0000*/    LDG.E.128 R4, [R2.64] ;   /* 0x0 */
-        /*0010*/    IMAD.WIDE.U32 R8, R9, -0x326172a9, RZ ;   /* 0x0 */
-        /*0020*/    ISETP.GE.U32.AND P0, PT, R0, R3, PT ;   /* 0x0 */
-        /*0030*/    @P0 CALL.REL.NOINC 0x50 ;   /* 0x0 */
-        /*0040*/    BRA 0x0 ;   /* 0x0 */
-        /*0050*/    EXIT ;   /* 0x0 */
-"""
-# Two places with Philox, the second a way of its own and longer.
-TWO_WAYS = """
-    Function : pleat_encode_float32_4
-        /*0000*/    LDG.E.128 R4, [R2.64] ;   /* 0x0 */
-        /*0010*/    @P0 BRA 0x40 ;   /* 0x0 */
-        /*0020*/    IMAD.WIDE.U32 R8, R9, -0x326172a9, RZ ;   /* 0x0 */
-        /*0030*/    BRA 0x60 ;   /* 0x0 */
-        /*0040*/    FSEL R8, R9, RZ, P0 ;   /* 0x0 */
-        /*0050*/    IMAD.WIDE.U32 R8, R9, -0x326172a9, RZ ;   /* 0x0 */
-        /*0058*/    FADD R8, R9, RZ ;   /* 0x0 */
-        /*0060*/    @!P1 BRA 0x0 ;   /* 0x0 */
-        /*0070*/    EXIT ;   /* 0x0 */
-"""
-
-
-def turns(tool, listing, wide=1, philox=1):
-    (code,) = tool.parse(listing).values()
-    found = tool.turns(code, encode=True, wide_accesses=wide, least_multiplications=philox)
-    return [[tool.operation(text) for text in turn] for turn in found]
-
-
-def test_the_shortest_turn_is_counted(tool):
-    # 10, 20, 40, 50, 60, 70, 80, 90, a0: the branch over 30 is shorter, d0 ends in a call
-    assert turns(tool, LISTING) == [["ISETP", "BRA", "LDG", "BRA", "BRA", "IMAD", "FADD", "STG", "BRA"]]
-
-
-def test_a_call_that_is_not_made_does_not_end_the_way(tool):
-    assert turns(tool, LEFT_BY_CALL) == [["LDG", "IMAD", "ISETP", "CALL", "BRA"]]
-
-
-def test_every_place_with_philox_is_a_way(tool):
-    short, long = turns(tool, TWO_WAYS)
-    assert short == ["LDG", "BRA", "IMAD", "BRA", "BRA"]
-    assert long == ["LDG", "BRA", "FSEL", "IMAD", "FADD", "BRA"]
-
-
-@pytest.mark.parametrize(
-    ("listing", "wide", "philox", "words"),
-    [
-        (LISTING.replace("-0x2daee0ad", "0x11"), 1, 1, "no loop"),
-        (LISTING, 1, 2, "no loop"),  # half of the noise
-        (LISTING, 2, 1, "1 accesses of 128 bits in a turn instead of 2"),
-        (LISTING.replace("FADD R1, R2, R3", "@P2 BRA 0x80"), 1, 1, "a loop within"),
-    ],
-)
-def test_what_would_be_counted_too_low_is_refused(tool, listing, wide, philox, words):
-    with pytest.raises(tool.NotCounted, match=words):
-        turns(tool, listing, wide, philox)
-
-
-def test_only_kernels_that_are_covered_are_counted(tool):
-    (code,) = tool.parse(LISTING).values()
-    for name in ("encode_scaled_float32_2", "decode_framed_float32", "encode_in_place_float32_4", "encode_float32_0"):
-        with pytest.raises(tool.NotCounted, match="not covered"):
-            tool.turns_of("pleat_" + name, code)
 
 
 def test_help_says_how_it_counts_and_what_not():

@@ -44,7 +44,7 @@ def environment(test_python, tmp_path_factory):
     # By the names that CMake calls the compilers by: ccache then knows what set-up has compiled.
     run(
         test_python, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, REPOSITORY,
-        CC="cc", CXX="c++", SKBUILD_CMAKE_DEFINE="PLEAT_CUDA_ARCHITECTURES=90",  # one is enough to see that kernels are built
+        CC="cc", CXX="c++", SKBUILD_CMAKE_DEFINE="PLEAT_CCACHE=ON;PLEAT_CUDA_ARCHITECTURES=90",  # one is enough to see that kernels are built
     )  # fmt: skip
     (wheel,) = folder.glob("pleat-*.whl")
     assert wheel.name.endswith("linux_x86_64.whl"), "it holds machine code"
@@ -54,6 +54,16 @@ def environment(test_python, tmp_path_factory):
     (packages / "borrowed.pth").write_text(borrowed + "\n")
     run(test_python, "-m", "pip", "--python", folder / "venv" / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
     return folder / "venv" / "bin"
+
+
+def test_it_requires_the_release_of_torch_that_its_bridge_is_for(environment, torch_version):
+    source = "import importlib.metadata as m; print(*m.requires('pleat'))"
+    assert run(environment / "python", "-c", source).strip() == "torch==" + ".".join(torch_version.split(".")[:2]) + ".*"
+
+
+def test_it_holds_the_licence_of_plotly_beside_plotly(environment):
+    notices = [file.parent / "NOTICE" for file in environment.parent.rglob("pleat/share/pleat/plotly.min.js")]
+    assert notices and all("MIT License" in notice.read_text() for notice in notices)
 
 
 def test_import_torch_is_enough_where_the_wheel_is_installed(environment):

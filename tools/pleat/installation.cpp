@@ -32,9 +32,11 @@ std::vector<fs::path> candidate_folders() {
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
   if (error) return {};
   const fs::path prefix = executable.parent_path().parent_path();
-  std::vector<fs::path> folders = {prefix / "lib",             // build/bin, /usr/local/bin
-                                   prefix / "pleat" / "lib"};  // pip install --target
-  for (const char* lib : {"lib", "lib64"})                     // an environment's bin, ~/.local/bin
+  std::vector<fs::path> folders = {prefix / "lib"};  // build/bin, /usr/local/bin
+  if (const fs::path installed = prefix / PLEAT_INSTALL_LIBDIR; installed != folders.front())
+    folders.push_back(installed);               // lib64, lib/x86_64-linux-gnu
+  folders.push_back(prefix / "pleat" / "lib");  // pip install --target
+  for (const char* lib : {"lib", "lib64"})      // an environment's bin, ~/.local/bin
     for (const fs::path& python : python_folders(prefix / lib))
       for (const char* packages : {"site-packages", "dist-packages"})
         folders.push_back(python / packages / "pleat" / "lib");

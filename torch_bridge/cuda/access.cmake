@@ -25,13 +25,12 @@ function(pleat_add_cuda_access bridge torch_dir)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${torch_dir}/include
                              ${torch_dir}/include/torch/csrc/api/include ${cuda_headers})
-  target_compile_options(${target} PRIVATE -O2 -UNDEBUG)
+  pleat_optimise(${target} -O2)
+  target_compile_options(${target} PRIVATE -UNDEBUG)
   target_compile_definitions(${target} PRIVATE NDEBUG
     PLEAT_CUDA_HAS_CAPTURE_MARKS=$<BOOL:${capture_marks}>
     PLEAT_CUDA_HAS_OOM_REJECTION=$<BOOL:${oom_rejection}>)
   target_link_libraries(${target} PRIVATE pleat_cuda_codec ${torch_dir}/lib/libc10_cuda.so ${torch_dir}/lib/libc10.so)
-  # As the bridge: the torch that is loaded resolves by SONAME.
-  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--allow-shlib-undefined)
-  set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON INSTALL_RPATH "")
-  install(TARGETS ${target} LIBRARY DESTINATION lib)
+  pleat_link_beside_torch(${target})
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

@@ -1,5 +1,6 @@
 // Puts Pleat in force in a process that has loaded torch, once and permanently: options, self-test,
-// engine, allocator, fork and the end of the process.
+// engine, allocator, fork and the end of the process. The library is linked with -z nodelete: after
+// a dlclose torch still calls its hooks, and the process still calls its fork and exit handlers.
 #include <pthread.h>
 #include <torch/version.h>
 
