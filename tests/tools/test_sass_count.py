@@ -45,7 +45,7 @@ def image(tool, build_dir):
 
 @pytest.fixture(scope="module")
 def architectures(build_dir):
-    """What the image of this build is for: one of three a day where a test run has built it (tools/test.sh)."""
+    """The architectures of this build's image: one of three a day where a test run has built it (tools/test.sh)."""
     cache = (build_dir / "CMakeCache.txt").read_text()
     return [f"sm_{number}" for number in re.search(r"^PLEAT_CUDA_ARCHITECTURES:\w+=(.+)$", cache, re.M)[1].split(";")]
 
