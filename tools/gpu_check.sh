@@ -2,8 +2,8 @@
 # On a machine with an NVIDIA GPU and nvcc: builds the kernels and their check, and runs it: payloads of
 # every kernel against the CPU path byte for byte, speed beside a device-to-device copy, then the committed
 # golden hashes; formulas that write over their gradient against themselves (tools/bench/gpu_gradients.py).
-# Then trainings in plain torch, stock beside Pleat (tools/bench/gpu_training.py), and what bits for each tensor cost
-# and are worth (tools/bench/gpu_sensitivity.py), where a build of Pleat is:
+# Then trainings in plain torch, stock next to Pleat (tools/bench/gpu_training.py), and cost and gain of bits for
+# each tensor (tools/bench/gpu_sensitivity.py), where a build of Pleat is:
 # `bash tools/setup.sh test` makes one, and one for the same torch may be carried here. A few minutes, no internet.
 #
 #   tools/gpu_check.sh [FILE]     JSON goes to FILE (default build/gpu/gpu_check.json), that of the other steps
@@ -11,7 +11,7 @@
 #                                 gpu_sensitivity.json
 #
 #   PLEAT_GPU_BUILD_DIR   build folder (default build/gpu)
-#   PLEAT_GPU_BUILT       1: what is in it is taken as it is, as where it was carried from another machine
+#   PLEAT_GPU_BUILT       1: take its files as they are, for a folder carried from another machine
 #   PLEAT_CMAKE_ARGS      more arguments for CMake
 #   PLEAT_LIBRARY         the build's libpleat.so (default build/lib/libpleat.so)
 #   PLEAT_TEST_PYTHON     the interpreter whose torch it is for (default build/venv/bin/python, else python3)

@@ -1,10 +1,10 @@
 # Parts of a test run, to be sourced: runs them one after the other, and tells at the end what each has taken.
 #
-#   part NAME COMMAND...    runs it under a heading; what it prints is kept for the summary
+#   part NAME COMMAND...    runs it under a heading; its output is kept for the summary
 #   choose_cuda_architectures BUILD DRAW   sets PLEAT_CUDA_ARCHITECTURES for set-up
 #   summary TITLE           a line for each part; 1 if one failed or there was none
 #
-# CPU seconds are user and system time of all processes of a part (tools/count.py waits for those that nobody waits for).
+# CPU seconds are user and system time of all processes of a part (tools/count.py waits for orphaned ones).
 
 part_names=() part_codes=() part_lines=()
 declare -A part_last=()
@@ -22,7 +22,7 @@ count_cpu() {
   done
 }
 
-# What the CUDA kernels are built for, two thirds of a minute for each: where nothing is built yet, one architecture,
+# The architectures of the CUDA kernels, two thirds of a minute for each: in a first build one architecture,
 # another one each day; else as it was built; all three where everything is drawn.
 choose_cuda_architectures() {
   local build=$1 draw=$2 one=(80 90 100)

@@ -5,8 +5,8 @@
 #
 #   tools/setup.sh [demo] [test] [bench] [next]
 #
-#   demo   and what the demo draws with
-#   test   and what the tests need
+#   demo   and the packages that draw the demo
+#   test   and the packages of the tests
 #   bench  and the models of the benchmarks
 #   next   and build/venv-next with the newest PyTorch, and a bridge for it
 #
@@ -56,7 +56,7 @@ strace strace
 LIST
 }
 
-# What nobody needs: help2man makes man pages. It comes along when something else is installed.
+# Optional: help2man makes man pages. It is installed only together with other packages.
 readonly extra_packages=help2man
 
 install_system_packages() {
@@ -136,7 +136,7 @@ drop_foreign_cache() {
   done
 }
 
-# What the build folder is configured with; nothing if it is not.
+# A value of the build folder's CMake cache; empty if there is no cache.
 configured() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null || true; }
 
 # CMake's arguments into $arguments; $@ before those of PLEAT_CMAKE_ARGS, the last of which win.
@@ -179,7 +179,7 @@ await_early_build() {
 build_pleat() {
   local stamp=$build/.pleat-configured
   choose_arguments -DPLEAT_BUILD_BRIDGE=ON -DPLEAT_BUILD_TESTS=ON -DPLEAT_BUILD_BENCHMARKS=ON
-  # What the configuration depends on besides CMake's own files: its arguments, and which torch.
+  # The inputs of the configuration in addition to CMake's own files: its arguments, and which torch.
   local wanted
   wanted=$(printf '%s\n' "${arguments[@]}"; cat "$build"/venv*/.pleat-core "$build"/venv*/.pleat-next 2>/dev/null || true)
   # CMake keeps what it was told last, by whomever.

@@ -4,11 +4,11 @@
 #
 #   tools/test.sh [--all] [--fixed | --rotating] [ARGUMENTS FOR PYTEST]
 #
-#   --all       everything: the rotating part whole, and what else only CI runs, packages and sanitizers
+#   --all       everything: the rotating part whole, and the parts that only CI runs, packages and sanitizers
 #   --fixed     all but the rotating part
 #   --rotating  the rotating part only
 #
-# Where nothing is built yet, the CUDA kernels are built for one architecture, another one each day; with --all for all.
+# In a first build the CUDA kernels are built for one architecture, another one each day; with --all for all.
 #
 #   PLEAT_TEST_DRAW=2026-11-26  the samples of that day (default: of today, UTC)
 #   PLEAT_TEST_UNTIL=SECONDS    nothing of the rotating part starts after this time (since the epoch)
@@ -51,7 +51,7 @@ if $fixed; then
   part 'units' ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)"
   # By itself: start-up is a matter of microseconds.
   run_pytest 'interposing' tests/interpose "$@"
-  # Three at a time keep two cores busy: what they start, torch's import above all, has one thread each.
+  # Three at a time keep two cores busy: their child processes, above all torch's import, have one thread each.
   run_pytest 'tools, whole processes' tests --ignore=tests/interpose --part fixed \
     -n 3 --dist loadfile --no-loadscope-reorder "$@"
 fi

@@ -27,7 +27,7 @@ ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR") or ROOT / "build")
 SCRIPT = HERE / "train_chargpt.py"
 SAMPLE_SECONDS = 0.05
-# What the stock run may take where nobody says otherwise: then both, their starts and the picture take less
+# Default time limit of the stock run: with it both runs, their starts and the picture take less
 # than five minutes on a slow machine, and on one whose speed halves after it.
 STEPS, SECONDS = 120, 80
 
@@ -38,13 +38,13 @@ class Problem(Exception):
 
 @dataclass
 class Run:
-    """What was seen of one training."""
+    """Measurements of one training."""
 
     name: str
     started: float = 0.0  # seconds since the epoch, like all times of the log
     memory: list[tuple[float, int, int]] = field(default_factory=list)  # (time, resident, highest so far)
     log: list[dict] = field(default_factory=list)  # lines of --log-jsonl; the first is from before step 1
-    report: str = ""  # what Pleat said at the end
+    report: str = ""  # Pleat's report at the end
 
     @property
     def steps(self) -> list[dict]:
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def peak_bytes(self) -> int:
-        """The kernel's high-water mark at the end of the last step. What comes after is not training: at exit
+        """The kernel's high-water mark at the end of the last step. Later growth is not training: at exit
         the destructors of torch's libraries read in some 100 MB of library pages, with Pleat and without."""
         end = self.steps[-1]["time"]
         return max((highest for when, _, highest in self.memory if when <= end), default=0)
@@ -86,7 +86,7 @@ def size_words(count: float) -> str:
 
 
 def status_bytes(pid: int) -> tuple[int, int]:
-    """(resident now, highest so far) of a process; what is swapped out counts as resident."""
+    """(resident now, highest so far) of a process; swapped-out pages count as resident."""
     values = {}
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")

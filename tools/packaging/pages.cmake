@@ -1,6 +1,6 @@
 # Man pages of `pleat` and of each of its subcommands, by help2man from their --help, and the completion for bash. Run by
 # the build: cmake -DPLEAT=program -DHELP2MAN=program -DVERSION=0.1.0 -DFOLDER=share -P pages.cmake
-# HELP2MAN may be empty: no man pages. A failure prints a warning and breaks no build.
+# HELP2MAN may be empty: no man pages. A page that cannot be made is reported and breaks no build.
 cmake_minimum_required(VERSION 3.22)
 
 function(help_of words text)

@@ -38,7 +38,7 @@ void pass_on(int signal) {
   if (program > 0) ::kill(program, signal);
 }
 
-// What ends the program is for the program: this process waits for its end, and reports.
+// A signal that ends the program is for the program: this process waits for its end, and reports.
 void pass_signals_on() {
   struct sigaction action {};
   action.sa_handler = pass_on;
@@ -170,7 +170,7 @@ void print_small(const Json& parameters) {
 
 double mega(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-// What was exact, largest first.
+// Exact tensors, largest first.
 void print_exact(const Json& saved) {
   std::vector<Json> exact;
   std::int64_t all = 0;

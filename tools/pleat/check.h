@@ -12,7 +12,7 @@ struct CheckRequest {
   char** command = nullptr;    // ends with a null
 };
 
-// Exit codes: 0, nothing surprising; 1, a surprise; 2, it could not look.
+// Exit codes: 0, no surprise; 1, a surprise; 2, the check was incomplete.
 inline constexpr int kSurprise = 1;
 inline constexpr int kCouldNotLook = 2;
 

@@ -8,8 +8,8 @@
 
 namespace pleat::cli {
 
-// What the option may be followed by. Where its type is written like "peak|end|SECONDS", the words
-// in small letters are known without this; where nothing is known, files are completed.
+// The values that complete the option. Where its type is written like "peak|end|SECONDS", the words
+// in small letters are known without this; without values, files are completed.
 void offer(CLI::Option& option, const std::vector<std::string>& values);
 
 struct CompletionCommands {

@@ -31,7 +31,7 @@ struct Check {
   Status status;
   std::string name;
   std::string finding;
-  std::string remedy;  // what to do; for anything not good
+  std::string remedy;  // the advice, unless the state is good
 };
 
 struct Diagnosis {
@@ -125,7 +125,7 @@ constexpr bool kHasKernels = true;
 constexpr bool kHasKernels = false;
 #endif
 
-// Names of the devices that the driver shows, with their architectures; or what is wrong.
+// Names of the devices that the driver shows, with their architectures; or the problem.
 std::vector<std::string> cuda_devices(std::string& problem) {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) {
@@ -160,7 +160,7 @@ std::vector<std::string> cuda_devices(std::string& problem) {
   return found;
 }
 
-// What becomes of CUDA tensors. None of it keeps a job from running.
+// Treatment of CUDA tensors. No finding here keeps a job from running.
 void check_cuda(Diagnosis& diagnosis) {
   std::error_code error;
   const fs::path lib = diagnosis.torch.folder / "lib";

@@ -1,4 +1,4 @@
-// `pleat doctor`: says whether `pleat run` would work here and now, and if not, what to do.
+// `pleat doctor`: reports whether `pleat run` works here and now, and if not, the remedy.
 #pragma once
 
 #include <string>

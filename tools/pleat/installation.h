@@ -18,7 +18,7 @@ struct TorchRelease {
   friend auto operator<=>(const TorchRelease&, const TorchRelease&) = default;
 };
 
-// The release of a version such as "2.11.0+cu130" or "2.11.0a0+git1234"; nothing if it has none.
+// The release of a version such as "2.11.0+cu130" or "2.11.0a0+git1234"; nullopt if it has none.
 [[nodiscard]] std::optional<TorchRelease> parse_release(std::string_view version);
 [[nodiscard]] std::string to_string(TorchRelease release);
 [[nodiscard]] std::string bridge_file_name(TorchRelease release);

@@ -1,5 +1,5 @@
 // The `pleat` command: starts programs under libpleat.so, says whether that would work, how far it
-// changes gradients, and what a profile knows.
+// changes gradients, and the contents of a profile.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

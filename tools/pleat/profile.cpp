@@ -22,7 +22,7 @@ using sensitivity::Unit;
 // More than any width that has noise.
 double bits_or_exact(unsigned width) { return width == 0 ? 100.0 : static_cast<double>(width); }
 
-// What rows are sorted by, downwards.
+// Sort key of rows, descending.
 double sort_value(const UnitFigures& row, std::string_view sort) {
   if (sort == "bytes") return static_cast<double>(row.unit->bytes);
   if (sort == "payload") return static_cast<double>(row.payload_bytes);

@@ -1,5 +1,5 @@
-// `pleat profile`: what a profile knows of a program's saved tensors, and what it is worth. Reads
-// files; starts nothing.
+// `pleat profile`: the profile of a program's saved tensors, and its gain. Reads files;
+// starts no process.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace pleat::cli {
 
-// Orders of rows: as backward reads them; by name; else what is largest comes first, and what has
-// no such number last.
+// Orders of rows: as backward reads them; by name; else the largest comes first, and rows
+// without the number last.
 inline constexpr std::array<std::string_view, 7> kProfileSorts{
     "backward", "bytes", "payload", "sensitivity", "share", "bits", "producer"};
 

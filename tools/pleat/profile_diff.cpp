@@ -88,7 +88,7 @@ void sort_pairs(std::vector<Pair>& pairs, std::string_view sort) {
   });
 }
 
-// More than what one more measurement changes.
+// More than the change by one more measurement.
 bool is_changed(const Pair& pair) {
   constexpr double kMuch = 2;
   const double ratio = pair.sensitivity_ratio();

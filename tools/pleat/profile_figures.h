@@ -1,5 +1,5 @@
-// What the tables and the page of `pleat profile` show of a profile, in numbers and in words.
-// Prints nothing.
+// The figures of a profile, in numbers and in words, for the tables and the page of
+// `pleat profile`. Prints no output.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,7 @@ struct ProfileFigures {
   std::vector<std::uint64_t> steps;  // that measured something, ascending
   std::optional<Stability> stability;
 
-  // How far the noise is above the least, in parts of it; NaN: nothing is measured, or the least is
+  // How far the noise is above the least, in parts of it; NaN: no measurement, or the least is
   // zero and the noise is not.
   [[nodiscard]] double gap() const noexcept;
 };

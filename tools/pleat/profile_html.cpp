@@ -51,7 +51,7 @@ thead th { position: sticky; top: 0; background: var(--paper); }
 </style>
 )html";
 
-// What is wider than the window can be scrolled by the keyboard, too.
+// Content wider than the window can be scrolled by the keyboard, too.
 std::string wide(std::string_view name, const std::string& content) {
   return fmt::format(
       "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n{}</div>\n", name,

@@ -1,5 +1,5 @@
 // A profile as one page of HTML that needs no network: bits and noise over the depth of the model,
-// noise over payload, and what changed between measurements.
+// noise over payload, and the changes between measurements.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the commands of `pleat profile` share: reading a file, writing the answer.
+// Shared by the commands of `pleat profile`: reading a file, writing the answer.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,14 +13,14 @@ namespace pleat::cli {
 
 using Json = nlohmann::ordered_json;
 
-// Nothing if it is no profile: the reason is on stderr.
+// Returns nullopt if it is no profile: the reason is on stderr.
 [[nodiscard]] std::optional<sensitivity::Profile> load_profile(const std::string& path);
 
 // To stdout. False: it cannot be written, which is said on stderr.
 [[nodiscard]] bool put(std::string_view text);
 [[nodiscard]] bool put_json(const Json& json);
 
-// What is not known becomes null.
+// An unknown value becomes null.
 template <class T>
 [[nodiscard]] Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -29,7 +29,7 @@ template <class T>
 [[nodiscard]] Json number(double value);
 // Who a unit is: key, producer, reader, type, shape, tensors, bytes.
 [[nodiscard]] Json identity(const sensitivity::Unit& unit);
-// What is asked of figures as a whole, but for `units`.
+// The figures of the whole profile, without `units`.
 [[nodiscard]] Json summary(const ProfileFigures& figures);
 [[nodiscard]] Json stability_json(const ProfileFigures& figures);
 

@@ -13,7 +13,7 @@ namespace pleat::cli {
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 
-// Writes to stderr. What cannot be written there must not end this process before the program.
+// Writes to stderr. A failed write must not end this process before the program.
 template <typename... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);

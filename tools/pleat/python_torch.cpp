@@ -16,7 +16,7 @@ namespace pleat::cli {
 namespace fs = std::filesystem;
 namespace {
 
-// What `command` prints, or nothing if it cannot be started or fails. Its stderr is dropped.
+// The output of `command`, or nullopt if it cannot be started or fails. Its stderr is dropped.
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return std::nullopt;

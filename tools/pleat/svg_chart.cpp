@@ -79,7 +79,7 @@ void add_dots(std::string& svg, const Series& series, const Axis& x, const Axis&
   }
 }
 
-// At the top, from the right. Nothing for a series without a name.
+// At the top, from the right. A series without a name has no entry.
 void add_legend(std::string& svg, std::span<const Series> series) {
   const auto out = std::back_inserter(svg);
   constexpr double kLetter = 6.2;

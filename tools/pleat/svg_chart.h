@@ -9,7 +9,7 @@
 
 namespace pleat::cli {
 
-// For text and attributes of HTML. Control characters become '?', what is no UTF-8 U+FFFD.
+// For text and attributes of HTML. Control characters become '?', invalid UTF-8 U+FFFD.
 [[nodiscard]] std::string escaped(std::string_view text);
 
 struct Axis {

@@ -8,7 +8,7 @@
 namespace pleat::cli {
 namespace {
 
-// What a column shrinks to: before others are left out, and when there are none to leave out.
+// The least width of a column: before others are left out, and when there are none to leave out.
 constexpr std::size_t kReadable = 14;
 constexpr std::size_t kLeast = 8;
 constexpr std::string_view kGap = "  ";

@@ -1,4 +1,4 @@
-// `pleat trace`: what a trace knows of a program's memory. Reads files; starts nothing.
+// `pleat trace`: a program's memory, from its trace. Reads files; starts no process.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -27,9 +27,9 @@ struct TraceCommands {
   CLI::App* top = nullptr;
   std::shared_ptr<TraceTopRequest> top_request;
 };
-// Adds `trace` and what it can do to `app`. `commands` must outlive `app`.
+// Adds `trace` and its commands to `app`. `commands` must outlive `app`.
 void add_trace_commands(CLI::App& app, TraceCommands& commands);
-// What was parsed. Returns the exit code.
+// Runs the parsed command. Returns the exit code.
 [[nodiscard]] int run_trace_command(const TraceCommands& commands);
 
 }  // namespace pleat::cli

@@ -28,11 +28,11 @@ struct Layers {
 };
 
 struct DeviceLayers {
-  trace::ModuleTable modules;          // empty: nothing is known
+  trace::ModuleTable modules;          // empty: not recorded
   std::vector<trace::PartUse> groups;  // as Groups::names(); empty: none were asked for
 };
 
-// What the layers of a device do, as events pass by.
+// Follows the memory of a device's layers, event by event.
 class LayerWatch {
  public:
   LayerWatch(int device, Layers& layers) : layers_(layers) {

@@ -1,4 +1,4 @@
-// What the commands of `pleat trace` share: options, and the line that says how far reading is.
+// Shared by the commands of `pleat trace`: options, and the line that reports reading progress.
 #pragma once
 
 #include <unistd.h>

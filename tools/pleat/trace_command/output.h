@@ -16,7 +16,7 @@ inline constexpr unsigned kUsersMode = 0666, kOwnersMode = 0600;
 class TraceOutput {
  public:
   TraceOutput() = default;
-  ~TraceOutput();  // without close(): nothing is left of it
+  ~TraceOutput();  // without close(): removes the file
   TraceOutput(const TraceOutput&) = delete;
   TraceOutput& operator=(const TraceOutput&) = delete;
 
@@ -53,7 +53,7 @@ class TraceOutput {
 
 // ---- text ---------------------------------------------------------------------------------------
 
-// With its quotes; what is no UTF-8 is replaced.
+// With its quotes; invalid UTF-8 is replaced.
 void put_json_text(TraceOutput& out, std::string_view text);
 [[nodiscard]] std::string json_text(std::string_view text);
 // A field of RFC 4180, in quotes where it needs them.

@@ -14,7 +14,7 @@ namespace pleat::cli {
 
 // "rank 1 of 4, torch 2.11.0, pleat 0.1.0, process 4711, on host"; empty: the trace does not say.
 [[nodiscard]] std::string who_text(const trace::Process& process);
-// What is not known is null.
+// An unknown value is null.
 [[nodiscard]] nlohmann::ordered_json process_json(const trace::Process& process);
 
 // All of them, by name.

@@ -46,7 +46,7 @@ int complain(fmt::format_string<Arguments...> format, Arguments&&... arguments) 
   return kUsage;
 }
 
-// What the user typed is a pattern; the folder that it was typed in is none.
+// The user's text is a pattern; the current folder before it is literal.
 std::string as_pattern(const fs::path& absolute, const fs::path& typed) {
   const std::string all = absolute.string();
   const std::size_t typed_at = typed.is_absolute() ? 0 : fs::current_path().string().size();
@@ -79,7 +79,7 @@ std::optional<std::uint64_t> parse_trace_size(std::string_view text) {
   return bytes && *bytes >= bridge::kLeastTraceBytes ? bytes : std::nullopt;
 }
 
-// Removes what is in the way, if that was asked for and `may_go`. 0: nothing is there any more.
+// Removes an existing file, if that was asked for and `may_go`. 0: the path is free.
 int make_way(const fs::path& file, bool force, bool may_go) {
   std::error_code error;
   const std::string shown = shown_path(file.string());

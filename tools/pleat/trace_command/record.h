@@ -21,7 +21,7 @@ struct TraceRecordRequest {
 [[nodiscard]] CLI::App* add_trace_record(CLI::App& trace, TraceRecordRequest& request);
 
 // Adds to `settings` what the program's options are to say: the trace's path, absolute, and that
-// nothing is compressed unless these settings or PLEAT_CONF say so. Removes an existing file, and
+// compression is off unless these settings or PLEAT_CONF enable it. Removes an existing file, and
 // the part that an earlier trace left before it, if that was asked for. A return value other than 0
 // is the exit code; the reason is on stderr.
 [[nodiscard]] int prepare_trace(const TraceRecordRequest& request, Settings& settings);

@@ -1,4 +1,4 @@
-// What is asked of a trace, and how the commands of `pleat trace` end.
+// A request to a trace, and how the commands of `pleat trace` end.
 #pragma once
 
 #include <new>
@@ -22,7 +22,7 @@ struct TraceSelection {
   trace::Filter filter;  // but for its times
   bool symbols = true;   // names of native functions are looked up
   std::vector<trace::GroupRule> groups;
-  bool modules = true;  // what modules do is told, if the trace knows
+  bool modules = true;  // report modules, if the trace has them
 };
 
 // Exit codes: 0; 2, no trace or an output that cannot be written; 3, over a limit. Reasons are one

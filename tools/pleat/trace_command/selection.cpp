@@ -13,7 +13,7 @@ namespace {
 // Seconds are printed in milliseconds, and typed as they were printed.
 constexpr double kAsPrinted = 0.0005;
 
-// What is wrong; empty: nothing.
+// The error; empty: none.
 std::string complaint(const TraceSelection& selection, const Moment& at,
                       const trace::Lives& lives) {
   if (selection.until_seconds && *selection.until_seconds < selection.since_seconds)

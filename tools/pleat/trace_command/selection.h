@@ -1,4 +1,4 @@
-// What a user asks of a trace that the trace does not have.
+// Checks a user's request for data that the trace does not have.
 #pragma once
 
 #include "request.h"

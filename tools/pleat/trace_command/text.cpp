@@ -16,7 +16,7 @@ std::string size_text(std::int64_t bytes) {
   constexpr std::array<const char*, 7> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto size = static_cast<double>(bytes);
   std::size_t unit = 0;
-  // What would be printed as 1024 is one of the next unit.
+  // A size that would print as 1024 is one of the next unit.
   while (std::abs(size) >= (unit == 0 ? 1024 : 1023.995) && unit + 1 < kUnits.size()) {
     size /= 1024;
     ++unit;

@@ -21,7 +21,7 @@ inline constexpr std::size_t kMostWord = 60;  // characters of a place or an ope
 
 // Of a WhatIf: "at 4 bits", "at 2.5 bits", "lossless".
 [[nodiscard]] std::string what_if_text(double bits);
-// What is said of a trace that does not know.
+// Messages for a trace without the data.
 inline constexpr const char* kNoWhatIf =
     "the trace does not say what may be compressed: record it with bits:off";
 

@@ -1,4 +1,4 @@
-// `pleat trace diff`: what a program holds in one run and not in the other.
+// `pleat trace diff`: the memory that differs between two runs of a program.
 #pragma once
 
 #include <CLI/CLI.hpp>

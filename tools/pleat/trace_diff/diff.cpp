@@ -25,7 +25,7 @@ std::vector<PlacePair> pairs_of(const TraceDiff& diff, const DeviceDiff& device,
   return pairs;
 }
 
-// Of each side that knows the device, what of(summary) says.
+// of(summary) for each side that has the device.
 template <class Figure>
 DiffFigure figure(std::string name, const DeviceDiff& device, Figure&& of) {
   DiffFigure figure{std::move(name), std::nullopt, std::nullopt};

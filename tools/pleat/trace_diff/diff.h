@@ -25,9 +25,9 @@ struct DiffSide {
 
 struct DeviceDiff {
   int device = -1;
-  const DeviceSummary* a = nullptr;  // null: nothing is known of it there
+  const DeviceSummary* a = nullptr;  // null: not in that trace
   const DeviceSummary* b = nullptr;
-  std::vector<trace::PlacePair> by_line, by_operator;  // what grew most comes first
+  std::vector<trace::PlacePair> by_line, by_operator;  // the largest growth comes first
   std::int64_t bytes_a = 0, bytes_b = 0;               // that pass the filters
 };
 
@@ -54,7 +54,7 @@ struct DiffFigure {
 };
 // The highest of each, over the whole run.
 [[nodiscard]] std::vector<DiffFigure> peak_figures(const TraceDiff& diff, const DeviceDiff& device);
-// What the moment was made of: live, each class, slack, cached, and of the host small and other.
+// The parts of the moment: live, each class, slack, cached, and of the host small and other.
 [[nodiscard]] std::vector<DiffFigure> moment_figures(const DeviceDiff& device);
 // Of saved tensors, over the whole run.
 [[nodiscard]] std::vector<DiffFigure> saved_figures(const DeviceDiff& device);

@@ -1,5 +1,5 @@
-// The difference of two traces for a program: the same as its text. Bytes are whole numbers; what
-// is not known, or is not there, is null.
+// The difference of two traces for a program: the same as its text. Bytes are whole numbers; an
+// unknown or absent value is null.
 #include <algorithm>
 
 #include "diff.h"
@@ -68,7 +68,7 @@ Json row_json(const PlacePair& pair, bool by_line) {
           {"b", place_json(pair.b, by_line)}};
 }
 
-// What grew comes first, then what shrank; as many of both.
+// Growing places come first, then shrinking ones; as many of both.
 Json places_json(const std::vector<PlacePair>& pairs, bool by_line, std::size_t most) {
   Json grew = Json::array();
   Json shrank = Json::array();

@@ -113,7 +113,7 @@ class TraceExportCommand {
       return "--what is for collapsed";
     return {};
   }
-  // What was parsed, once all of it is known.
+  // The parsed request, once it is complete.
   [[nodiscard]] TraceExportRequest request() const {
     TraceExportRequest request = request_;
     request.names_size = app_->count("--min-size") > 0;

@@ -40,7 +40,7 @@ struct TraceExportRequest : TraceSelection {
 };
 
 class TraceExportCommand;
-// Adds `export` to `trace`. What is returned must outlive the parsing.
+// Adds `export` to `trace`. The returned object must outlive the parsing.
 [[nodiscard]] std::shared_ptr<TraceExportCommand> add_trace_export(CLI::App& trace);
 [[nodiscard]] bool trace_export_parsed(const TraceExportCommand& command);
 // Exit code: 0; 2, no trace or an output that cannot be written. The reason is a line on stderr.

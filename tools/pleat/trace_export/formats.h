@@ -56,7 +56,7 @@ struct TraceExport {
   }
 };
 
-// What goes wrong is told to `out`.
+// Errors go to `out`.
 void export_csv(const TraceExport& to);
 void export_json_lines(const TraceExport& to);
 void export_speedscope(const TraceExport& to);

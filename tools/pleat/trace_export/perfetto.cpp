@@ -1,5 +1,5 @@
-// A trace for Perfetto: counters of bytes, phases and steps of threads, lives of blocks, and what
-// became of saved tensors. Held is what is open.
+// A trace for Perfetto: counters of bytes, phases and steps of threads, lives of blocks, and the
+// fate of saved tensors. Only open slices are held.
 #include <fmt/format.h>
 
 #include <array>

@@ -45,7 +45,7 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-// A process among others in one file: what tells its packets and tracks from theirs.
+// A process among others in one file: the numbers of its packets and tracks.
 struct PerfettoPlace {
   unsigned number = 0;         // the first, 0, says which clock all times are of
   unsigned part = 0;           // of the process: a later one goes on with its tracks
@@ -65,7 +65,7 @@ class PerfettoWriter {
   PerfettoWriter(TraceOutput& out, const trace::Definitions& definitions, trace::Lines& lines,
                  PerfettoPlace place);
 
-  // What a slice says of itself. 0 and nothing: that it does not say.
+  // Details of a slice. 0 or empty: left out.
   struct Details {
     std::uint32_t op = 0;  // its name, unless `name` is given
     std::string_view name;

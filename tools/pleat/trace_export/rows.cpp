@@ -1,4 +1,4 @@
-// Events one by one, as CSV and as lines of JSON. Nothing is held but what lives.
+// Events one by one, as CSV and as lines of JSON. Only live blocks are held.
 #include <fmt/format.h>
 
 #include <array>
@@ -52,7 +52,7 @@ namespace {
 using trace::ByteClass;
 using trace::Ledger;
 
-// An event and what is known of it. Nothing: the event has no such thing.
+// An event and its data. nullopt: the event has no such value.
 struct Row {
   const PleatTraceEvent* event = nullptr;
   double seconds = 0;
@@ -88,7 +88,7 @@ class Rows {
   }
 
  private:
-  // What an event's block and record say of it.
+  // Data of the event's block and record.
   struct About {
     std::optional<ByteClass> of;
     trace::Origin place;
@@ -235,7 +235,7 @@ class JsonLines {
  private:
   static constexpr std::size_t kMostHeldBytes = 32u << 20;
 
-  // What only these events have.
+  // Fields that only these events have.
   void put_decision(const PleatTraceEvent& event) {
     if (event.kind == PLEAT_TRACE_DECIDED) {
       number("bits", std::optional<unsigned>(event.reason));

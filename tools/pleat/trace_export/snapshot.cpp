@@ -103,12 +103,12 @@ void SnapshotDevice::reserve(const PleatTraceEvent& event) {
   const std::uint64_t end = event.address + event.bytes;
   if (end <= event.address || event.bytes > kMostPieceBytes) return;
   if (reserved_.size() >= kMostSegments) return;
-  release(event);  // what is there in spite of it
+  release(event);  // a segment that is still there
   reserved_.emplace(event.address, end);
   add_segment(SnapshotAction::kSegmentAlloc, event.address, end, event);
 }
 
-// To the viewer a segment is freed as a whole: what is left of it is allocated again.
+// To the viewer a segment is freed as a whole: its rest is allocated again.
 void SnapshotDevice::release(const PleatTraceEvent& event) {
   const std::uint64_t begin = event.address;
   const std::uint64_t end = begin + event.bytes;

@@ -1,5 +1,5 @@
-// What torch calls a snapshot, made from a trace: what a device holds at a moment, and the events
-// before it. Holds what lives, and of the events the latest.
+// A snapshot as torch defines it, made from a trace: the memory of a device at a moment, and the
+// events before it. Holds live blocks and the latest events.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct SnapshotEntry {
   trace::Origin place;
 };
 
-// No device has more. What a damaged trace says to be larger is passed over.
+// No device has more. A larger piece of a damaged trace is skipped.
 inline constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 50;
 
 // A piece of a segment.
@@ -116,7 +116,7 @@ class SnapshotDevice {
   void shrink(Place& place, const PleatTraceEvent& event);
   void end(Place& place, const PleatTraceEvent& event);
   void add(SnapshotAction action, Place& place, const PleatTraceEvent& event);
-  // What the place is there for, in its entry as well.
+  // Sets the class of the place, in its entry as well.
   void call(Place& place, trace::ByteClass of);
   // Where the place belongs, in all of its entries.
   void attribute(Place& place, trace::Origin origin);

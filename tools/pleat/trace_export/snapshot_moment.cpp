@@ -1,4 +1,4 @@
-// A device at a snapshot's moment: segments, and what fills them.
+// A device at a snapshot's moment: segments and their contents.
 #include <algorithm>
 
 #include "interpose/wrapping.h"
@@ -26,7 +26,7 @@ bool by_address(const SnapshotTile& a, const SnapshotTile& b) {
 
 constexpr auto kMost = static_cast<std::int64_t>(kMostPieceBytes);
 
-// By address. What overlaps cannot be in one segment: only a damaged trace has it.
+// By address. Overlapping tiles cannot be in one segment: only a damaged trace has them.
 void keep_apart(std::vector<SnapshotTile>& tiles) {
   std::sort(tiles.begin(), tiles.end(), by_address);
   std::size_t kept = 0;
@@ -64,7 +64,7 @@ std::vector<SnapshotTile> SnapshotDevice::used(const Ledger& ledger) const {
   return tiles;
 }
 
-// A chunk is active as a whole. Where it has no payloads, nobody asked for its bytes.
+// A chunk is active as a whole. Where it has no payloads, its bytes were not requested.
 void SnapshotDevice::add_rest_of_chunks(std::vector<SnapshotTile>& tiles) const {
   std::vector<SnapshotTile> rest;
   chunks_.for_each([&](std::uint64_t /*id*/, const Chunk& chunk) {
@@ -163,7 +163,7 @@ void SnapshotDevice::take_moment(const PleatTraceEvent& event, const Ledger& led
   if (!is_filtered()) add_unplaced(ledger);
 }
 
-// What was there before the trace began has a size and no address: a segment of its own, behind
+// A block from before the trace has a size and no address: a segment of its own, behind
 // all.
 void SnapshotDevice::add_unplaced(const Ledger& ledger) {
   const trace::Totals& totals = ledger.totals(lives_.device);

@@ -30,7 +30,7 @@ std::string_view class_category(trace::ByteClass of) {
 }
 
 // The viewer keeps addresses as floating-point numbers: they must be below 2^53 and above 0. All
-// move by the same distance, so what was adjacent stays so.
+// move by the same distance, so adjacent blocks stay adjacent.
 class Addresses {
  public:
   void note(std::uint64_t address) {
@@ -107,7 +107,7 @@ class TorchSnapshot {
   void put_frame(std::uint64_t id, std::string_view name, std::string_view file,
                  std::uint64_t line);
   void put_frame(std::uint32_t id);
-  // What the viewer colours by: the class, or the user's group.
+  // The key of the viewer's colours: the class, or the user's group.
   [[nodiscard]] std::string_view category(trace::ByteClass of, trace::Origin place) {
     if (to_.request.groups.empty()) return class_category(of);
     return groups_.names()[groups_.part_of(place)];

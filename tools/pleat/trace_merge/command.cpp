@@ -129,7 +129,7 @@ class Timeline {
   std::set<std::uint64_t> described_;
 };
 
-// Reads a file at a time; what is kept of each is a few figures.
+// Reads a file at a time; only a few figures of each are kept.
 MergedJob read_job(Job job, const TraceMergeRequest& request, TraceOutput& out) {
   MergedJob merged;
   merged.job = std::move(job);

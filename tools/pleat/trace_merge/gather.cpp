@@ -103,7 +103,7 @@ class LiveBytes {
     }
     return true;
   }
-  // What the event adds to live bytes.
+  // The bytes that the event adds to live bytes.
   std::int64_t take() {
     const bool counts = trace::changes_sums(event_.kind) && event_.device < 0;
     const std::int64_t change = counts ? event_.change[PLEAT_TRACE_REQUESTED] : 0;

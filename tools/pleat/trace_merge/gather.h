@@ -44,7 +44,7 @@ struct HostPeak {
   std::string host;
   std::int64_t bytes = 0;
   std::uint64_t time_ns = 0;                                // of the job's clock
-  std::vector<std::pair<std::size_t, std::int64_t>> ranks;  // what each of them held then
+  std::vector<std::pair<std::size_t, std::int64_t>> ranks;  // their bytes then
 };
 
 struct MergedJob {

@@ -1,5 +1,5 @@
 // A job's ranks for a program: the same as its text. Bytes and times are whole numbers but for
-// seconds, which count from the beginning of the job's first trace; what is not known is null.
+// seconds, which count from the beginning of the job's first trace; an unknown value is null.
 #include <cmath>
 
 #include "tools/pleat/profile_output.h"

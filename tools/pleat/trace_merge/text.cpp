@@ -1,4 +1,4 @@
-// A job's ranks for a person: a table of them, and what the ranks of a host held together.
+// A job's ranks for a person: a table of them, and the joint bytes of a host's ranks.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // `pleat trace report`: a trace as one page that needs nothing but a browser. This file is the
-// command; what the page tells is gathered in watch.h.
+// command; watch.h gathers the page's data.
 #pragma once
 
 #include <CLI/CLI.hpp>

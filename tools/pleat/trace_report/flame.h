@@ -16,7 +16,7 @@ struct FlameNode {
     kRoot,
     kFrame,     // `id` is a frame
     kOperator,  // `id` is a string, 0: none is known; all bytes are of the class `of`
-    kOther,     // what had no room of its own below its parent
+    kOther,     // frames without a cell below their parent
   } kind = Kind::kRoot;
   std::uint32_t parent = 0;  // its index; smaller than its own, but for the root
   std::uint32_t id = 0;

@@ -1,4 +1,4 @@
-// What a page tells of modules and groups, and of what was left alone.
+// A page's data on modules and groups, and on tensors left raw.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a page shows beside the curve of a device: the process's resident bytes, and which phase
+// The page's data next to the curve of a device: the process's resident bytes, and which phase
 // training was in. Both keep a bounded number of pieces of time, however long the trace is.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the places of a program did over a whole trace: how much each operator and line allocated
-// and saved, and why what it saved stayed raw.
+// Sums for each place of a program over a whole trace: the bytes that each operator and line
+// allocated and saved, and why saved tensors stayed raw.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct RunPlace {
 
 struct LeftRaw {
   PlaceKey place;
-  std::uint32_t decided = 0;  // a string; 0: nothing was said
+  std::uint32_t decided = 0;  // a string; 0: not recorded
   std::uint8_t reason = 0;
   std::uint64_t records = 0;
   std::int64_t bytes = 0;

@@ -1,5 +1,5 @@
-// The rows of a page's tables by place: what lived there at the moment, and what was done there
-// over the whole trace.
+// The rows of a page's tables by place: live bytes at the moment, and sums over the
+// whole trace.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ struct DeviceReport {
 struct TraceReport {
   const trace::Replay* replay = nullptr;
   std::uint64_t disagreements = 0;
-  std::optional<double> what_if;  // these bits are told of; none: nothing is known
+  std::optional<double> what_if;  // bits of the prediction; none: no prediction
   std::vector<ResidentCurve::Point> resident;
   std::vector<PhaseBands::Band> phases;
   std::vector<DeviceReport> devices;  // the host first

@@ -1,4 +1,4 @@
-// `pleat trace summary`: what a trace knows, as text or as JSON.
+// `pleat trace summary`: the figures of a trace, as text or as JSON.
 #pragma once
 
 #include <CLI/CLI.hpp>

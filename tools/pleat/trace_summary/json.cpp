@@ -1,5 +1,5 @@
-// A trace's summary for a program: the same as its text. Bytes and times are whole numbers; what is
-// not known is null.
+// A trace's summary for a program: the same as its text. Bytes and times are whole numbers; an
+// unknown value is null.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

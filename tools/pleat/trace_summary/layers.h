@@ -11,7 +11,7 @@ namespace pleat::cli {
 // With titles; empty: there is nothing to tell.
 [[nodiscard]] std::string layers_text(const TraceSummary& summary, const DeviceSummary& device,
                                       trace::Lines& lines, const TraceSummaryRequest& request);
-// Adds `modules` and `groups` to what is told of the device: null where nothing is known, or none
+// Adds `modules` and `groups` to the object of the device: null where the trace has none, or none
 // were asked for.
 void put_layers(Json& json, const TraceSummary& summary, const DeviceSummary& device,
                 trace::Lines& lines);

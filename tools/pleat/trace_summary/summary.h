@@ -15,7 +15,7 @@
 
 namespace pleat::cli {
 
-// What a device's memory would be with other bits.
+// A device's predicted memory with other bits.
 struct WhatIfSummary {
   trace::Peak peak;
   std::array<std::int64_t, trace::kByteClasses> classes{};  // that it is made of

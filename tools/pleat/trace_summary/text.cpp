@@ -232,7 +232,7 @@ void TextWriter::groups(const DeviceSummary& device) {
   }
 }
 
-// Activations that nobody needs for backward and the program forgot to let go.
+// Activations that backward does not need and the program did not release.
 void TextWriter::kept(const DeviceSummary& device) {
   if (request_.filter.of_class || device.by_line.size() <= request_.top) return;  // seen above
   TextTable table({{"size"},
@@ -295,7 +295,7 @@ void TextWriter::fragmentation(const DeviceSummary& device) {
                                     size_text(gaps.free_bytes), size_text(gaps.segment_bytes)));
 }
 
-// What core/reasons.h names, for whoever wants to change it.
+// The reasons of core/reasons.h, in the words of a user.
 std::string_view in_words(std::string_view why) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kWords{{
       {"operator", "the operator bears no noise"},
@@ -340,7 +340,7 @@ void TextWriter::proved(const DeviceSummary& device) {
   });
 }
 
-// Saved for backward by stock's means: what Pleat cannot or may not take over.
+// Saved for backward by stock's means: storages that Pleat cannot or must not take over.
 void TextWriter::left_alone(const DeviceSummary& device) {
   if (device.left.empty()) return;
   title("saved for backward and left alone, and why");

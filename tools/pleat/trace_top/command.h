@@ -1,4 +1,4 @@
-// `pleat trace top`: what the memory of a running job is made of.
+// `pleat trace top`: the memory of a running job by class.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ struct TraceTopRequest {
 };
 // Adds the command to `trace`. `request` must outlive it.
 [[nodiscard]] CLI::App* add_trace_top(CLI::App& trace, TraceTopRequest& request);
-// Returns when the job ends. Exit codes: 0; 2, there is no such job, or nothing of it can be read.
+// Returns when the job ends. Exit codes: 0; 2, there is no such job, or it cannot be read.
 [[nodiscard]] int trace_top(const TraceTopRequest& request);
 
 }  // namespace pleat::cli

@@ -1,5 +1,5 @@
 // The page that a process with a trace shares (interpose/trace_top.h), found and read. Its file is
-// taken for hostile: what is read is copied first, and checked.
+// taken for hostile: data is copied first, and checked.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace pleat::cli {
 
-// What the system says of a process. Nothing: there is none of this number, or it has ended and
-// nobody has asked for its exit code yet.
+// The system's data on a process. nullopt: no process has this number, or it has ended and its exit
+// code is not collected yet.
 struct ProcessFacts {
   std::uint64_t start = 0;  // field 22 of /proc/PID/stat; 0: not known
   uid_t user = 0;
