@@ -16,7 +16,7 @@ namespace pleat::compress {
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
 
-// The bytes of the payload where they do not depend on the values, nothing where they do. A request
+// The bytes of the payload where they do not depend on the values, empty where they do. A request
 // with such a size is never refused, if there is room. It has one with force_raw, with sides, and
 // for floats of 3, 4, 6 or 8 bits of any transform with neither a widest step nor near_zero nor
 // compaction.
@@ -79,7 +79,7 @@ namespace pleat::compress {
 [[nodiscard]] Status decode_function(const void* payload, std::size_t payload_bytes, void* target,
                                      std::size_t target_bytes, Function function,
                                      const Executor& executor) noexcept;
-// Does to decoded values, changed or not since, what decode_function() does to them: `target` holds
+// Applies the function of decode_function() to decoded values, changed or not since: `target` holds
 // what decode() gave of the payload. The same errors.
 [[nodiscard]] Status apply_decoded_function(const void* payload, std::size_t payload_bytes,
                                             void* target, std::size_t target_bytes,
@@ -97,7 +97,8 @@ namespace pleat::compress {
 [[nodiscard]] bool may_be_result(const void* payload, std::size_t payload_bytes, Function function,
                                  const void* results) noexcept;
 
-// What the header of a payload says; inspect() returns kCorrupt for bytes that are no payload.
+// The contents of the header of a payload; inspect() returns kCorrupt for bytes that are no
+// payload.
 struct PayloadInfo {
   ElementType type = ElementType::kBytes;
   CodecSpec spec;  // of sides: closed bounds, and bits of a side

@@ -1,4 +1,4 @@
-// Sets round to nearest, subnormals kept, nothing trapped, and restores the calling thread's own
+// Sets round to nearest, subnormals kept and no traps, and restores the calling thread's own
 // settings afterwards. PyTorch's set_flush_denormal() and threads of other libraries change these
 // bits.
 #pragma once

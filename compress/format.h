@@ -50,7 +50,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64);
 
-// What a header of kSides holds besides: words of the element type, in 32 bits each.
+// The additional contents of a header of kSides: words of the element type, in 32 bits each.
 struct SideWords {
   std::uint32_t value[3] = {};  // restored for an element of side 0, 1 and 2
   std::uint32_t first = 0;      // the least and

@@ -1,5 +1,5 @@
-// What a framed payload says of each frame: see docs/payload_format.md, "Framed". Plain types only,
-// because every instruction set's file includes this.
+// The entry of each frame in a framed payload: see docs/payload_format.md, "Framed". Plain types
+// only, because every instruction set's file includes this.
 #pragma once
 
 #include <stddef.h>

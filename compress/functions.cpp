@@ -52,7 +52,7 @@ struct Lanes {
   }
 };
 
-// What is known of the steps of all groups.
+// The bounds on the steps of all groups.
 struct Steps {
   float widest = 0;
   double squares = 0;

@@ -1,6 +1,6 @@
-// What the two metadata words of a group mean, and the arithmetic that every path must do in the
-// same order. Included by each instruction set's file and by the CUDA kernels; anonymous, so that
-// they share no copy.
+// The meaning of the two metadata words of a group, and the arithmetic that every path must do in
+// the same order. Included by each instruction set's file and by the CUDA kernels; anonymous, so
+// that they share no copy.
 #pragma once
 
 #include <stddef.h>
@@ -236,7 +236,7 @@ PLEAT_HD inline typename T::Word nonfinite_word(unsigned which) {
                       : T::kNan;
 }
 
-// What of a wide group's finite elements decides its levels.
+// The part of a wide group's finite elements that decides its levels.
 struct WideRange {
   float minimum = float_of(0x7F80'0000u), maximum = float_of(0xFF80'0000u);
   float smallest = float_of(0x7F80'0000u);  // above zero
@@ -373,7 +373,7 @@ PLEAT_HD inline Dequantiser read_wide_group(const Metadata<T>& metadata, unsigne
   return dequantiser_of<T>(metadata, step_bits_of<T>(metadata.second), bits);
 }
 
-// What a level of a wide group is restored to, within the largest value `most`.
+// The value that a level of a wide group is restored to, within the largest value `most`.
 template <class Fused>
 PLEAT_HD inline float wide_value(const Dequantiser& group, unsigned code, unsigned noise,
                                  float most, Fused fused) {

@@ -35,7 +35,7 @@ struct GroupedSections {
   [[nodiscard]] bool group_job(std::size_t group, DecodeGroups* job) const noexcept;
 };
 
-// The sections of `payload`, which holds header.payload_bytes bytes; nothing if the lengths do not
+// The sections of `payload`, which holds header.payload_bytes bytes; empty if the lengths do not
 // agree.
 [[nodiscard]] std::optional<GroupedSections> read_sections(const Header& header,
                                                            const std::uint8_t* payload) noexcept;

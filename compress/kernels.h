@@ -8,7 +8,7 @@
 
 namespace pleat::compress {
 
-// What one block of 64 groups adds to the statistics. 64 bytes, so that blocks share no cache line.
+// The statistics of one block of 64 groups. 64 bytes, so that blocks share no cache line.
 struct alignas(64) BlockResult {
   double energy;
   double sum_squared_range;
@@ -71,8 +71,8 @@ struct ApplyFunction {
   void* data;
 };
 
-// What elements are compared with, and where NaN belongs: side_math.h. Of three sides NaN is always
-// on the middle one.
+// The bounds that elements are compared with, and the side of NaN: side_math.h. Of three sides NaN
+// is always on the middle one.
 struct SideTest {
   float first, last;
   bool nan_inside;

@@ -211,7 +211,7 @@ std::size_t room_of(const Span& span, const GroupedLayout& layout, bool exactly,
   }
   const double n = static_cast<double>(samples), mean = sum / n;
   const double error = std::sqrt(std::max(0.0, squares / n - mean * mean) / n);
-  // What no sample has met is rare: a few groups' worth.
+  // Elements that no sample has met are rare: a few groups' worth.
   const double most = static_cast<double>(layout.groups) * (mean + 4 * error) + 4096;
   return fixed + static_cast<std::size_t>(most);
 }

@@ -4,7 +4,7 @@
 // docs/payload_format.md, "Near zero". Internal to compress/.
 //
 // An element is near zero if its bits, as an unsigned number, are below those of -1: all positive
-// ones, zeros, and what lies above -1.
+// ones, zeros, and values above -1.
 #pragma once
 
 #include <cstddef>

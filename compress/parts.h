@@ -1,5 +1,5 @@
-// How the loops over blocks of groups are cut into parts for threads, and what both directions ask
-// of a group's metadata. Internal to compress/.
+// How the loops over blocks of groups are cut into parts for threads, and the queries of both
+// directions on a group's metadata. Internal to compress/.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ template <class Word>
 inline constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
 
 // Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
-// An empty executor means the serial one. Passes `Body` by reference, so nothing is allocated.
+// An empty executor means the serial one. Passes `Body` by reference, so no memory is allocated.
 template <class Body>
 void run_parts(const Executor& executor, std::size_t items, std::size_t grain, const Body& body);
 

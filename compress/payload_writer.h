@@ -72,7 +72,7 @@ struct Request {
 
 // Encodes groups [first, first + count) of the span; the last is short if the span ends in it.
 // `metadata` and `codes` are those of group `first`. The slots of a block, compacted where that
-// pays, begin where its regular slots would; their bytes go to `slot_bytes`. Nothing is compacted
+// pays, begin where its regular slots would; their bytes go to `slot_bytes`. No slot is compacted
 // if `slot_bytes` is null. Stops early once `escapes` exceeds `escape_limit`.
 void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
                    std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,

@@ -1,5 +1,5 @@
-// The arithmetic of scaled groups that every path shares: levels and mark, the gate, and what
-// follows from a group's sums. "Scaled" in docs/payload_format.md has the formulas. Anonymous, as
+// The arithmetic of scaled groups that every path shares: levels and mark, the gate, and the values
+// computed from a group's sums. "Scaled" in docs/payload_format.md has the formulas. Anonymous, as
 // group_math.h is.
 #pragma once
 

@@ -11,8 +11,8 @@
 
 namespace pleat::compress {
 
-// What a request for sides becomes: its header, and what elements are compared with. Only for
-// requests with `sides_only`.
+// The plan for a request for sides: its header, and the bounds that elements are compared with.
+// Only for requests with `sides_only`.
 struct SidePlan {
   Header header;
   SideTest test;

@@ -86,7 +86,7 @@ PLEAT_HD inline SideValues side_values(const Sides& sides) {
   return all;
 }
 
-// What the words of a payload's header tell.
+// The sides from the words of a payload's header.
 template <class T>
 PLEAT_HD inline SideTest side_test(const SideWords& words, bool three) {
   using Word = typename T::Word;

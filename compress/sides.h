@@ -13,7 +13,7 @@ namespace pleat::compress {
 
 // Sides to keep beside values, closed. Two bounds leave three intervals, and a value must not be
 // moved from the one outside to the other, so these sides are three then, else two. None where all
-// elements are on one side. What side NaN is on is not kept: quantised groups hold none.
+// elements are on one side. The side of NaN is not kept: quantised groups hold none.
 [[nodiscard]] Sides sides_beside_values(const Sides& sides, ElementType type) noexcept;
 
 // True if an element that decode() restores from `payload` may be on another side than the element

@@ -48,7 +48,7 @@ void pack_sides(const void* source, size_t elements, const SideTest& test, uint8
   const auto* const words = static_cast<const typename T::Word*>(source);
   const Simd::F first = Simd::splat(test.first), last = Simd::splat(test.last);
   size_t e = 0;
-  // Of three sides, and with NaN inside, what compares false is inside.
+  // Of three sides, and with NaN inside, elements that compare false are inside.
   const auto below = [&](Simd::F v) { return Simd::below(v, first); };
   const auto above = [&](Simd::F v) { return Simd::above(v, last); };
   const auto within = [&](Simd::F v) { return Simd::within(v, first, last); };

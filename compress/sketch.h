@@ -21,9 +21,9 @@ void add_to_sketch(std::span<const float> values, std::size_t first, std::size_t
 void add_to_sketch(std::span<const double> values, std::size_t first, std::size_t all,
                    std::uint64_t seed, Sketch& sketch) noexcept;
 
-// What a device adds up is a part of a vector (sketch_rows.h): its share of the 256 buckets, then
-// 256 sums of squares of the elements, those of each bucket. A sum of parts, in their order, is the
-// same in every run.
+// A device sums a part of a vector (sketch_rows.h): its share of the 256 buckets, then 256 sums of
+// squares of the elements, those of each bucket. A sum of parts, in their order, is the same in
+// every run.
 inline constexpr std::size_t kSketchPart = 2 * kSketchBuckets;  // doubles
 [[nodiscard]] std::size_t sketch_parts(std::size_t elements) noexcept;
 // Adds parts of one vector, which the host has read, to its sketch. Returns their sum of squares.

@@ -1,4 +1,4 @@
-// The step that a group's metadata tell, and what follows from it for sides. Included by the CPU
+// The step that a group's metadata encode, and its consequences for sides. Included by the CPU
 // paths and by the CUDA kernels; anonymous, for the reason given in group_math.h.
 #pragma once
 

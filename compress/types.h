@@ -1,5 +1,5 @@
-// The types that every codec shares: element types, codec choices, spans and results. Nothing here
-// knows of torch, of an allocator, or of how bits were chosen.
+// The types that every codec shares: element types, codec choices, spans and results. The types do
+// not depend on torch, on an allocator, or on the choice of bits.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace pleat::compress {
 
-// What the elements of a span are. `kBytes` stands for all types without a codec (float64, complex,
-// fp8, ...): they are stored raw, or as one value where every byte is the same.
+// The type of the elements of a span. `kBytes` stands for all types without a codec (float64,
+// complex, fp8, ...): they are stored raw, or as one value where every byte is the same.
 enum class ElementType : std::uint8_t {
   kFloat32 = 0,
   kBFloat16 = 1,
@@ -46,7 +46,7 @@ enum class ElementType : std::uint8_t {
 // Elements that share one range (minimum and step).
 inline constexpr std::size_t kGroupElements = 256;
 
-// What the caller asks of the encoder for one span.
+// The request of the caller to the encoder for one span.
 //   bits   1, 2, 3, 4, 6 or 8: group-wise min-max quantisation (floating types only).
 //          0: lossless; the encoder takes the smallest exact form that fits the type
 //          (bool and two-valued groups -> 1 bit, integers -> the narrowest width per 1024, floats
@@ -78,8 +78,8 @@ enum class Transform : std::uint8_t {
   kHadamardScaled = 2,
 };
 
-// What a backward compares floats with, and all it does with them, or all that has to survive their
-// noise.
+// The bounds that a backward compares floats with. The comparison is all it does with them, or all
+// that has to survive their noise.
 struct Sides {
   enum class Kind : std::uint8_t {
     kNone,
@@ -144,8 +144,8 @@ using Executor = std::function<void(std::size_t items, std::size_t grain,
 // Runs everything in the calling thread.
 [[nodiscard]] const Executor& serial_executor() noexcept;
 
-// What the encoder saw while it read each element once. Sums are in double, added per group in
-// group order, so they do not depend on threads or instruction set.
+// Statistics that the encoder collects while it reads each element once. Sums are in double, added
+// per group in group order, so they do not depend on threads or instruction set.
 struct SpanStatistics {
   std::uint64_t elements = 0;
   std::uint64_t groups = 0;

@@ -6,7 +6,7 @@
 
 namespace pleat::sensitivity {
 
-// Ascending. What a file or a caller may name besides them: 0, exact.
+// Ascending. A file or a caller can also name 0, which means exact.
 inline constexpr std::array<unsigned, 6> kWidths{1, 2, 3, 4, 6, 8};
 
 // The largest codec width that is <= `bits` (1..8, fractions allowed). Group metadata is extra.

@@ -38,7 +38,7 @@ using Eigen::VectorXd;
   return shared;
 }
 
-// What a parameter's errors of one stage say, over the mean of M_ii.
+// The inner products of a parameter's errors in one stage, over the mean of M_ii.
 struct Products {
   MatrixXd gram;
   double mean = 0;

@@ -1,6 +1,6 @@
-// The rules of GACT (Liu et al., ICML 2022, section 4 and algorithm 1), to compare ours with: its
-// shape of the noise, and its greedy. What a unit costs is bits times elements; metadata, the true
-// error of a width and what is left of the budget do not count.
+// The rules of GACT for widths, as a baseline to compare ours with. They are the noise model and
+// the greedy algorithm of Liu et al., ICML 2022, section 4 and algorithm 1. The cost of a unit is
+// bits times elements. Metadata, the true error of a width and the rest of the budget do not count.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The identity of a saved tensor across steps. The key is made at the first save, from how the
 // tensor was worked out, all the way from the leaves, and from its kind. Two tensors of one key
-// have been worked out in the same way from the same weights, of other data. They are one unit:
-// what is known of one is known of both.
+// have been worked out in the same way from the same weights, of other data. They are one unit and
+// share one row of the profile.
 #pragma once
 
 #include <cstdint>

@@ -121,8 +121,8 @@ class ActiveSet {
     return true;
   }
 
-  // Takes the r-th row out of the factor. What stands in its column below is added to the square of
-  // the rest, one rotation for each column (Golub and Van Loan 2013, 6.5.4).
+  // Takes the r-th row out of the factor. The entries of its column below the row are added to the
+  // square of the rest, one rotation for each column (Golub and Van Loan 2013, 6.5.4).
   void remove(Index r) {
     const Index rest = size() - 1 - r;
     VectorXd below = factor_.col(r).segment(r + 1, rest);

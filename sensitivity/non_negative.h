@@ -13,7 +13,7 @@ using NormalColumn = std::function<void(Eigen::Index j, Eigen::VectorXd& column)
 // x >= 0 that makes |A x - y|^2 least (Lawson and Hanson 1974, ch. 23), from the diagonal of A'A
 // and from A'y. Columns count as dependent if less than 1e-5 of their length is new: the first one
 // that is taken bears the load of all. Always feasible: a problem that does not end has the best so
-// far. What is not finite makes all zero.
+// far. An input that is not finite makes all zero.
 [[nodiscard]] Eigen::VectorXd solve_non_negative(const Eigen::VectorXd& diagonal,
                                                  const Eigen::VectorXd& right,
                                                  const NormalColumn& column);

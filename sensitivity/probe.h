@@ -27,8 +27,8 @@ struct Stage {
 };
 
 // Half of the noise of 4 bits for all, and random signs. In at most 12 passes no two of
-// 2^(passes-1) units in a row have the same signs, or opposite ones: nothing could tell such units
-// apart.
+// 2^(passes-1) units in a row have the same signs, or opposite ones: such units could not be
+// separated.
 [[nodiscard]] Stage first_stage(std::size_t units, std::size_t passes, std::uint64_t seed);
 // The amplitudes of the first stage, times (median energy / energy)^(1/2) of each unit by what the
 // stages before have found, at most twice: never above the noise of 4 bits. Units without energy
@@ -47,7 +47,7 @@ using Sketch = std::array<double, kSketch>;
 
 // ---- estimates ----
 
-// What a stage has measured: for each parameter and pass the sketch of the gradient's error.
+// The measurements of a stage: for each parameter and pass the sketch of the gradient's error.
 struct StageErrors {
   const Stage* stage = nullptr;
   std::vector<std::vector<Sketch>> errors;  // [parameter][pass]
@@ -67,22 +67,21 @@ struct Estimate {
 
 // `readers[p]`: the units that may have disturbed parameter p. `floor[p]`: energy of the difference
 // that two equal passes show, which is taken off the energy of each pass; empty: none. Left out,
-// for a parameter: stages whose errors are not finite, or all zero. Few unknowns of many are above
-// zero, at most one for each equation: what matters is found, what is thousands of times less is
-// not.
+// for a parameter: stages whose errors are not finite, or all zero. The solution is sparse: at most
+// one non-zero energy per equation. Units a thousand times weaker come out as zero.
 [[nodiscard]] Estimate estimate(std::span<const StageErrors> stages,
                                 std::span<const std::vector<std::uint32_t>> readers,
                                 std::size_t units, std::span<const double> floor = {});
 
-// What to take for the energies, per unit: their sums over parameters, each times its weight (none
-// given: 1), but at least three tenths of the standard deviations of these sums. Zero only says
-// that a unit was not seen beside louder ones, and to trust it would cost more than a few bits of
-// an unimportant unit do.
+// Cautious energies, per unit: their sums over parameters, each times its weight (none given: 1),
+// but at least three tenths of the standard deviations of these sums. Zero only means that louder
+// units hid a unit. A zero that is trusted wrongly costs more than a few bits of an unimportant
+// unit.
 [[nodiscard]] std::vector<double> cautious_energies(const Estimate& estimate,
                                                     std::span<const double> weights = {});
 
 // x >= 0 that makes |A x - y|^2 least (Lawson and Hanson 1974, ch. 23). A: rows * columns, row by
-// row. Of dependent columns some stay zero. What is not finite makes all zero.
+// row. Of dependent columns some stay zero. An input that is not finite makes all zero.
 [[nodiscard]] std::vector<double> non_negative_least_squares(std::span<const double> a,
                                                              std::span<const double> y,
                                                              std::size_t columns);

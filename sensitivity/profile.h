@@ -1,7 +1,7 @@
-// A profile: what is known of the saved tensors of a program, from one run to the next. Each row is
-// one *unit*, all saved tensors of one key; noise enters a unit as one. A row says who makes and
-// who reads it, what each width costs in bytes and in error, and what its noise does to the
-// gradient. Kept in a file of JSON that a person can read.
+// The profile of a program: the makers, costs and noise of its saved tensors, kept from run to run.
+// Each row is one *unit*, all saved tensors of one key; noise enters a unit as one. A row records
+// its makers and readers, the cost of each width in bytes and in error, and the effect of its noise
+// on the gradient. The file is JSON that a person can read.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace pleat::sensitivity {
 
-// What it costs to keep a unit at a width.
+// The cost of keeping a unit at a width.
 struct WidthCost {
   std::uint8_t width = 0;   // bits of the codec; 0: exact
   std::uint64_t bytes = 0;  // of the payloads in a step, headers and metadata among them
@@ -69,9 +69,9 @@ struct Unit {
   // Its noise is known, and believed.
   [[nodiscard]] bool is_measured() const noexcept { return !distrusted && std::isfinite(noise()); }
   // The geometric mean of its measurements, in which one of half as many steps counts a quarter:
-  // what the first steps have shown may be wrong by orders later. Zeros only say that a unit was
-  // not seen beside louder ones: they count where there is nothing else, as the least positive
-  // number. NaN: none.
+  // measurements of the first steps can be wrong by orders of magnitude later. Zeros only mean that
+  // louder units hid a unit. They count only where all are zero, as the least positive number. NaN:
+  // none.
   [[nodiscard]] double noise(Objective objective = Objective::kGradient) const noexcept;
   // The cost at the least width >= `width` that is a candidate; the exact one if there is none.
   // `width` 0: the exact one. `costs` must not be empty.
@@ -89,8 +89,8 @@ struct Profile {
   Objective objective = Objective::kGradient;
   std::uint64_t passes = 0;  // extra backward passes spent so far
   double seconds = 0;        // that these took
-  // At the peak of a step: bytes of all but the payloads, and what part of a step's payloads was
-  // there. 0: not known.
+  // At the peak of a step: bytes of all but the payloads, and the part of a step's payloads that
+  // was there. 0: unknown.
   std::uint64_t beside = 0;
   double at_peak = 0;
   std::vector<Unit> units;  // in the order in which backward reads them
@@ -111,7 +111,7 @@ struct ReadResult {
   std::string message;  // else: one line without the file's name
 };
 
-// What is larger is no profile: a unit takes about 300 bytes. Reading takes at most 20 times more.
+// A larger file is no profile: a unit takes about 300 bytes. Reading takes at most 20 times more.
 inline constexpr std::size_t kMostProfileBytes = std::size_t{32} << 20;
 inline constexpr std::string_view kTooLargeProfile = "it has more than 32 MiB";
 

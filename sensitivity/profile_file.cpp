@@ -30,7 +30,7 @@ class Descriptor {
     }
   }
   [[nodiscard]] int number() const noexcept { return number_; }
-  // What was written late, as over a network, may fail only here.
+  // A late write, as over a network, can fail only here.
   [[nodiscard]] bool close() noexcept { return ::close(std::exchange(number_, -1)) == 0; }
 
  private:

@@ -92,8 +92,8 @@ struct BlockEncodeResult {
                                            std::size_t target_bytes, Recomputed how,
                                            const Executor& executor) noexcept;
 
-// Does to values that decode_block() gave, changed or not since, what decode_block_function() does
-// to them. The same errors.
+// Applies the function of decode_block_function() to values that decode_block() gave, changed or
+// not since. The same errors.
 [[nodiscard]] Status apply_block_function(const BlockForm& form, const void* payload,
                                           std::size_t payload_bytes, void* target,
                                           std::size_t target_bytes, Recomputed how,

@@ -70,7 +70,7 @@ std::size_t exact_room(const Span& span) noexcept {
 
 constexpr std::uint32_t kOftenFlat = 32;  // elements of a row
 
-// What of `spec` a payload can hold.
+// The part of `spec` that a payload can hold.
 BlockSpec as_kept(const BlockSpec& spec) noexcept {
   if (spec.kept == Kept::kNothing) {
     return {.type = spec.type, .kept = Kept::kNothing};
@@ -207,7 +207,7 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
   plan = std::move(best);
 }
 
-// What the spec asks of the values.
+// Looks for the facts about the values that the spec requires.
 void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Executor& executor) {
   if (plan.spec.bits == 0 || !is_floating(plan.spec.type)) {
     return;

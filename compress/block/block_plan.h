@@ -1,5 +1,5 @@
-// What one look at the values of a block finds before it is encoded: which lines must come back
-// exact, how many bits the block needs, whether it has a short form at all. Torch-free.
+// Plans the encode of a block from one look at its values. A plan holds the lines that must come
+// back exact, the bits that the block needs, and whether it has a short form at all. Torch-free.
 #pragma once
 
 #include <cstddef>

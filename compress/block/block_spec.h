@@ -1,5 +1,5 @@
-// What a caller asks of a block's payload, and how the values of one block are recomputed from the
-// payload of another. Records keep both as opaque words. Torch-free.
+// The request of a caller for a block's payload, and how the values of one block are recomputed
+// from the payload of another. Records keep both as opaque words. Torch-free.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace pleat::compress::block {
 
-// What of a block is kept.
+// The part of a block that is kept.
 enum class Kept : std::uint8_t {
   kNothing,  // only its size: the values come back as zeros
   kSides,    // only the sides of its values (Sides): other values on the same sides come back
@@ -104,10 +104,10 @@ struct BlockSpec {
 
 [[nodiscard]] constexpr BlockSpec lossless(ElementType type) noexcept { return {.type = type}; }
 
-// The spec of a block that is saved twice: the more careful of the two. What only one of them keeps
-// is kept: values before sides before nothing. More bits, the higher floor, the narrower steps, the
-// shorter rows, a transform only where both ask for it, the sides of either; lossless where the two
-// disagree on the type or on the sides.
+// The spec of a block that is saved twice: the more careful of the two. A part that only one of
+// them keeps is kept: values before sides before neither. More bits, the higher floor, the narrower
+// steps, the shorter rows, a transform only where both ask for it, the sides of either; lossless
+// where the two disagree on the type or on the sides.
 [[nodiscard]] constexpr BlockSpec merge(const BlockSpec& a, const BlockSpec& b) noexcept {
   if (a.type != b.type) {
     return lossless(ElementType::kBytes);

@@ -30,8 +30,8 @@ class Distances {
   [[nodiscard]] bool were_rounded() const noexcept { return rounded_; }
   [[nodiscard]] float farthest() const noexcept { return farthest_; }
   // Within this the elements at the anchor lay before, evenly. Rounding is unbiased: their mean was
-  // the share that went up to the next level. What else is there came from above it, as much as
-  // went from there to the third.
+  // the share that went up to the next level. The other elements there came from above it, as much
+  // as went from there to the third.
   [[nodiscard]] float lowest_spread() const noexcept {
     const Level first = next_level(-1), second = next_level(first.distance);
     if (!few_ || first.distance != 0 || second.count == 0) {

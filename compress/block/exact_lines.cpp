@@ -250,7 +250,8 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
 // The mean square of the steps that the elements of each column meet.
 std::vector<double> squared_steps(std::size_t rows, std::size_t columns,
                                   const std::vector<float>& steps) {
-  // Sums by their differences from column to column; what whole rows meet is summed once.
+  // Sums by their differences from column to column; a difference that whole rows meet is summed
+  // once.
   std::vector<double> sums(columns + 1);
   double all = 0;
   for (std::size_t g = 0; g < steps.size(); ++g) {

@@ -9,7 +9,7 @@ double rounding_integral(double x) noexcept {
   return whole / 6 + f * f * (0.5 - f / 3);
 }
 
-// What noise in one direction adds to a squared error, in the mean over elements that are as far
+// The squared error that noise in one direction adds, in the mean over elements that are as far
 // from a bound as [near, far].
 double half_error(double step, double near, double far) noexcept {
   const double half = step / 2, whole = step * step / 24;

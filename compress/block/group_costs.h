@@ -1,6 +1,6 @@
-// The squared error that the elements of a group would have at some width. A group is known by its
-// metadata at that width. Its elements are pieces: single values, or what the codes of another
-// width tell of them. Internal to compress/block/.
+// The squared error that the elements of a group would have at some width. A group is described by
+// its metadata at that width. Its elements are pieces: single values, or ranges from the codes of
+// another width. Internal to compress/block/.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@ struct Piece {
   float from, to, count;
 };
 
-// The elements of a group that may have an error: what comes back exact at every width is left out.
+// The elements of a group that may have an error: elements that come back exact at every width are
+// left out.
 class Pieces {
  public:
   void clear() noexcept {

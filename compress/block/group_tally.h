@@ -18,7 +18,7 @@
 namespace pleat::compress::block {
 namespace {
 
-// What is needed of a group besides its metadata.
+// The counts of a group that are needed in addition to its metadata.
 struct GroupCounts {
   std::uint16_t other_than_zero = 0;
   std::uint16_t near_zero = 0;
@@ -77,7 +77,7 @@ void add_block(const Metadata<T>* metadata, const GroupCounts* counts, std::size
   tally->add(block);
 }
 
-// The values of a group: the elements that may have an error, and what there is to count.
+// The values of a group: the elements that may have an error, and their counts.
 template <class T>
 GroupCounts read_values(const typename T::Word* words, std::size_t elements, bool near_zero,
                         const bool* exact, Pieces* pieces) noexcept {

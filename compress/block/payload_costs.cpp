@@ -1,4 +1,4 @@
-// What the groups of a payload tell of their costs at other widths: a part of span_costs.h.
+// Estimates the costs of groups at other widths from their payload: a part of span_costs.h.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using CodeCounts = std::array<std::uint16_t, 256>;
 
-// What decides the metadata of a group at any width.
+// The values that decide the metadata of a group at any width.
 struct Extent {
   float minimum = 0, maximum = 0, smallest = 0;  // smallest: above zero
   bool finite = true;
@@ -45,8 +45,8 @@ Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t wides
   return metadata;
 }
 
-// The levels of a regular or wide group. Its anchor is one end, as it was. The step, which was
-// rounded up, tells the other: what rounding may add is taken for half of that.
+// The levels of a regular or wide group. Its anchor is one end, as it was. The other end follows
+// from the step, which was rounded up: half of the most that rounding can add is assumed.
 template <class T>
 CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCounts& counts) {
   const bool wide = kind_of<T>(metadata) == GroupKind::kWide;

@@ -23,7 +23,7 @@ struct PayloadSample {
 
 // Which parts of a grouped payload make a sample of a million elements: one that encode() has made
 // of so many floats with these bits (at least 3, so that no group is escaped), neither transformed
-// nor compacted. Nothing if it is hardly smaller. Throws std::bad_alloc.
+// nor compacted. Empty if it is hardly smaller. Throws std::bad_alloc.
 [[nodiscard]] std::optional<PayloadSample> sample_payload(ElementType type, unsigned bits,
                                                           std::size_t elements);
 

@@ -1,5 +1,5 @@
-// What the groups of a span would take at a width: their slots, what is kept beside the codes, and
-// their error. From values, or from a payload of another width. Internal to compress/block/.
+// The cost of the groups of a span at a width: their slots, data kept next to the codes, and error.
+// Computed from values, or from a payload of another width. Internal to compress/block/.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the groups of a span take at a width, summed. Internal to compress/block/.
+// Sums the cost of the groups of a span at a width. Internal to compress/block/.
 #pragma once
 
 #include <cstddef>

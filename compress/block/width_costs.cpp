@@ -84,7 +84,7 @@ class PayloadBytes {
 
 // ---- values ----
 
-// What encode_block() does with a plan: refuses it, or makes a payload.
+// Follows encode_block() for a plan: it refuses the plan, or makes a payload.
 bool encodes(const BlockSource& source, const BlockPlan& plan, const Executor& executor,
              WidthCost* cost) {
   const BlockSpec& spec = plan.spec;

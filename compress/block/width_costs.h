@@ -1,4 +1,4 @@
-// What a block would cost at each width, in bytes of the payload and in squared error. Known from a
+// The cost of a block at each width, in bytes of the payload and in squared error. Computed from a
 // payload of some width, which is not decoded, or from the values. Torch-free.
 #pragma once
 
@@ -32,13 +32,12 @@ using WidthCosts = std::array<WidthCost, kCostWidths.size()>;
 //   form, payload  as decode_block() has them; the payload is 64-byte aligned
 //   block_bytes    of the block
 //   asked          the spec that the block was planned with; its bits do not matter
-// The width of the payload is always possible, and has its bytes. What the codes of that width
-// leave open is taken for even (group_costs.h), and of one bit it is not known which elements are
-// zeros. Exact lines are those of the payload's patch at every width: at fewer bits there may be
-// more.
+// The width of the payload is always possible, and has its bytes. Values are assumed to be even
+// within a code of that width (group_costs.h). At one bit the zeros are unknown. Exact lines are
+// those of the payload's patch at every width: at fewer bits there may be more.
 //
-// Nothing for payloads that are damaged or have no codes: exact ones, sides only, sizes only. (Ask
-// with the values.) Nothing either where groups are transformed, or spans were repeated
+// Empty for payloads that are damaged or have no codes: exact ones, sides only, sizes only. (Ask
+// with the values.) Empty also where groups are transformed, or spans were repeated
 // (BlockPlan::tiles). Throws std::bad_alloc. Reads metadata and codes once, in the calling thread,
 // with about 80 KiB of its stack.
 [[nodiscard]] std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload,
@@ -48,7 +47,7 @@ using WidthCosts = std::array<WidthCost, kCostWidths.size()>;
 
 // From the values, as plan_block() and the encoder see them: each of up to six widths is planned,
 // thoroughly where a quick plan would be refused, and its groups are coded. Bytes and possible are
-// exact. Nothing if these are no floats whose values are kept, or are transformed. Throws
+// exact. Empty if these are no floats whose values are kept, or are transformed. Throws
 // std::bad_alloc.
 [[nodiscard]] std::optional<WidthCosts> width_costs(const BlockSource& source,
                                                     const BlockSpec& asked,

@@ -136,7 +136,7 @@ __device__ void restore_near_zero(const Batch& batch) {
       });
 }
 
-// Nobody waits for all parts: a job has no last block.
+// No block waits for all parts: a job has no last block.
 template <class T>
 __device__ void sketch(const Batch& batch) {
   unsigned number = 0;

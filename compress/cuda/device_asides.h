@@ -1,7 +1,7 @@
-// What stands beside the codes of a span in device memory, so that some elements come back exact or
-// on their side: sections of their own, behind the payload or elsewhere. A device writes them and a
-// device reads them, the CPU never does. Work is queued as by device_codec.h: the tasks of one call
-// in their order, *queued says how many were queued, and nobody waits.
+// Sections next to the codes of a span in device memory, so that some elements come back exact or
+// on their side. A section lies behind the payload or elsewhere. Only a device writes and reads
+// sections, never the CPU. Work is queued as by device_codec.h: the tasks of one call in their
+// order, *queued says how many were queued, and the host does not wait.
 //
 // After the decode of a span they are put back in this order: elements near zero, sides, lines.
 //
@@ -98,8 +98,8 @@ struct NearZeroTask {
 
 // One span whose elements get noise that the codec could have made: compress/block/disturb.h. For
 // that it is encoded, spread, encoded again, from `coded` to `codes`, decoded, from there to
-// `decoded`, and mixed. What a payload would keep exact stays as it is, and so does all of a span
-// whose encode was refused. No group is transformed.
+// `decoded`, and mixed. Elements that a payload would keep exact stay as they are, and so does all
+// of a span whose encode was refused. No group is transformed.
 struct MixTask {
   void* target = nullptr;    // the elements
   void* codes = nullptr;     // their payload, 64-byte aligned

@@ -34,10 +34,10 @@ struct DeviceTask {
   std::int64_t minimum = 0;
   unsigned width = 0;
   // Floats: if there are any, only their sides are coded, as CodecSpec has it. To decode such a
-  // payload the number of the sides matters, nothing else of them.
+  // payload only the number of the sides matters.
   Sides sides{};
-  // Encode of quantised floats, not in place: what the verdict counts. Such groups are coded all
-  // the same.
+  // Encode of quantised floats, not in place: the thresholds of the counts in the verdict. Such
+  // groups are coded all the same.
   float widest_step = std::numeric_limits<float>::infinity();  // above 0
   Sides beside{};  // as sides_beside_values() gives them
   // Encode of booleans: every byte other than 0 is true, so no span is refused. Else a span that
@@ -45,10 +45,10 @@ struct DeviceTask {
   bool any_byte = false;
   // Floats of 0 bits: coded in frames instead of groups.
   bool framed = false;
-  // Decode of floats: the bytes of `source`, at least 64; nothing beyond is read. Encode of framed
-  // floats: the bytes of `target`, at least device_payload_bytes(); nothing beyond is written. A
-  // span that needs more, or is not smaller than raw, is kKeepRaw, and its verdict says how many
-  // bytes it needs.
+  // Decode of floats: the bytes of `source`, at least 64; no byte beyond is read. Encode of framed
+  // floats: the bytes of `target`, at least device_payload_bytes(); no byte beyond is written. A
+  // span that needs more, or is not smaller than raw, is kKeepRaw, and its verdict holds the number
+  // of bytes that it needs.
   std::size_t capacity = 0;
   Verdict* verdict = nullptr;  // device or device-visible host memory; the caller sets its outcome
                                // to kPending before the call

@@ -1,5 +1,6 @@
 // Sketches (compress/sketch.h) of vectors in device memory. Work is queued as by device_codec.h:
-// the tasks of one call in their order, *queued says how many were queued, and nobody waits.
+// the tasks of one call in their order, *queued says how many were queued, and the host does not
+// wait.
 #pragma once
 
 #include <cstddef>

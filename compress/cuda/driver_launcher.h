@@ -1,5 +1,5 @@
-// Launches kernels over the CUDA driver API, which is found at run time: nothing here links or
-// includes CUDA.
+// Launches kernels over the CUDA driver API, which is found at run time. This code neither links
+// nor includes CUDA.
 #pragma once
 
 #include <cstddef>

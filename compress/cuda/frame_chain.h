@@ -46,8 +46,8 @@ PLEAT_HD inline bool is_last_ticket(uint32_t ticket, uint32_t tiles, uint32_t bl
   return ticket == tiles + blocks - 1;
 }
 
-// A published word is complete in itself, so it needs no order with other writes. 0: nothing
-// published.
+// A published word is complete in itself, so it needs no order with other writes. 0: not published
+// yet.
 inline constexpr uint64_t kOwnBytes = uint64_t{1} << 62;
 inline constexpr uint64_t kBytesToEnd = uint64_t{1} << 63;  // of all tiles up to this one's end
 PLEAT_HD constexpr uint64_t bytes_in(uint64_t word) { return word & (kOwnBytes - 1); }
@@ -89,7 +89,7 @@ struct FloatFrames : FrameTable<typename T::Word, kFloatFrame> {
         raw_bytes(64 + elements * sizeof(typename T::Word)) {}
 };
 
-// What a block keeps of the tile it works on.
+// The state that a block keeps for the tile it works on.
 template <class T>
 struct alignas(16) FrameStage {
   uint8_t slots[cuda::kGroupsPerTile][Frame<T>::kMostBytes];
@@ -113,7 +113,7 @@ PLEAT_HD inline uint32_t bytes_of_frames(Tile& tile, const FrameStage<T>& stage,
 
 // ---- encode ----
 
-// What does not change within a job.
+// The values that do not change within a job.
 template <class T>
 struct FrameEncoder {
   const cuda::Job& job;
@@ -216,8 +216,8 @@ struct FrameDecoder {
     });
     return intact;
   }
-  // Step 3. A damaged frame may lie beyond the codes. Nothing is read there, and the sum of all
-  // sizes will show the damage.
+  // Step 3. A damaged frame can lie beyond the codes. No byte is read there, and the sum of all
+  // sizes shows the damage.
   template <class Tile>
   PLEAT_HD void restore(Tile& tile, const GroupOfTile& at, const Frame<T>& frame, unsigned place,
                         FrameStage<T>& stage, uint32_t before) const {

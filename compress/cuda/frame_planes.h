@@ -1,6 +1,6 @@
-// What a lane does with a frame's words: it turns the sign to the lowest bit and back, takes minima
-// and finds zeros; and it converts a run of eight differences to and from their bytes in each bit
-// plane (docs/payload_format.md, "Framed"). No tile is needed.
+// Operations of a lane on the words of a frame. The lane turns the sign to the lowest bit and back,
+// takes minima and finds zeros. It also converts a run of eight differences to and from their bytes
+// in each bit plane (docs/payload_format.md, "Framed"). No tile is needed.
 #pragma once
 
 #include <stddef.h>

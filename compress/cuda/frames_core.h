@@ -47,7 +47,7 @@ struct FrameLane : Lane<T> {
   uint32_t before;  // byte `run`: how many elements of the frame before that run are kept
 };
 
-// What an entry says. `kept` elements have codes: all `count`, unless zeros are left out.
+// The contents of an entry. `kept` elements have codes: all `count`, unless zeros are left out.
 template <class T>
 struct Frame {
   static constexpr unsigned kWordBits = 8 * sizeof(typename T::Word);
@@ -202,7 +202,7 @@ PLEAT_HD inline void pack_frame(Tile& tile, const Frame<T>& frame, uint8_t* slot
       const unsigned n = elements_of_run(lane, run, frame.kept);
       if (n == 0) continue;
       uint32_t* const words = lane.words + run * Lane<T>::kRegistersPerRun;
-      // Only halves that are cleared are less than the base, so nothing is borrowed.
+      // Only halves that are cleared are less than the base, so no borrow occurs.
       PLEAT_UNROLL
       for (unsigned r = 0; r < Lane<T>::kRegistersPerRun; ++r) words[r] -= frame.repeated_base();
       if (n != kRunLength) keep_first<T>(words, n);
@@ -263,7 +263,7 @@ PLEAT_HD inline void unpack_frame(Tile& tile, const Frame<T>& frame, uint8_t* sl
   });
 }
 
-// Copies the first `bytes` bytes of a slot to any place, and back. Nothing else is written. Reads
+// Copies the first `bytes` bytes of a slot to any place, and back. No other byte is written. Reads
 // whole words of the payload, but none with bytes before its aligned head or behind its `end`.
 template <class Tile>
 PLEAT_HD inline void write_slot(Tile& tile, const uint8_t* slot, unsigned bytes, uint8_t* to) {

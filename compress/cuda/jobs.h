@@ -1,6 +1,6 @@
-// What a launch is told and what it reports back, as plain words that host and device lay out
-// alike. One launch serves up to kMostJobs spans of one type, width and transform. The jobs are the
-// kernel's parameter, so nothing has to be copied or waited for.
+// The input of a launch and its reports, as plain words that host and device lay out alike. One
+// launch serves up to kMostJobs spans of one type, width and transform. The jobs are the kernel's
+// parameter, so a launch needs neither a copy nor a wait.
 #pragma once
 
 #include <stddef.h>

@@ -18,8 +18,8 @@ namespace pleat::compress {
 namespace {
 
 // Both directions: a block strides over the launch's tiles. There are as many blocks as run at a
-// time; a further one would wait for the fence and the count at the end of another. What does not
-// change within a job is read once per job, so that the loop deals with little but elements.
+// time; a further one would wait for the fence and the count at the end of another. Values that do
+// not change within a job are read once per job, so that the loop deals with little but elements.
 template <class F>
 __device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;

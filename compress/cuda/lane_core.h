@@ -1,6 +1,7 @@
-// What a lane of a group's tile holds and how it is loaded and stored. A lane has 32 elements, e =
-// i * 64 + lane * 8 + j (i < 4, j < 8): four runs of eight neighbours. The noise of a run is one
-// half of a Philox call, and its codes are `bits` whole bytes. Anonymous, as group_math.h is.
+// The elements that a lane of a group's tile holds, and how they are loaded and stored. A lane has
+// 32 elements, e = i * 64 + lane * 8 + j (i < 4, j < 8): four runs of eight neighbours. The noise
+// of a run is one half of a Philox call, and its codes are `bits` whole bytes. Anonymous, as
+// group_math.h is.
 #pragma once
 
 #include <stddef.h>

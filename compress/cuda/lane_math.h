@@ -1,6 +1,6 @@
-// What a lane does with registers: it picks bytes from two words, takes packed minima and maxima,
-// converts 16-bit floats. On a GPU each function is an instruction or two; elsewhere it is plain
-// C++, so that the kernels' code also runs, and is tested, on a CPU. Anonymous, as group_math.h is.
+// Register operations of a lane: picking bytes, packed minima and maxima, 16-bit float conversions.
+// On a GPU each function is an instruction or two; elsewhere it is plain C++, so that the kernels'
+// code also runs, and is tested, on a CPU. Anonymous, as group_math.h is.
 #pragma once
 
 #include <stdint.h>

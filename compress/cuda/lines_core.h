@@ -259,7 +259,7 @@ PLEAT_HD inline unsigned look_at_rows(Warp& warp, const cuda::LineJob& job, uint
 
 // ---- columns ----
 
-// What is known of a column, in scratch memory.
+// The range of a column, in scratch memory.
 struct ColumnRange {
   uint32_t low, high;  // ordered_bits()
   uint32_t other;      // than zero
@@ -331,7 +331,7 @@ PLEAT_HD inline void look_at_columns(const cuda::LineJob& job, uint32_t tile, ui
   for (uint64_t c = first + thread; c < first + 256 && c < job.length; c += threads)
     sample_column<T>(job, static_cast<uint32_t>(c));
 }
-// What its last block does.
+// The work of its last block.
 template <class T, class Block>
 PLEAT_HD inline void finish_looking(Block& block, const cuda::LineJob& job) {
   const LineShape shape = LineShape::of<T>(job);
@@ -387,7 +387,7 @@ PLEAT_HD inline void mark_columns(Block& block, const cuda::LineJob& job) {
 
 // ---- the end ----
 
-// What the last block of a job does that keeps lines.
+// The work of the last block of a job that keeps lines.
 //   any  false: no row is marked, so none is looked for. Columns: true
 template <class T, class Block>
 PLEAT_HD inline void finish_lines(Block& block, const cuda::LineJob& job, bool any) {

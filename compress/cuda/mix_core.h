@@ -7,7 +7,7 @@
 // codec would give it back as it is.
 //
 // A job is a LineJob, whose section has the elements that are encoded, and, from the next multiple
-// of 64 bytes on, what is decoded.
+// of 64 bytes on, the decoded ones.
 #pragma once
 
 #include "compress/cuda/lines_core.h"
@@ -47,8 +47,8 @@ PLEAT_HD inline bool has_codes(const cuda::LineJob& job) {
   return header.magic == kMagic && header.elements == job.elements;
 }
 
-// How a group of the payload is restored; nothing that is quantised: its step is 0, or wider than
-// is allowed.
+// How a group of the payload is restored. A group is not treated as quantised if its step is 0, or
+// wider than is allowed.
 template <class T>
 struct MixedGroup {
   bool quantised = false;
@@ -72,7 +72,7 @@ PLEAT_HD inline bool is_exempt(const cuda::LineJob& job, uint32_t word, float va
 }
 
 // visit(e) for the lane's elements of a group: every eighth, read one at a time. That is slower
-// than runs in registers, and next to no code: what it is for happens in one of many steps.
+// than runs in registers, and hardly any code: mixing happens in one of many steps.
 template <class L, class Visit>
 PLEAT_HD inline void each_element(const L& lane, unsigned elements, Visit visit) {
   PLEAT_ROLL
@@ -249,7 +249,8 @@ template <class T>
 inline constexpr float kSmallestNormal =
     T::kType == Float16::kType ? 6.103515625e-5f : 1.17549435082228750796873653722224568e-38f;
 
-// What becomes of an element that is not exempt, of a group with elements `above` and `below` zero.
+// The new value of an element that is not exempt, of a group with elements `above` and `below`
+// zero.
 //   half_noise  of halves, as the difference of two large values may overflow
 template <class T>
 PLEAT_HD inline typename T::Word moved_by(const MixRules<T>& rules, float half_noise, bool above,

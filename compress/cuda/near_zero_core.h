@@ -38,7 +38,7 @@ PLEAT_HD inline uint64_t near_zero_bytes_on_device(uint32_t most, unsigned item)
   return round_up_64(near_zero_words_at(most) + uint64_t{most} * item);
 }
 
-// The pattern of -1: what lies below, as an unsigned number, is near zero.
+// The pattern of -1: a pattern below it, as an unsigned number, is near zero.
 template <class T>
 inline constexpr uint32_t kMinusOne = T::kType == 0   ? 0xBF80'0000u
                                       : T::kType == 1 ? 0xBF80u
@@ -94,7 +94,7 @@ PLEAT_HD inline bool keep_run(const cuda::Job& job, uint64_t run, Next next) {
   return place < kManyNearZero;
 }
 
-// What the last block of a job does that keeps elements.
+// The work of the last block of a job that keeps elements.
 template <class T, class Block>
 PLEAT_HD inline void finish_near_zero(Block& block, const cuda::Job& job,
                                       const cuda::Counters& counted) {

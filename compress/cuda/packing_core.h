@@ -184,7 +184,7 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
   }
 }
 
-// What the last block of a job does.
+// The work of the last block of a job.
 template <class Block>
 PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
                                    bool missed, uint64_t wanted_bytes = 0) {
@@ -234,7 +234,7 @@ PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigne
                 width > 32 ? 0 : layout.codes_offset + Frames::code_bytes(job.elements, width));
 }
 
-// True if the payload is what the job expects: the sizes agree, so nothing read lies outside it.
+// True if the payload is what the job expects: the sizes agree, so no read lies outside it.
 PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, PayloadKind kind,
                                  unsigned type, uint64_t payload_bytes, uint64_t code_bytes) {
   unsigned wrong = header.magic ^ kMagic;

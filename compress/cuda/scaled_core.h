@@ -14,7 +14,7 @@
 namespace pleat::compress {
 namespace {
 
-// What tile.sum() adds up.
+// The terms of tile.sum().
 template <unsigned kCount>
 struct Sums {
   double of[kCount];

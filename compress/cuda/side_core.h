@@ -14,7 +14,8 @@ inline constexpr unsigned kSideRun = 8;
 template <class T>
 inline constexpr unsigned kRestoredSides = 16 / sizeof(typename T::Word);  // a run on the way back
 
-// Job::width of an encoder: the bits of a side, and what job.bounds does not say of the sides.
+// Job::width of an encoder: the bits of a side, and the facts about the sides that job.bounds does
+// not hold.
 PLEAT_HD constexpr uint32_t side_width(const Sides& sides) {
   return (sides.kind == Sides::Kind::kThree ? 2u : 1u) | static_cast<uint32_t>(sides.kind) << 8 |
          (sides.nan_inside ? 1u : 0u) << 16;
@@ -133,7 +134,7 @@ PLEAT_HD inline bool move_side_run(const SideMoves& moves, uint32_t packed, uint
   return good;
 }
 
-// What the last block of a job does.
+// The work of the last block of a job.
 template <class T, class Block>
 PLEAT_HD inline void finish_sides(Block& block, const cuda::Job& job) {
   Header header = packed_header(job, PayloadKind::kSides, T::kType);
@@ -143,8 +144,8 @@ PLEAT_HD inline void finish_sides(Block& block, const cuda::Job& job) {
   finish_packed(block, job, header, false);
 }
 
-// True if the payload is what the job expects, of `width` bits a side: the sizes agree, so nothing
-// read lies outside the payload.
+// True if the payload is what the job expects, of `width` bits a side: the sizes agree, so no read
+// lies outside the payload.
 template <class T>
 PLEAT_HD inline bool sides_fit(const Header& header, uint64_t elements, unsigned width,
                                uint64_t capacity) {

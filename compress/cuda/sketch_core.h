@@ -1,5 +1,5 @@
-// What a thread adds up of a vector that is sketched: one bucket of one part
-// (sketch_rows.h). Reads of a warp are in a row but for the rotation.
+// The sum that a thread computes of a sketched vector: one bucket of one part (sketch_rows.h).
+// Reads of a warp are in a row but for the rotation.
 #pragma once
 
 #include "compress/cuda/jobs.h"

@@ -1,5 +1,5 @@
-// What is done once per span, by the block of threads that finishes its last tile: it numbers the
-// escaped groups, keeps their bytes, writes the header and the verdict. Also checks a payload
+// Ends a span, in the block of threads that finishes its last tile. The block numbers the escaped
+// groups, keeps their bytes, and writes the header and the verdict. This file also checks a payload
 // before it is decoded. Written against a Block, as encode_core.h is against a Tile:
 //
 // - block.each(n, f): f(i) for i in [0, n), in any order, by any thread.

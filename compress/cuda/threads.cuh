@@ -1,5 +1,5 @@
-// Threads as the tiles and blocks that encode_core.h and span_core.h are written against, and what
-// every kernel begins and ends with.
+// Threads as the tiles and blocks that encode_core.h and span_core.h are written against, and the
+// begin and end of every kernel.
 #pragma once
 
 #include "compress/cuda/encode_core.h"
@@ -180,7 +180,7 @@ class ThreadBlock {
   }
 };
 
-// What lines_core.h is written against, but for a Block.
+// The Warp that lines_core.h is written against.
 class FoldingWarp {
  public:
   template <class F>

@@ -1,5 +1,5 @@
-// What an encode counts of its groups when it is asked to, by their metadata: a look at two words a
-// group, which the lane that has written them takes.
+// Counts groups by their metadata during an encode, on request. The lane that has written the two
+// words of a group looks at them.
 #pragma once
 
 #include "compress/cuda/encode_core.h"

@@ -18,8 +18,8 @@ using compress::ElementType;
 using compress::Status;
 using namespace compress::block;
 
-// A request in the words of compress/block/, and what its values have shown. Without memory for the
-// request's ranges there is no plan.
+// A request in the words of compress/block/, and the findings about its values. Without memory for
+// the request's ranges there is no plan.
 struct Details final : allocator::EncodePlan::Details {
   Details(const EncodeRequest& request, bool copy_raw, const compress::Executor& executor) noexcept
       : source{request.source, request.source_bytes, &one_, request.range_count} {
@@ -52,8 +52,8 @@ BlockForm form_of(const PayloadView& payload) noexcept {
   return BlockForm::unpack(payload.form.words);
 }
 
-// What a payload takes for each byte of the largest range, as a sample from its middle has it;
-// nothing: it has no payload, or there is no memory. Where lines lie in a sample is not known.
+// The payload bytes for each byte of the largest range, estimated from a sample of its middle.
+// Empty if it has no payload, or there is no memory. The places of lines in a sample are unknown.
 std::optional<double> payload_share(const EncodeRequest& request,
                                     const compress::Executor& executor) {
   constexpr std::size_t kMostSample = 256u << 10;

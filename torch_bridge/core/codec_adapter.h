@@ -14,7 +14,7 @@
 
 namespace pleat::bridge {
 
-// What a record carries as its opaque `choice` and `function`.
+// The contents of the opaque `choice` and `function` of a record.
 using CodecChoice = compress::block::BlockSpec;
 using Recomputed = compress::block::Recomputed;
 
@@ -22,7 +22,7 @@ using Recomputed = compress::block::Recomputed;
 [[nodiscard]] std::vector<compress::block::ByteRange> block_ranges(
     const allocator::ByteRange* ranges, std::size_t count);
 
-// What a record carries as its opaque disturbance: `how` to a block that was asked for as `choice`.
+// The opaque disturbance of a record: `how` to a block that was asked for as `choice`.
 [[nodiscard]] allocator::DisturbanceWords pack_disturbance(
     const CodecChoice& choice, const compress::block::Disturbance& how) noexcept;
 struct UnpackedDisturbance {
@@ -34,7 +34,7 @@ struct UnpackedDisturbance {
 
 class CodecAdapter final : public allocator::BlockCodec {
  public:
-  // copy_raw: what has no shorter form is stored as a raw payload instead of being held.
+  // copy_raw: a block without a shorter form is stored as a raw payload instead of being held.
   CodecAdapter(compress::Executor executor, bool copy_raw)
       : executor_(std::move(executor)), copy_raw_(copy_raw) {}
 

@@ -1,4 +1,4 @@
-// What went through a codec, by class, for the report. Torch-free.
+// Totals of the bytes that went through a codec, by class, for the report. Torch-free.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct CodecTotals {
              {"raw", raw}}};
   }
 
-  // A payload of so many elements of `spec`; of bytes, where nothing of them is kept.
+  // A payload of so many elements of `spec`; of bytes, where none of them are kept.
   void add(const compress::block::BlockSpec& spec, std::uint64_t elements,
            std::uint64_t payload_bytes, const compress::SpanStatistics& statistics) noexcept;
   void add_kept_raw(std::size_t bytes) noexcept {

@@ -1,4 +1,4 @@
-// What the report says of a device beside the host. Torch-free.
+// Facts about a device for the report, in addition to those of the host. Torch-free.
 #pragma once
 
 #include <array>

@@ -10,9 +10,9 @@
 
 namespace pleat::bridge {
 
-// The lock order: whoever holds a lock takes only such as stand further down. Record::mutex stands
+// The lock order: a thread that holds a lock takes only locks further down. Record::mutex stands
 // above all of them. Fork does not take it, but closes the gate that every section around it
-// passes: so nobody enters such a section with one of these locks.
+// passes: so no thread enters such a section with one of these locks.
 enum class ForkPlace : std::uint8_t {
   kInstall,       // installation
   kTrace,         // a trace begins or ends

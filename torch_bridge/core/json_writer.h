@@ -27,7 +27,7 @@ class Json {
   Json& field(const char* name, const std::atomic<std::uint64_t>& value) {
     return field(name, static_cast<std::int64_t>(value.load(std::memory_order_relaxed)));
   }
-  // What is no number is null.
+  // NaN and infinity become null.
   Json& number(const char* name, double value) {
     key(name);
     char digits[32] = "null";

@@ -2,8 +2,8 @@
 // them, and all have one record: without the storage that the slice before was cut from, backward
 // would restore the whole tensor for every slice.
 //
-// What is kept costs what stock holds at that time anyway, the original of the very record. A
-// storage has a worth in bytes, and goes once other records have restored as many bytes since it
+// A kept storage costs as much as stock holds at that time anyway: the original of the same record.
+// A storage has a worth in bytes, and goes once other records have restored as many bytes since it
 // was asked for last. So a storage that no loop asks for any more does not stay. Restoring one
 // again costs a share of what was restored meanwhile.
 //
@@ -41,9 +41,9 @@ class KeptStorages {
   }
 
   // Keeps `storage`, of `bytes`, into which the record was restored, in place of the record's
-  // earlier one. A null storage takes no place. Of storages worth nothing only the last is
-  // kept. But for one, the storages kept never take more bytes than what is live beside them has
-  // taken at any time.
+  // earlier one. A null storage takes no place. Of storages worth nothing only the last is kept.
+  // But for one, the storages kept never take more bytes than the other live storages have taken at
+  // any time.
   struct Live {
     std::size_t now = 0, peak = 0;  // bytes, those kept here included
   };

@@ -37,8 +37,8 @@ struct OptionItem {
   QuoteMistake mistake = QuoteMistake::kNone;
 };
 
-// Takes the first item that is not blank off the front of `text`; nothing if there is none. What it
-// returns points into `text`. Linear in what it takes, but for the one quote that is not closed.
+// Takes the first item that is not blank off the front of `text`; empty if there is none. The
+// result points into `text`. Linear in what it takes, but for the one quote that is not closed.
 [[nodiscard]] std::optional<OptionItem> take_item(std::string_view& text);
 
 // `text` without the spaces (as C knows them) at its ends.

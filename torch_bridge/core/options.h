@@ -44,7 +44,7 @@ enum class Sensitivity : std::uint8_t {
   kOff,    // one width for all, or what a profile says
   kOn,     // from a few extra backward passes, now and then
   kExact,  // from one extra pass for each tensor
-  // To compare with. Widths by sensitivity/gact.h; nothing is checked.
+  // To compare with. Widths by sensitivity/gact.h; no width is checked.
   kGact,      // algorithm 1 of GACT: two passes for each tensor
   kGactCode,  // what its program does: three
 };
@@ -145,10 +145,10 @@ enum class ConfSource : std::uint8_t { kUser, kTests };  // PLEAT_CONF, PLEAT_TE
 
 // Parses "key:value,key:value" (option_text.h has the grammar) on top of `options`. The last of two
 // equal keys wins. A key or value that does not parse leaves its option as it was and adds one line
-// to `problems`, naming key, value, what is allowed and what is used instead (values are cut to 64
-// characters, control characters shown as '?'). After 16 lines problems are only counted.
-// kTests has its own keys: those that a user must not set, and more values of `sensitivity`.
-// Never throws on bad input; handles 64 kB values.
+// to `problems`, naming key, value, the allowed values and the value used instead (values are cut
+// to 64 characters, control characters shown as '?'). After 16 lines problems are only counted.
+// kTests has its own keys: those that a user must not set, and more values of `sensitivity`. Never
+// throws on bad input; handles 64 kB values.
 void parse_options(std::string_view conf, Options& options, std::vector<std::string>& problems,
                    ConfSource source = ConfSource::kUser);
 

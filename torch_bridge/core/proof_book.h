@@ -1,5 +1,5 @@
-// What users and the report have to do with the rule for noise: functions that the bridge cannot
-// look into, what users promise of them and what they cost; and poles that came after a proof.
+// Records functions that the bridge cannot look into, for users and the report of the rule for
+// noise. It holds the promises of users about them, their cost, and poles that came after a proof.
 // Torch-free.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace pleat::bridge {
 
-// What a user promises of a function: its gradient is linear, or nearly, in what it saves.
+// The promise of a user about a function: its gradient is linear, or nearly, in what it saves.
 enum class Trust : std::uint8_t {
   kNone,
   kPasses,  // what it saves bears noise once a path from its result is closed

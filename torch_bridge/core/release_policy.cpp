@@ -7,7 +7,7 @@ using compress::block::Kept;
 using compress::block::Look;
 using compress::block::Steps;
 
-// As good as its own payload: as many bits, and nobody who needs more than those.
+// As good as its own payload: as many bits, and no reader that needs more.
 bool as_good(CodecChoice own, CodecChoice argument) noexcept {
   return own.bits != 0 && own.kept == Kept::kValues && own.steps != Steps::kExponent &&
          !own.near_zero && !own.sides.any() && own.lines.look <= Look::kZeroRows &&

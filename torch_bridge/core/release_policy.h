@@ -8,7 +8,7 @@
 
 namespace pleat::bridge {
 
-// What is known of a storage when it is released.
+// The facts about a storage when it is released.
 struct ReleasedStorage {
   CodecChoice choice{};                            // of all its saves
   Exactness exactness = Exactness::kMayBearNoise;  // else it must be exact

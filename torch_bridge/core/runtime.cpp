@@ -15,9 +15,10 @@ thread_local struct {
   unsigned turn = 0;
 } of_thread;
 
-// What waits for a proof may take half of the peak. An eighth made the peaks of four of ten models
-// 4 to 34 % higher, a quarter that of one, because what does not fit is exact. Until a backward
-// pass has begun the peak of a step is not known: what waits takes what it would without Pleat.
+// Blocks that wait for a proof take at most half of the peak. An eighth made the peaks of four of
+// ten models 4 to 34 % higher, a quarter that of one, because blocks that do not fit are exact. The
+// peak of a step is unknown until a backward pass has begun. Until then waiting blocks take as much
+// as without Pleat.
 constexpr std::size_t kWaitingPartOfPeak = 2;
 // Of what waits for a verdict nothing is lost but time, and little of that.
 constexpr std::size_t kJudgedPartOfPeak = 16;

@@ -1,5 +1,6 @@
-// What the process has one of: heaps, codec, options and counters. Built by install and leaked on
-// purpose: tensors are freed until the very end of the process, after static destructors have run.
+// The state that a process has once: heaps, codec, options and counters. Built by install and
+// leaked on purpose: tensors are freed until the very end of the process, after static destructors
+// have run.
 #pragma once
 
 #include <atomic>
@@ -33,8 +34,8 @@ class Runtime {
 
   [[nodiscard]] Options options() const;
   void set_options(const Options& options);  // min_bytes of the allocator follows too
-  // What heaps do depends on more than the options: on whether a peak is known, a check watches, a
-  // trace is written. After a change of one of these.
+  // The behaviour of heaps depends on more than the options: on whether a peak is known, a check
+  // watches, a trace is written. After a change of one of these.
   void renew_heaps();
   // Those of every heap, as the options are now.
   [[nodiscard]] allocator::ResidencyOptions residency_options() const;

@@ -1,4 +1,4 @@
-// What the hooks themselves cost, without the codec.
+// Samples the time that the hooks themselves take, without the codec.
 #pragma once
 
 #include <atomic>

@@ -21,7 +21,7 @@ struct ProcessIdentity {
 // %t seconds since 1970, %% a percent sign. A pattern that ends with a slash, or that names a
 // folder, means pleat.trace there. Where the process has a rank that the pattern does not ask for,
 // the rank goes before the ending: run.trace becomes run.rank3.trace. Empty, and `problem` in one
-// line, if what is put in for a sign has a slash, or is "", "." or "..".
+// line, if the text put in for a sign has a slash, or is "", "." or "..".
 [[nodiscard]] std::string trace_file(std::string_view pattern, const ProcessIdentity& who,
                                      std::string& problem);
 // The same file, for a process that found it taken: run.4711.trace. The number of a process may

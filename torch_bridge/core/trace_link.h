@@ -1,4 +1,4 @@
-// The link to the recorder of a trace, where there is one, and what the recording costs.
+// The link to the recorder of a trace, where there is one, and the cost of recording.
 #pragma once
 
 #include <atomic>
@@ -9,11 +9,11 @@
 
 namespace pleat::bridge {
 
-// The recorder while a trace is written; else null. Whoever reads it may call the recorder even if
-// the trace ends meanwhile: what comes too late is forgotten.
+// The recorder while a trace is written; else null. A reader can call the recorder even if the
+// trace ends meanwhile: late events are dropped.
 inline std::atomic<const PleatRecorder*> trace_recorder{nullptr};
 
-// What costs time only while a trace is written asks first.
+// Code that needs time only for a trace checks this first.
 [[nodiscard]] inline bool tracing() noexcept {
   return trace_recorder.load(std::memory_order_relaxed) != nullptr;
 }

@@ -1,6 +1,6 @@
-// What the bridge needs of libc10_cuda, which CPU builds of torch do not have. A library of its own
-// implements it, linked to libc10_cuda; the bridge opens that library where libc10_cuda is loaded.
-// Both are built together: the one function between them says so.
+// The functions of libc10_cuda that the bridge needs, which CPU builds of torch do not have. A
+// library of its own implements it, linked to libc10_cuda; the bridge opens that library where
+// libc10_cuda is loaded. Both are built together: the one function between them checks that.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -18,8 +18,8 @@
 
 namespace pleat::bridge::cuda {
 
-// Whoever wants to hear of frees. Lives as long as the process. Functions are called with no lock
-// of torch's allocator held.
+// A listener that is called for frees. Lives as long as the process. Functions are called with no
+// lock of torch's allocator held.
 class FreeListener {
  public:
   // A storage gives this pointer up. True: the listener has taken the memory over, and gives it to
@@ -49,9 +49,9 @@ class CudaAccess : public allocator::cuda::RawMemory {
   // The stream that operators of this thread use on that device now, whatever its current device
   // is.
   [[nodiscard]] virtual CurrentStream current_stream(c10::DeviceIndex device) const noexcept = 0;
-  // What is known of memory whose free the listener will hear of. Nothing of memory of private
-  // pools and captured graphs, which stays where it is; nor of memory that was imported, or
-  // allocated before ours stood in front.
+  // The facts about memory whose free reaches the listener. Empty for memory of private pools and
+  // captured graphs, which stays where it is, and for memory that was imported, or allocated before
+  // ours stood in front.
   struct Heard {
     allocator::StreamId stream;  // that it was allocated for
     bool used_elsewhere;         // some stream was said to use it

@@ -15,8 +15,8 @@
 namespace pleat::bridge::cuda {
 namespace {
 
-// What compress/ launches kernels with. allocator/ knows nothing of compress/, so the two meet
-// here.
+// The driver functions that compress/ launches kernels with. allocator/ does not depend on
+// compress/, so the two meet here.
 compress::cuda::DriverFunctions functions_of(const allocator::cuda::Driver& driver) noexcept {
   compress::cuda::DriverFunctions functions;
   functions.context_current = driver.context_current;

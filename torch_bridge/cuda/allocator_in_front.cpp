@@ -25,8 +25,8 @@ std::shared_ptr<c10::GatheredContext> record_context() {
   return listener != nullptr ? listener->no_stack() : nullptr;
 }
 
-// What torch has added since 2.11 is passed on too: a function that the base class has with a
-// default would else be answered by the default, and not by the allocator behind.
+// Functions that torch has added since 2.11 are passed on too: a function that the base class has
+// with a default would else be answered by the default, and not by the allocator behind.
 template <class Allocator>
 constexpr bool kHasCaptureMarks = requires(Allocator& a) {
   a.markCaptureBegin(0);
@@ -326,7 +326,7 @@ std::shared_ptr<AllocatorState> AllocatorInFront::getCheckpointState(c10::Device
   return behind_.getCheckpointState(device, pool);
 }
 
-// What it frees and hands out is a private pool's.
+// The blocks that it frees and hands out belong to a private pool.
 CheckpointDelta AllocatorInFront::setCheckpointPoolState(c10::DeviceIndex device,
                                                          std::shared_ptr<AllocatorState> state) {
   CheckpointDelta delta = behind_.setCheckpointPoolState(device, std::move(state));

@@ -200,7 +200,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
     return refused(DeviceHold::kNoWords);
   }
   if (!tasks.launch_encode(launcher_, request.stream)) {
-    // Nobody knows which of them the device will do: their words stay taken.
+    // It is unknown which of them the device will run, so their words stay taken.
     life_.note(launcher_.driver_error());
     return refused(DeviceHold::kNoDevice);
   }

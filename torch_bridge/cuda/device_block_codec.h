@@ -3,15 +3,14 @@
 // the last payloads of its key have taught (key_lessons.h).
 //
 // A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
-// of 3 bits and more, and what else of a key was once as predicted. Any other is queued: 1 and 2
-// bits, masks among floats, integers, values among which flat lines are looked for, and the first
-// payload of a key whose steps or elements near zero are to be looked at, or the next 64 after a
-// surprise.
+// of 3 bits and more, and other payloads whose key was once as predicted. Any other is queued: 1
+// and 2 bits, masks among floats, integers, values among which flat lines are looked for, and the
+// first payload of a key whose steps or elements near zero are to be looked at, or the next 64
+// after a surprise.
 //
 // How a block is coded does not depend on when verdicts come. A key's earlier verdicts are all
 // there before its next block is planned: nearly always, as a step lies between; else the device is
-// waited for. And whoever reads a block whose lossy encode is queued waits for the verdict.
-// Torch-free.
+// waited for. A reader of a block whose lossy encode is queued waits for the verdict. Torch-free.
 //
 // Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
 // device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() and

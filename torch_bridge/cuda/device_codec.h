@@ -33,7 +33,7 @@ class DeviceCodec : public allocator::BlockCodec {
   [[nodiscard]] virtual bool sketch(std::span<const compress::cuda::SketchTask> tasks,
                                     allocator::StreamId stream) noexcept = 0;
 
-  // What has become of blocks so far.
+  // The outcomes of blocks so far.
   [[nodiscard]] virtual const DeviceCounts& counts() const noexcept = 0;
 
   // Around fork(): its locks, which are innermost.

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kAlign = 64;
 constexpr std::size_t align_up(std::size_t n) noexcept { return (n + kAlign - 1) & ~(kAlign - 1); }
 
-// Sides of so many bits each: what is kept of them does not depend on their bounds.
+// Sides of so many bits each: the kept bytes do not depend on their bounds.
 Sides sides_of_bits(unsigned bits) noexcept {
   return {.kind = bits == 2 ? Sides::Kind::kThree : Sides::Kind::kClosed};
 }

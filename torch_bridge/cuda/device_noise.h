@@ -1,5 +1,5 @@
-// Noise for a block on a device: what is queued for each of its pieces. The kernels that code do
-// it, so the noise is what they could have made. Torch-free.
+// Queues noise for each piece of a block on a device. The kernels that code do it, so the noise is
+// what they could have made. Torch-free.
 #pragma once
 
 #include <cstddef>

@@ -76,7 +76,7 @@ bool plan_values(DevicePlan& plan, const KeyLesson& lesson, std::size_t elements
   return true;
 }
 
-// What comes back as it is. False: the type has no shorter form.
+// Plans a payload that comes back exact. False: the type has no shorter form.
 bool plan_exact(DevicePlan& plan, const KeyLesson& lesson) noexcept {
   DeviceForm& form = plan.form;
   plan.gated = true;

@@ -22,7 +22,7 @@ struct DevicePlan {
   std::size_t payload_bytes = 0, scratch_bytes = 0;
 };
 
-// Nothing where the device has no form for the block.
+// Empty where the device has no form for the block.
 //   ranges  `count` of them: the block's spans
 [[nodiscard]] std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& spec,
                                                        const KeyLesson& lesson,

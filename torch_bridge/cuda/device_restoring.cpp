@@ -162,7 +162,7 @@ CodecStatus DeviceBlockCodec::disturb(const PayloadView& restored_from, void* bl
         noise.queue(launcher_, stream, advance(block, range.begin), range.end - range.begin, i,
                     restored_from.range_count == 1, advance(scratch, 0), Workspace(turn.workspace));
   }
-  // What stands beside the codes comes back once more, over the noise.
+  // The sections next to the codes are restored once more, over the noise.
   tasks.codes.clear();
   return end_turn(turn, stream, launched && tasks.launch_decode(launcher_, stream));
 }

@@ -21,7 +21,7 @@ constexpr std::size_t kElements = 700;  // the last group is a short one
 constexpr std::uint64_t kNonce = 0x5EED;
 using Values = std::array<float, kElements>;
 
-// What lies in pinned memory.
+// The contents of pinned memory.
 struct Run {
   alignas(64) Values source;
   alignas(64) std::array<std::byte, 4096> payload;
@@ -40,7 +40,8 @@ Values known_values() noexcept {
   return values;
 }
 
-// What the CPU makes of them. False: it does not make what the device is to make.
+// Computes the results on the CPU. False: the CPU does not compute the results expected of the
+// device.
 bool run_on_cpu(Run& run, std::size_t payload_bytes) noexcept {
   const auto& executor = compress::serial_executor();
   const compress::EncodeResult coded = compress::encode(

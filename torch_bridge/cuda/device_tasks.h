@@ -1,5 +1,5 @@
-// What a device is asked to do for the payload of one block: the tasks of each span, and their
-// launches. Both directions have the same parts in the same places. Torch-free.
+// The tasks of a device for the payload of one block: the tasks of each span, and their launches.
+// Both directions have the same parts in the same places. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace pleat::bridge::cuda {
 
 // The memory of a stream's launches (DeviceWords): counters for the jobs of a launch, and words for
-// verdicts that nobody reads.
+// verdicts that are not read.
 class Workspace {
  public:
   explicit Workspace(std::uint64_t address) noexcept : address_(address) {}
@@ -35,9 +35,9 @@ struct DeviceTasks {
   void reserve(const DeviceForm& form, std::size_t spans);
 
   enum class Way : bool { kEncode, kDecode };
-  // Adds what there is to do for a span, for which reserve() has made room. Nobody reads its
-  // verdicts. What the form does not say (nonce, bounds, scratch memory, verdicts) is the caller's
-  // to add, at the end of each list.
+  // Adds the tasks for a span, for which reserve() has made room. Its verdicts are not read. The
+  // caller adds the fields that the form does not hold (nonce, bounds, scratch memory, verdicts),
+  // at the end of each list.
   //   elements  the device's address of the span; payload: that of the payload
   void add(Way way, const DeviceForm& form, const SpanPlace& place, void* elements, void* payload,
            Workspace workspace) noexcept;

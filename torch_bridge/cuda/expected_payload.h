@@ -1,5 +1,5 @@
-// A payload that is being written on a device, and whose verdicts are to come: what they say of it,
-// and what its key learns from them. Torch-free.
+// A payload that is being written on a device, and whose verdicts are still to come. It interprets
+// the verdicts and updates the lessons of its key. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct ExpectedPayload {
   // Whether the payload is what was asked for.
   [[nodiscard]] bool is_good(const Found& found) const noexcept;
   void teach(KeyLesson& lesson, const Found& found) const noexcept;
-  // What it takes: with several spans the room that they have.
+  // Its size: with several spans the room that they have.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:

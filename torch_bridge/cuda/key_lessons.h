@@ -1,6 +1,5 @@
-// What a device has found out about earlier values of a key. Nobody looks at values that lie on a
-// device before they are coded: how they are coded follows from what came of the last ones.
-// Torch-free.
+// The findings of a device about earlier values of a key. Values on a device are not examined
+// before they are coded: the outcomes of the last ones decide their form. Torch-free.
 //
 // Threads: any.
 #pragma once
@@ -17,9 +16,9 @@
 namespace pleat::bridge::cuda {
 
 struct KeyLesson {
-  // So many more payloads of the key must be as they were predicted to be. Then what cannot be
-  // refused needs no verdict before its source is given back. After a surprise it takes many: a key
-  // may have payloads of several kinds in turn.
+  // So many more payloads of the key must be as they were predicted to be. Then a payload that
+  // cannot be refused needs no verdict before its source is given back. After a surprise it takes
+  // many: a key may have payloads of several kinds in turn.
   static constexpr std::uint32_t kNew = 1, kSurprising = 64;
   std::uint32_t probation = kNew;
   [[nodiscard]] bool sure() const noexcept { return probation == 0; }

@@ -1,6 +1,6 @@
-// What is known of the memory of storages, by its address: for which stream it was allocated, who
-// else was said to use it, and whether it belongs to a private pool. Nearly all memory is allocated
-// for the first stream of its device and used there: of that nothing is kept. Torch-free.
+// Notes about the memory of storages, by its address. A note holds the stream of the allocation,
+// other recorded streams, and whether the memory belongs to a private pool. Nearly all memory is
+// allocated for the first stream of its device and used there: it needs no note. Torch-free.
 //
 // Threads: any.
 #pragma once

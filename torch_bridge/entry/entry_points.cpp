@@ -119,8 +119,8 @@ void ours_saved_variable_register_hooks(SavedVariable* self,
 }
 
 // A saved variable that lives is handed out itself, as stock does. From what hooks return autograd
-// makes a tensor that nobody else refers to, though its storage lives: an accumulator would take it
-// for .grad.
+// makes a tensor without any other reference, though its storage lives: an accumulator would take
+// it for .grad.
 at::Tensor ours_saved_variable_unpack(const SavedVariable* self, NodePtr saved_for) {
   SavedVariableHooks* const hooks = hooks_of(*self);
   forget_given_to_others(saved_for.get());

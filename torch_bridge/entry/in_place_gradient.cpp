@@ -61,8 +61,8 @@ class KnownSites {
 std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
 thread_local PleatGradient formula_being_learned = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
 
-// What torch makes of it would have its strides, to the last: those of dimensions of size 1 are
-// anything in a view, but not in a result.
+// A result of torch would have its strides, to the last: those of dimensions of size 1 are anything
+// in a view, but not in a result.
 bool has_strides_of_results(const at::Tensor& grad) noexcept {
   std::int64_t stride = 1;
   bool contiguous = true;
@@ -75,9 +75,9 @@ bool has_strides_of_results(const at::Tensor& grad) noexcept {
   return contiguous || !any_single;
 }
 
-// Plain, without gaps, and with the bytes to itself: nobody else refers to the tensor or its
-// storage (but the tensor that it is a view of, which lives for it alone), and no saved tensor is
-// there.
+// Plain, without gaps, and with the bytes to itself: there is no other reference to the tensor or
+// its storage (but the tensor that it is a view of, which lives for it alone), and no saved tensor
+// is there.
 bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
   const c10::TensorImpl* const impl = grad.unsafeGetTensorImpl();
   if (grad.use_count() != 1 || !is_plain_strided(*impl)) {
@@ -103,8 +103,8 @@ bool is_ours_alone(Runtime& runtime, const at::Tensor& grad) noexcept {
   return block != nullptr && block->record.load(std::memory_order_relaxed) == nullptr;
 }
 
-// What a formula of torch's reads beside the gradient, if its result is the gradient's like in
-// shape, layout and type.
+// The second input of a formula of torch's, if its result is the gradient's like in shape, layout
+// and type.
 bool matches(const at::Tensor& grad, const at::Tensor& beside) {
   return is_plain_strided(*beside.unsafeGetTensorImpl()) && !beside._fw_grad(0).defined() &&
          beside.scalar_type() == grad.scalar_type() && beside.sizes() == grad.sizes() &&
@@ -159,7 +159,7 @@ struct Dividend {  // of a divisor's gradient the quotient is but a part
 };
 
 // The call is a formula's own, the node that runs is of its kind and needs the gradient no more,
-// and nobody records or replaces what operators do.
+// and no mode records or replaces operators.
 template <class Fit, class... Rest>
 bool may_write_over(PleatGradient formula, const void* call_site, const at::Tensor& grad,
                     const Rest&... rest) noexcept {
