@@ -184,8 +184,8 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
                                                   : costs_of_codes(record, choice, payload, spans);
   if (costs) {
     set_device_bytes(record, choice, spans, *costs);
-    // At fewer bits more lines are flat, for which a device may have no room: no width below the
-    // one of the payload, which fits, or 4 bits.
+    // At fewer bits more lines are flat, and a device may have no room for them. The payload has
+    // shown that its own width fits; widths below that and below 4 bits are ruled out.
     const std::size_t elements = record.bytes / compress::element_size(choice.type);
     if (choice.lines.look > compress::block::Look::kZeroRows &&
         compress::block::may_be_flat(elements, choice.type, choice.lines)) {
