@@ -1,6 +1,6 @@
 // Blocks restored by a second route, written from docs/payload_format.md alone: one element after
-// the other, nothing of compress/ but the names of element types. For tests; throws
-// std::runtime_error where a payload is not what the document says.
+// the other, using only the names of element types from compress/. For tests; throws
+// std::runtime_error where a payload violates the document.
 #pragma once
 
 #include <cstddef>

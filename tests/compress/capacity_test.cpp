@@ -1,4 +1,4 @@
-// Lossless requests into buffers that may be too small: what fits is written, nothing beyond is.
+// Tests lossless requests into buffers that may be too small: no byte beyond the buffer is written.
 #include <algorithm>
 #include <limits>
 

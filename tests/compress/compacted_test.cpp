@@ -1,5 +1,5 @@
 // Blocks whose slots have the size their group needs: which blocks are compacted, to how many
-// bytes, by docs/payload_format.md; and that nothing else of what is restored depends on it.
+// bytes, by docs/payload_format.md; and that the restored values do not depend on it.
 #include "tests/compress/fixed_payload.h"
 #include "tests/compress/support.h"
 

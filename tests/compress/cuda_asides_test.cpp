@@ -1,5 +1,5 @@
-// What a device keeps beside the codes of a span: the kernels' code on the CPU, tiles in random
-// order, against what the host finds.
+// Tests the sections that a device keeps next to codes. The kernels' code runs on the CPU, tiles in
+// random order, against the results of the host.
 #include "compress/cuda/device_asides.h"
 
 #include <optional>

@@ -1,4 +1,5 @@
-// What an encode on a device counts of its groups, against the host's own answers group by group.
+// Tests the counts of groups in an encode on a device, against the host's own answers group by
+// group.
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
 #include "compress/group_steps.h"

@@ -1,4 +1,5 @@
-// The host side of the CUDA path against a stand-in libcuda: what is launched, where and with what.
+// The host side of the CUDA path against a stand-in libcuda: the kernels, streams and parameters of
+// launches.
 #include <dlfcn.h>
 
 #include "compress/cuda/driver_launcher.h"

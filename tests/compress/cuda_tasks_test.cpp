@@ -1,5 +1,5 @@
-// Spans in device memory to launches: which kernel, with what parameter, and what the kernels' code
-// makes of it.
+// Tests the launches for spans in device memory: the kernel, its parameter, and the results of the
+// kernels' code.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>

@@ -1,4 +1,4 @@
-// Noise that is made up, against the noise of the codec, and what it must leave alone.
+// Tests artificial noise against the noise of the codec, and the elements that it must leave alone.
 #include "compress/block/disturb.h"
 
 #include <numeric>

@@ -1,5 +1,5 @@
-// What the CUDA kernels do for what stands beside codes (compress/cuda/device_asides.h), run on the
-// CPU: tiles in any order.
+// Runs the CUDA kernels for sections next to codes (compress/cuda/device_asides.h) on the CPU:
+// tiles in any order.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Lossless frames of reference: what they save, that every bit comes back, and that every path,
-// in place or not, writes the same bytes.
+// Tests lossless frames of reference: the saved bytes, that every bit comes back, and that every
+// path, in place or not, writes the same bytes.
 #include <bit>
 #include <numeric>
 

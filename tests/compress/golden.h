@@ -1,4 +1,4 @@
-// Seeded inputs of every kind and what their payloads must be, as hashes in golden.txt. Integer and
+// Seeded inputs of every kind and their expected payloads, as hashes in golden.txt. Integer and
 // exact float arithmetic only, no library functions: any machine, any back end, the same inputs.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the tests of exact lines share.
+// Helpers that the tests of exact lines share.
 #pragma once
 
 #include <cstddef>

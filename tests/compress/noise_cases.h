@@ -1,5 +1,5 @@
-// Blocks of every kind that the codec treats in its own way: what the costs of widths and what
-// noise that is made up are held against.
+// Blocks of every kind that the codec treats in its own way, to test width costs and artificial
+// noise.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What tests of launches share: a launcher that notes them down, and tasks.
+// Helpers that tests of launches share: a launcher that records them, and tasks.
 #pragma once
 
 #include <algorithm>

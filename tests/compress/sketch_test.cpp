@@ -1,4 +1,4 @@
-// Sketches of vectors: what holds for any count-sketch.
+// Tests sketches of vectors: the properties of any count-sketch.
 #include "compress/sketch.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// What the compress tests share: executors that split differently, data of every kind, float
-// formats by an independent route, and the list of instruction-set paths this machine can run.
+// Helpers that the compress tests share: executors that split differently, data of every kind,
+// float formats by an independent route, and the list of instruction-set paths this machine can
+// run.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Noise of the quantisers, with and without the randomised Hadamard transform, against stochastic
-// rounding at the same bits; and what the transform must keep.
+// rounding at the same bits; and the values that the transform must keep.
 #include <functional>
 
 #include "compress/transform_kernels.h"

@@ -1,5 +1,5 @@
 // Groups of zeros and positive values: a ReLU's backward reads its result as (result > 0), so zeros
-// stay zero and nothing else becomes zero.
+// stay zero and no other value becomes zero.
 #include <algorithm>
 
 #include "tests/compress/support.h"

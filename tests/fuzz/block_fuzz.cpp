@@ -1,5 +1,5 @@
 // Whole blocks given hostile bytes and hostile forms: decode_block(), the functions, and the
-// comparison of results. What libFuzzer calls; the sanitizers judge.
+// comparison of results. The libFuzzer entry; the sanitizers judge.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Decoders given hostile bytes: nothing outside the two buffers may be touched, on any path. The
+// Gives hostile bytes to decoders, which must touch only the two buffers, on any path. The
 // sanitizers judge.
 #pragma once
 
@@ -18,7 +18,7 @@ enum class Shape {
   packed,
 };
 
-// What is left of an input.
+// The rest of an input.
 struct Input {
   const std::uint8_t* data;
   std::size_t size;

@@ -1,4 +1,4 @@
-// What libFuzzer calls, for inputs of one shape.
+// The libFuzzer entry for inputs of one shape.
 #include "tests/fuzz/decode_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

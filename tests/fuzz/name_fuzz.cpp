@@ -1,4 +1,4 @@
-// What libFuzzer calls for the name of a trace's file: a letter of ranks, the host's name, and the
+// The libFuzzer entry for the name of a trace's file: a letter of ranks, the host's name, and the
 // pattern, a line each.
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What libFuzzer calls for PLEAT_CONF: the parser against the reference of the unit tests.
+// The libFuzzer entry for PLEAT_CONF: the parser against the reference of the unit tests.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

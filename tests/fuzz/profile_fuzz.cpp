@@ -1,5 +1,5 @@
-// What libFuzzer calls for the text of a profile: what is accepted is written and read again, and
-// widths can be assigned to it; what is refused is refused in one line.
+// The libFuzzer entry for the text of a profile. An accepted text is written and read again, and
+// widths can be assigned to it. A refusal takes one line.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// What libFuzzer calls for the file of a trace: what is refused is refused in one line; what is
-// accepted is replayed, both passes see the same, and no class is ever below 0. Each input is tried
-// as it is and with its headers' checks made right, which no mutation would get past.
+// The libFuzzer entry for the file of a trace. A refusal takes one line. An accepted trace is
+// replayed: both passes see the same, and no class is ever below 0. Each input is tried as it is
+// and with its headers' checks made right, which no mutation would get past.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A GPU through the driver API, found at run time as the library does, and nothing else of CUDA.
-// For programs that check kernels: what fails ends them.
+// A GPU through the driver API, found at run time as the library does, without the rest of CUDA.
+// For programs that check kernels: a failure ends them.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-// What stands beside codes, and what an encode counts, on a GPU: against what the host finds.
+// Compares the sections next to codes, and the counts of an encode, on a GPU with those of the
+// host.
 #pragma once
 
 #include <algorithm>

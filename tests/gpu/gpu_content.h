@@ -1,4 +1,4 @@
-// What spans on a GPU hold when kernels are checked or timed, and the names of their kinds.
+// The content of spans on a GPU when kernels are checked or timed, and the names of their kinds.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What measurements of sensitivity run on a GPU, against the host's, and how long it takes: noise
+// Compares the kernels of sensitivity measurements on a GPU with the host's, and times them: noise
 // (compress/cuda/mix_core.h) and sketches (compress/cuda/sketch_core.h).
 #pragma once
 
@@ -181,7 +181,7 @@ inline double time_noise(KernelLauncher& launcher, void* stream) {
   return us * 1e3 / double(kPieces * values.size() >> 20);
 }
 
-// A vector on the GPU, and what it adds up of it.
+// A vector on the GPU, and its sums there.
 class SketchOnGpu {
  public:
   SketchOnGpu(ElementType type, const std::vector<unsigned char>& values)

@@ -1,4 +1,4 @@
-// What a check finds, told from gradients whose errors are known.
+// Tests the results of a check, with gradients whose errors are given.
 #include "torch_bridge/measure/book/check_book.h"
 
 #include <gtest/gtest.h>

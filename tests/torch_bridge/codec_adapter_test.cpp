@@ -1,4 +1,4 @@
-// What residency sees of compress/block/: forms, and the counts of the report.
+// Tests compress/block/ as residency sees it: forms, and the counts of the report.
 #include "torch_bridge/core/codec_adapter.h"
 
 #include <gtest/gtest.h>

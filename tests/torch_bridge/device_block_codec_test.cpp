@@ -1,5 +1,5 @@
-// What the codec of a CUDA device makes of blocks: what is done at once and what waits for a
-// verdict, what keys learn, and that every payload gives back what was asked for.
+// Tests the codec of a CUDA device. Blocks are done at once or wait for a verdict, keys learn, and
+// every payload restores the requested values.
 #include "torch_bridge/cuda/device_block_codec.h"
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
-// What the tests of a CUDA device's codec share: content, what must come back of it, and a codec on
-// a device of the test's own.
+// Shared by the tests of a CUDA device's codec: content, its expected values after a restore, and a
+// codec on a device of the test's own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -287,7 +287,7 @@ class DeviceBlockCodecTest : public ::testing::Test {
     }
     return coded;
   }
-  // Nothing of the payload but its bytes is read, and all of the target is written.
+  // Only the bytes of the payload are read, and all of the target is written.
   Bytes restored(const Coded& coded, StreamId stream = kStream,
                  CodecStatus expected = CodecStatus::kOk) {
     EXPECT_TRUE(coded.payload->guard_intact()) << "written beyond the room";

@@ -1,5 +1,5 @@
 // A CUDA device for tests of its codec: memory of the host, the driver's functions that the codec
-// calls, and a launcher that runs the kernels' own code. What is queued can be held back, so that
+// calls, and a launcher that runs the kernels' own code. Queued work can be held back, so that
 // verdicts come late, one by one.
 #pragma once
 
@@ -40,7 +40,7 @@ class HeldDevice final : public compress::KernelLauncher {
   HeldDevice(const HeldDevice&) = delete;
   HeldDevice& operator=(const HeldDevice&) = delete;
 
-  // Those functions that nobody may call are null.
+  // Functions that must not be called are null.
   static allocator::cuda::Driver driver() {
     allocator::cuda::Driver d;
     d.context_current = [](void** context) {
@@ -122,7 +122,7 @@ class HeldDevice final : public compress::KernelLauncher {
   }
   int driver_error() const noexcept override { return launch_error; }
 
-  // What the test sets.
+  // Set by the test.
   static constexpr std::size_t kNone = SIZE_MAX;
   std::atomic<bool> holds{false};  // what is queued waits for run()
   bool has_context = true;
@@ -136,7 +136,7 @@ class HeldDevice final : public compress::KernelLauncher {
   compress::LaunchStatus preparing = compress::LaunchStatus::kOk;
   std::atomic<bool> gone{false};
 
-  // What the test reads.
+  // Read by the test.
   std::vector<Launch> launches;
   std::atomic<int> waits{0}, calls{0};
 

@@ -1,4 +1,4 @@
-// What users promise of functions, and what the report says of them.
+// Tests the promises of users about functions, and their rows in the report.
 #include "torch_bridge/core/proof_book.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Whose turn a backward pass is, and what becomes of what was found: passes without torch.
+// Tests whose turn a backward pass is, and the use of its measurements, with passes without torch.
 #include "torch_bridge/measure/book/sensitivity_book.h"
 
 #include <gtest/gtest.h>

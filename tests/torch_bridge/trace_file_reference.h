@@ -1,6 +1,6 @@
 // The file that a pattern means, once more, written another way: each part between slashes by
-// itself, signs found from the right. And what must hold whatever the pattern and whoever the
-// process; the unit tests and the fuzzer share it.
+// itself, signs found from the right. It also holds the properties of every pattern and process.
+// The unit tests and the fuzzer share it.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ inline std::string part_with_signs(std::string_view part, const ProcessIdentity&
   const std::optional<std::string> sign = sign_of(part[first + 1], who);
   refused |= sign && (sign->empty() || sign->find('/') != std::string::npos || *sign == "." ||
                       *sign == "..");
-  // What is no sign stays; what follows its percent sign may be one.
+  // A percent sign that begins no sign stays; a sign can follow it.
   const std::string put = sign.value_or("%");
   return std::string(part.substr(0, first)) + put +
          part_with_signs(part.substr(first + (sign ? 2 : 1)), who, refused);

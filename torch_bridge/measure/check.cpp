@@ -48,7 +48,7 @@ std::vector<CheckBook::Parameter> parameters_of(const edge_list& leaves) {
   return parameters;
 }
 
-// What the book is told of a pass that cannot be looked at; empty: it can be.
+// The reason to record for a pass that cannot be looked at; empty: it can be.
 std::string refusal(PassKind kind) {
   if (kind.creates_graph) {
     return "create_graph";

@@ -15,8 +15,9 @@ class Runtime;
 // looked at (Runtime::check), all passes read what was saved.
 class CheckedPass {
  public:
-  // `run`: as ExtraPasses has it, on the graph of this pass. What cannot be looked at is noted, and
-  // why. Throws only what is to end the pass that was asked for, too (is_interruption()).
+  // `run`: as ExtraPasses has it, on the graph of this pass. A pass that cannot be looked at is
+  // noted with the reason. Throws only what is to end the pass that was asked for, too
+  // (is_interruption()).
   CheckedPass(const torch::autograd::edge_list& roots, PassKind kind, ExtraPasses::Run run);
   ~CheckedPass();
   CheckedPass(const CheckedPass&) = delete;

@@ -24,8 +24,8 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 
 // Nodes that do more than to work out a gradient. A reentrant checkpoint runs a backward pass of
-// its own, which accumulates. What talks to other processes must be run by all of them. Sharded
-// parameters are gathered and given up as passes come and go.
+// its own, which accumulates. A node that communicates with other processes must be run by all of
+// them. Sharded parameters are gathered and given up as passes come and go.
 constexpr std::array<std::string_view, 9> kObstacles{
     "CheckpointFunction", "AllReduce",  "AllGather",           "ReduceScatter",       "AllToAll",
     "Broadcast",          "all_reduce", "PreBackwardFunction", "PostBackwardFunction"};
@@ -39,7 +39,8 @@ bool is_obstacle(const Node& node) {
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
-// What runs in a pass that returns gradients: of accumulators, only what is asked of their tensors.
+// True for hooks that run in a pass that returns gradients: of accumulators, only the hooks of
+// their tensors.
 bool has_hook(Node& node) {
   return !node.tensor_pre_hooks().empty() ||
          (!class_of(node).accumulate_grad &&
@@ -52,7 +53,7 @@ at::Tensor random_state() {
   return generator.get_state();
 }
 
-// A pass of ours: other values, and nothing of it stays.
+// A pass of ours: other values, and no lasting effect.
 class PassScope {
  public:
   PassScope(PassValues values, PassWatch* watch)

@@ -1,7 +1,6 @@
 // Backward passes of our own over the graph of a pass that is about to begin. They keep the graph,
-// and return the gradients of its leaves instead of accumulating them: what the script sees is
-// the pass it asked for, and nothing else. Whoever reads a gradient with other values of what was
-// saved (PassValues) asks here.
+// and return the gradients of its leaves instead of accumulating them: the script sees only the
+// pass it asked for. Code that needs a gradient with other saved values (PassValues) asks here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +16,7 @@
 
 namespace pleat::bridge {
 
-// What a walk over the graph of a pass finds.
+// The findings of a walk over the graph of a pass.
 struct GraphSurvey {
   torch::autograd::edge_list leaves;  // accumulators, in the order in which the walk meets them
   std::vector<torch::autograd::Node*> retaining;  // nodes whose results have retain_grad()
@@ -36,16 +35,15 @@ class ExtraPasses {
   using Run = std::function<torch::autograd::variable_list(const torch::autograd::edge_list&)>;
 
   // Of this thread, before the pass that was asked for, over the graph that was surveyed.
-  // Afterwards the random state of the CPU is what it was. What retain_grad() asks for is left to
-  // that pass: it sums up what arrives.
+  // Afterwards the random state of the CPU is what it was. Gradients for retain_grad() are left to
+  // that pass: it sums up the arriving ones.
   ExtraPasses(Run run, const GraphSurvey& graph);
   ~ExtraPasses();
   ExtraPasses(const ExtraPasses&) = delete;
   ExtraPasses& operator=(const ExtraPasses&) = delete;
 
-  // The gradients of `leaves` (undefined: none arrives), of a pass that reads `values`, and tells
-  // `watch` what it reads. Throws what the pass throws. Nothing that was restored for it outlives
-  // it.
+  // The gradients of `leaves` (undefined: none arrives), of a pass that reads `values`, and reports
+  // its reads to `watch`. Rethrows errors of the pass. No tensor restored for it outlives it.
   [[nodiscard]] torch::autograd::variable_list gradients(const torch::autograd::edge_list& leaves,
                                                          PassValues values,
                                                          PassWatch* watch = nullptr) const;

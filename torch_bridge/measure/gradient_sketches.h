@@ -53,8 +53,8 @@ class ArrivingGradients {
   ArrivingGradients(const ArrivingGradients&) = delete;
   ArrivingGradients& operator=(const ArrivingGradients&) = delete;
 
-  // After the pass: of each leaf the energy of the difference to a sketch; zero where nothing has
-  // arrived. Waits for devices. Throws std::bad_alloc, and torch's errors.
+  // After the pass: of each leaf the energy of the difference to a sketch; zero where no gradient
+  // has arrived. Waits for devices. Throws std::bad_alloc, and torch's errors.
   [[nodiscard]] std::vector<double> differences(const std::vector<sensitivity::Sketch>& expected);
 
  private:

@@ -112,7 +112,7 @@ void run_stage(ProbePasses& clean, const Stage& stage, const std::vector<std::ui
 
 }  // namespace
 
-// A burst: its passes, then the pass of the script, then what follows from both.
+// A burst: its passes, then the pass of the script, then the evaluation of both.
 class Measurement {
  public:
   Measurement(Runtime& runtime, std::uint64_t graph, const edge_list& roots,
@@ -223,7 +223,7 @@ class Measurement {
 
   void enter(const sensitivity::Estimate& found, SensitivityBook::Burst& burst) {
     const std::uint64_t step = runtime_.sensitivity.step();
-    // At 4 bits: what was added was the noise of other widths where 4 are not allowed.
+    // At 4 bits: the added noise was that of other widths where 4 are not allowed.
     const auto at_4 = [&](std::uint32_t u, double energy) {
       const double error = clean_.noisy[u]->probe_error;
       return error > 0 ? energy / error / clean_.energy : 0.0;

@@ -1,6 +1,6 @@
 // Measures how much the noise of each saved tensor disturbs the gradient, inside the script's own
 // backward: extra passes over its graph, then the pass that was asked for, which reads clean
-// values. What follows from that is measure/book/sensitivity_book.h's.
+// values. The widths are then set by measure/book/sensitivity_book.h.
 #pragma once
 
 #include <cstdint>

@@ -133,7 +133,7 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
       }
       found.predicted += predicted[p];
     }
-    // One draw of noise may be far from the mean: what looks bad is drawn again, twice.
+    // One draw of noise may be far from the mean: a draw that looks bad is repeated twice.
     const auto draw = [&](std::uint64_t seed, double weight) {
       const std::vector<Sketch> errors = clean.errors(bits, amplitudes, sensitivity::mix(seed));
       found.measured = 0;
@@ -143,10 +143,10 @@ void check_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
         found.measured += measured[p];
       }
     };
-    // Small ones say nothing: what they are predicted is what the estimate has left over.
+    // Small ones carry no information: their prediction is the remainder of the estimate.
     constexpr double kTwice = 2, kOfAll = 0.05, kAltogether = 1.5;
     const auto is_bad = [&](std::size_t p) {
-      // What is no number is bad.
+      // NaN counts as bad.
       return !(measured[p] - kTwice * predicted[p] <= kOfAll * found.predicted);
     };
     const auto any_bad = [&] {
@@ -213,7 +213,7 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
   }
   bool stale = false;
   if (any && clean.energy > 0 && assigned.predicted > 0) {
-    // What two equal passes differ by is no noise of ours.
+    // The difference of two equal passes is no noise of ours.
     const double floor = book.unsteady() * clean.energy;
     double of_assigned = 0, of_uniform = 0;
     const auto draw = [&](std::uint64_t seed) {
@@ -232,7 +232,7 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
       };
       of_assigned += weighed(with_assigned);
       of_uniform += weighed(with_uniform);
-      // What is no number is stale.
+      // NaN counts as stale.
       return !(of_assigned * uniform.predicted <= kTwice * of_uniform * assigned.predicted);
     };
     stale = draw(graph) && draw(graph + 1);  // one may be far from the mean

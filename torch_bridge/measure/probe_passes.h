@@ -23,7 +23,7 @@ struct Refusal {
   bool again = false;
 };
 
-// What a turn has taken so far.
+// The time that a turn has taken so far.
 [[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -31,7 +31,7 @@ struct Refusal {
 class ProbePasses {
  public:
   // Runs the clean pass. `exactly`: errors have their exact energies, for which the clean gradients
-  // are kept. Without costs the rows have none. Throws Refusal, what a pass throws, and
+  // are kept. Without costs the rows have none. Throws Refusal, errors of a pass, and
   // std::bad_alloc.
   ProbePasses(const Runtime& runtime, const torch::autograd::edge_list& roots,
               const ExtraPasses::Run& run, bool exactly,
@@ -50,7 +50,7 @@ class ProbePasses {
   // The random state is again what it was. Only units, sketches and counts are there from now on.
   void end();
 
-  // What the noise in each leaf's gradient counts: with Objective::kUpdate as much as if all
+  // The weight of the noise in each leaf's gradient: with Objective::kUpdate as much as if all
   // leaves' elements were of one size, that of the clean gradient and the noise (its energy) of a
   // leaf.
   [[nodiscard]] std::vector<double> weights(sensitivity::Objective objective,

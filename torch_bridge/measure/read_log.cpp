@@ -119,11 +119,11 @@ std::optional<WidthCosts> costs_of_sample(const TorchRecord::Restored& restored,
   return costs;
 }
 
-// By a device's codes: what they give back would not tell how far it is from what was saved.
+// By a device's codes: restored values would not show their distance from the saved ones.
 std::optional<WidthCosts> costs_of_codes(TorchRecord& record, const CodecChoice& choice,
                                          const allocator::PayloadView& payload,
                                          const std::vector<CodedSpan>& spans) {
-  // Whoever may read the values may read what they have been restored from.
+  // A reader of the values can also read their payload.
   const TorchRecord::Restored restored = record.restore(/*slice=*/false);
   WidthCosts sum{};
   for (const CodedSpan& span : spans) {
@@ -184,8 +184,8 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
                                                   : costs_of_codes(record, choice, payload, spans);
   if (costs) {
     set_device_bytes(record, choice, spans, *costs);
-    // At fewer bits more lines are flat, for which a device may have no room: nothing smaller than
-    // what the payload has shown to fit, or 4 bits.
+    // At fewer bits more lines are flat, and a device may have no room for them. The payload has
+    // shown that its own width fits; widths below that and below 4 bits are ruled out.
     const std::size_t elements = record.bytes / compress::element_size(choice.type);
     if (choice.lines.look > compress::block::Look::kZeroRows &&
         compress::block::may_be_flat(elements, choice.type, choice.lines)) {
@@ -269,7 +269,7 @@ ReadLog::Seen& ReadLog::unit_of(std::uint64_t key) {
   return units_[at->second];
 }
 
-// What is looked up without a lock of ours: to restore a record may take the interpreter's, whose
+// The lookups that need no lock of ours: to restore a record may take the interpreter's, whose
 // owner may be reading too.
 ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) const noexcept {
   Found found;

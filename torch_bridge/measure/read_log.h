@@ -1,5 +1,6 @@
-// What a backward pass reads of saved tensors: a row of the profile for each, the records behind
-// it, and which nodes read it. The costs of all widths are looked up while the payloads are there.
+// Logs the saved tensors that a backward pass reads. Each has a row of the profile, the records
+// behind it, and the nodes that read it. The costs of all widths are looked up while the payloads
+// are there.
 #pragma once
 
 #include <cstdint>

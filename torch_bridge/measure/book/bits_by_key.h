@@ -19,8 +19,8 @@ class BitsByKey {
     std::uint8_t width;  // of the codec: 1, 2, 3, 4, 6, 8; 0: lossless
   };
 
-  // ---- one thread at a time each; readers meanwhile get the old or the new ----
-  // 0: all is lossless, what the table says included.
+  // ---- one thread at a time each; readers meanwhile get the old or the new ---- 0: all is
+  // lossless, including the entries of the table.
   void set_uniform(std::uint8_t width) noexcept {
     uniform_.store(width, std::memory_order_relaxed);
   }

@@ -1,4 +1,4 @@
-// What `pleat check` finds: gradients with noise beside gradients without, and what was exact for
+// Collects the results of `pleat check`: gradients with and without noise, and tensors exact for
 // want of a proof. One line of JSON after each pass that was looked at. Torch-free.
 #pragma once
 

@@ -147,7 +147,7 @@ void SensitivityBook::enter(std::vector<Unit> rows) {
   found.bits = options_.bits;
   found.units = std::move(rows);
   for (Unit& unit : found.units) {
-    // What is measured anew is believed again.
+    // A unit that is measured anew is trusted again.
     unit.distrusted = unit.measurements.empty() && distrusted.contains(unit.key);
   }
   sensitivity::merge_into(found, profile_);
@@ -195,8 +195,8 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   write_locked();
 }
 
-// What was measured of these before is known to be wrong. What is much older counts for little as
-// it is, and stays to be looked at.
+// Earlier measurements of these units are wrong. Much older ones have little weight as it is, and
+// stay for inspection.
 void SensitivityBook::forget_measurements(const std::vector<Unit>& rows) {
   std::unordered_set<std::uint64_t> measured_again;
   for (const Unit& unit : rows) {

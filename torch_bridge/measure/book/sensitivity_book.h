@@ -1,6 +1,5 @@
-// What the process knows of the sensitivity of its saved tensors: the profile, when it is to be
-// measured again, and the bits that follow. Decides whose turn a backward pass is; what is measured
-// in it is measure/probe.h's. Torch-free.
+// Holds the sensitivity of the saved tensors: the profile, the times to measure, and the resulting
+// bits. Decides whose turn a backward pass is; measure/probe.h measures in it. Torch-free.
 //
 // A *graph* is named by the structure of its root: the same in every step that runs the same code.
 #pragma once
@@ -47,8 +46,8 @@ class SensitivityBook {
     kCheck,    // run two: does the noise that was assigned do what was predicted?
     kWatch,    // run three: is it still as far below that of one width for all?
   };
-  // A pass that accumulates gradients begins over that graph. Whoever gets a turn ends it; nobody
-  // else gets one meanwhile.
+  // A pass that accumulates gradients begins over that graph. The caller that gets a turn ends it.
+  // No other caller gets one meanwhile.
   [[nodiscard]] Turn take_turn(std::uint64_t graph) noexcept;
   void end_turn() noexcept { busy_.store(false, std::memory_order_release); }
   // The pass whose turn it was, or the last one: counted from 1, over all graphs.
@@ -60,8 +59,8 @@ class SensitivityBook {
   // Rows of what a pass has read, in that order.
   void add_rows(std::vector<sensitivity::Unit> rows);
 
-  // What the noise of a unit does to the gradient of one leaf: at 4 bits, over the squared norm of
-  // the gradient of all leaves.
+  // The effect of the noise of a unit on the gradient of one leaf: at 4 bits, over the squared norm
+  // of the gradient of all leaves.
   struct Share {
     std::uint64_t key;
     double noise;
@@ -83,7 +82,7 @@ class SensitivityBook {
   };
   [[nodiscard]] Predicted predicted_by(std::uint64_t graph) const;
 
-  // An optimizer steps, of a class of that name. What it steps by is the objective from now on,
+  // An optimizer steps, of a class of that name. Its kind of step is the objective from now on,
   // unless an option names one. Any thread.
   void note_optimizer(std::string_view name) noexcept;
   [[nodiscard]] sensitivity::Objective objective() const;
@@ -95,15 +94,15 @@ class SensitivityBook {
     double seconds = 0;
   };
   void add_check(std::uint64_t graph, const Check& check);
-  // A watch has run so many passes. `stale`: what was measured holds no longer, and the next pass
-  // of the graph measures again.
+  // A watch has run so many passes. `stale`: the measurements hold no longer, and the next pass of
+  // the graph measures again.
   void add_watch(std::uint64_t graph, bool stale, std::uint64_t passes, double seconds);
 
   // ---- a budget ----
   [[nodiscard]] bool has_budget() const noexcept {
     return has_budget_.load(std::memory_order_relaxed);
   }
-  // What was taken since the start of the last step: `requested` bytes at the peak, of which
+  // The memory taken since the start of the last step: `requested` bytes at the peak, of which
   // `payload` were payloads; at most `reserved`.
   struct Peak {
     std::uint64_t requested = 0, payload = 0, reserved = 0;
@@ -115,8 +114,8 @@ class SensitivityBook {
   // A turn has come to nothing. One line on stderr for each reason, the first time. It comes again
   // in the next pass if `again`, but not for ever.
   void refuse(std::uint64_t graph, const std::string& why, bool again);
-  // A tensor is saved through hooks of the script's own, as a checkpoint has them: what they do
-  // when they are asked for it is not to be done twice. Any thread.
+  // A tensor is saved through hooks of the script's own, as a checkpoint has them: their effects at
+  // unpacking must not happen twice. Any thread.
   void note_foreign_hooks() noexcept {
     foreign_hooks_at_.store(step() + 1, std::memory_order_relaxed);
   }
@@ -126,10 +125,10 @@ class SensitivityBook {
     const std::uint64_t at = foreign_hooks_at_.load(std::memory_order_relaxed);
     return at != 0 && step() <= at + kLong;
   }
-  // A pass begins that nobody can run beforehand: Pleat was switched on by hand. One line, once.
+  // A pass begins that Pleat cannot run beforehand: Pleat was switched on by hand. One line, once.
   void note_unseen_pass() noexcept;
 
-  // The width that a key has now; what a row says of it.
+  // The width that a key has now; the width for its row.
   [[nodiscard]] std::uint8_t width_of(std::uint64_t key) const noexcept {
     return bits_.width_of({key});
   }
@@ -176,7 +175,7 @@ class SensitivityBook {
   };
   [[nodiscard]] Turn turn_of(Graph& graph) noexcept;
   void plan_next(Graph& graph) noexcept;
-  // What was measured gives widths that are ours, and that passes may show wrong.
+  // True if the widths follow from our measurements, so that passes can refute them.
   [[nodiscard]] bool checks_widths() const noexcept;
   void plan_watch(Graph& graph) const noexcept;
   void enter(std::vector<sensitivity::Unit> rows);

@@ -23,7 +23,7 @@ constexpr unsigned kFirstSteps = 3;  // in which optimizers make their state, be
 
 }  // namespace
 
-// What of the payloads is no choice of ours.
+// The part of the payloads whose size we do not choose.
 double SensitivityBook::fixed_payloads() const noexcept {
   double bytes = 0;
   for (const Unit& unit : profile_.units) {
@@ -62,7 +62,7 @@ bool SensitivityBook::note_peak(const Peak& peak) {
     return false;
   }
   first_steps_ += first_steps_ < kFirstSteps ? 1 : 0;
-  // What was highest in the last step may have been of other widths, or of extra passes.
+  // The peak of the last step may stem from other widths, or from extra passes.
   const bool of_others = std::exchange(widths_are_new_, false);
   if (std::exchange(extra_passes_in_step_, false) || of_others) {
     return true;

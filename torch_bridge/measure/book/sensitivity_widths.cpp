@@ -53,7 +53,7 @@ sensitivity::Objective SensitivityBook::objective() const {
 // ---- widths
 // --------------------------------------------------------------------------------------
 
-// What this run has met, once it has met anything: others share no bytes with it.
+// The units that this run has met, once it has met any: others share no bytes with it.
 Profile SensitivityBook::seen_units() const {
   if (seen_.empty()) {
     return profile_;
@@ -108,7 +108,7 @@ void SensitivityBook::assign() {
   };
   add(assignment_, !seen_.empty());
   if (!seen_.empty() && seen.units.size() < profile_.units.size()) {
-    // What the file knows besides may come yet: of another model, or of another way through this
+    // The other units of the file can still come: of another model, or of another way through this
     // one.
     add(sensitivity::assign(profile_, options_.bits), false);
   }
