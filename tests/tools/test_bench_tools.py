@@ -1,6 +1,5 @@
 """The benchmark programs start, refuse bad input in one line, and print their tables; no training."""
 
-import json
 import pathlib
 import re
 import subprocess
@@ -157,8 +156,8 @@ def test_the_training_script_does_not_know_pleat():
         assert "import pleat" not in path.read_text()
 
 
-def test_result_files_have_no_path_of_a_machine():
-    files = list((BENCH / "results").glob("sensitivity_cost_*.json"))
-    assert files
+def test_result_files_are_small_and_have_no_path_of_a_machine():
+    files = list((BENCH / "results").iterdir())
+    assert files and sum(path.stat().st_size for path in files) <= 250_000
     for path in files:
-        assert json.loads(path.read_text())["rows"] and not re.search(r'[:" ]/\w', path.read_text())
+        assert path.suffix == ".json" and not re.search(r'[:" ]/\w', path.read_text()), path
