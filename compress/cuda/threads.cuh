@@ -1,5 +1,5 @@
 // Threads as the tiles and blocks that encode_core.h and span_core.h are written against, and the
-// begin and end of every kernel.
+// beginning and end of every kernel.
 #pragma once
 
 #include "compress/cuda/encode_core.h"
