@@ -32,8 +32,9 @@ def test_the_corpus(programs, target, tmp_path):
     found = 0
     if archive.exists():
         with tarfile.open(archive) as inputs:
-            found = len(inputs.getmembers())
-            inputs.extractall(tmp_path, filter="data")
+            for member in inputs.getmembers():
+                (tmp_path / member.name).write_bytes(inputs.extractfile(member).read())
+                found += 1
     folders = [path for path, count in ((folder, seeds), (tmp_path, found)) if count]
     assert run([programs / f"fuzz_{target}", *folders], **STRICT) == f"{seeds + found} inputs\n"
 
