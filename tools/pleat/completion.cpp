@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "answer.h"
 #include "environment.h"
-#include "profile_output.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {

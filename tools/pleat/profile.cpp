@@ -7,8 +7,6 @@
 
 #include "profile_figures.h"
 #include "profile_html.h"
-#include "profile_output.h"
-#include "text_table.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -69,112 +67,99 @@ std::string origin_text(const Profile& profile) {
   return text;
 }
 
-std::string heading(const ProfileFigures& figures, const std::string& file) {
-  std::string text =
-      fmt::format("profile {}: {}\n", bridge::printable(file), origin_text(*figures.profile));
-  const auto line = [&](const char* name, const std::string& words) {
-    text += fmt::format("  {:<13} {}\n", name, words);
-  };
-  line("units", fmt::format("{} of {} MB; {} of {} MB may be noisy, {} of {} MB measured",
-                            figures.units.size(), megabytes(figures.bytes), figures.lossy,
-                            megabytes(figures.lossy_bytes), figures.measured,
-                            megabytes(figures.measured_bytes)));
+void put_heading(Section& to, const ProfileFigures& figures) {
+  to.line("units", fmt::format("{} of {} MB; {} of {} MB may be noisy, {} of {} MB measured",
+                               figures.units.size(), megabytes(figures.bytes), figures.lossy,
+                               megabytes(figures.lossy_bytes), figures.measured,
+                               megabytes(figures.measured_bytes)));
   if (figures.lossy > 0)
-    line("payload", fmt::format("{} MB with noise at {} bits ({:.2f} in the mean), uniform {} MB; "
-                                "{} MB with all units{}",
-                                megabytes(figures.lossy_payload_bytes), bits_text(figures.bits),
-                                figures.mean_bits, megabytes(figures.uniform_bytes),
-                                megabytes(figures.payload_bytes),
-                                figures.fits ? "" : "; the least widths take more than was asked"));
-  line("measurements", measured_text(figures) + stability_text(figures));
+    to.line("payload",
+            fmt::format("{} MB with noise at {} bits ({:.2f} in the mean), uniform {} MB; "
+                        "{} MB with all units{}",
+                        megabytes(figures.lossy_payload_bytes), bits_text(figures.bits),
+                        figures.mean_bits, megabytes(figures.uniform_bytes),
+                        megabytes(figures.payload_bytes),
+                        figures.fits ? "" : "; the least widths take more than was asked"));
+  to.line("measurements", measured_text(figures) + stability_text(figures));
   if (figures.measured == 0) {
-    line("noise", "unknown: no unit is measured, so each gets the uniform width");
-    return text;
+    to.line("noise", "unknown: no unit is measured, so each gets the uniform width");
+    return;
   }
-  line("noise",
-       fmt::format("{} of the {}'s squared norm ({} of its norm)", noise_text(figures.noise),
-                   sensitivity::name_of(figures.profile->objective), norm_text(figures.noise)));
-  line("uniform",
-       fmt::format("{} ({}): {}", noise_text(figures.uniform_noise),
-                   norm_text(figures.uniform_noise), times(figures.uniform_noise / figures.noise)));
+  to.line("noise",
+          fmt::format("{} of the {}'s squared norm ({} of its norm)", noise_text(figures.noise),
+                      sensitivity::name_of(figures.profile->objective), norm_text(figures.noise)));
+  to.line("uniform", fmt::format("{} ({}): {}", noise_text(figures.uniform_noise),
+                                 norm_text(figures.uniform_noise),
+                                 times(figures.uniform_noise / figures.noise)));
   if (!std::isnan(figures.gap()))
-    line("bound", fmt::format("{} above the least noise that so many bytes can have",
-                              share_text(figures.gap())));
-  return text;
+    to.line("bound", fmt::format("{} above the least noise that so many bytes can have",
+                                 share_text(figures.gap())));
 }
 
-std::string table_of(const std::vector<UnitFigures>& rows) {
-  TextTable table({{"producer", Align::kLeft, true},
-                   {"reader", Align::kLeft, true},
-                   {"type and shape", Align::kLeft, true, 3},
-                   {"tensors", Align::kRight, false, 2},
-                   {"MB"},
-                   {"bits"},
-                   {"uniform", Align::kRight, false, 1},
-                   {"payload MB", Align::kRight, false, 4},
-                   {"sensitivity"},
-                   {"share"},
-                   {"why", Align::kLeft, true}});
+std::string file_line(const std::string& file, const Profile& profile) {
+  return fmt::format("profile {}: {}\n", bridge::printable(file), origin_text(profile));
+}
+
+Cell word(const std::string& text) { return {text, bridge::printable(text)}; }
+
+Table unit_table(const std::vector<UnitFigures>& rows) {
+  Table table({name_column("producer", "producer"), name_column("reader", "reader"),
+               name_column("type and shape", "", 3), figure_column("tensors", "tensors", 2),
+               figure_column("MB", "bytes"), figure_column("bits", "width"),
+               figure_column("uniform", "uniform_width", 1),
+               figure_column("payload MB", "payload_bytes", 4),
+               figure_column("sensitivity", "sensitivity"), figure_column("share", "share"),
+               name_column("why", "why"), json_columns()});
   for (const UnitFigures& row : rows) {
     const Unit& unit = *row.unit;
-    table.add({bridge::printable(unit.producer), bridge::printable(unit.reader),
+    Json more = identity(unit);
+    more.update({{"lossy", row.lossy},
+                 {"measured", row.measured},
+                 {"uniform_payload_bytes", row.uniform_bytes},
+                 {"noise", number(row.noise)}});
+    table.add({word(unit.producer),
+               word(unit.reader),
                bridge::printable(form_of(unit)),
-               unit.tensors > 1 ? std::to_string(unit.tensors) : "", megabytes(unit.bytes),
-               width_text(row.width), row.lossy ? width_text(row.uniform_width) : "",
-               megabytes(row.payload_bytes), noise_text(row.sensitivity), share_text(row.share),
-               bridge::printable(why(row))});
+               {unit.tensors, unit.tensors > 1 ? std::to_string(unit.tensors) : ""},
+               {unit.bytes, megabytes(unit.bytes)},
+               {row.width, width_text(row.width)},
+               {row.uniform_width, row.lossy ? width_text(row.uniform_width) : ""},
+               {row.payload_bytes, megabytes(row.payload_bytes)},
+               {number(row.sensitivity), noise_text(row.sensitivity)},
+               {number(row.share), share_text(row.share)},
+               word(why(row)),
+               {std::move(more), ""}});
   }
-  return table.empty() ? "" : '\n' + table.text(terminal_columns());
-}
-
-Json json_of(const ProfileFigures& figures, const std::vector<UnitFigures>& rows,
-             const std::string& file) {
-  Json json;
-  json["file"] = file;
-  json.update(summary(figures));
-  json["units"] = Json::array();
-  for (const UnitFigures& row : rows) {
-    Json unit = identity(*row.unit);
-    unit["lossy"] = row.lossy;
-    unit["measured"] = row.measured;
-    unit["width"] = row.width;
-    unit["uniform_width"] = row.uniform_width;
-    unit["payload_bytes"] = row.payload_bytes;
-    unit["uniform_payload_bytes"] = row.uniform_bytes;
-    unit["sensitivity"] = number(row.sensitivity);
-    unit["noise"] = number(row.noise);
-    unit["share"] = number(row.share);
-    unit["why"] = why(row);
-    json["units"].push_back(std::move(unit));
-  }
-  return json;
+  return table;
 }
 
 // --- curve ------------------------------------------------------------------------------------
 
-std::string uniform_bits_text(const CurvePoint& point) {
-  return std::isnan(point.uniform_bits) ? "-" : fmt::format("{:.2f}", point.uniform_bits);
-}
-
-std::string curve_table(const std::vector<CurvePoint>& curve, bool known) {
-  TextTable table({{"bits"},
-                   {"payload MB"},
-                   {"all MB"},
-                   {"ratio"},
-                   {"noise"},
-                   {"of norm"},
-                   {"uniform"},
-                   {"of norm"},
-                   {"as uniform"}});
+Table curve_table(const std::vector<CurvePoint>& curve, bool known) {
+  Table table({figure_column("bits", "bits"), figure_column("payload MB", "measured_payload_bytes"),
+               figure_column("all MB", "payload_bytes"), figure_column("ratio", "ratio"),
+               figure_column("noise", "noise"), figure_column("of norm"),
+               figure_column("uniform", "uniform_noise"), figure_column("of norm"),
+               figure_column("as uniform", "uniform_bits"), json_columns()});
   for (const CurvePoint& point : curve) {
     const double noise = known ? point.noise : kUnknown;
     const double uniform = known ? point.uniform_noise : kUnknown;
-    table.add({bits_text(point.bits), megabytes(point.measured_bytes), megabytes(point.all_bytes),
-               std::isnan(point.ratio) ? "-" : fmt::format("{:.2f}x", point.ratio),
-               noise_text(noise), norm_text(noise), noise_text(uniform), norm_text(uniform),
-               known ? uniform_bits_text(point) : "-"});
+    const double as_uniform = known ? point.uniform_bits : kUnknown;
+    table.add(
+        {{point.bits, bits_text(point.bits)},
+         {point.measured_bytes, megabytes(point.measured_bytes)},
+         {point.all_bytes, megabytes(point.all_bytes)},
+         {number(point.ratio), std::isnan(point.ratio) ? "-" : fmt::format("{:.2f}x", point.ratio)},
+         {number(noise), noise_text(noise)},
+         norm_text(noise),
+         {number(uniform), noise_text(uniform)},
+         norm_text(uniform),
+         {number(as_uniform), std::isnan(as_uniform) ? "-" : fmt::format("{:.2f}", as_uniform)},
+         {{{"lossy_payload_bytes", point.lossy_bytes},
+           {"uniform_lossy_payload_bytes", point.uniform_bytes}},
+          ""}});
   }
-  return '\n' + table.text(terminal_columns());
+  return table;
 }
 
 constexpr std::string_view kCurveLegend = R"text(
@@ -183,28 +168,6 @@ constexpr std::string_view kCurveLegend = R"text(
               Of the update where the file's objective is that of Adam and its like
   as uniform  the one width for all that has as much noise; -: none of 1 to 8 has
 )text";
-
-Json json_of(const std::vector<CurvePoint>& curve, const ProfileFigures& figures,
-             const std::string& file) {
-  const bool known = figures.measured > 0;
-  Json json;
-  json["file"] = file;
-  json["bits"] = figures.bits;
-  json["bytes"] = figures.bytes;
-  json["measured_bytes"] = figures.measured_bytes;
-  json["curve"] = Json::array();
-  for (const CurvePoint& point : curve)
-    json["curve"].push_back({{"bits", point.bits},
-                             {"measured_payload_bytes", point.measured_bytes},
-                             {"lossy_payload_bytes", point.lossy_bytes},
-                             {"payload_bytes", point.all_bytes},
-                             {"ratio", number(point.ratio)},
-                             {"noise", number(known ? point.noise : kUnknown)},
-                             {"uniform_lossy_payload_bytes", point.uniform_bytes},
-                             {"uniform_noise", number(known ? point.uniform_noise : kUnknown)},
-                             {"uniform_bits", number(known ? point.uniform_bits : kUnknown)}});
-  return json;
-}
 
 // False: the reason is on stderr.
 bool write_page(const ProfileRequest& request, const ProfileFigures& figures,
@@ -220,8 +183,13 @@ int show_profile(const ProfileRequest& request) {
   const ProfileFigures figures = figures_of(*profile, request.bits.value_or(bits_of(*profile)));
   std::vector<UnitFigures> rows = figures.units;
   sort_rows(rows, request.sort);
-  const bool printed = request.as_json ? put_json(json_of(figures, rows, request.file))
-                                       : put(heading(figures, request.file) + table_of(rows));
+  Section to;
+  to.value("file", request.file);
+  to.values(summary(figures));
+  to.text(file_line(request.file, *profile));
+  put_heading(to, figures);
+  to.table("units", "\n", unit_table(rows));
+  const bool printed = put(to, request.as_json);
   const bool drawn = request.html.empty() || write_page(request, figures, curve_of(*profile));
   return printed && drawn ? 0 : kProfileTrouble;
 }
@@ -232,12 +200,16 @@ int show_profile_curve(const ProfileRequest& request) {
   const ProfileFigures figures = figures_of(*profile, bits_of(*profile));
   const std::vector<CurvePoint> curve = curve_of(*profile);
   const bool known = figures.measured > 0;
-  const std::string note = known ? "" : "  noise is unknown: no unit is measured\n";
-  const bool printed = request.as_json
-                           ? put_json(json_of(curve, figures, request.file))
-                           : put(fmt::format("profile {}: {}\n", bridge::printable(request.file),
-                                             origin_text(*profile)) +
-                                 note + curve_table(curve, known) + std::string(kCurveLegend));
+  Section to;
+  to.value("file", request.file);
+  to.value("bits", figures.bits);
+  to.value("bytes", figures.bytes);
+  to.value("measured_bytes", figures.measured_bytes);
+  to.text(file_line(request.file, *profile));
+  if (!known) to.text("  noise is unknown: no unit is measured\n");
+  to.table("curve", "\n", curve_table(curve, known));
+  to.text(kCurveLegend);
+  const bool printed = put(to, request.as_json);
   return printed && write_page(request, figures, curve) ? 0 : kProfileTrouble;
 }
 

@@ -4,7 +4,6 @@
 
 #include "profile.h"
 #include "profile_figures.h"
-#include "profile_output.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -136,26 +135,25 @@ std::string ending_of(Grade worst) {
   return "";
 }
 
-std::string text_of(const std::vector<Finding>& findings, const std::string& file) {
-  std::string text;
-  for (const Finding& finding : findings)
-    text += fmt::format("  {:<7} {:<15} {}\n", name_of(finding.grade), finding.name, finding.words);
-  return text + fmt::format("\n{}: {}{}\n", bridge::printable(file), verdict_of(findings),
-                            ending_of(worst_of(findings)));
-}
-
-Json json_of(const std::vector<Finding>& findings, const ProfileFigures& figures, int code,
-             const std::string& file) {
-  Json json;
-  json["file"] = file;
-  json["code"] = code;
-  json["verdict"] = verdict_of(findings);
-  json["checks"] = Json::array();
-  for (const Finding& finding : findings)
-    json["checks"].push_back(
+Section answer_of(const std::vector<Finding>& findings, const ProfileFigures& figures, int code,
+                  const std::string& file) {
+  Section to;
+  to.value("file", file);
+  to.value("code", code);
+  to.value("verdict", verdict_of(findings));
+  to.value("checks", Json::array());
+  for (const Finding& finding : findings) {
+    Section check;
+    check.text(
+        fmt::format("  {:<7} {:<15} {}\n", name_of(finding.grade), finding.name, finding.words));
+    check.values(
         {{"status", name_of(finding.grade)}, {"name", finding.name}, {"finding", finding.words}});
-  json.update(summary(figures));
-  return json;
+    to.element("checks", std::move(check));
+  }
+  to.values(summary(figures));
+  to.text(fmt::format("\n{}: {}{}\n", bridge::printable(file), verdict_of(findings),
+                      ending_of(worst_of(findings))));
+  return to;
 }
 
 }  // namespace
@@ -169,9 +167,8 @@ int check_profile(const ProfileRequest& request) {
   const int code = worst == Grade::kGood      ? 0
                    : worst == Grade::kWarning ? kProfileWarning
                                               : kProfileTrouble;
-  const bool printed = request.as_json ? put_json(json_of(findings, figures, code, request.file))
-                                       : put(text_of(findings, request.file));
-  return printed ? code : kProfileTrouble;
+  return put(answer_of(findings, figures, code, request.file), request.as_json) ? code
+                                                                                : kProfileTrouble;
 }
 
 }  // namespace pleat::cli

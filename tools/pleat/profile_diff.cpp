@@ -6,9 +6,7 @@
 
 #include "profile.h"
 #include "profile_figures.h"
-#include "profile_output.h"
 #include "program.h"
-#include "text_table.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -108,97 +106,86 @@ std::string ratio_text(const Pair& pair) {
   return pair.b->measured ? "only in B" : "only in A";
 }
 
-std::string changes_table(const std::vector<Pair>& pairs) {
-  TextTable table({{"producer", Align::kLeft, true},
-                   {"reader", Align::kLeft, true},
-                   {"type and shape", Align::kLeft, true},
-                   {"MB"},
-                   {"bits"},
-                   {"sensitivity B/A"}});
+std::vector<Column> unit_columns() {
+  return {name_column("producer"), name_column("reader"), name_column("type and shape"),
+          figure_column("MB"), figure_column("bits")};
+}
+
+// Text leaves out units that are much the same.
+void put_changes(Section& to, const std::vector<Pair>& pairs) {
+  std::vector<Column> columns = unit_columns();
+  columns.push_back(figure_column("sensitivity B/A"));
+  Table table(std::move(columns));
+  Json units = Json::array();
   std::size_t same = 0;
   for (const Pair& pair : pairs) {
-    if (!is_changed(pair)) {
-      ++same;
-      continue;
-    }
     const Unit& a = *pair.a->unit;
     const Unit& b = *pair.b->unit;
-    table.add({bridge::printable(b.producer), bridge::printable(b.reader),
-               bridge::printable(form_of(b)), from_to(megabytes(a.bytes), megabytes(b.bytes)),
-               from_to(width_text(pair.a->width), width_text(pair.b->width)), ratio_text(pair)});
-  }
-  std::string text = table.empty() ? "" : '\n' + table.text(terminal_columns());
-  if (same > 0)
-    text +=
-        fmt::format("\n  {}{} of the same width and size, and a sensitivity within a factor of 2\n",
-                    same, table.empty() ? " units" : " more");
-  return text;
-}
-
-std::string only_table(const std::vector<const UnitFigures*>& rows, char name) {
-  if (rows.empty()) return "";
-  TextTable table({{"producer", Align::kLeft, true},
-                   {"reader", Align::kLeft, true},
-                   {"type and shape", Align::kLeft, true},
-                   {"MB"},
-                   {"bits"}});
-  for (const UnitFigures* row : rows)
-    table.add({bridge::printable(row->unit->producer), bridge::printable(row->unit->reader),
-               bridge::printable(form_of(*row->unit)), megabytes(row->unit->bytes),
-               width_text(row->width)});
-  return fmt::format("\nonly in {}\n", name) + table.text(terminal_columns());
-}
-
-std::string text_of(const Difference& difference, const ProfileFigures& a, const ProfileFigures& b,
-                    const ProfileRequest& request) {
-  std::string text;
-  const auto line = [&](char name, const std::string& file, const ProfileFigures& figures) {
-    text +=
-        fmt::format("{}: {}: {} units, {} measured; at {} bits {} MB of payloads, noise {}\n", name,
-                    bridge::printable(file), figures.units.size(), figures.measured,
-                    bits_text(figures.bits), megabytes(figures.payload_bytes),
-                    figures.measured > 0 ? norm_text(figures.noise) + " of the norm" : "unknown");
-  };
-  line('A', request.file, a);
-  line('B', request.other, b);
-  text += fmt::format("{} units of both, {} only in A, {} only in B\n", difference.common.size(),
-                      difference.only_a.size(), difference.only_b.size());
-  if (!std::isnan(difference.correlation))
-    text += fmt::format("rank correlation of sensitivities: {:.2f}\n", difference.correlation);
-  return text + changes_table(difference.common) + only_table(difference.only_a, 'A') +
-         only_table(difference.only_b, 'B');
-}
-
-Json json_of(const Difference& difference, const ProfileFigures& a, const ProfileFigures& b,
-             const ProfileRequest& request) {
-  const auto side = [](const std::string& file, const ProfileFigures& figures) {
-    Json json{{"file", file}};
-    json.update(summary(figures));
-    return json;
-  };
-  const auto identities = [](const std::vector<const UnitFigures*>& rows) {
-    Json json = Json::array();
-    for (const UnitFigures* row : rows) json.push_back(identity(*row->unit));
-    return json;
-  };
-  Json json;
-  json["same_model"] = difference.same_model();
-  json["rank_correlation"] = number(difference.correlation);
-  json["a"] = side(request.file, a);
-  json["b"] = side(request.other, b);
-  json["units"] = Json::array();
-  for (const Pair& pair : difference.common) {
-    Json unit = identity(*pair.b->unit);
-    unit["bytes"] = {{"a", pair.a->unit->bytes}, {"b", pair.b->unit->bytes}};
+    Json unit = identity(b);
+    unit["bytes"] = {{"a", a.bytes}, {"b", b.bytes}};
     unit["width"] = {{"a", pair.a->width}, {"b", pair.b->width}};
     unit["payload_bytes"] = {{"a", pair.a->payload_bytes}, {"b", pair.b->payload_bytes}};
     unit["sensitivity"] = {{"a", number(pair.a->sensitivity)}, {"b", number(pair.b->sensitivity)}};
     unit["sensitivity_ratio"] = number(pair.sensitivity_ratio());
-    json["units"].push_back(std::move(unit));
+    units.push_back(std::move(unit));
+    if (!is_changed(pair)) {
+      ++same;
+      continue;
+    }
+    table.add({bridge::printable(b.producer), bridge::printable(b.reader),
+               bridge::printable(form_of(b)), from_to(megabytes(a.bytes), megabytes(b.bytes)),
+               from_to(width_text(pair.a->width), width_text(pair.b->width)), ratio_text(pair)});
   }
-  json["only_in_a"] = identities(difference.only_a);
-  json["only_in_b"] = identities(difference.only_b);
-  return json;
+  to.value("units", std::move(units));
+  to.table("", "\n", table);
+  if (same > 0)
+    to.text(
+        fmt::format("\n  {}{} of the same width and size, and a sensitivity within a factor of 2\n",
+                    same, table.empty() ? " units" : " more"));
+}
+
+void put_only(Section& to, const char* key, char name,
+              const std::vector<const UnitFigures*>& rows) {
+  std::vector<Column> columns = unit_columns();
+  columns.push_back(json_columns());
+  Table table(std::move(columns));
+  for (const UnitFigures* row : rows)
+    table.add({bridge::printable(row->unit->producer),
+               bridge::printable(row->unit->reader),
+               bridge::printable(form_of(*row->unit)),
+               megabytes(row->unit->bytes),
+               width_text(row->width),
+               {identity(*row->unit), ""}});
+  to.table(key, fmt::format("\nonly in {}\n", name), table);
+}
+
+Section side(char name, const std::string& file, const ProfileFigures& figures) {
+  Section to;
+  to.value("file", file);
+  to.values(summary(figures));
+  to.text(
+      fmt::format("{}: {}: {} units, {} measured; at {} bits {} MB of payloads, noise {}\n", name,
+                  bridge::printable(file), figures.units.size(), figures.measured,
+                  bits_text(figures.bits), megabytes(figures.payload_bytes),
+                  figures.measured > 0 ? norm_text(figures.noise) + " of the norm" : "unknown"));
+  return to;
+}
+
+Section answer_of(const Difference& difference, const ProfileFigures& a, const ProfileFigures& b,
+                  const ProfileRequest& request) {
+  Section to;
+  to.value("same_model", difference.same_model());
+  to.value("rank_correlation", number(difference.correlation));
+  to.section("a", side('A', request.file, a));
+  to.section("b", side('B', request.other, b));
+  to.text(fmt::format("{} units of both, {} only in A, {} only in B\n", difference.common.size(),
+                      difference.only_a.size(), difference.only_b.size()));
+  if (!std::isnan(difference.correlation))
+    to.text(fmt::format("rank correlation of sensitivities: {:.2f}\n", difference.correlation));
+  put_changes(to, difference.common);
+  put_only(to, "only_in_a", 'A', difference.only_a);
+  put_only(to, "only_in_b", 'B', difference.only_b);
+  return to;
 }
 
 }  // namespace
@@ -216,11 +203,9 @@ int diff_profiles(const ProfileRequest& request) {
     say("pleat: {} and {} are of different models: {} of {} units in common\n",
         bridge::printable(request.file), bridge::printable(request.other), difference.common.size(),
         std::min(a.units.size(), b.units.size()));
-  if (request.as_json) {
-    if (!put_json(json_of(difference, a, b, request))) return kProfileTrouble;
-  } else if (same && !put(text_of(difference, a, b, request))) {
-    return kProfileTrouble;
-  }
+  // The text of profiles that have little in common would say nothing.
+  const bool shows = same || request.as_json;
+  if (shows && !put(answer_of(difference, a, b, request), request.as_json)) return kProfileTrouble;
   return same ? 0 : kDifferentModels;
 }
 

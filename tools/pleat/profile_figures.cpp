@@ -7,8 +7,10 @@
 #include <cmath>
 #include <map>
 
+#include "program.h"
 #include "sensitivity/assign.h"
 #include "sensitivity/bits.h"
+#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
 namespace {
@@ -150,6 +152,56 @@ std::vector<CurvePoint> curve_of(const Profile& profile) {
     curve.push_back(point);
   }
   return curve;
+}
+
+std::optional<sensitivity::Profile> load_profile(const std::string& path) {
+  sensitivity::ReadResult result = sensitivity::read_profile(path);
+  if (result.status == sensitivity::ReadStatus::kOk) return std::move(result.profile);
+  say("pleat: {}: {}\n", bridge::printable(path), result.message);
+  return std::nullopt;
+}
+
+// ---- JSON ----
+
+Json identity(const sensitivity::Unit& unit) {
+  return {{"key", hexadecimal(unit.key)}, {"producer", unit.producer},
+          {"reader", unit.reader},        {"type", unit.type},
+          {"shape", unit.shape},          {"tensors", unit.tensors},
+          {"bytes", unit.bytes}};
+}
+
+Json summary(const ProfileFigures& figures) {
+  const sensitivity::Profile& profile = *figures.profile;
+  const bool known = figures.measured > 0;
+  Json json;
+  json["torch"] = profile.torch.empty() ? Json() : Json(profile.torch);
+  json["steps"] = profile.steps;
+  json["passes"] = profile.passes;
+  json["seconds"] = number(profile.seconds);
+  json["bits"] = figures.bits;
+  json["mean_bits"] = number(figures.mean_bits);
+  json["units_lossy"] = figures.lossy;
+  json["units_measured"] = figures.measured;
+  json["units_distrusted"] = figures.distrusted;
+  json["bytes"] = figures.bytes;
+  json["lossy_bytes"] = figures.lossy_bytes;
+  json["measured_bytes"] = figures.measured_bytes;
+  json["payload_bytes"] = figures.payload_bytes;
+  json["lossy_payload_bytes"] = figures.lossy_payload_bytes;
+  json["uniform_lossy_payload_bytes"] = figures.uniform_bytes;
+  json["fits"] = figures.fits;
+  json["objective"] = sensitivity::name_of(figures.profile->objective);
+  json["noise"] = number(known ? figures.noise : kUnknown);
+  json["uniform_noise"] = number(known ? figures.uniform_noise : kUnknown);
+  json["least_noise"] = number(known ? figures.least_noise : kUnknown);
+  json["gap"] = number(figures.gap());
+  json["measured_steps"] = figures.steps;
+  json["stability"] = nullptr;
+  if (figures.stability)
+    json["stability"] = {{"first_step", figures.stability->first},
+                         {"last_step", figures.stability->last},
+                         {"rank_correlation", number(figures.stability->correlation)}};
+  return json;
 }
 
 // ---- words ----

@@ -1,5 +1,5 @@
 // The figures of a profile, in numbers and in words, for the tables and the page of
-// `pleat profile`. Prints no output.
+// `pleat profile`.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "answer.h"
 #include "sensitivity/profile.h"
 
 namespace pleat::cli {
@@ -85,6 +86,16 @@ struct CurvePoint {
 };
 // For 1.5, 2, 2.5, ... 8 bits.
 [[nodiscard]] std::vector<CurvePoint> curve_of(const sensitivity::Profile& profile);
+
+// Returns nullopt if it is no profile: the reason is on stderr.
+[[nodiscard]] std::optional<sensitivity::Profile> load_profile(const std::string& path);
+
+// ---- JSON ----
+
+// Who a unit is: key, producer, reader, type, shape, tensors, bytes.
+[[nodiscard]] Json identity(const sensitivity::Unit& unit);
+// The figures of the whole profile, without `units`.
+[[nodiscard]] Json summary(const ProfileFigures& figures);
 
 // ---- words ----
 

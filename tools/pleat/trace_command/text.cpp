@@ -47,10 +47,6 @@ std::string what_if_text(double bits) {
                                   : fmt::format("at {:g} bit{}", bits, bits == 1 ? "" : "s");
 }
 
-std::string more_text(std::size_t rows, std::size_t shown) {
-  return rows > shown ? fmt::format("  and {} more\n", count_text(rows - shown)) : "";
-}
-
 std::string shown_path(std::string_view path) { return bridge::printable(path, 4096); }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {

@@ -25,9 +25,6 @@ inline constexpr std::size_t kMostWord = 60;  // characters of a place or an ope
 inline constexpr const char* kNoWhatIf =
     "the trace does not say what may be compressed: record it with bits:off";
 
-// Below a table of which only the first rows are shown: "  and 3 more\n"; empty: all are.
-[[nodiscard]] std::string more_text(std::size_t rows, std::size_t shown);
-
 // "8GiB", "1.5 MB", "4096": bytes. Nothing: it is no size.
 [[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "diff.h"
-#include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/selection.h"
@@ -96,8 +95,8 @@ int diff_files(const TraceDiffRequest& request) {
     return trouble(request.file, "has nothing of " + device_text(*request.device) +
                                      ", and neither has " + shown_path(request.other));
   if (!has_moments(diff, request)) return kTraceTrouble;
-  const bool printed = request.as_json ? put_diff_json(diff, request) : put(text_of(diff, request));
-  return printed ? check_limit(diff, request) : kTraceTrouble;
+  return put(answer_of(diff, request), request.as_json) ? check_limit(diff, request)
+                                                        : kTraceTrouble;
 }
 
 }  // namespace

@@ -39,11 +39,9 @@ struct TraceDiff {
 // Fills `devices`.
 void compare(TraceDiff& diff);
 
-[[nodiscard]] std::string text_of(const TraceDiff& diff, const TraceDiffRequest& request);
-// True: it was written to stdout.
-[[nodiscard]] bool put_diff_json(const TraceDiff& diff, const TraceDiffRequest& request);
+[[nodiscard]] Section answer_of(const TraceDiff& diff, const TraceDiffRequest& request);
 
-// ---- what both tell -----------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 // A figure of a device in A and in B; nothing: not known.
 struct DiffFigure {

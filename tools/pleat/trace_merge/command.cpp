@@ -7,14 +7,13 @@
 #include <new>
 #include <set>
 
+#include "gather.h"
 #include "interpose/wrapping.h"
-#include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_export/formats.h"
 #include "tools/pleat/trace_export/perfetto_writer.h"
 #include "torch_bridge/core/option_text.h"
-#include "words.h"
 
 namespace pleat::cli {
 namespace {
@@ -174,7 +173,7 @@ int merge_files(const TraceMergeRequest& request) {
   const MergedJob merged = read_job(std::move(*job), request, out);
   if (!request.output.empty() && !out.close()) return trouble(out.error());
   if (request.output == "-") return 0;
-  const bool printed = request.as_json ? put_merge_json(merged) : put(text_of(merged));
+  const bool printed = put(answer_of(merged), request.as_json);
   return printed ? 0 : kTraceTrouble;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ranks.h"
+#include "tools/pleat/answer.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
@@ -63,6 +64,8 @@ struct MergedJob {
 // tells once more what lives when it begins. `device`: only this one.
 void add_part(MergedJob& merged, std::size_t rank, const trace::Replay& replay, trace::Lines& lines,
               std::optional<int> device, const trace::Progress& progress);
+
+[[nodiscard]] Section answer_of(const MergedJob& merged);
 
 // One more pass over all files at once. `filters`: of each.
 [[nodiscard]] std::vector<HostPeak> host_peaks(const Job& job,

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "tools/pleat/profile_output.h"
+#include "tools/pleat/answer.h"
 #include "watch.h"
 
 namespace pleat::cli {

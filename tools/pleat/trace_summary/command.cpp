@@ -1,7 +1,6 @@
 #include "command.h"
 
 #include "summary.h"
-#include "tools/pleat/profile_output.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/selection.h"
@@ -88,8 +87,7 @@ int summarise_file(const TraceSummaryRequest& request) {
   trace::Lines lines(file->definitions(), request.symbols ? &symbols : nullptr);
   const TraceSummary summary = summarise(replay, lines, request, progress->pass(1));
   progress.reset();
-  const bool printed = request.as_json ? put_summary_json(summary, lines, request)
-                                       : put(text_of(summary, lines, request));
+  const bool printed = put(answer_of(summary, lines, request), request.as_json);
   return printed ? check_limits(summary, request) : kTraceTrouble;
 }
 

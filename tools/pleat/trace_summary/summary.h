@@ -11,6 +11,7 @@
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
+#include "tools/pleat/trace_command/describe.h"
 #include "tools/pleat/trace_command/layers.h"
 
 namespace pleat::cli {
@@ -52,10 +53,13 @@ struct TraceSummary {
                                      const TraceSummaryRequest& request,
                                      const trace::Progress& progress);
 
-[[nodiscard]] std::string text_of(const TraceSummary& summary, trace::Lines& lines,
-                                  const TraceSummaryRequest& request);
-// True: it was written to stdout.
-[[nodiscard]] bool put_summary_json(const TraceSummary& summary, trace::Lines& lines,
-                                    const TraceSummaryRequest& request);
+[[nodiscard]] Section answer_of(const TraceSummary& summary, trace::Lines& lines,
+                                const TraceSummaryRequest& request);
+// Adds `compression`.
+void put_compression(Section& to, const DeviceSummary& device, const PlaceCells& places,
+                     const TraceSummaryRequest& request);
+// Adds the tables of modules and of groups: null where the trace has none, or none were asked for.
+void put_layers(Section& to, const TraceSummary& summary, const DeviceSummary& device,
+                trace::Lines& lines, const TraceSummaryRequest& request);
 
 }  // namespace pleat::cli

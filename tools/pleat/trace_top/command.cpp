@@ -13,7 +13,6 @@
 #include "page.h"
 #include "show.h"
 #include "tools/pleat/program.h"
-#include "tools/pleat/text_table.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/request.h"
 

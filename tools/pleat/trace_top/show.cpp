@@ -8,9 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/pleat/text_table.h"
 #include "tools/pleat/trace/ledger.h"
-#include "tools/pleat/trace_command/process.h"
+#include "tools/pleat/trace_command/describe.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 
@@ -49,8 +48,8 @@ std::string class_text(std::size_t of) {
 
 std::string device_table(const TopPage& page, const TopDevice& device, std::size_t columns) {
   const Totals now = totals_of(device.now), peak = totals_of(device.peak);
-  TextTable table(
-      {{device_text(device.device), Align::kLeft}, {"now"}, {""}, {"at the peak"}, {""}});
+  Table table({word_column(device_text(device.device)), figure_column("now"), figure_column(""),
+               figure_column("at the peak"), figure_column("")});
   const auto add = [&](std::string name, std::int64_t a, std::int64_t b, bool shares) {
     if (a == 0 && b == 0) return;
     table.add({std::move(name), size_text(a), shares ? share_of(a, now.live()) : "", size_text(b),
@@ -71,19 +70,20 @@ std::string device_table(const TopPage& page, const TopDevice& device, std::size
   return text;
 }
 
-std::string lines_table(const TopPage& page, std::size_t columns) {
-  TextTable table({{"largest"},
-                   {"blocks", Align::kRight, false, 1},
-                   {"class", Align::kLeft},
-                   {"operator", Align::kLeft, true},
-                   {"line", Align::kLeft, true}});
+Table lines_table(const TopPage& page) {
+  Table table({figure_column("largest", "bytes"), figure_column("blocks", "blocks", 1),
+               word_column("class", "class"), name_column("operator", "op"),
+               name_column("line", "line")});
   for (std::uint32_t i = 0; i < page.lines; ++i) {
     const trace::TopLine& line = page.line[i];
-    table.add({size_text(line.bytes), count_text(line.count),
-               std::string(trace::kClassNames[line.of]), bridge::printable(line.op),
-               bridge::printable(line.line, sizeof line.line)});
+    const std::string of(trace::kClassNames[line.of]);
+    table.add({size_cell(line.bytes),
+               count_cell(line.count),
+               {of, of},
+               {line.op, bridge::printable(line.op)},
+               {line.line, bridge::printable(line.line, sizeof line.line)}});
   }
-  return table.empty() ? "" : table.text(columns);
+  return table;
 }
 
 Json moment_json(const TopPage& page, const TopMoment& moment) {
@@ -112,8 +112,8 @@ std::string top_text(const TopPage& page, std::size_t columns) {
   text += page.inexact != 0 ? "; some of what lives is not known\n" : "\n";
   for (std::uint32_t i = 0; i < page.devices; ++i)
     text += "\n" + device_table(page, page.device[i], columns);
-  const std::string lines = lines_table(page, columns);
-  return lines.empty() ? text : text + "\n" + lines;
+  const Table lines = lines_table(page);
+  return lines.empty() ? text : text + "\n" + lines.text(columns);
 }
 
 std::string top_line(const TopPage& page) {
@@ -150,15 +150,7 @@ Json top_json(const TopPage& page) {
                                {"peak", moment_json(page, device.peak)}});
   }
   json["lines_device"] = device_text(page.lines_device);
-  json["lines"] = Json::array();
-  for (std::uint32_t i = 0; i < page.lines; ++i) {
-    const trace::TopLine& line = page.line[i];
-    json["lines"].push_back({{"bytes", line.bytes},
-                             {"blocks", line.count},
-                             {"class", std::string(trace::kClassNames[line.of])},
-                             {"op", line.op},
-                             {"line", line.line}});
-  }
+  json["lines"] = lines_table(page).json();
   return json;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "interpose/trace_top.h"
-#include "tools/pleat/profile_output.h"
+#include "tools/pleat/answer.h"
 
 namespace pleat::cli {
 

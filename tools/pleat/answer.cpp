@@ -1,9 +1,16 @@
-#include "text_table.h"
+#include "answer.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "program.h"
 
 namespace pleat::cli {
 namespace {
@@ -54,19 +61,18 @@ std::size_t terminal_columns() noexcept {
 }
 
 // 0: no column, as it has no text.
-std::vector<std::size_t> TextTable::natural_widths() const {
+std::vector<std::size_t> Table::natural_widths() const {
   std::vector<std::size_t> widths(columns_.size());
-  for (const std::vector<std::string>& row : rows_)
+  for (const std::vector<Cell>& row : rows_)
     for (std::size_t i = 0; i < widths.size(); ++i)
-      widths[i] = std::max(widths[i], characters(row[i]));
+      widths[i] = std::max(widths[i], characters(row[i].text));
   for (std::size_t i = 0; i < widths.size(); ++i)
     if (widths[i] > 0) widths[i] = std::max(widths[i], characters(columns_[i].title));
   return widths;
 }
 
 // Takes from the widest column that may shrink, one character at a time.
-void TextTable::shrink(std::vector<std::size_t>& widths, std::size_t room,
-                       std::size_t least) const {
+void Table::shrink(std::vector<std::size_t>& widths, std::size_t room, std::size_t least) const {
   while (taken(widths) > room) {
     std::size_t widest = widths.size();
     for (std::size_t i = 0; i < widths.size(); ++i)
@@ -78,7 +84,7 @@ void TextTable::shrink(std::vector<std::size_t>& widths, std::size_t room,
   }
 }
 
-std::vector<std::size_t> TextTable::widths(std::size_t room) const {
+std::vector<std::size_t> Table::widths(std::size_t room) const {
   const std::vector<std::size_t> natural = natural_widths();
   if (room == 0) return natural;
   std::vector<std::size_t> widths = natural;
@@ -92,7 +98,7 @@ std::vector<std::size_t> TextTable::widths(std::size_t room) const {
   return widths;
 }
 
-std::string TextTable::text(std::size_t room) const {
+std::string Table::text(std::size_t room) const {
   const std::vector<std::size_t> width = widths(room);
   std::string text;
   const auto add_line = [&](const auto& cell) {
@@ -103,8 +109,65 @@ std::string TextTable::text(std::size_t room) const {
     text += line + '\n';
   };
   add_line([&](std::size_t i) { return columns_[i].title; });
-  for (const std::vector<std::string>& row : rows_) add_line([&](std::size_t i) { return row[i]; });
+  for (const std::vector<Cell>& row : rows_) add_line([&](std::size_t i) { return row[i].text; });
   return text;
 }
+
+Json Table::json() const {
+  Json rows = Json::array();
+  for (const std::vector<Cell>& row : rows_) {
+    Json object = Json::object();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const std::string& key = columns_[i].key;
+      if (key == json_columns().key)
+        object.update(row[i].json);
+      else if (!key.empty() && !row[i].json.is_discarded())
+        object[key] = row[i].json;
+    }
+    rows.push_back(std::move(object));
+  }
+  return rows;
+}
+
+// ---- sections -----------------------------------------------------------------------------------
+
+void Section::line(std::string_view name, std::string_view words) {
+  text_ += fmt::format("  {:<13} {}\n", name, words);
+}
+
+void Section::trim() {
+  while (text_.ends_with("\n\n")) text_.pop_back();
+}
+
+void Section::table(std::string_view key, std::string_view title, const Table& table) {
+  if (!table.empty()) text_.append(title).append(table.text(terminal_columns()));
+  if (!key.empty()) value(key, table.json());
+}
+
+void Section::section(std::string_view key, Section section) {
+  text_ += section.text_;
+  value(key, std::move(section.json_));
+}
+
+void Section::element(std::string_view key, Section section) {
+  text_ += section.text_;
+  json_[std::string(key)].push_back(std::move(section.json_));
+}
+
+// ---- standard output ----------------------------------------------------------------------------
+
+bool put(std::string_view text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) say("pleat: standard output: {}\n", std::strerror(errno));
+  return written;
+}
+
+bool put(const Section& answer, bool as_json) {
+  if (!as_json) return put(answer.text());
+  return put(answer.json().dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 }  // namespace pleat::cli
