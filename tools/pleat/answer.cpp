@@ -129,6 +129,22 @@ Json Table::json() const {
   return rows;
 }
 
+Json Table::page() const {
+  Json page{{"columns", Json::array()}, {"rows", Json::array()}};
+  const auto is_shown = [this](std::size_t i) { return !columns_[i].title.empty(); };
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (is_shown(i))
+      page["columns"].push_back(
+          {{"title", columns_[i].title}, {"text", columns_[i].align == Align::kLeft}});
+  for (const std::vector<Cell>& row : rows_) {
+    Json cells = Json::array();
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      if (is_shown(i)) cells.push_back(Json::array({row[i].text, row[i].json}));
+    page["rows"].push_back(std::move(cells));
+  }
+  return page;
+}
+
 // ---- sections -----------------------------------------------------------------------------------
 
 void Section::line(std::string_view name, std::string_view words) {

@@ -1,5 +1,5 @@
-// The answer of a command: a tree of sections, tables and values. It is described once, and printed
-// as text for a person or as JSON for a program.
+// The answer of a command: a tree of sections, tables and values. It is described once, and
+// rendered as text for a person, as JSON for a program, or as data of a page.
 #pragma once
 
 #include <cstddef>
@@ -93,6 +93,8 @@ class Table {
   [[nodiscard]] std::string text(std::size_t room) const;
   // An object for each row.
   [[nodiscard]] Json json() const;
+  // For a page: columns that have a title, and rows of cells, each its text and its value.
+  [[nodiscard]] Json page() const;
 
  private:
   [[nodiscard]] std::vector<std::size_t> natural_widths() const;

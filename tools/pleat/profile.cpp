@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "profile_figures.h"
-#include "profile_html.h"
+#include "profile_page.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -100,67 +100,7 @@ std::string file_line(const std::string& file, const Profile& profile) {
   return fmt::format("profile {}: {}\n", bridge::printable(file), origin_text(profile));
 }
 
-Cell word(const std::string& text) { return {text, bridge::printable(text)}; }
-
-Table unit_table(const std::vector<UnitFigures>& rows) {
-  Table table({name_column("producer", "producer"), name_column("reader", "reader"),
-               name_column("type and shape", "", 3), figure_column("tensors", "tensors", 2),
-               figure_column("MB", "bytes"), figure_column("bits", "width"),
-               figure_column("uniform", "uniform_width", 1),
-               figure_column("payload MB", "payload_bytes", 4),
-               figure_column("sensitivity", "sensitivity"), figure_column("share", "share"),
-               name_column("why", "why"), json_columns()});
-  for (const UnitFigures& row : rows) {
-    const Unit& unit = *row.unit;
-    Json more = identity(unit);
-    more.update({{"lossy", row.lossy},
-                 {"measured", row.measured},
-                 {"uniform_payload_bytes", row.uniform_bytes},
-                 {"noise", number(row.noise)}});
-    table.add({word(unit.producer),
-               word(unit.reader),
-               bridge::printable(form_of(unit)),
-               {unit.tensors, unit.tensors > 1 ? std::to_string(unit.tensors) : ""},
-               {unit.bytes, megabytes(unit.bytes)},
-               {row.width, width_text(row.width)},
-               {row.uniform_width, row.lossy ? width_text(row.uniform_width) : ""},
-               {row.payload_bytes, megabytes(row.payload_bytes)},
-               {number(row.sensitivity), noise_text(row.sensitivity)},
-               {number(row.share), share_text(row.share)},
-               word(why(row)),
-               {std::move(more), ""}});
-  }
-  return table;
-}
-
 // --- curve ------------------------------------------------------------------------------------
-
-Table curve_table(const std::vector<CurvePoint>& curve, bool known) {
-  Table table({figure_column("bits", "bits"), figure_column("payload MB", "measured_payload_bytes"),
-               figure_column("all MB", "payload_bytes"), figure_column("ratio", "ratio"),
-               figure_column("noise", "noise"), figure_column("of norm"),
-               figure_column("uniform", "uniform_noise"), figure_column("of norm"),
-               figure_column("as uniform", "uniform_bits"), json_columns()});
-  for (const CurvePoint& point : curve) {
-    const double noise = known ? point.noise : kUnknown;
-    const double uniform = known ? point.uniform_noise : kUnknown;
-    const double as_uniform = known ? point.uniform_bits : kUnknown;
-    table.add(
-        {{point.bits, bits_text(point.bits)},
-         {point.measured_bytes, megabytes(point.measured_bytes)},
-         {point.all_bytes, megabytes(point.all_bytes)},
-         {number(point.ratio), std::isnan(point.ratio) ? "-" : fmt::format("{:.2f}x", point.ratio)},
-         {number(noise), noise_text(noise)},
-         norm_text(noise),
-         {number(uniform), noise_text(uniform)},
-         norm_text(uniform),
-         {number(as_uniform), std::isnan(as_uniform) ? "-" : fmt::format("{:.2f}", as_uniform)},
-         {{{"lossy_payload_bytes", point.lossy_bytes},
-           {"uniform_lossy_payload_bytes", point.uniform_bytes}},
-          ""}});
-  }
-  return table;
-}
 
 constexpr std::string_view kCurveLegend = R"text(
   payload     of the units that are measured; all: of every unit; ratio: uncompressed over all
@@ -170,9 +110,9 @@ constexpr std::string_view kCurveLegend = R"text(
 )text";
 
 // False: the reason is on stderr.
-bool write_page(const ProfileRequest& request, const ProfileFigures& figures,
-                const std::vector<CurvePoint>& curve) {
-  return request.html.empty() || write_html({request.file, figures, curve}, request.html);
+bool write_page(const ProfileRequest& request, const ProfileFigures& figures) {
+  return request.html.empty() ||
+         write_profile_page(request.file, figures, curve_of(*figures.profile), request.html);
 }
 
 }  // namespace
@@ -190,7 +130,7 @@ int show_profile(const ProfileRequest& request) {
   put_heading(to, figures);
   to.table("units", "\n", unit_table(rows));
   const bool printed = put(to, request.as_json);
-  const bool drawn = request.html.empty() || write_page(request, figures, curve_of(*profile));
+  const bool drawn = write_page(request, figures);
   return printed && drawn ? 0 : kProfileTrouble;
 }
 
@@ -210,7 +150,7 @@ int show_profile_curve(const ProfileRequest& request) {
   to.table("curve", "\n", curve_table(curve, known));
   to.text(kCurveLegend);
   const bool printed = put(to, request.as_json);
-  return printed && write_page(request, figures, curve) ? 0 : kProfileTrouble;
+  return printed && write_page(request, figures) ? 0 : kProfileTrouble;
 }
 
 }  // namespace pleat::cli

@@ -90,6 +90,12 @@ struct CurvePoint {
 // Returns nullopt if it is no profile: the reason is on stderr.
 [[nodiscard]] std::optional<sensitivity::Profile> load_profile(const std::string& path);
 
+// ---- tables ----
+
+[[nodiscard]] Table unit_table(const std::vector<UnitFigures>& rows);
+// `known`: a unit is measured.
+[[nodiscard]] Table curve_table(const std::vector<CurvePoint>& curve, bool known);
+
 // ---- JSON ----
 
 // Who a unit is: key, producer, reader, type, shape, tensors, bytes.

@@ -3,13 +3,13 @@
 #include <filesystem>
 #include <optional>
 
-#include "json.h"
-#include "page.h"
+#include "tools/pleat/page/page.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
 #include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
+#include "watch.h"
 
 namespace pleat::cli {
 namespace {
@@ -45,7 +45,7 @@ int make_report(const TraceReportRequest& request) {
   if (!out.open(request.output, request.force, kOwnersMode)) return trouble(out.error());
   const std::unique_ptr<trace::File> file = open_trace(request.file);
   if (file == nullptr) return kTraceTrouble;
-  std::string json;
+  Json json;
   {
     std::optional<ProgressLine> progress(std::in_place);
     const trace::Replay replay(*file, filter_of(request, *file), progress->pass(0));
@@ -58,7 +58,7 @@ int make_report(const TraceReportRequest& request) {
   }
   const std::string plotly = load_plotly();
   const std::string title = request.file.substr(request.file.rfind('/') + 1);
-  out.put(report_page(title, json, plotly));
+  out.put(make_page(PageOf::kTrace, title, json, plotly));
   if (!out.close()) return trouble(out.error());
   if (plotly.empty())
     say("pleat: {}: charts are left out: plotly.min.js was not there\n",

@@ -11,6 +11,7 @@
 #include "map.h"
 #include "over_time.h"
 #include "places.h"
+#include "tools/pleat/answer.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
@@ -56,5 +57,9 @@ struct TraceReport {
 [[nodiscard]] TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
                                         const TraceReportRequest& selection,
                                         const trace::Progress& progress);
+
+// The data of the page.
+[[nodiscard]] Json report_json(const TraceReport& report, trace::Lines& lines,
+                               const TraceReportRequest& request);
 
 }  // namespace pleat::cli

@@ -1,9 +1,7 @@
-// What all parts of the page share: data, elements, sizes in words, colours, the floating tip.
-// Texts come from a trace and may be anything: they are put in as textContent, never as markup.
+// Shared by all pages: data, elements, sizes in words, the floating tip, themes, links to sections.
+// Texts come from a file and may be anything: they are put in as textContent, never as markup.
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
-const texts = data.texts;
-let device = data.devices[0];
 
 const byId = (id) => document.getElementById(id);
 // element('td', {class: 'left'}, 'text', otherElement)
@@ -32,36 +30,6 @@ const count = (number) => number.toLocaleString('en');
 const share = (part, all) => all > 0 ? (100 * part / all).toFixed(1) + ' %' : '';
 const seconds = (us) => (us / 1e6).toFixed(3) + ' s';
 const ratio = (from, to) => to > 0 ? (from / to).toFixed(2) + 'x' : '-';
-// "/a/b/train.py:12 forward" -> "train.py:12 forward"; "at::add (/a/b/lib.so)" -> "at::add (lib.so)"
-function shortLine(text) {
-  const native = /^(.* \()\/(?:.*\/)?([^/]*\))$/.exec(text);
-  if (native) return native[1] + native[2];
-  const colon = text.lastIndexOf(':');
-  const slash = text.lastIndexOf('/', colon < 0 ? text.length : colon);
-  return text.slice(slash + 1);
-}
-const lineText = (number) => texts[number] === '' ? '(no line)' : shortLine(texts[number]);
-const opText = (number) => texts[number] === '' ? '(no operator)' : texts[number];
-
-// ---- colours ----
-const CLASSES = data.classes.map((name, index) => ({name, index, variable: '--c-' + name.replaceAll(' ', '-')}));
-// From the bottom of a stack to its top: what stays through a step comes first.
-const STACK_ORDER = ['parameters', 'optimizer state', 'gradients', 'inputs', 'payloads', 'saved raw', 'restored', 'kept',
-  'temporary', 'unknown'].map((name) => CLASSES.find((one) => one.name === name));
-const fill = (one) => `var(${one.variable})`;
-const colour = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
-const swatch = (one) => element('span', {class: 'swatch', style: `background:${fill(one)}`});
-// Bytes by class as one bar; `all`: what its whole width stands for.
-function stackBar(bytes, all, small) {
-  const bar = element('div', {class: small ? 'stack small' : 'stack', 'aria-hidden': 'true'});
-  for (const one of STACK_ORDER) {
-    if (!(bytes[one.index] > 0)) continue;
-    const piece = element('span', {style: `background:${fill(one)};width:${100 * bytes[one.index] / all}%`});
-    withTip(piece, () => [one.name, size(bytes[one.index]) + ', ' + share(bytes[one.index], all)]);
-    bar.append(piece);
-  }
-  return bar;
-}
 
 // ---- the tip ----
 const tip = byId('tip');
@@ -88,3 +56,28 @@ function withTips(root, lines) {
   root.addEventListener('mouseleave', hideTip);
 }
 addEventListener('scroll', hideTip, {passive: true});
+
+// ---- themes ----
+const systemDark = matchMedia('(prefers-color-scheme: dark)');
+let theme = 'auto';
+async function applyTheme(shown) {
+  document.documentElement.dataset.theme = shown ?? (theme === 'auto' ? (systemDark.matches ? 'dark' : 'light') : theme);
+  byId('theme').textContent = `Theme: ${theme}`;
+}
+function setUpThemes(redrawColours) {
+  byId('theme').addEventListener('click', () => {
+    theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme];
+    applyTheme();
+    redrawColours();
+  });
+  systemDark.addEventListener('change', () => { applyTheme(); redrawColours(); });
+  addEventListener('beforeprint', () => { applyTheme('light'); redrawColours(); });
+  addEventListener('afterprint', () => { applyTheme(); redrawColours(); });
+  applyTheme();
+}
+
+// A link to each section that has a name and that `isShown`.
+function setUpNavigation(isShown) {
+  const named = [...document.querySelectorAll('main section[data-name]')].filter(isShown);
+  byId('nav').replaceChildren(...named.map((one) => element('a', {href: '#' + one.id}, one.dataset.name)));
+}

@@ -1,4 +1,4 @@
-#include "json.h"
+#include "watch.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "interpose/wrapping.h"
-#include "layers.h"
+#include "page_layers.h"
 #include "tables.h"
 #include "tools/pleat/trace_command/text.h"
 
@@ -357,21 +357,9 @@ Json Writer::compression(const DeviceReport& device) {
 
 }  // namespace
 
-std::string report_json(const TraceReport& report, trace::Lines& lines,
-                        const TraceReportRequest& selection) {
-  const std::string plain =
-      Writer(report, lines, selection).json().dump(-1, ' ', true, Json::error_handler_t::replace);
-  // All that is not ASCII is escaped already. These three stand in strings only, and must not end
-  // the element or begin a comment.
-  std::string safe;
-  safe.reserve(plain.size() + plain.size() / 64);
-  for (const char c : plain) {
-    if (c == '<' || c == '>' || c == '&')
-      safe += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    else
-      safe += c;
-  }
-  return safe;
+Json report_json(const TraceReport& report, trace::Lines& lines,
+                 const TraceReportRequest& selection) {
+  return Writer(report, lines, selection).json();
 }
 
 }  // namespace pleat::cli

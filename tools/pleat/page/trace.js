@@ -1,4 +1,4 @@
-// The page's head, what belongs to the moment, themes, and the order in which all is drawn.
+// The page of a trace: its head, the moment, and the order in which all is drawn.
 function momentWord() {
   const moment = device.moment;
   if (!moment) return 'then';
@@ -96,35 +96,13 @@ async function drawAll() {
   document.documentElement.dataset.drawn = device.device;  // for tests and printers
 }
 
-// ---- themes ----
-const systemDark = matchMedia('(prefers-color-scheme: dark)');
-let theme = 'auto';
-async function applyTheme(shown) {
-  document.documentElement.dataset.theme = shown ?? (theme === 'auto' ? (systemDark.matches ? 'dark' : 'light') : theme);
-  byId('theme').textContent = `Theme: ${theme}`;
-}
 async function redrawColours() {
   drawFlame();
   await drawTimeChart();
   await drawGrowthChart();
 }
-function setUpThemes() {
-  byId('theme').addEventListener('click', () => {
-    theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme];
-    applyTheme();
-    redrawColours();
-  });
-  systemDark.addEventListener('change', () => { applyTheme(); redrawColours(); });
-  addEventListener('beforeprint', () => { applyTheme('light'); redrawColours(); });
-  addEventListener('afterprint', () => { applyTheme(); redrawColours(); });
-  applyTheme();
-}
 
-function setUpNavigation() {
-  byId('nav').replaceChildren(...[...document.querySelectorAll('main section')].filter((one) => one.querySelector('h2') &&
-    (one.id !== 'layers' || data.devices.some((any) => any.modules || any.groups))).map((one) =>
-    element('a', {href: '#' + one.id}, {time: 'Over time', places: 'Operators and lines', layers: 'Modules', flame: 'Flame graph', compression: 'Compression', map: 'Map',
-      growth: 'Steps'}[one.id])));
+function setUpDevices() {
   if (data.devices.length < 2) return;
   byId('device-choice').hidden = false;
   const choice = byId('device');
@@ -132,8 +110,9 @@ function setUpNavigation() {
   choice.addEventListener('change', () => { device = data.devices[Number(choice.value)]; drawAll(); });
 }
 
-setUpThemes();
-setUpNavigation();
+setUpThemes(redrawColours);
+setUpNavigation((section) => section.id !== 'layers' || data.devices.some((any) => any.modules || any.groups));
+setUpDevices();
 drawHead();
 if (device) {
   setUpTabs();

@@ -1,5 +1,6 @@
 #include "page.h"
 
+#include <fmt/format.h>
 #include <strings.h>
 
 #include <filesystem>
@@ -7,11 +8,16 @@
 #include <iterator>
 #include <vector>
 
-#include "assets.h"
 #include "tools/pleat/installation.h"
-#include "tools/pleat/svg_chart.h"
+#include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
+
+// The files of this folder, made part of the program by embed.cmake.
+namespace assets {
+extern const std::string_view kPage, kStyle, kTraceBody, kProfileBody, kTraceScript, kProfileScript;
+}  // namespace assets
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -45,6 +51,36 @@ std::string script(std::string_view source) {
   return safe;
 }
 
+// For text of HTML. Control characters become '?', invalid UTF-8 U+FFFD.
+std::string escaped(std::string_view text) {
+  // JSON's writer replaces invalid UTF-8.
+  const std::string valid = Json::parse(bridge::json_string(text)).get<std::string>();
+  std::string out;
+  for (const char c : valid) {
+    if (c == '&' || c == '<' || c == '>')
+      out += fmt::format("&#{};", static_cast<unsigned>(c));
+    else
+      out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return out;
+}
+
+// As JSON that may stand inside <script>, whatever its names are.
+std::string script_json(const Json& data) {
+  const std::string plain = data.dump(-1, ' ', true, Json::error_handler_t::replace);
+  // All that is not ASCII is escaped already. These three stand in strings only, and must not end
+  // the element or begin a comment.
+  std::string safe;
+  safe.reserve(plain.size() + plain.size() / 64);
+  for (const char c : plain) {
+    if (c == '<' || c == '>' || c == '&')
+      safe += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      safe += c;
+  }
+  return safe;
+}
+
 }  // namespace
 
 std::string load_plotly() {
@@ -59,8 +95,11 @@ std::string load_plotly() {
   return {};
 }
 
-std::string report_page(std::string_view title, std::string_view json, std::string_view plotly) {
+std::string make_page(PageOf of, std::string_view title, const Json& data,
+                      std::string_view plotly) {
+  const bool is_trace = of == PageOf::kTrace;
   const std::string_view page = assets::kPage;
+  const std::string json = script_json(data);
   std::string html;
   html.reserve(page.size() + json.size() + plotly.size() + (1u << 17));
   std::size_t at = 0;
@@ -72,9 +111,10 @@ std::string report_page(std::string_view title, std::string_view json, std::stri
     const std::string_view name = page.substr(mark + 2, end - mark - 2);
     if (name == "TITLE") html += escaped(title);
     if (name == "STYLE") html += assets::kStyle;
+    if (name == "BODY") html += is_trace ? assets::kTraceBody : assets::kProfileBody;
     if (name == "DATA") html += json;
     if (name == "PLOTLY") html += script(plotly);
-    if (name == "SCRIPT") html += script(assets::kScript);
+    if (name == "SCRIPT") html += script(is_trace ? assets::kTraceScript : assets::kProfileScript);
     at = end + 2;
   }
 }

@@ -1,4 +1,4 @@
-#include "layers.h"
+#include "page_layers.h"
 
 #include "tables.h"
 
