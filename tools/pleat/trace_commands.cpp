@@ -1,11 +1,11 @@
 #include "trace_commands.h"
 
-#include "tools/pleat/trace_diff/command.h"
-#include "tools/pleat/trace_export/command.h"
-#include "tools/pleat/trace_merge/command.h"
-#include "tools/pleat/trace_report/command.h"
-#include "tools/pleat/trace_summary/command.h"
-#include "tools/pleat/trace_top/command.h"
+#include "tools/pleat/trace_diff/diff_command.h"
+#include "tools/pleat/trace_export/export_command.h"
+#include "tools/pleat/trace_merge/merge_command.h"
+#include "tools/pleat/trace_report/report_command.h"
+#include "tools/pleat/trace_summary/summary_command.h"
+#include "tools/pleat/trace_top/top_command.h"
 
 namespace pleat::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "command.h"
+#include "diff_command.h"
 #include "tools/pleat/trace/match.h"
 #include "tools/pleat/trace_summary/summary.h"
 

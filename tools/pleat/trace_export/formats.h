@@ -6,7 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "command.h"
+#include "export_command.h"
 #include "tools/pleat/trace/ledger.h"
 #include "tools/pleat/trace/lines.h"
 #include "tools/pleat/trace/replay.h"

@@ -9,7 +9,6 @@
 
 #include "interpose/wrapping.h"
 #include "page_layers.h"
-#include "tables.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

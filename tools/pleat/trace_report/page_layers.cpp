@@ -1,6 +1,6 @@
 #include "page_layers.h"
 
-#include "tables.h"
+#include "watch.h"
 
 namespace pleat::cli {
 

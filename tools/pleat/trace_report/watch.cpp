@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "tables.h"
-
 namespace pleat::cli {
 namespace {
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "command.h"
 #include "flame.h"
 #include "map.h"
 #include "over_time.h"
 #include "places.h"
+#include "report_command.h"
 #include "tools/pleat/answer.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
@@ -57,6 +57,28 @@ struct TraceReport {
 [[nodiscard]] TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
                                         const TraceReportRequest& selection,
                                         const trace::Progress& progress);
+
+// ---- tables by place ----------------------------------------------------------------------------
+
+// Rows of a table. Of places, those beyond are added up in one more.
+inline constexpr std::size_t kMostPlaces = 1000;
+
+struct PlaceRow {
+  PlaceKey place;
+  bool rest = false;          // all that have no row
+  trace::ClassBytes bytes{};  // at the moment
+  std::uint64_t blocks = 0;
+  std::int64_t would_be = 0;  // bytes at the moment, with other bits
+  RunSums run;
+
+  [[nodiscard]] std::int64_t live() const noexcept { return trace::sum_of(bytes); }
+};
+
+// The most live bytes first, then the most allocated. Filters hold for the moment only.
+[[nodiscard]] std::vector<PlaceRow> place_rows(const DeviceReport& device, bool by_line);
+
+// Which filters a page was made with: "operator with gelu, class payloads"; empty: none.
+[[nodiscard]] std::string report_filter_text(const TraceReportRequest& request);
 
 // The data of the page.
 [[nodiscard]] Json report_json(const TraceReport& report, trace::Lines& lines,

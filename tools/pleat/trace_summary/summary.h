@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "command.h"
+#include "summary_command.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"

@@ -1,11 +1,10 @@
-#include "command.h"
+#include "diff_command.h"
 
 #include <fmt/format.h>
 
 #include "diff.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
-#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
 

@@ -1,4 +1,4 @@
-#include "command.h"
+#include "report_command.h"
 
 #include <filesystem>
 #include <optional>
@@ -7,7 +7,6 @@
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
-#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 #include "watch.h"
 

@@ -1,9 +1,8 @@
-#include "command.h"
+#include "summary_command.h"
 
 #include "summary.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
-#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

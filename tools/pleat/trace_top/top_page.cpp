@@ -1,4 +1,4 @@
-#include "page.h"
+#include "top_page.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "command.h"
+#include "merge_command.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "command.h"
+#include "export_command.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 #include "tools/pleat/completion.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
-#include "tools/pleat/trace_command/selection.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

@@ -1,4 +1,4 @@
-#include "tables.h"
+#include "watch.h"
 
 #include <fmt/format.h>
 
