@@ -32,7 +32,7 @@ enum class EventKind : std::uint8_t {
   kWait,     // the block stays raw for a reason that will end
   kHold,     // the block stays raw permanently
   kKeep,     // its storage lives on with other bytes; the record keeps the storage itself
-  kEncode,   // `bytes` is the size of the payload
+  kEncode,   // `bytes` is the size of the payload, `block` and `address` are its place
   kRestore,
   kRestoredFree,  // the restored storage was freed
   kDrop,          // a payload or record was discarded
@@ -42,10 +42,16 @@ enum class EventKind : std::uint8_t {
   kPagesMove,   // `bytes` of resident pages went to `address`, which had none
 };
 
-// Fixed layout without pointers to strings: the annotator that sets op and phase interns the names.
+// Where a payload lies.
+enum class PayloadPlace : std::uint8_t {
+  kNone,      // it needs no bytes
+  kChunk,     // in a range of a chunk
+  kOwnBlock,  // in a block of its own
+  kInPlace,   // in the block that it was encoded from
+};
+
 struct Event {
   std::uint64_t time_ns = 0;  // CLOCK_MONOTONIC; 0 unless an annotator sets it
-  std::uint64_t thread = 0;   // set by an annotator, like op, phase and stack
   DeviceIndex device{};
   StreamId stream{};
   EventKind kind = EventKind::kOther;
@@ -53,11 +59,10 @@ struct Event {
   std::uint64_t address = 0;
   std::size_t bytes = 0;
   std::uint64_t took_ns = 0;  // of kEncode, kHold, kRestore: wall time, if there was work
-  RecordId record{};
+  RecordId record{};  // of kAllocate and kPayloadAllocate: the record whose payload goes there
   TensorKey key{};
-  std::uint32_t op = 0;
-  std::uint32_t phase = 0;  // the thread's current phase; 0: unknown
-  std::uint32_t stack = 0;
+  std::uint32_t phase = 0;                   // the thread's current phase; 0: unknown
+  PayloadPlace place = PayloadPlace::kNone;  // of kEncode
   // The change of each kind of statistic by the event, in bytes, indexed by StatKind.
   std::array<std::int64_t, kStatKinds> change{};
 };
@@ -73,8 +78,8 @@ class EventSink {
 // Attaches and detaches a sink while events happen.
 class EventSource {
  public:
-  // Fills in the fields that the allocator cannot: time, thread, op, phase, stack. Called when the
-  // event happens, under Pleat's locks: must be quick and take no lock.
+  // Fills in time and phase. Called when the event happens, under Pleat's locks: must be quick and
+  // take no lock.
   using Annotate = void (*)(Event& event) noexcept;
 
   explicit EventSource(DeviceIndex device) noexcept : device_(device) {}

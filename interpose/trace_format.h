@@ -10,7 +10,7 @@
 namespace pleat::trace {
 
 inline constexpr char kMagic[8] = {'P', 'l', 'e', 'a', 't', 'T', 'r', '\n'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 // The file begins with it.
 struct FileHeader {

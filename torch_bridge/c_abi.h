@@ -151,7 +151,7 @@ void pleat_backward_exit(void) PLEAT_NOEXCEPT;
  * The bridge tells, libpleat_recorder.so (interpose/) writes. It lies beside the bridge and is
  * opened when a trace is asked for. docs/trace_format.md says what the members of an event mean. */
 #define PLEAT_RECORDER_FILE "libpleat_recorder.so"
-#define PLEAT_RECORDER_VERSION 1u
+#define PLEAT_RECORDER_VERSION 2u
 
 /* What happened. The numbers stand in files: none is ever given another meaning. Those below 64 are
  * events of an allocator, whose changes add up; the others are marks. */
@@ -220,6 +220,14 @@ typedef enum PleatTracePlan {
   PLEAT_TRACE_PLAN_RAW = 2         /* it has no shorter form */
 } PleatTracePlan;
 
+/* Where a payload lies: the `reason` of ENCODE. */
+typedef enum PleatTracePlace {
+  PLEAT_TRACE_PLACE_NONE = 0, /* it needs no bytes */
+  PLEAT_TRACE_PLACE_CHUNK = 1,
+  PLEAT_TRACE_PLACE_OWN_BLOCK = 2,
+  PLEAT_TRACE_PLACE_IN_PLACE = 3 /* in the block that it was encoded from */
+} PleatTracePlace;
+
 /* The kinds of statistics whose changes an event carries. */
 typedef enum PleatTraceChange {
   PLEAT_TRACE_REQUESTED = 0,
@@ -236,7 +244,7 @@ typedef struct PleatTraceEvent {
   uint64_t address; /* in files: minus a random base of the process; 0: none */
   uint64_t bytes;
   uint64_t block;  /* unique on its device; 0: none */
-  uint64_t record; /* the same */
+  uint64_t record; /* the same; of a payload's room: the record whose payload goes there */
   uint64_t node;   /* forward thread << 48 | sequence number + 1; 0: none */
   uint64_t key;    /* of a tag: the saved tensor across steps */
   uint64_t stream;

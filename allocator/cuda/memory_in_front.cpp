@@ -51,12 +51,15 @@ void BlockTable::erase(const void* pointer) noexcept {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-void MemoryInFront::count(const Block& block, EventKind kind, std::int64_t sign) noexcept {
+void MemoryInFront::count(const Block& block, EventKind kind, std::int64_t sign,
+                          RecordId owner) noexcept {
   EventScope scope(events_, statistics_, EventScope::Begin::kIfWanted);
   scope.change(StatKind::kRequested, sign * static_cast<std::int64_t>(block.requested));
   scope.change(StatKind::kActive, sign * static_cast<std::int64_t>(block.bytes));
   scope.change(StatKind::kReserved, sign * static_cast<std::int64_t>(block.bytes));
-  scope.note(event_of(block, kind));
+  Event event = event_of(block, kind);
+  event.record = owner;
+  scope.note(event);
 }
 
 Block* MemoryInFront::adopt(void* pointer, std::size_t bytes, StreamId stream) noexcept {
@@ -71,7 +74,8 @@ Block* MemoryInFront::adopt(void* pointer, std::size_t bytes, StreamId stream) n
   return block;
 }
 
-Block* MemoryInFront::take(std::size_t bytes, std::size_t requested, StreamId stream) noexcept {
+Block* MemoryInFront::take(std::size_t bytes, std::size_t requested, StreamId stream,
+                           RecordId owner) noexcept {
   void* const pointer = raw_.allocate(events_.device(), bytes, stream);
   if (pointer == nullptr) {
     short_.store(true, std::memory_order_relaxed);
@@ -88,7 +92,7 @@ Block* MemoryInFront::take(std::size_t bytes, std::size_t requested, StreamId st
   block->requested = requested;
   block->stream = stream;
   block->id = BlockId{last_id_.fetch_add(1, std::memory_order_relaxed) + 1};
-  count(*block, requested != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, 1);
+  count(*block, requested != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, 1, owner);
   return block;
 }
 
@@ -100,8 +104,8 @@ bool MemoryInFront::may_keep(StreamId stream) noexcept {
   return !short_.load(std::memory_order_relaxed) && !raw_.is_private(events_.device(), stream);
 }
 
-Block* MemoryInFront::allocate_packed(std::size_t bytes, StreamId stream) noexcept {
-  return may_keep(stream) ? take(bytes, bytes, stream) : nullptr;
+Block* MemoryInFront::allocate_packed(std::size_t bytes, StreamId stream, RecordId owner) noexcept {
+  return may_keep(stream) ? take(bytes, bytes, stream, owner) : nullptr;
 }
 
 Block* MemoryInFront::allocate_container(std::size_t bytes, StreamId stream) noexcept {

@@ -59,7 +59,8 @@ class MemoryInFront final : public BlockMemory {
   [[nodiscard]] Statistics& statistics() const noexcept override { return statistics_; }
   [[nodiscard]] EventSource& events() const noexcept override { return events_; }
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream) noexcept override;
-  [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream) noexcept override;
+  [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream,
+                                       RecordId owner) noexcept override;
   [[nodiscard]] Block* allocate_container(std::size_t bytes, StreamId stream) noexcept override;
   void count_requested(EventScope& scope, std::int64_t bytes) noexcept override;
   void free(Block* block) noexcept override;
@@ -73,8 +74,9 @@ class MemoryInFront final : public BlockMemory {
   void unlock_after_fork() noexcept override {}
 
  private:
-  [[nodiscard]] Block* take(std::size_t bytes, std::size_t requested, StreamId stream) noexcept;
-  void count(const Block& block, EventKind kind, std::int64_t sign) noexcept;
+  [[nodiscard]] Block* take(std::size_t bytes, std::size_t requested, StreamId stream,
+                            RecordId owner = {}) noexcept;
+  void count(const Block& block, EventKind kind, std::int64_t sign, RecordId owner = {}) noexcept;
   [[nodiscard]] bool may_keep(StreamId stream) noexcept;  // whether payloads may be allocated now
 
   RawMemory& raw_;

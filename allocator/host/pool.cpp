@@ -86,8 +86,8 @@ bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
   return place;
 }
 
-Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream,
-                            Lane lane) noexcept {
+Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane,
+                            RecordId owner) noexcept {
   if (bytes == 0 || bytes > (FreeRuns::kMaxGranules << granule_shift)) return nullptr;
   const std::size_t need = (bytes + granule_bytes - 1) >> granule_shift;
   const std::size_t rounded = need << granule_shift;
@@ -146,7 +146,7 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
 
   count_requested(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
-       block->id, stream);
+       block->id, stream, owner);
   return block;
 }
 
@@ -313,8 +313,8 @@ Block* Pool::allocate(std::size_t bytes, StreamId stream) noexcept {
   return impl_->allocate(bytes, bytes, stream, Lane::kWork);
 }
 
-Block* Pool::allocate_packed(std::size_t bytes, StreamId stream) noexcept {
-  return impl_->allocate(bytes, bytes, stream, Lane::kPacked);
+Block* Pool::allocate_packed(std::size_t bytes, StreamId stream, RecordId owner) noexcept {
+  return impl_->allocate(bytes, bytes, stream, Lane::kPacked, owner);
 }
 
 Block* Pool::allocate_container(std::size_t bytes, StreamId stream) noexcept {

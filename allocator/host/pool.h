@@ -51,7 +51,8 @@ class Pool final : public BlockMemory {
 
   // A block of at least `bytes` (> 0), aligned to the granule; nullptr if there is no room for it.
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept override;
-  [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream = {}) noexcept override;
+  [[nodiscard]] Block* allocate_packed(std::size_t bytes, StreamId stream = {},
+                                       RecordId owner = {}) noexcept override;
   [[nodiscard]] Block* allocate_container(std::size_t bytes,
                                           StreamId stream = {}) noexcept override;
   void count_requested(EventScope& scope, std::int64_t bytes) noexcept override;

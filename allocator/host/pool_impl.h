@@ -121,23 +121,24 @@ struct Pool::Impl {
 
   // Records an event with all changes of the statistics up to now.
   void emit(EventKind kind, const void* address, std::size_t bytes, BlockId id = {},
-            StreamId stream = {}) noexcept {
+            StreamId stream = {}, RecordId owner = {}) noexcept {
     if (!scope->wanted()) [[likely]]
       return;
     publish_all();
-    note(kind, address, bytes, id, stream);
+    note(kind, address, bytes, id, stream, owner);
   }
   // Records an event amid an allocation. The event of the allocation carries the changes.
   void emit_amid(EventKind kind, const void* address, std::size_t bytes) noexcept {
     if (!scope->wanted()) [[likely]]
       return;
-    note(kind, address, bytes, {}, {});
+    note(kind, address, bytes, {}, {}, {});
   }
   void note(EventKind kind, const void* address, std::size_t bytes, BlockId id,
-            StreamId stream) noexcept {
+            StreamId stream, RecordId owner) noexcept {
     Event event;
     event.kind = kind;
     event.block = id;
+    event.record = owner;
     event.stream = stream;
     event.address = reinterpret_cast<std::uint64_t>(address);
     event.bytes = bytes;
@@ -194,7 +195,8 @@ struct Pool::Impl {
   // whole huge pages. Blocks of Lane::kPacked can use touched pages anywhere, but take fresh pages
   // only in their own segments, where they break up no huge page of a large block. If no segment
   // can be added, they go anywhere. `counted`: bytes that count as requested; 0 for a chunk.
-  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane) noexcept;
+  Block* allocate(std::size_t bytes, std::size_t counted, StreamId stream, Lane lane,
+                  RecordId owner = {}) noexcept;
   void free(Block* block) noexcept;
   void shrink(Block* block, std::size_t bytes) noexcept;
 

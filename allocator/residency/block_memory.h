@@ -26,7 +26,9 @@ class BlockMemory {
   // can use it. nullptr if memory is short.
   [[nodiscard]] virtual Block* allocate(std::size_t bytes, StreamId stream) noexcept = 0;
   // Like allocate(), for bytes that are kept and not worked on: packed closely, whatever its size.
-  [[nodiscard]] virtual Block* allocate_packed(std::size_t bytes, StreamId stream) noexcept = 0;
+  // The block's event names `owner`, the record whose payload goes there.
+  [[nodiscard]] virtual Block* allocate_packed(std::size_t bytes, StreamId stream,
+                                               RecordId owner) noexcept = 0;
   // A packed block whose owner counts its contents as requested piece by piece: requested == 0.
   [[nodiscard]] virtual Block* allocate_container(std::size_t bytes, StreamId stream) noexcept = 0;
   // Counts in `scope` a change of the requested bytes within a container, by its owner.

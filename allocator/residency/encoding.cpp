@@ -80,7 +80,7 @@ Residency::Attempt Residency::attempt(Record& record, EncodeRequest request) noe
   }
   PayloadSlot scratch;
   if (plan.scratch != 0 && !(scratch = arena_.allocate(plan.scratch, record.stream))) return {};
-  if (PayloadSlot slot = arena_.allocate(plan.room, record.stream)) {
+  if (PayloadSlot slot = arena_.allocate(plan.room, record.stream, record.id)) {
     request.scratch = scratch.data;
     EncodeResult result = codec_.encode(request, plan, slot.data, slot.bytes);
     if (scratch) arena_.free(scratch);
@@ -149,7 +149,7 @@ void Residency::finish(EventScope& scope, Record& record, const Attempt& attempt
   count(counters_.payload_bytes, record.payload_bytes);
   count_raw(scope, record, false);
   scope.change(StatKind::kPayload, signed_bytes(record.payload_bytes));
-  emit(scope, EventKind::kEncode, record, block, record.payload_bytes, attempt.took_ns);
+  emit_encoded(scope, record, attempt.took_ns);
   if (!record.payload_in_block) {
     record.block = nullptr;
     if (keep_originals_.load(std::memory_order_relaxed)) {

@@ -75,8 +75,8 @@ struct PayloadArena::Impl {
     if (change != 0) memory.count_requested(scope, change);
   }
 
-  void note(EventScope& scope, EventKind kind, const Chunk& chunk,
-            const PayloadSlot& slot) noexcept {
+  void note(EventScope& scope, EventKind kind, const Chunk& chunk, const PayloadSlot& slot,
+            RecordId owner = {}) noexcept {
     if (!scope.wanted()) [[likely]]
       return;
     Event event;
@@ -85,11 +85,13 @@ struct PayloadArena::Impl {
     event.block = chunk.block->id;
     event.address = reinterpret_cast<std::uint64_t>(slot.data);
     event.bytes = slot.bytes;
+    event.record = owner;
     scope.note(event);
   }
 
-  [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes, StreamId stream) noexcept {
-    Block* block = memory.allocate_packed(bytes, stream);
+  [[nodiscard]] PayloadSlot allocate_block(std::size_t bytes, StreamId stream,
+                                           RecordId owner) noexcept {
+    Block* block = memory.allocate_packed(bytes, stream, owner);
     if (block == nullptr) return {};
     return {block->begin, bytes, own_block_tag(block)};
   }
@@ -215,10 +217,10 @@ PayloadArena::~PayloadArena() {
   while (a.spare_count > 0) delete a.spare[--a.spare_count];
 }
 
-PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept {
+PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream, RecordId owner) noexcept {
   Impl& a = *impl_;
   if (bytes == 0) return {};
-  if (bytes > a.most_chunk_bytes / 2) return a.allocate_block(bytes, stream);
+  if (bytes > a.most_chunk_bytes / 2) return a.allocate_block(bytes, stream, owner);
   const std::size_t need = a.granules(bytes);
 
   EventScope scope = a.scope();
@@ -227,14 +229,14 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream) noexcept 
   if (chunk == nullptr && bytes <= a.next_chunk_bytes() / 2) chunk = a.add_chunk(stream, lock);
   if (chunk == nullptr) {
     lock.unlock();
-    return a.allocate_block(bytes, stream);  // a block of its own; a smaller hole can still fit
+    return a.allocate_block(bytes, stream, owner);  // a smaller hole can still fit
   }
   const std::size_t granule = chunk->runs.take_first_fit(need);
   chunk->payload_granules += need;
   a.note_largest(*chunk);
   const PayloadSlot slot{chunk->block->begin + granule * a.granule_bytes, bytes, chunk};
   a.count(scope, 0, bytes);
-  a.note(scope, EventKind::kPayloadAllocate, *chunk, slot);
+  a.note(scope, EventKind::kPayloadAllocate, *chunk, slot, owner);
   return slot;
 }
 
@@ -288,6 +290,13 @@ void PayloadArena::free(PayloadSlot& slot) noexcept {
   } else {
     a.note_largest(*chunk);
   }
+}
+
+void PayloadArena::describe(const PayloadSlot& slot, Event& event) noexcept {
+  const Block* const own = own_block(slot.chunk);
+  event.place = own != nullptr ? PayloadPlace::kOwnBlock : PayloadPlace::kChunk;
+  event.block = (own != nullptr ? own : static_cast<const Chunk*>(slot.chunk)->block)->id;
+  event.address = reinterpret_cast<std::uint64_t>(slot.data);
 }
 
 void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }

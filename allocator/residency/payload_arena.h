@@ -39,14 +39,17 @@ class PayloadArena {
   PayloadArena(const PayloadArena&) = delete;
   PayloadArena& operator=(const PayloadArena&) = delete;
 
-  // Room for `bytes` (> 0) written on `stream`; empty if memory is short. Thread-safe, never
-  // throws.
-  [[nodiscard]] PayloadSlot allocate(std::size_t bytes, StreamId stream = {}) noexcept;
+  // Room for `bytes` (> 0) written on `stream`; empty if memory is short. The event of the room
+  // names `owner`, the record whose payload goes there. Thread-safe, never throws.
+  [[nodiscard]] PayloadSlot allocate(std::size_t bytes, StreamId stream = {},
+                                     RecordId owner = {}) noexcept;
   // Frees the tail beyond `bytes` (> 0); the data stays in place.
   void shrink(PayloadSlot& slot, std::size_t bytes) noexcept;
   // Earlier work on the slot's stream can still use the slot. Work of other streams must be
   // complete, or ordered before later work on the slot's stream.
   void free(PayloadSlot& slot) noexcept;
+  // Writes the slot's place, block and address into an event.
+  static void describe(const PayloadSlot& slot, Event& event) noexcept;
 
   void lock_for_fork() noexcept;
   void unlock_after_fork() noexcept;

@@ -33,10 +33,10 @@ void Residency::set_options(const ResidencyOptions& options) noexcept {
   judged_part_of_peak_.store(options.judged_part_of_peak, std::memory_order_relaxed);
 }
 
-void Residency::emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
-                     std::size_t bytes, std::uint64_t took_ns) noexcept {
-  if (!scope.wanted()) [[likely]]
-    return;
+namespace {
+
+Event event_of(EventKind kind, const Record& record, const Block* block, std::size_t bytes,
+               std::uint64_t took_ns) noexcept {
   Event event;
   event.kind = kind;
   event.stream = record.stream;
@@ -47,6 +47,29 @@ void Residency::emit(EventScope& scope, EventKind kind, const Record& record, co
   if (block != nullptr) {
     event.block = block->id;
     event.address = reinterpret_cast<std::uint64_t>(block->begin);
+  }
+  return event;
+}
+
+}  // namespace
+
+void Residency::emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
+                     std::size_t bytes, std::uint64_t took_ns) noexcept {
+  if (scope.wanted()) [[unlikely]]
+    scope.note(event_of(kind, record, block, bytes, took_ns));
+}
+
+void Residency::emit_encoded(EventScope& scope, const Record& record,
+                             std::uint64_t took_ns) noexcept {
+  if (!scope.wanted()) [[likely]]
+    return;
+  Event event = event_of(EventKind::kEncode, record,
+                         record.payload_in_block ? record.block : nullptr, record.payload_bytes,
+                         took_ns);
+  if (record.payload_in_block) {
+    event.place = PayloadPlace::kInPlace;
+  } else if (record.payload) {
+    PayloadArena::describe(record.payload, event);
   }
   scope.note(event);
 }

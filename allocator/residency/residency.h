@@ -280,6 +280,7 @@ class Residency {
 
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
             std::size_t bytes, std::uint64_t took_ns = 0) noexcept;
+  void emit_encoded(EventScope& scope, const Record& record, std::uint64_t took_ns) noexcept;
   void count_raw(EventScope& scope, Record& record, bool counted) noexcept;
 
   BlockMemory& memory_;

@@ -13,12 +13,6 @@ std::uint64_t node_of(BookOrigin origin) noexcept {
   return std::uint64_t{0xffff} << 48 | std::uint64_t{origin.op} << 24 | origin.stack;
 }
 
-// A block that a payload has for itself is told with its record.
-bool is_told_with_record(BookDevice& device, std::uint64_t id, const BookBlock& block) noexcept {
-  const BookRecord* const record = block.payload ? device.records.find(block.record) : nullptr;
-  return record != nullptr && record->own_block == id;
-}
-
 }  // namespace
 
 PleatTraceEvent BookReplay::event(PleatTraceKind kind, int index) const noexcept {
@@ -143,12 +137,12 @@ void BookReplay::in_module(std::uint32_t thread, std::uint32_t module,
   if (told_device_ == kAll) say(mark);
 }
 
-void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block,
-                          std::uint32_t thread) noexcept {
-  in_module(thread, block.module, block.module != 0 ? 1 : 0);
+void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block) noexcept {
+  in_module(block.thread, block.module, block.module != 0 ? 1 : 0);
   PleatTraceEvent born = event(PLEAT_TRACE_ALLOCATE, index);
   born.phase = block.phase;
-  born.thread = thread;
+  born.thread = block.thread;
+  if (block.payload) born.record = block.record;
   if (block.forward.stack != 0 || block.forward.op != 0) {
     PleatTraceEvent node = event(PLEAT_TRACE_NODE, -1);
     node.node = born.node = node_of(block.forward);
@@ -164,20 +158,12 @@ void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block,
   born.bytes = static_cast<std::uint64_t>(block.bytes);
   born.change[PLEAT_TRACE_REQUESTED] = born.change[PLEAT_TRACE_ACTIVE] = block.bytes;
   say(born);
-  if (!block.shrunk) return;
-  PleatTraceEvent shrunk = event(PLEAT_TRACE_SHRINK, index);
-  shrunk.phase = block.phase;
-  shrunk.thread = thread;
-  shrunk.address = block.address;
-  shrunk.block = id;
-  shrunk.bytes = born.bytes;
-  say(shrunk);
 }
 
 void BookReplay::blocks(int index, BookDevice& device, Ages ages) noexcept {
   in_order(device.blocks, [&](std::uint64_t id, const BookBlock& block) {
     if (block.age == Age::kPresent || (block.age == Age::kYoung) != (ages == Ages::kYoung)) return;
-    if (!is_told_with_record(device, id, block)) allocate(index, id, block, block.thread);
+    allocate(index, id, block);
   });
 }
 
@@ -211,15 +197,14 @@ void BookReplay::payloads(int index, BookDevice& device) noexcept {
   in_order(device.slots, [&](std::uint64_t address, const BookSlot& one) {
     left = wrapping_subtract(left, one.bytes);
     const BookRecord* const record = device.records.find(one.record);
-    if (record == nullptr || record->slot != address) slot(index, address, one, 0);
+    if (record == nullptr || record->slot != address) slot(index, address, one);
   });
-  if (left > 0) slot(index, 0, {left, 0, 0}, 0);
+  if (left > 0) slot(index, 0, {left, 0, 0});
 }
 
-void BookReplay::slot(int index, std::uint64_t address, const BookSlot& slot,
-                      std::uint32_t thread) noexcept {
+void BookReplay::slot(int index, std::uint64_t address, const BookSlot& slot) noexcept {
   PleatTraceEvent told = event(PLEAT_TRACE_PAYLOAD_ALLOCATE, index);
-  told.thread = thread;
+  told.record = slot.record;
   told.block = slot.chunk;
   told.address = address;
   told.bytes = static_cast<std::uint64_t>(slot.bytes);
@@ -255,18 +240,25 @@ void BookReplay::record(int index, BookDevice& device, std::uint64_t id,
   told.change[PLEAT_TRACE_SAVED_RAW] = record.raw;
   say(told);
   decisions(index, id, record);
+  const BookSlot* const own_slot = device.slots.find(record.slot);
+  if (own_slot != nullptr) slot(index, record.slot, *own_slot);
   if (record.encoded) {
-    if (BookBlock* const own = device.blocks.find(record.own_block))
-      allocate(index, record.own_block, *own, record.thread);
-    const BookSlot* const own_slot = device.slots.find(record.slot);
-    if (own_slot != nullptr && own_slot->record == id)
-      slot(index, record.slot, *own_slot, record.thread);
     PleatTraceEvent encoded = event(PLEAT_TRACE_ENCODE, index);
     encoded.phase = record.phase;
     encoded.thread = record.thread;
     encoded.record = id;
-    encoded.block = told.block;
-    encoded.address = told.address;
+    const auto lies_in = [&](PleatTracePlace place, std::uint64_t in, std::uint64_t address) {
+      encoded.reason = static_cast<std::uint8_t>(place);
+      encoded.block = in;
+      encoded.address = address;
+    };
+    if (const BookBlock* const own = device.blocks.find(record.own_block)) {
+      lies_in(PLEAT_TRACE_PLACE_OWN_BLOCK, record.own_block, own->address);
+    } else if (block != nullptr && block->record == id && block->use == Use::kInPlace) {
+      lies_in(PLEAT_TRACE_PLACE_IN_PLACE, record.block, block->address);
+    } else if (record.chunk_bytes > 0) {
+      lies_in(PLEAT_TRACE_PLACE_CHUNK, own_slot != nullptr ? own_slot->chunk : 0, record.slot);
+    }
     encoded.bytes = static_cast<std::uint64_t>(record.payload_bytes);
     encoded.change[PLEAT_TRACE_PAYLOAD] = record.payload;
     say(encoded);

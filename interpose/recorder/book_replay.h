@@ -27,12 +27,12 @@ class BookReplay {
   void blocks(int index, BookDevice& device, Ages ages) noexcept;
   void labels(int index, BookDevice& device) noexcept;
   void payloads(int index, BookDevice& device) noexcept;
-  void slot(int index, std::uint64_t address, const BookSlot& slot, std::uint32_t thread) noexcept;
+  void slot(int index, std::uint64_t address, const BookSlot& slot) noexcept;
   void records(int index, BookDevice& device) noexcept;
   void record(int index, BookDevice& device, std::uint64_t id, const BookRecord& record) noexcept;
   void decisions(int index, std::uint64_t id, const BookRecord& record) noexcept;
   void restored(int index, BookDevice& device) noexcept;
-  void allocate(int index, std::uint64_t id, const BookBlock& block, std::uint32_t thread) noexcept;
+  void allocate(int index, std::uint64_t id, const BookBlock& block) noexcept;
   void in_module(std::uint32_t thread, std::uint32_t module, std::uint32_t depth) noexcept;
 
   [[nodiscard]] PleatTraceEvent event(PleatTraceKind kind, int index) const noexcept;

@@ -110,15 +110,6 @@ BookThread* LiveBook::thread(std::uint32_t number) noexcept {
   return found;
 }
 
-void LiveBook::note_sized(const PleatTraceEvent& event, std::uint64_t block,
-                          std::uint64_t slot) noexcept {
-  if (BookThread* const own = thread(event.thread)) {
-    own->sized_block = block;
-    own->slot = slot;
-    own->sized_device = event.device;
-  }
-}
-
 void LiveBook::note_node(std::uint64_t node, BookOrigin origin) noexcept {
   if (node == 0) return;
   if (young_nodes_->size() >= kMostNodes && young_nodes_->find(node) == nullptr) {
@@ -217,17 +208,14 @@ void LiveBook::take_memory(BookDevice& device, const PleatTraceEvent& event) noe
       if (event.block == 0) break;
       died(device, event.block);
       born(device, event, Age::kYoung);
-      note_sized(event, event.block, 0);
+      if (event.record != 0) own(device, event.block, event.record);
       break;
     case PLEAT_TRACE_FREE:
       died(device, event.block);
       break;
     case PLEAT_TRACE_SHRINK:
-      if (BookBlock* const block = device.blocks.find(event.block)) {
+      if (BookBlock* const block = device.blocks.find(event.block))
         change(device, *block, [&](BookBlock& it) { it.bytes = signed_of(event.bytes); });
-        block->shrunk = true;
-        note_sized(event, event.block, 0);
-      }
       break;
     case PLEAT_TRACE_CHUNK_ALLOCATE:
       if (BookChunk* const chunk = device.chunks.find_or_insert(event.block)) {
@@ -251,20 +239,20 @@ void LiveBook::take_memory(BookDevice& device, const PleatTraceEvent& event) noe
 
 void LiveBook::take_payload(BookDevice& device, const PleatTraceEvent& event) noexcept {
   add_chunked(device, event.change[PLEAT_TRACE_REQUESTED]);
-  if (event.kind == PLEAT_TRACE_PAYLOAD_FREE) {
-    device.slots.erase(event.address);
+  const bool is_new = event.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE;
+  const bool is_freed = event.kind == PLEAT_TRACE_PAYLOAD_FREE;
+  BookSlot* const slot = is_new ? device.slots.find_or_insert(event.address)
+                                : device.slots.find(event.address);
+  if (slot == nullptr) {
+    exact_ &= !is_new || event.address == 0;
     return;
   }
-  note_sized(event, 0, event.address);
-  BookSlot* const slot = event.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE
-                             ? device.slots.find_or_insert(event.address)
-                             : device.slots.find(event.address);
-  if (slot != nullptr) {
-    *slot = {signed_of(event.bytes), event.block, slot->record};
-    if (event.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE) slot->record = 0;
-  } else {
-    exact_ &= event.kind == PLEAT_TRACE_PAYLOAD_SHRINK || event.address == 0;
+  *slot = {signed_of(event.bytes), event.block, is_new ? event.record : slot->record};
+  if (BookRecord* const record = device.records.find(slot->record)) {
+    record->chunk_bytes = is_freed ? 0 : slot->bytes;
+    record->slot = is_freed ? 0 : event.address;
   }
+  if (is_freed) device.slots.erase(event.address);
 }
 
 // ---- marks --------------------------------------------------------------------------------------

@@ -54,7 +54,6 @@ struct BookBlock {
   std::uint8_t phase = 0;
   Age age = Age::kYoung;
   Use use = Use::kNone;
-  bool shrunk = false;
   bool parameter = false, gradient = false;
   bool restored = false, payload = false;
 
@@ -67,7 +66,7 @@ struct BookBlock {
 struct BookRecord {
   std::int64_t bytes = 0;                           // of the storage
   std::int64_t payload_bytes = 0;                   // 0: not encoded, or there is none
-  std::int64_t chunk_bytes = 0;                     // of these in a chunk
+  std::int64_t chunk_bytes = 0;  // in a chunk: of the payload, or of the room for it
   std::int64_t raw = 0, payload = 0, restored = 0;  // what its events have added to the sums so far
   std::uint64_t block = 0;                          // it was tagged on
   std::uint64_t own_block = 0;                      // that the payload has for itself
@@ -100,10 +99,7 @@ struct BookSlot {  // of a payload in a chunk, by its address
 };
 
 struct BookThread {
-  std::uint64_t sized_block = 0;  // that it was given last, if no payload went into a chunk since
-  std::uint64_t slot = 0;         // instead: the address of that one
   std::uint64_t step = 0;
-  std::int32_t sized_device = -1;
   std::uint32_t module = 0, depth = 0;  // where it is
   std::uint8_t phase = 0;
   bool has_phase = false;
@@ -194,7 +190,7 @@ class LiveBook {
   void born(BookDevice& device, const PleatTraceEvent& event, Age age) noexcept;
   BookBlock* known(BookDevice& device, const PleatTraceEvent& event) noexcept;
   static void died(BookDevice& device, std::uint64_t id) noexcept;
-  void note_sized(const PleatTraceEvent& event, std::uint64_t block, std::uint64_t slot) noexcept;
+  static void own(BookDevice& device, std::uint64_t block, std::uint64_t record) noexcept;
   void note_node(std::uint64_t node, BookOrigin origin) noexcept;
   [[nodiscard]] const BookOrigin* find_node(std::uint64_t node) noexcept;
   [[nodiscard]] BookThread* thread(std::uint32_t number) noexcept;

@@ -72,8 +72,9 @@ TEST_F(EventsTest, EventsOfOneLifeShareTheRecordId) {
   pool.events().attach(nullptr);
   ASSERT_EQ(sink.lives.size(), 2u);
   for (const auto& [number, kinds] : sink.lives) {
-    EXPECT_EQ(kinds, (std::vector{EventKind::kTag, EventKind::kRelease, EventKind::kEncode,
-                                  EventKind::kRestore, EventKind::kRestoredFree, EventKind::kDrop}))
+    EXPECT_EQ(kinds, (std::vector{EventKind::kTag, EventKind::kRelease, EventKind::kPayloadAllocate,
+                                  EventKind::kEncode, EventKind::kRestore, EventKind::kRestoredFree,
+                                  EventKind::kDrop}))
         << number;
   }
 }
@@ -141,7 +142,7 @@ TEST_F(EventsTest, AnnotatorFillsInUnknownFields) {
     void on_event(const Event& event) noexcept override { last = event; }
   } sink;
   pool.events().attach(&sink, [](Event& event) noexcept {
-    event.thread = 7;
+    event.time_ns = 7;
     event.phase = 2;
   });
   Block* const block = pool.allocate(10'000);
@@ -149,7 +150,7 @@ TEST_F(EventsTest, AnnotatorFillsInUnknownFields) {
   EXPECT_EQ(sink.last.bytes, 10'000u);
   EXPECT_EQ(sink.last.block, block->id);
   EXPECT_EQ(sink.last.device, device.index());
-  EXPECT_EQ(sink.last.thread, 7u);
+  EXPECT_EQ(sink.last.time_ns, 7u);
   EXPECT_EQ(sink.last.phase, 2u);
   pool.free(block);
   pool.events().attach(nullptr);

@@ -221,7 +221,7 @@ class LateMemory final : public BlockMemory {
   Block* allocate(std::size_t bytes, StreamId stream) noexcept override {
     return allocate(bytes, bytes, stream);
   }
-  Block* allocate_packed(std::size_t bytes, StreamId stream) noexcept override {
+  Block* allocate_packed(std::size_t bytes, StreamId stream, RecordId /*owner*/) noexcept override {
     return allocate(bytes, bytes, stream);
   }
   Block* allocate_container(std::size_t bytes, StreamId stream) noexcept override {

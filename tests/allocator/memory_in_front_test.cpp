@@ -96,7 +96,7 @@ TEST_F(MemoryInFrontTest, ReusedAddressIsANewBlock) {
 
 TEST_F(MemoryInFrontTest, PrivatePoolGetsNoPayload) {
   beneath.private_stream = StreamId{7};
-  EXPECT_EQ(memory.allocate_packed(100, StreamId{7}), nullptr);
+  EXPECT_EQ(memory.allocate_packed(100, StreamId{7}, {}), nullptr);
   EXPECT_EQ(memory.allocate_container(100, StreamId{7}), nullptr);
   EXPECT_EQ(beneath.asked, 0);
   Block* const restored = memory.allocate(100, StreamId{7});
@@ -110,7 +110,7 @@ TEST_F(MemoryInFrontTest, AfterAShortageNoPayloadIsTriedUntilAFree) {
   EXPECT_EQ(memory.allocate_container(1 << 20, kStream), nullptr);
   const int asked = beneath.asked;
   EXPECT_EQ(memory.allocate_container(1 << 20, kStream), nullptr);
-  EXPECT_EQ(memory.allocate_packed(100, kStream), nullptr);
+  EXPECT_EQ(memory.allocate_packed(100, kStream, {}), nullptr);
   EXPECT_EQ(beneath.asked, asked) << "each try flushes the caches beneath";
   EXPECT_EQ(memory.allocate(100, kStream), nullptr);
   EXPECT_EQ(beneath.asked, asked + 1) << "a restore has no choice";

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <iterator>
+#include <mutex>
 #include <random>
 #include <set>
 #include <thread>
@@ -618,6 +620,88 @@ TEST_F(ResidencyTest, EveryStepOfALifeEmitsAnEvent) {
     }
     pool->events().attach(nullptr);
   }
+}
+
+// Also where a verdict comes later, in another thread, with allocations between.
+TEST_F(ResidencyTest, TheRoomOfAPayloadNamesItsRecordAndTheEncodeNamesThePlace) {
+  struct Sink final : EventSink {
+    std::mutex mutex;
+    std::vector<Event> all;
+    void on_event(const Event& event) noexcept override {
+      const std::lock_guard<std::mutex> lock(mutex);
+      all.push_back(event);
+    }
+    Event only(EventKind kind, RecordId record) {
+      std::vector<Event> found;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                   [&](const Event& e) { return e.kind == kind && e.record == record; });
+      EXPECT_EQ(found.size(), 1u) << static_cast<int>(kind);
+      return found.empty() ? Event{} : found.front();
+    }
+  };
+  for (const PayloadPlace place :
+       {PayloadPlace::kChunk, PayloadPlace::kOwnBlock, PayloadPlace::kInPlace}) {
+    for (const bool late : {false, true}) {
+      if (late && place == PayloadPlace::kInPlace) continue;
+      SCOPED_TRACE(static_cast<int>(place));
+      ResidencyOptions options;
+      options.in_place = place == PayloadPlace::kInPlace;
+      build(options);
+      if (place == PayloadPlace::kOwnBlock) {
+        residency.reset();
+        arena = std::make_unique<PayloadArena>(*pool, PayloadArena::Options{.chunk_bytes = 4096});
+        residency = std::make_unique<Residency>(*pool, order, *arena, codec, options);
+      }
+      codec.late = late;
+      codec.late_bytes = kBytes / 2;
+      Sink sink;
+      pool->events().attach(&sink);
+      FakeStorage storage;
+      FakeRecord* const record = tag_and_release(7, storage);
+      const std::uint64_t source = sink.only(EventKind::kTag, record->id).block.value;
+      Block* const other = pool->allocate(kBytes);
+      if (late) std::thread([&] { residency->make_room(); }).join();
+      const Event encoded = sink.only(EventKind::kEncode, record->id);
+      EXPECT_EQ(encoded.place, place);
+      EXPECT_EQ(encoded.bytes, late ? kBytes / 2 : kBytes);
+      if (place == PayloadPlace::kInPlace) {
+        EXPECT_EQ(encoded.block.value, source);
+      } else {
+        const Event room = sink.only(place == PayloadPlace::kChunk ? EventKind::kPayloadAllocate
+                                                                   : EventKind::kAllocate,
+                                     record->id);
+        EXPECT_EQ(encoded.block, room.block);
+        EXPECT_EQ(encoded.address, room.address);
+        EXPECT_NE(encoded.block.value, source);
+      }
+      pool->events().attach(nullptr);
+      codec.late = false;
+      pool->free(other);
+      residency->drop(record);
+      expect_empty();
+    }
+  }
+}
+
+TEST_F(RecomputedTest, AnEncodeThatNeedsNoBytesHasNoPlace) {
+  struct Sink final : EventSink {
+    std::vector<Event> encodes;
+    void on_event(const Event& event) noexcept override {
+      if (event.kind == EventKind::kEncode) encodes.push_back(event);
+    }
+  } sink;
+  pool->events().attach(&sink);
+  save_argument_and_result(7, 10);
+  pool->events().attach(nullptr);
+  ASSERT_EQ(sink.encodes.size(), 2u);
+  const Event& recomputed = sink.encodes[0].bytes == 0 ? sink.encodes[0] : sink.encodes[1];
+  EXPECT_EQ(recomputed.bytes, 0u);
+  EXPECT_EQ(recomputed.place, PayloadPlace::kNone);
+  EXPECT_EQ(recomputed.block, BlockId{});
+  EXPECT_EQ(recomputed.address, 0u);
+  residency->drop(result);
+  residency->drop(argument);
+  expect_empty();
 }
 
 // A thread frees the restored block while another thread with a reference restores anew.

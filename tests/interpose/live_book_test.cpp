@@ -272,8 +272,8 @@ TEST(SavedBytes, PlansAndPayloadsAreScaledByTheElementsThatMayBearNoise) {
   save(5, 4096);  // coded at 8 bits: 1024 elements and 100 bytes
   decide(PLEAT_TRACE_DECIDED, 5, 8, 1024);
   release(5);
-  story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 1124, 1124);
-  story.record(PLEAT_TRACE_ENCODE, 5, 5, 1124);
+  story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 1124, 1124, 5);
+  story.encode(5, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, 1124);
   story.free(5);
   save(6, 4096);
   decide(PLEAT_TRACE_PLAN, 6, PLEAT_TRACE_PLAN_RECOMPUTED, 0);

@@ -48,8 +48,9 @@ class MadeUpJob {
     mark.bytes = step_;
     tell_(mark);
   }
-  std::uint64_t allocate(std::int64_t bytes, std::uint64_t node = 0) {
+  std::uint64_t allocate(std::int64_t bytes, std::uint64_t node = 0, std::uint64_t owner = 0) {
     PleatTraceEvent born = event(PLEAT_TRACE_ALLOCATE);
+    born.record = owner;
     born.block = ++ids_;
     born.node = node;
     born.bytes = static_cast<std::uint64_t>(bytes);
@@ -130,7 +131,10 @@ class MadeUpJob {
       tell_(chunk);
     }
     PleatTraceEvent made = event(kind);
-    if (kind == PLEAT_TRACE_PAYLOAD_ALLOCATE) saved.address = slots_ += 1'000'000;
+    if (kind == PLEAT_TRACE_PAYLOAD_ALLOCATE) {
+      saved.address = slots_ += 1'000'000;
+      made.record = saved.record;
+    }
     made.block = chunk_;
     made.address = saved.address;
     made.bytes = static_cast<std::uint64_t>(kind == PLEAT_TRACE_PAYLOAD_FREE ? from : to);
@@ -194,18 +198,39 @@ class MadeUpJob {
   }
   void encode(Saved& saved) {
     const std::int64_t room = saved.payload + 5000;
+    const auto until_the_verdict = [&] { free(allocate(saved.payload)); };
     if (saved.how == How::kChunk) {
       slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, saved, 0, room);
+      until_the_verdict();
       slot(PLEAT_TRACE_PAYLOAD_SHRINK, saved, room, saved.payload);
     } else if (saved.how == How::kOwnBlock) {
-      saved.own = allocate(room);
+      saved.own = allocate(room, 0, saved.record);
+      until_the_verdict();
       shrink(saved.own, saved.payload);
     } else if (saved.how == How::kInPlace) {
       shrink(saved.block, saved.payload);
     } else {
       saved.payload = 0;
     }
-    PleatTraceEvent done = of_record(PLEAT_TRACE_ENCODE, saved, saved.block, saved.payload);
+    until_the_verdict();
+    PleatTraceEvent done = of_record(PLEAT_TRACE_ENCODE, saved, 0, saved.payload);
+    switch (saved.how) {
+      case How::kChunk:
+        done.reason = PLEAT_TRACE_PLACE_CHUNK;
+        done.block = chunk_;
+        done.address = saved.address;
+        break;
+      case How::kOwnBlock:
+        done.reason = PLEAT_TRACE_PLACE_OWN_BLOCK;
+        done.block = saved.own;
+        break;
+      case How::kInPlace:
+        done.reason = PLEAT_TRACE_PLACE_IN_PLACE;
+        done.block = saved.block;
+        break;
+      default:
+        break;
+    }
     done.change[PLEAT_TRACE_SAVED_RAW] = -saved.bytes;
     done.change[PLEAT_TRACE_PAYLOAD] = saved.payload;
     tell_(done);

@@ -54,7 +54,7 @@ NO_TRACES = {
     "zeros": (bytes(100), "this is no trace of Pleat"),
     "a pickle": (b"\x80\x04\x95" + bytes(200), "this is no trace of Pleat"),
     "of version 0": (b"PleatTr\n" + bytes(100), "this is no trace of Pleat"),
-    "of a newer version": (b"PleatTr\n" + struct.pack("<II", 99, 0) + bytes(100), "the trace is of version 99, this pleat reads 1"),
+    "of a newer version": (b"PleatTr\n" + struct.pack("<II", 99, 0) + bytes(100), "the trace is of version 99, this pleat reads 2"),
 }
 
 

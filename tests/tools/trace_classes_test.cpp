@@ -78,7 +78,7 @@ TEST(TraceClasses, PlacesInChunksAreFromTheirAllocationPayloads) {
   story.record(PLEAT_TRACE_TAG, 7, 1, 100);
   const std::size_t taken = story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 40, 40);
   const std::size_t shrunk = story.slot(PLEAT_TRACE_PAYLOAD_SHRINK, 25, -15);
-  story.record(PLEAT_TRACE_ENCODE, 7, 1, 25);
+  story.encode(7, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, 25);
   const std::size_t freed = story.free(1);
   const std::size_t gone = story.slot(PLEAT_TRACE_PAYLOAD_FREE, 25, -25);
   const Told told(story);
@@ -97,7 +97,7 @@ TEST(TraceClasses, ABlockThatIsEncodedInPlaceIsAPayloadFromThenOn) {
   story.allocate(1, 100);
   story.record(PLEAT_TRACE_TAG, 7, 1, 100);
   const std::size_t before = story.shrink(1, 30);
-  const std::size_t encoded = story.record(PLEAT_TRACE_ENCODE, 7, 1, 30);
+  const std::size_t encoded = story.encode(7, PLEAT_TRACE_PLACE_IN_PLACE, 1, 30);
   story.begin(kBackward);
   const std::size_t freed = story.free(1);
   const Told told(story);
@@ -111,9 +111,9 @@ TEST(TraceClasses, ABlockThatALargePayloadGetsIsAPayloadAllItsLife) {
   story.begin(kForward);
   story.allocate(1, 1000);
   story.record(PLEAT_TRACE_TAG, 7, 1, 1000);
-  const std::size_t room = story.allocate(2, 400);
+  const std::size_t room = story.allocate(2, 400, 7);
   story.shrink(2, 250);
-  story.record(PLEAT_TRACE_ENCODE, 7, 1, 250);
+  story.encode(7, PLEAT_TRACE_PLACE_OWN_BLOCK, 2, 250);
   const std::size_t freed = story.free(1);
   story.begin(kBackward);
   const Told told(story);
@@ -122,12 +122,29 @@ TEST(TraceClasses, ABlockThatALargePayloadGetsIsAPayloadAllItsLife) {
   EXPECT_TRUE(told.all(freed, ByteClass::kPayloads));
 }
 
+TEST(TraceClasses, AQueuedEncodeIsPayloadsBeforeItsVerdict) {
+  Story story;
+  story.begin(kForward);
+  story.allocate(1, 1000);
+  story.record(PLEAT_TRACE_TAG, 7, 1, 1000);
+  const std::size_t room = story.allocate(2, 250, 7);
+  const std::size_t other = story.allocate(3, 60);
+  story.begin(kBackward);
+  story.thread = 2;
+  const std::size_t encoded = story.encode(7, PLEAT_TRACE_PLACE_OWN_BLOCK, 2, 250);
+  story.free(1);
+  const Told told(story);
+  for (const std::size_t at : {room, other, encoded})
+    EXPECT_EQ(told.at(at, ByteClass::kPayloads), 250) << at;
+  EXPECT_EQ(told.at(other, ByteClass::kSavedRaw), 1000);
+}
+
 TEST(TraceClasses, ABlockThatIsRestoredIntoIsRestoredAllItsLife) {
   Story story;
   story.begin(kForward);
   story.allocate(1, 100);
   story.record(PLEAT_TRACE_TAG, 7, 1, 100);
-  story.record(PLEAT_TRACE_ENCODE, 7, 1, 0);
+  story.encode(7, PLEAT_TRACE_PLACE_NONE, 0, 0);
   story.free(1);
   story.begin(kBackward);
   const std::size_t born = story.allocate(2, 100);

@@ -20,7 +20,7 @@ TEST(TraceReader, WhatIsNoTraceIsOneClearLine) {
   EXPECT_EQ(open(Bytes(100, '\0')).error, "this is no trace of Pleat");
   Bytes newer = TraceWriter().finish();
   newer[8] = 3;
-  EXPECT_EQ(open(newer).error, "the trace is of version 3, this pleat reads 1");
+  EXPECT_EQ(open(newer).error, "the trace is of version 3, this pleat reads 2");
   std::string error;
   EXPECT_EQ(File::open("/nonexistent/trace", error), nullptr);
   EXPECT_EQ(error, "No such file or directory");

@@ -68,7 +68,7 @@ struct TwoLayers {
     enter(story, "GPT.h.1");
     // The payload is made while the next layer runs.
     story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 25 * kKiB, 25 * kKiB);
-    story.record(PLEAT_TRACE_ENCODE, 11, 1, 25 * kKiB);
+    story.encode(11, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, 25 * kKiB);
     story.free(1);
     story.allocate(4, 60 * kKiB);
     peak = story.record(PLEAT_TRACE_TAG, 12, 4, 60 * kKiB);

@@ -12,6 +12,7 @@
 namespace pleat::trace {
 namespace {
 
+using testing::kChunk;
 using testing::Story;
 using Events = std::vector<PleatTraceEvent>;
 
@@ -75,34 +76,10 @@ class Model {
     });
     return tag == kNever ? 0 : events_[tag].block;
   }
-  // The block whose size the thread set last before its ENCODE has the payload's size.
-  [[nodiscard]] bool is_payload_block(const Life& life) const {
-    for (std::size_t i = life.born; i < std::min(life.died, events_.size()); ++i) {
-      const PleatTraceEvent& e = events_[i];
-      if (e.kind != PLEAT_TRACE_ENCODE || e.bytes == 0 || e.block == life.block) continue;
-      if (tagged_on(e.record) == life.block) continue;
-      std::size_t back = i;
-      while (back-- > 0) {
-        const PleatTraceEvent& b = events_[back];
-        if (b.thread == e.thread &&
-            (b.kind == PLEAT_TRACE_ALLOCATE || b.kind == PLEAT_TRACE_SHRINK ||
-             b.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE || b.kind == PLEAT_TRACE_PAYLOAD_SHRINK)) {
-          break;
-        }
-      }
-      if (back == kNever) continue;
-      const PleatTraceEvent& sized = events_[back];
-      if ((sized.kind == PLEAT_TRACE_ALLOCATE || sized.kind == PLEAT_TRACE_SHRINK) &&
-          sized.block == life.block && size(life, i) == static_cast<std::int64_t>(e.bytes)) {
-        return true;
-      }
-    }
-    return false;
-  }
 
   [[nodiscard]] ByteClass of_life(const Life& life) const {
     const PleatTraceEvent& birth = events_[life.born];
-    if (is_payload_block(life)) return ByteClass::kPayloads;
+    if (birth.record != 0) return ByteClass::kPayloads;
     if (labelled(life, PLEAT_TRACE_LABEL_PARAMETER)) return ByteClass::kParameters;
     if (labelled(life, PLEAT_TRACE_LABEL_GRADIENT)) return ByteClass::kGradients;
     const bool alive = life.died == kNever;
@@ -142,10 +119,7 @@ class Model {
       const bool ends = e.kind == PLEAT_TRACE_KEEP || e.kind == PLEAT_TRACE_DROP;
       if (ends && present == ByteClass::kSavedRaw) present = ByteClass::kUnknown;
       if (e.kind != PLEAT_TRACE_ENCODE) continue;
-      const bool shrunk = first(events_, life.born, [&](const PleatTraceEvent& s) {
-                            return s.kind == PLEAT_TRACE_SHRINK && s.block == life.block;
-                          }) < i;
-      if (e.block == life.block && shrunk && size(life, i) == static_cast<std::int64_t>(e.bytes)) {
+      if (e.reason == PLEAT_TRACE_PLACE_IN_PLACE) {
         present = ByteClass::kPayloads;
       } else if (present == ByteClass::kSavedRaw) {
         present = ByteClass::kUnknown;
@@ -234,17 +208,34 @@ class RandomTraining {
         break;
       case 1:
         record.own = ++block_;
-        story_.allocate(block_, payload + 50);
+        story_.allocate(block_, payload + 50, record.id);
+        between();
         story_.shrink(block_, payload);
         break;
       default:
         record.chunked = payload;
         story_.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, payload + 10,
-                    static_cast<std::int64_t>(payload) + 10);
+                    static_cast<std::int64_t>(payload) + 10, record.id);
+        between();
         story_.slot(PLEAT_TRACE_PAYLOAD_SHRINK, payload, -10);
     }
-    story_.record(PLEAT_TRACE_ENCODE, record.id, record.block, payload);
+    between();
+    const bool is_own = record.own != 0;
+    story_.encode(record.id,
+                  record.in_place ? PLEAT_TRACE_PLACE_IN_PLACE
+                  : is_own        ? PLEAT_TRACE_PLACE_OWN_BLOCK
+                                  : PLEAT_TRACE_PLACE_CHUNK,
+                  record.in_place ? record.block
+                  : is_own        ? record.own
+                                  : kChunk,
+                  payload);
     if (!record.in_place) story_.free(record.block);
+  }
+  // A queued encode: other blocks come, and another thread may take the verdict.
+  void between() {
+    if (pick(2) == 0) allocate();
+    story_.thread = 1 + pick(3);
+    story_.phase = phases_[story_.thread];
   }
   void step(std::size_t which) {
     Record& record = records_[which];

@@ -165,7 +165,7 @@ TEST(TraceReplay, RestoredBlocksAndThoseOfBackwardBelongToTheLineOfForward) {
   story.allocate(1, 100);
   story.node = 77;
   story.record(PLEAT_TRACE_TAG, 7, 1, 100);
-  story.record(PLEAT_TRACE_ENCODE, 7, 1, 0);
+  story.encode(7, PLEAT_TRACE_PLACE_NONE, 0, 0);
   story.free(1);
   story.stack = mark;
   story.node = 78;
@@ -252,7 +252,7 @@ TEST(TraceReplay, CompressionIsSummedByPlaceAndReason) {
   story.op = story.writer.string("aten::mm");
   story.allocate(1, 100);
   story.record(PLEAT_TRACE_TAG, 7, 1, 100);
-  story.record(PLEAT_TRACE_ENCODE, 7, 1, 25);
+  story.encode(7, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, 25);
   story.free(1);
   story.allocate(2, 60);
   story.record(PLEAT_TRACE_TAG, 8, 2, 60);

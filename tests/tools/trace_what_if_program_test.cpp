@@ -63,7 +63,7 @@ class Program {
     const std::uint64_t bytes = payload(one);
     if (codes_) {
       story_.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, bytes, static_cast<std::int64_t>(bytes));
-      story_.record(PLEAT_TRACE_ENCODE, record, one.block, bytes);
+      story_.encode(record, PLEAT_TRACE_PLACE_CHUNK, kChunk, bytes);
       story_.free(one.block);
     } else {
       plan(story_, record, PLEAT_TRACE_PLAN_CODED, bytes, raw);

@@ -185,7 +185,7 @@ TEST(TraceWhatIf, PayloadsOfARunThatCodesAreScaledWhileTheyLive) {
   decide(story, 1, 8, kElements);
   const std::size_t room = story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 1200, 1200);
   const std::size_t shrunk = story.slot(PLEAT_TRACE_PAYLOAD_SHRINK, kAt8, -80);
-  story.record(PLEAT_TRACE_ENCODE, 1, 10, kAt8);
+  story.encode(1, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, kAt8);
   const std::size_t encoded = story.free(10);
   story.allocate(11, kRaw);
   const std::size_t restored = story.record(PLEAT_TRACE_RESTORE, 1, 11, kRaw);
@@ -216,7 +216,7 @@ TEST(TraceWhatIf, APayloadInTheBlockItself) {
   save(story, 1, 10);
   decide(story, 1, 8, kElements);
   story.shrink(10, kAt8);
-  const std::size_t encoded = story.record(PLEAT_TRACE_ENCODE, 1, 10, kAt8);
+  const std::size_t encoded = story.encode(1, PLEAT_TRACE_PLACE_IN_PLACE, 10, kAt8);
   story.free(10);
   const std::size_t dropped = story.record(PLEAT_TRACE_DROP, 1, 0, kAt8);
   const Asked four(story, 4);
@@ -231,8 +231,8 @@ TEST(TraceWhatIf, APayloadInABlockOfItsOwn) {
   Story story;
   save(story, 1, 10);
   decide(story, 1, 8, kElements);
-  story.allocate(11, kAt8);
-  story.record(PLEAT_TRACE_ENCODE, 1, 10, kAt8);
+  story.allocate(11, kAt8, 1);
+  story.encode(1, PLEAT_TRACE_PLACE_OWN_BLOCK, 11, kAt8);
   const std::size_t encoded = story.free(10);
   EXPECT_EQ(Asked(story, 4).live[encoded], std::int64_t{kAt4});
   const Asked asked(story, 4);
@@ -245,9 +245,9 @@ TEST(TraceWhatIf, TheLastOfSeveralEncodesCounts) {
   save(story, 1, 10);
   decide(story, 1, 8, kElements);
   story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 2000, 2000);
-  story.record(PLEAT_TRACE_ENCODE, 1, 10, 2000);
+  story.encode(1, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, 2000);
   const std::size_t encoded = story.slot(PLEAT_TRACE_PAYLOAD_SHRINK, kAt8, -880);
-  const std::size_t again = story.record(PLEAT_TRACE_ENCODE, 1, 10, kAt8);
+  const std::size_t again = story.encode(1, PLEAT_TRACE_PLACE_CHUNK, testing::kChunk, kAt8);
   const std::size_t dropped = story.record(PLEAT_TRACE_DROP, 1, 0, kAt8);
   const Asked asked(story, 2);
   EXPECT_EQ(asked.live[encoded], std::int64_t{kRaw + kAt8} - 768);
@@ -264,7 +264,7 @@ TEST(TraceWhatIf, AnEncodeThatGivesUpOrComputesAgainHasNoPayload) {
   const std::size_t held = story.record(PLEAT_TRACE_HOLD, 1, 10, kRaw);
   save(story, 2, 20);
   decide(story, 2, 8, kElements);
-  story.record(PLEAT_TRACE_ENCODE, 2, 20, 0);
+  story.encode(2, PLEAT_TRACE_PLACE_NONE, 0, 0);
   const std::size_t recomputed = story.free(20);
   const Asked four(story, 4);
   EXPECT_EQ(four.live[held], std::int64_t{kRaw});

@@ -185,6 +185,7 @@ class MadeUp {
     change(tag, PLEAT_TRACE_SAVED_RAW, bytes);
     PleatTraceEvent encode = event(PLEAT_TRACE_ENCODE, i, 0);
     encode.record = tag.record;
+    encode.reason = PLEAT_TRACE_PLACE_CHUNK;
     encode.change[PLEAT_TRACE_SAVED_RAW] = -bytes;
     encode.change[PLEAT_TRACE_PAYLOAD] = bytes / 8;
     encode.bytes = static_cast<std::uint64_t>(bytes / 8);

@@ -42,6 +42,12 @@ static_assert(kind_of(EventKind::kSegmentReserve) == PLEAT_TRACE_SEGMENT_RESERVE
               kind_of(EventKind::kDrop) == PLEAT_TRACE_DROP &&
               kind_of(EventKind::kOther) == PLEAT_TRACE_OTHER &&
               kind_of(EventKind::kPagesMove) == PLEAT_TRACE_PAGES_MOVE);
+constexpr std::uint8_t reason_of(allocator::PayloadPlace place) noexcept {
+  return static_cast<std::uint8_t>(place);
+}
+static_assert(reason_of(allocator::PayloadPlace::kChunk) == PLEAT_TRACE_PLACE_CHUNK &&
+              reason_of(allocator::PayloadPlace::kOwnBlock) == PLEAT_TRACE_PLACE_OWN_BLOCK &&
+              reason_of(allocator::PayloadPlace::kInPlace) == PLEAT_TRACE_PLACE_IN_PLACE);
 
 constexpr std::array<StatKind, PLEAT_TRACE_CHANGES> kChanges = {
     StatKind::kRequested, StatKind::kActive,  StatKind::kReserved,
@@ -81,6 +87,7 @@ class TraceSink final : public allocator::EventSink {
     told.device = static_cast<std::int8_t>(event.device.value);
     told.kind = kind_of(fell_short ? EventKind::kOther : event.kind);
     told.phase = static_cast<std::uint8_t>(event.phase);
+    told.reason = reason_of(event.place);
     if (begins_something(event.kind)) {
       told.op = trace_operator();
       told.node = trace_node();

@@ -31,8 +31,9 @@ std::size_t Story::begin(std::uint8_t new_phase, std::uint64_t step) {
   return mark(PLEAT_TRACE_PHASE, step);
 }
 
-std::size_t Story::allocate(std::uint64_t block, std::uint64_t bytes) {
+std::size_t Story::allocate(std::uint64_t block, std::uint64_t bytes, std::uint64_t owner) {
   PleatTraceEvent one = next(PLEAT_TRACE_ALLOCATE);
+  one.record = owner;
   one.block = block;
   one.bytes = bytes;
   one.change[0] = one.change[1] = static_cast<std::int64_t>(bytes);
@@ -75,9 +76,12 @@ std::size_t Story::present(std::int64_t requested, std::int64_t reserved) {
   return add(one);
 }
 
-std::size_t Story::slot(std::uint8_t kind, std::uint64_t bytes, std::int64_t change) {
+std::size_t Story::slot(std::uint8_t kind, std::uint64_t bytes, std::int64_t change,
+                        std::uint64_t owner, std::uint64_t address) {
   PleatTraceEvent one = next(kind);
-  one.block = 1000000;
+  one.block = kChunk;
+  one.record = owner;
+  one.address = address;
   one.bytes = bytes;
   one.change[0] = change;
   return add(one);
@@ -87,6 +91,16 @@ std::size_t Story::record(std::uint8_t kind, std::uint64_t record, std::uint64_t
                           std::uint64_t bytes) {
   PleatTraceEvent one = next(kind);
   one.record = record;
+  one.block = block;
+  one.bytes = bytes;
+  return add(one);
+}
+
+std::size_t Story::encode(std::uint64_t record, std::uint8_t place, std::uint64_t block,
+                          std::uint64_t bytes) {
+  PleatTraceEvent one = next(PLEAT_TRACE_ENCODE);
+  one.record = record;
+  one.reason = place;
   one.block = block;
   one.bytes = bytes;
   return add(one);

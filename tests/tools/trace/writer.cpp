@@ -128,7 +128,7 @@ Bytes columns(const std::vector<PleatTraceEvent>& events, const std::map<int, Co
 
 TraceWriter::TraceWriter() {
   file_ = "PleatTr\n";
-  const std::uint32_t words[2] = {1, 0};
+  const std::uint32_t words[2] = {2, 0};
   file_.append(reinterpret_cast<const char*>(words), sizeof words);
 }
 

@@ -77,6 +77,7 @@ std::string BlockFile::open(const std::string& path) {
            std::to_string(kVersion);
   }
   if (header.version == 0) return "this is no trace of Pleat";
+  version_ = header.version;
   scan();
   return {};
 }

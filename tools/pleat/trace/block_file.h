@@ -61,6 +61,7 @@ class BlockFile {
   // Headers that were damaged.
   [[nodiscard]] std::uint64_t damaged() const noexcept { return damaged_; }
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t version() const noexcept { return version_; }
 
   // False: the bytes are not what the header says.
   [[nodiscard]] bool read(const BlockPlace& place, Unpacker& unpacker, BlockBytes& bytes) const;
@@ -77,6 +78,7 @@ class BlockFile {
 
   int file_ = -1;
   std::uint64_t size_ = 0;
+  std::uint32_t version_ = 0;
   std::uint64_t end_ = 0;  // where blocks end: the file's end, or its FileEnd
   std::uint64_t index_offset_ = 0;
   bool index_read_ = false;

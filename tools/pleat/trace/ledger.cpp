@@ -196,8 +196,8 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
       if (event.block == 0) break;
       died(device, event.block);
       if (device.first_id == 0) device.first_id = event.block;
-      born(device, event, true);
-      last_sized_.note(event);
+      if (LiveBlock* const block = born(device, event, true); block != nullptr && event.record != 0)
+        own(*block, event.record, device.records.find(event.record));
       break;
     case PLEAT_TRACE_FREE:
       died(device, event.block);
@@ -207,8 +207,6 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
         const auto bytes = static_cast<std::int64_t>(event.bytes);
         device.add(block->now(), wrapping_subtract(bytes, block->bytes));
         block->bytes = bytes;
-        block->shrunk = true;
-        last_sized_.note(event);
       }
       break;
     case PLEAT_TRACE_CHUNK_ALLOCATE: {
@@ -222,10 +220,8 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
       break;
     case PLEAT_TRACE_PAYLOAD_ALLOCATE:
     case PLEAT_TRACE_PAYLOAD_SHRINK:
-      last_sized_.forget(event);
-      [[fallthrough]];
     case PLEAT_TRACE_PAYLOAD_FREE:
-      device.add_chunked(event.change[PLEAT_TRACE_REQUESTED]);
+      take_payload(device, event);
       break;
     case PLEAT_TRACE_PRESENT:
       take_present(device, event);
@@ -290,37 +286,46 @@ void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
   if (event.node != 0 && forward == nullptr) nodes_.note(event.node, origin);
 }
 
-void Ledger::take_encode(Device& device, const PleatTraceEvent& event) {
-  const auto payload = static_cast<std::int64_t>(event.bytes);
-  LiveRecord* const record = device.records.find(event.record);
-  const std::uint64_t source =
-      event.block != 0 ? event.block : (record != nullptr ? record->block : 0);
-  bool in_chunk = payload > 0;
-  LiveBlock* const block = device.blocks.find(source);
-  if (block != nullptr && (block->record == event.record || block->record == 0)) {
-    const bool in_place = event.block != 0 && block->shrunk && block->bytes == payload;
-    if (in_place) {
-      device.overlay(*block, Overlay::kInPlace);
-    } else if (block->overlay == Overlay::kSavedRaw) {
-      device.overlay(*block, Overlay::kNone);
-    }
-    if (in_place) in_chunk = false;
+void Ledger::take_payload(Device& device, const PleatTraceEvent& event) {
+  device.add_chunked(event.change[PLEAT_TRACE_REQUESTED]);
+  const auto bytes = static_cast<std::int64_t>(event.bytes);
+  if (event.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE) {
+    if (Slot* const slot = device.slots.find_or_insert(event.address)) *slot = {bytes, event.record};
+    if (LiveRecord* const record = device.records.find(event.record)) record->chunk_bytes = bytes;
+    return;
   }
-  const std::uint64_t sized = last_sized_.block(event);
-  if (sized != 0 && sized != source && payload > 0) {
-    LiveBlock* const own = device.blocks.find(sized);
-    if (own != nullptr && own->bytes == payload) {
-      own->record = event.record;
-      if (record != nullptr) {
-        own->forward = record->origin;
-        own->module = record->origin.module;
-      }
-      in_chunk = false;
-    }
+  Slot* const slot = device.slots.find(event.address);
+  if (slot == nullptr) return;
+  const bool is_freed = event.kind == PLEAT_TRACE_PAYLOAD_FREE;
+  if (LiveRecord* const record = device.records.find(slot->record))
+    record->chunk_bytes = is_freed ? 0 : bytes;
+  slot->bytes = bytes;
+  if (is_freed) device.slots.erase(event.address);
+}
+
+void Ledger::take_encode(Device& device, const PleatTraceEvent& event) {
+  LiveRecord* const record = device.records.find(event.record);
+  const bool in_chunk = event.reason == PLEAT_TRACE_PLACE_CHUNK;
+  LiveBlock* const block = in_chunk ? nullptr : device.blocks.find(event.block);
+  if (event.reason == PLEAT_TRACE_PLACE_IN_PLACE) {
+    if (block != nullptr) device.overlay(*block, Overlay::kInPlace);
+  } else {
+    end_saving(device, event);
+    if (block != nullptr) own(*block, event.record, record);
   }
   if (record == nullptr) return;
-  record->payload_bytes = payload;
-  record->chunk_bytes = in_chunk ? payload : 0;
+  record->payload_bytes = static_cast<std::int64_t>(event.bytes);
+  record->chunk_bytes = in_chunk ? record->payload_bytes : 0;
+  if (Slot* const slot = in_chunk ? device.slots.find(event.address) : nullptr)
+    slot->record = event.record;
+}
+
+// The block holds the payload of a record.
+void Ledger::own(LiveBlock& block, std::uint64_t id, const LiveRecord* record) {
+  block.record = id;
+  if (record == nullptr) return;
+  block.forward = record->origin;
+  block.module = record->origin.module;
 }
 
 // Of a record whose bytes are no longer needed raw.

@@ -10,7 +10,6 @@
 
 #include "class_bytes.h"
 #include "interpose/wrapping.h"
-#include "last_sized.h"
 #include "live_table.h"
 #include "lives.h"
 #include "node_book.h"
@@ -65,7 +64,7 @@ struct LiveEntry {
 struct LiveRecord {
   std::int64_t bytes = 0;          // of the storage
   std::int64_t payload_bytes = 0;  // 0: not encoded
-  std::int64_t chunk_bytes = 0;    // of these in a chunk
+  std::int64_t chunk_bytes = 0;    // in a chunk: of its payload, or of the room for it
   std::uint64_t block = 0;         // it was tagged on
   std::uint64_t key = 0;
   std::uint64_t time_ns = 0;
@@ -114,12 +113,16 @@ class Ledger {
   // Begin and end of what the trace saw being reserved, by address; never adjacent.
   [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> segments(int device) const;
   [[nodiscard]] const LiveRecord* record(int device, std::uint64_t id) const noexcept;
+  // Chunks that live: addresses and bytes; payloads in them, with their places. In no order.
+  [[nodiscard]] std::vector<LiveEntry> chunks(int device) const;
+  [[nodiscard]] std::vector<LiveEntry> chunked_payloads(int device) const;
   // Events after which classes did not add up.
   [[nodiscard]] std::uint64_t disagreements() const noexcept { return disagreements_; }
 
  private:
   struct LiveBlock;
   struct Chunk;
+  struct Slot;
   struct Device;
 
   Device& device(int index);
@@ -129,6 +132,7 @@ class Ledger {
   void take_tag(Device& device, const PleatTraceEvent& event);
   void take_encode(Device& device, const PleatTraceEvent& event);
   void take_restore(Device& device, const PleatTraceEvent& event);
+  void take_payload(Device& device, const PleatTraceEvent& event);
   void end_saving(Device& device, const PleatTraceEvent& event);
   void take_mark(const PleatTraceEvent& event);
   void take_present(Device& device, const PleatTraceEvent& event);
@@ -136,6 +140,7 @@ class Ledger {
   LiveBlock* born(Device& device, const PleatTraceEvent& event, bool numbered);
   LiveBlock* known(Device& device, const PleatTraceEvent& event);
   static void died(Device& device, std::uint64_t id);
+  static void own(LiveBlock& block, std::uint64_t id, const LiveRecord* record);
   [[nodiscard]] static LiveEntry entry_of(const Device& device, std::uint64_t id,
                                           const LiveBlock& block);
   // Where the event's thread is.
@@ -147,7 +152,6 @@ class Ledger {
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
-  LastSized last_sized_;
   NodeBook nodes_;
   PerThread<std::uint32_t> modules_;  // strings: the module each thread is in
   std::uint64_t events_ = 0;

@@ -62,6 +62,33 @@ std::vector<LiveEntry> Ledger::live(int device) const {
   return entries;
 }
 
+std::vector<LiveEntry> Ledger::chunks(int device) const {
+  std::vector<LiveEntry> chunks;
+  if (const Device* const found = find(device)) {
+    found->chunks.for_each([&](std::uint64_t /*id*/, const Chunk& chunk) {
+      LiveEntry& entry = chunks.emplace_back();
+      entry.address = chunk.address;
+      entry.bytes = chunk.bytes;
+    });
+  }
+  return chunks;
+}
+
+std::vector<LiveEntry> Ledger::chunked_payloads(int device) const {
+  std::vector<LiveEntry> payloads;
+  if (const Device* const found = find(device)) {
+    found->slots.for_each([&](std::uint64_t address, const Slot& slot) {
+      const LiveRecord* const record = found->records.find(slot.record);
+      LiveEntry& entry = payloads.emplace_back();
+      if (record != nullptr) entry = trace::entry_of(slot.record, *record);
+      entry.address = address;
+      entry.bytes = slot.bytes;
+      entry.of = ByteClass::kPayloads;
+    });
+  }
+  return payloads;
+}
+
 Gaps Ledger::gaps(int device) const {
   Gaps gaps;
   const Device* const found = find(device);

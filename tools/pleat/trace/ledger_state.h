@@ -25,7 +25,6 @@ struct Ledger::LiveBlock {
   std::uint8_t phase = 0;
   ByteClass of = ByteClass::kUnknown;  // of its life
   Overlay overlay = Overlay::kNone;
-  bool shrunk = false;
   Origin born, forward;
   std::uint32_t module = 0;
 
@@ -50,6 +49,11 @@ struct Ledger::Chunk {
   std::int64_t bytes = 0;
 };
 
+struct Ledger::Slot {  // of a payload in a chunk
+  std::int64_t bytes = 0;
+  std::uint64_t record = 0;  // whose payload it is; 0: not known
+};
+
 struct Ledger::Device {
   const DeviceLives* lives = nullptr;
   Totals totals;
@@ -58,6 +62,7 @@ struct Ledger::Device {
   LiveTable<LiveBlock> blocks;
   LiveTable<LiveRecord> records;
   LiveTable<Chunk> chunks;
+  LiveTable<Slot> slots;  // by address
   std::map<std::uint64_t, std::uint64_t> segments;  // begin, end; never adjacent
   std::uint64_t first_id = 0;
   std::size_t next_number = 0;  // of blocks

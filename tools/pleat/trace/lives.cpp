@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "interpose/wrapping.h"
-#include "last_sized.h"
 #include "live_table.h"
 
 namespace pleat::trace {
@@ -74,7 +73,6 @@ class FirstPass {
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
-  LastSized last_sized_;
   std::uint64_t marks_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> thread_marks_;
 };
@@ -263,8 +261,7 @@ void FirstPass::take_memory(Device& device, const PleatTraceEvent& event) {
         died(device, event.block, Birth(*old));
       }
       if (device.first_id == 0) device.first_id = event.block;
-      born(device, event, false);
-      last_sized_.note(event);
+      if (Birth* const birth = born(device, event, false)) birth->payload = event.record != 0;
       break;
     case PLEAT_TRACE_CHUNK_ALLOCATE:
       if (device.first_id == 0) device.first_id = event.block;
@@ -276,13 +273,10 @@ void FirstPass::take_memory(Device& device, const PleatTraceEvent& event) {
     case PLEAT_TRACE_SHRINK:
       if (Birth* const birth = device.blocks.find(event.block)) {
         birth->bytes = static_cast<std::int64_t>(event.bytes);
-        last_sized_.note(event);
       }
       break;
     case PLEAT_TRACE_PAYLOAD_ALLOCATE:
     case PLEAT_TRACE_PAYLOAD_SHRINK:
-      last_sized_.forget(event);
-      [[fallthrough]];
     case PLEAT_TRACE_PAYLOAD_FREE:
       device.payloads = wrapping_add(device.payloads, event.change[PLEAT_TRACE_REQUESTED]);
       device.lives.first_payloads =
@@ -318,16 +312,10 @@ void FirstPass::take_record(Device& device, const PleatTraceEvent& event) {
       if (birth != nullptr && !adopted) birth->restored = true;
       break;
     }
-    case PLEAT_TRACE_ENCODE: {
-      const std::uint64_t sized = last_sized_.block(event);
-      const std::uint64_t* const own = device.records.find(event.record);
-      const bool is_source = sized == event.block || (own != nullptr && sized == *own);
-      if (sized == 0 || is_source || event.bytes == 0) break;
-      Birth* const birth = device.blocks.find(sized);
-      if (birth != nullptr && birth->bytes == static_cast<std::int64_t>(event.bytes))
-        birth->payload = true;
+    case PLEAT_TRACE_ENCODE:  // version 1 tells of the payload's block only here
+      if (event.reason != PLEAT_TRACE_PLACE_OWN_BLOCK) break;
+      if (Birth* const birth = device.blocks.find(event.block)) birth->payload = true;
       break;
-    }
     case PLEAT_TRACE_DROP:
       device.records.erase(event.record);
       break;

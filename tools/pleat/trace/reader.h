@@ -22,6 +22,7 @@
 #include "block_file.h"
 #include "definitions.h"
 #include "record_block.h"
+#include "version1.h"
 
 namespace pleat::trace {
 
@@ -60,7 +61,8 @@ class File {
   [[nodiscard]] const Problems& problems() const noexcept { return problems_; }
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return blocks_.file_bytes(); }
 
-  // Calls visit(record) in order of time; records of one time stand as in the file. `visit` may
+  // Calls visit(record) in order of time; records of one time stand as in the file. Records of an
+  // older version are told as those of the present one. `visit` may
   // return false, which ends it. Two passes see the same records in the same order.
   template <class Visit>
   Problems for_each(Visit&& visit, Columns wanted = kAllColumns,
@@ -122,11 +124,17 @@ class Merge {
 
 template <class Visit>
 Problems File::for_each(Visit&& visit, Columns wanted, const Progress& progress) const {
+  std::optional<Version1> version1;
+  if (blocks_.version() == 1) {
+    version1.emplace();
+    wanted |= Version1::kColumns;
+  }
   Merge merge(*this, wanted, progress);
   while (true) {
     const std::span<const PleatTraceEvent> run = merge.next();
     if (run.empty()) return merge.problems();
-    for (const PleatTraceEvent& event : run) {
+    for (const PleatTraceEvent& stored : run) {
+      const PleatTraceEvent& event = version1 ? version1->translate(stored) : stored;
       if constexpr (std::is_same_v<decltype(visit(event)), bool>) {
         if (!visit(event)) return merge.problems();
       } else {

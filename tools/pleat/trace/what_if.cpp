@@ -169,10 +169,10 @@ void WhatIf::take_encode(const PleatTraceEvent& event, const Ledger& ledger) {
   record->form = Form::kUnpacked;
   unpacks_ = true;
   const LiveRecord* const known = ledger.record(device_, event.record);
-  const std::uint64_t source = event.block != 0 ? event.block : known != nullptr ? known->block : 0;
-  const std::optional<LiveEntry> block = ledger.block(device_, source);
+  const std::uint64_t source = known != nullptr ? known->block : 0;
   // In place the block holds the payload by now, else it is freed next.
-  const bool raw_lives = block && !(block->of == ByteClass::kPayloads && block->bytes == payload);
+  const bool raw_lives =
+      event.reason != PLEAT_TRACE_PLACE_IN_PLACE && ledger.block(device_, source).has_value();
   if (raw_lives) {
     bind(event.record, *record, source);
   } else {

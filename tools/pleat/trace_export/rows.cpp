@@ -96,7 +96,8 @@ class Rows {
   static About about(const PleatTraceEvent& event, const Ledger& ledger) {
     About found;
     const bool in_chunk =
-        event.kind >= PLEAT_TRACE_PAYLOAD_ALLOCATE && event.kind <= PLEAT_TRACE_PAYLOAD_FREE;
+        (event.kind >= PLEAT_TRACE_PAYLOAD_ALLOCATE && event.kind <= PLEAT_TRACE_PAYLOAD_FREE) ||
+        (event.kind == PLEAT_TRACE_ENCODE && event.reason == PLEAT_TRACE_PLACE_CHUNK);
     if (in_chunk) found.of = ByteClass::kPayloads;
     if (event.block != 0 && !in_chunk) {
       if (const auto block = ledger.block(event.device, event.block)) {

@@ -206,10 +206,9 @@ void SnapshotDevice::take_record(const PleatTraceEvent& event, const Ledger& led
       Place* const place = payloads_.insert(event.address);
       if (place == nullptr) return;
       place->of = ByteClass::kPayloads;
-      begin(*place, event, ledger);
-      if (last_payload_.size() < kMostThreads || last_payload_.contains(event.thread))
-        last_payload_[event.thread] = event.address;
-      return;
+      if (const trace::LiveRecord* const record = ledger.record(event.device, event.record))
+        place->origin = record->origin;
+      return begin(*place, event, ledger);
     }
     case PLEAT_TRACE_PAYLOAD_SHRINK:
       if (Place* const place = payloads_.find(event.address)) shrink(*place, event);
@@ -228,23 +227,16 @@ void SnapshotDevice::take_record(const PleatTraceEvent& event, const Ledger& led
   }
 }
 
-// The events of a place in a chunk name no operator. The record does, which is encoded into it by
-// the same thread right behind them.
 void SnapshotDevice::take_encode(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (Place* const own = blocks_.find(event.block)) {
-    const std::optional<LiveEntry> block = ledger.block(event.device, event.block);
-    if (block && block->of == ByteClass::kPayloads) call(*own, ByteClass::kPayloads);
-  }
-  const auto last = last_payload_.find(event.thread);
-  if (last == last_payload_.end()) return;
-  Place* const place = payloads_.find(last->second);
-  last_payload_.erase(last);
-  const trace::LiveRecord* const record = ledger.record(event.device, event.record);
-  if (place == nullptr || record == nullptr ||
-      place->requested != static_cast<std::int64_t>(event.bytes)) {
+  if (event.reason != PLEAT_TRACE_PLACE_CHUNK) {
+    Place* const own = blocks_.find(event.block);
+    if (own != nullptr) call(*own, ByteClass::kPayloads);
     return;
   }
-  attribute(*place, record->origin);
+  // A trace of version 1 tells only here whose payload it is.
+  Place* const place = payloads_.find(event.address);
+  const trace::LiveRecord* const record = ledger.record(event.device, event.record);
+  if (place != nullptr && record != nullptr) attribute(*place, record->origin);
 }
 
 }  // namespace pleat::cli

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "formats.h"
@@ -138,7 +137,6 @@ class SnapshotDevice {
   trace::LiveTable<Place> blocks_;                   // by id
   trace::LiveTable<Place> payloads_;                 // in chunks, by address
   trace::LiveTable<Chunk> chunks_;                   // by id
-  std::unordered_map<std::uint32_t, std::uint64_t> last_payload_;  // by thread: its address
   SnapshotHistory history_;
   std::vector<SnapshotSegment> segments_;
 };

@@ -10,52 +10,6 @@ namespace pleat::cli {
 using trace::ByteClass;
 using trace::wrapping_add;
 
-void ChunkPlaces::take(const PleatTraceEvent& event, const trace::Ledger& ledger) {
-  if (event.device != device_) return;
-  const auto bytes = static_cast<std::int64_t>(event.bytes);
-  switch (event.kind) {
-    case PLEAT_TRACE_CHUNK_ALLOCATE:
-      if (Chunk* const chunk = chunks_.find_or_insert(event.block)) *chunk = {event.address, bytes};
-      break;
-    case PLEAT_TRACE_CHUNK_FREE:
-      chunks_.erase(event.block);
-      break;
-    case PLEAT_TRACE_PAYLOAD_ALLOCATE:
-    case PLEAT_TRACE_PAYLOAD_SHRINK: {
-      if (Payload* const payload = payloads_.find_or_insert(event.address)) {
-        payload->bytes = bytes;
-        if (payload->place.op == 0) payload->place = {event.op, event.stack};
-      }
-      PleatTraceEvent by_address = event;
-      by_address.block = event.address;
-      last_.note(by_address);
-      break;
-    }
-    case PLEAT_TRACE_PAYLOAD_FREE:
-      payloads_.erase(event.address);
-      break;
-    case PLEAT_TRACE_ENCODE: {
-      const trace::LiveRecord* const record = ledger.record(device_, event.record);
-      Payload* const payload = payloads_.find(last_.block(event));
-      if (record != nullptr && payload != nullptr && payload->bytes == bytes)
-        payload->place = record->origin;
-      break;
-    }
-    default:
-      break;
-  }
-}
-
-void ChunkPlaces::append(std::vector<MapPiece>& pieces) const {
-  chunks_.for_each([&](std::uint64_t /*id*/, const Chunk& chunk) {
-    pieces.push_back({MapPiece::Kind::kChunk, chunk.address, chunk.bytes, {}, {}});
-  });
-  payloads_.for_each([&](std::uint64_t address, const Payload& payload) {
-    pieces.push_back(
-        {MapPiece::Kind::kPayload, address, payload.bytes, ByteClass::kPayloads, payload.place});
-  });
-}
-
 namespace {
 
 // Blocks this far apart are of one segment that the trace did not see.
@@ -95,15 +49,17 @@ void add_unseen(MemoryMap& map) {
 }  // namespace
 
 MemoryMap memory_map(const trace::Ledger& ledger, int device,
-                     const std::vector<trace::LiveEntry>& live, const ChunkPlaces& chunks,
-                     std::size_t most) {
+                     const std::vector<trace::LiveEntry>& live, std::size_t most) {
   MemoryMap map;
   for (const auto& [begin, end] : ledger.segments(device)) map.segments.push_back({begin, end});
   for (const trace::LiveEntry& entry : live)
     if (entry.address != 0)
       map.pieces.push_back(
           {MapPiece::Kind::kBlock, entry.address, entry.bytes, entry.of, entry.place()});
-  chunks.append(map.pieces);
+  for (const trace::LiveEntry& chunk : ledger.chunks(device))
+    map.pieces.push_back({MapPiece::Kind::kChunk, chunk.address, chunk.bytes, {}, {}});
+  for (const trace::LiveEntry& one : ledger.chunked_payloads(device))
+    map.pieces.push_back({MapPiece::Kind::kPayload, one.address, one.bytes, one.of, one.place()});
   std::erase_if(map.pieces, [](const MapPiece& piece) {
     const std::uint64_t end = piece.address + static_cast<std::uint64_t>(piece.bytes);
     return piece.bytes <= 0 || end < piece.address;

@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/pleat/trace/last_sized.h"
 #include "tools/pleat/trace/ledger.h"
-#include "tools/pleat/trace/live_table.h"
 
 namespace pleat::cli {
 
@@ -33,32 +31,8 @@ struct MemoryMap {
   std::int64_t left_out_bytes = 0;
 };
 
-// Chunks, and the places of payloads in them: the ledger knows their sum only.
-class ChunkPlaces {
- public:
-  explicit ChunkPlaces(int device) : device_(device) {}
-  void take(const PleatTraceEvent& event, const trace::Ledger& ledger);
-  // Appends all to `pieces`.
-  void append(std::vector<MapPiece>& pieces) const;
-
- private:
-  struct Chunk {
-    std::uint64_t address = 0;
-    std::int64_t bytes = 0;
-  };
-  struct Payload {
-    std::int64_t bytes = 0;
-    trace::Origin place;
-  };
-  int device_;
-  trace::LiveTable<Chunk> chunks_;
-  trace::LiveTable<Payload> payloads_;  // by address
-  trace::LastSized last_;               // the address of the place that a thread had last
-};
-
 // `most`: pieces, the largest are kept.
 [[nodiscard]] MemoryMap memory_map(const trace::Ledger& ledger, int device,
-                                   const std::vector<trace::LiveEntry>& live,
-                                   const ChunkPlaces& chunks, std::size_t most);
+                                   const std::vector<trace::LiveEntry>& live, std::size_t most);
 
 }  // namespace pleat::cli

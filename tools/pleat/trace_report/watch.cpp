@@ -22,7 +22,6 @@ class DeviceWatch {
         compression_(lives.device, replay.file().definitions(), lines),
         layers_(lives.device, layers),
         run_(lives.device, lines),
-        chunks_(lives.device),
         moment_(request.at, lives, replay.lives()) {
     if (with_what_if)
       what_if_.emplace(lives.device, request.what_if.value_or(kReportWhatIf), replay.filter());
@@ -35,10 +34,9 @@ class DeviceWatch {
     compression_.take(event, ledger);
     layers_.take(event, ledger);
     run_.take(event, ledger);
-    chunks_.take(event, ledger);
     if (moment_.is_now(event, number)) {
       at_ = take_snapshot(ledger, lives_.device, event);
-      map_ = memory_map(ledger, lives_.device, at_.live, chunks_, kReportPieces);
+      map_ = memory_map(ledger, lives_.device, at_.live, kReportPieces);
       if (what_if_) what_if_->tell(at_.live, ledger);
     }
     if (number == replay_.lives().end_event) end_ = ledger.live(lives_.device);
@@ -80,7 +78,6 @@ class DeviceWatch {
   trace::Compression compression_;
   LayerWatch layers_;
   RunPlaces run_;
-  ChunkPlaces chunks_;
   MomentWatch moment_;
   trace::Snapshot at_;
   MemoryMap map_;
