@@ -1,0 +1,38 @@
+"""Traces of version 1, recorded before version 2 was: of payloads in chunks, in blocks of their own, in place, of a job in parts
+and of one with a device (simulated) besides the host. `summaries.json` is as the pleat of that time summed them up."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recorded_trace import export, pleat, summary  # noqa: F401  (fixtures)
+
+FOLDER = Path(__file__).parent / "version1"
+SUMMARIES = json.loads((FOLDER / "summaries.json").read_text())
+
+
+def test_there_is_a_summary_of_each_trace():
+    assert sorted(SUMMARIES) == sorted(path.stem for path in FOLDER.glob("*.trace"))
+    devices = {name: [device["device"] for device in summary["devices"]] for name, summary in SUMMARIES.items()}
+    assert devices["devices"] == ["host", "cuda:0"] and all(SUMMARIES[name]["devices"][0]["compression"]["compressed"] for name in ("chunk", "own", "inplace"))
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_trace_of_version_1_is_summed_up_as_before(summary, name):
+    now = summary(FOLDER / f"{name}.trace")
+    del now["file"]
+    assert now == SUMMARIES[name]
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_payloads_of_a_trace_of_version_1_have_places(export, name):
+    rows = [json.loads(line) for line in export(FOLDER / f"{name}.trace", "json").splitlines()]
+    encodes = [row for row in rows if row["kind"] == "encode" and row["bytes"]]
+    sources = {row["record"]: row["block"] for row in rows if row["kind"] == "tag"}
+    assert encodes and all(row["class"] == "payloads" for row in encodes)
+    at_home = [row["block"] == sources.get(row["record"]) for row in encodes]
+    assert all(at_home) if name == "inplace" else not any(at_home)
+    chunks = {row["block"] for row in rows if row["kind"] == "chunk_allocate"}
+    places = {row["block"] in chunks for row in encodes}
+    assert places == {"chunk": {True}, "own": {False}, "inplace": {False}}.get(name, places)
