@@ -133,8 +133,8 @@ struct Pool::Impl {
       return;
     note(kind, address, bytes, {}, {}, {});
   }
-  void note(EventKind kind, const void* address, std::size_t bytes, BlockId id,
-            StreamId stream, RecordId owner) noexcept {
+  void note(EventKind kind, const void* address, std::size_t bytes, BlockId id, StreamId stream,
+            RecordId owner) noexcept {
     Event event;
     event.kind = kind;
     event.block = id;

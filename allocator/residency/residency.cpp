@@ -63,9 +63,9 @@ void Residency::emit_encoded(EventScope& scope, const Record& record,
                              std::uint64_t took_ns) noexcept {
   if (!scope.wanted()) [[likely]]
     return;
-  Event event = event_of(EventKind::kEncode, record,
-                         record.payload_in_block ? record.block : nullptr, record.payload_bytes,
-                         took_ns);
+  Event event =
+      event_of(EventKind::kEncode, record, record.payload_in_block ? record.block : nullptr,
+               record.payload_bytes, took_ns);
   if (record.payload_in_block) {
     event.place = PayloadPlace::kInPlace;
   } else if (record.payload) {

@@ -53,7 +53,7 @@ class Output {
 
  private:
   void fail() noexcept { failed_ = true; }
-  Bytes bytes_;
+  ByteBuffer bytes_;
   bool failed_ = false;
 };
 
@@ -110,7 +110,7 @@ class BlockWriter {
   FileState state_ = FileState::kOpen;
   int error_ = 0;
   Output raw_, index_, part_;
-  Bytes packed_;
+  ByteBuffer packed_;
   std::uint32_t blocks_ = 0;
   std::size_t texts_ = 0, frames_ = 0, stacks_ = 0, modules_ = 0;  // that the file has
   void* zstd_ = nullptr;

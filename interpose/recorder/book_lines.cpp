@@ -88,8 +88,7 @@ void BookLines::write_text(std::uint32_t text_number, std::span<char> text) cons
 
 // ---- groups -------------------------------------------------------------------------------------
 
-void BookLines::add(BookOrigin place, ByteClass of, std::int64_t bytes,
-                    std::uint64_t count) noexcept {
+void BookLines::add(Origin place, ByteClass of, std::int64_t bytes, std::uint64_t count) noexcept {
   if (bytes <= 0) return;
   const std::uint32_t frame = frame_of(place.stack);
   const std::uint64_t id =
@@ -105,7 +104,7 @@ void BookLines::add(BookOrigin place, ByteClass of, std::int64_t bytes,
 std::size_t BookLines::largest(BookDevice& device, std::span<LineGroup> top,
                                std::size_t* all) noexcept {
   groups_.clear();
-  std::int64_t unknown = device.now.classes[static_cast<std::size_t>(ByteClass::kUnknown)];
+  std::int64_t unknown = device.now.bytes[static_cast<std::size_t>(ByteClass::kUnknown)];
   device.blocks.for_each([&](std::uint64_t /*id*/, const BookBlock& block) {
     const ByteClass of = block.now();
     if (of == ByteClass::kUnknown) unknown -= block.bytes;

@@ -42,12 +42,12 @@ class BookLines {
  private:
   [[nodiscard]] std::uint32_t look(std::uint32_t stack) noexcept;
   [[nodiscard]] std::string_view text_of(std::uint32_t number) const noexcept;
-  void add(BookOrigin place, ByteClass of, std::int64_t bytes, std::uint64_t count) noexcept;
+  void add(Origin place, ByteClass of, std::int64_t bytes, std::uint64_t count) noexcept;
 
   const Names& names_;
   Modules& modules_;
-  BookTable<std::uint32_t> frames_;  // by stack: plus 1
-  BookTable<LineGroup> groups_;
+  MappedTable<std::uint32_t> frames_;  // by stack: plus 1
+  MappedTable<LineGroup> groups_;
 };
 
 }  // namespace pleat::trace

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "interpose/recorder/live_book_impl.h"
+#include "interpose/wrapping.h"
 
 namespace pleat::trace {
 namespace {
 
 // Stands for a place of forward that is known by its operator and stack only. No thread has this
 // number.
-std::uint64_t node_of(BookOrigin origin) noexcept {
+std::uint64_t node_of(Origin origin) noexcept {
   return std::uint64_t{0xffff} << 48 | std::uint64_t{origin.op} << 24 | origin.stack;
 }
 
@@ -31,7 +31,7 @@ void BookReplay::say(const PleatTraceEvent& event) noexcept {
 }
 
 template <class Item, class Visit>
-void BookReplay::in_order(BookTable<Item>& table, Visit&& visit) noexcept {
+void BookReplay::in_order(MappedTable<Item>& table, Visit&& visit) noexcept {
   if (table.size() == 0) return;
   ids_.clear();
   auto* const ids =
@@ -114,7 +114,7 @@ void BookReplay::threads(LiveBook& book) noexcept {
     mark.bytes = thread.step;
     say(mark);
   });
-  book.for_each_node([&](std::uint64_t node, const BookOrigin& origin) {
+  book.for_each_node([&](std::uint64_t node, const Origin& origin) {
     PleatTraceEvent mark = event(PLEAT_TRACE_NODE, -1);
     mark.node = node;
     mark.op = origin.op;
@@ -162,7 +162,8 @@ void BookReplay::allocate(int index, std::uint64_t id, const BookBlock& block) n
 
 void BookReplay::blocks(int index, BookDevice& device, Ages ages) noexcept {
   in_order(device.blocks, [&](std::uint64_t id, const BookBlock& block) {
-    if (block.age == Age::kPresent || (block.age == Age::kYoung) != (ages == Ages::kYoung)) return;
+    const bool goes_on = block.age == Age::kYoung || block.age == Age::kWaiting;
+    if (block.age == Age::kUnknown || goes_on != (ages == Ages::kYoung)) return;
     allocate(index, id, block);
   });
 }
@@ -184,7 +185,7 @@ void BookReplay::labels(int index, BookDevice& device) noexcept {
 }
 
 void BookReplay::payloads(int index, BookDevice& device) noexcept {
-  in_order(device.chunks, [&](std::uint64_t id, const BookChunk& chunk) {
+  in_order(device.chunks, [&](std::uint64_t id, const LifeChunk& chunk) {
     PleatTraceEvent told = event(PLEAT_TRACE_CHUNK_ALLOCATE, index);
     told.block = id;
     told.address = chunk.address;
@@ -194,7 +195,7 @@ void BookReplay::payloads(int index, BookDevice& device) noexcept {
     say(told);
   });
   std::int64_t left = device.chunked;
-  in_order(device.slots, [&](std::uint64_t address, const BookSlot& one) {
+  in_order(device.slots, [&](std::uint64_t address, const LifeSlot& one) {
     left = wrapping_subtract(left, one.bytes);
     const BookRecord* const record = device.records.find(one.record);
     if (record == nullptr || record->slot != address) slot(index, address, one);
@@ -202,7 +203,7 @@ void BookReplay::payloads(int index, BookDevice& device) noexcept {
   if (left > 0) slot(index, 0, {left, 0, 0});
 }
 
-void BookReplay::slot(int index, std::uint64_t address, const BookSlot& slot) noexcept {
+void BookReplay::slot(int index, std::uint64_t address, const LifeSlot& slot) noexcept {
   PleatTraceEvent told = event(PLEAT_TRACE_PAYLOAD_ALLOCATE, index);
   told.record = slot.record;
   told.block = slot.chunk;
@@ -240,7 +241,7 @@ void BookReplay::record(int index, BookDevice& device, std::uint64_t id,
   told.change[PLEAT_TRACE_SAVED_RAW] = record.raw;
   say(told);
   decisions(index, id, record);
-  const BookSlot* const own_slot = device.slots.find(record.slot);
+  const LifeSlot* const own_slot = device.slots.find(record.slot);
   if (own_slot != nullptr) slot(index, record.slot, *own_slot);
   if (record.encoded) {
     PleatTraceEvent encoded = event(PLEAT_TRACE_ENCODE, index);

@@ -27,7 +27,7 @@ class BookReplay {
   void blocks(int index, BookDevice& device, Ages ages) noexcept;
   void labels(int index, BookDevice& device) noexcept;
   void payloads(int index, BookDevice& device) noexcept;
-  void slot(int index, std::uint64_t address, const BookSlot& slot) noexcept;
+  void slot(int index, std::uint64_t address, const LifeSlot& slot) noexcept;
   void records(int index, BookDevice& device) noexcept;
   void record(int index, BookDevice& device, std::uint64_t id, const BookRecord& record) noexcept;
   void decisions(int index, std::uint64_t id, const BookRecord& record) noexcept;
@@ -39,16 +39,16 @@ class BookReplay {
   void say(const PleatTraceEvent& event) noexcept;
   // visit(id, item) for all items of a table, ids ascending.
   template <class Item, class Visit>
-  void in_order(BookTable<Item>& table, Visit&& visit) noexcept;
+  void in_order(MappedTable<Item>& table, Visit&& visit) noexcept;
 
   std::uint64_t time_ns_ = 0;
   Tell tell_ = nullptr;
   void* context_ = nullptr;
-  BookSums told_{};  // of one device
+  Changes told_{};  // of one device
   static constexpr int kAll = -2;
-  int told_device_ = kAll;            // whose sums are added up, without a word; kAll: all is told
-  Bytes ids_;                         // of what is told in order
-  BookTable<std::uint32_t> modules_;  // by thread: where it was said to be
+  int told_device_ = kAll;  // whose sums are added up, without a word; kAll: all is told
+  ByteBuffer ids_;          // of what is told in order
+  MappedTable<std::uint32_t> modules_;  // by thread: where it was said to be
   bool complete_ = true;
 };
 

@@ -47,7 +47,7 @@ class GrowingArray {
 };
 
 // Bytes that one thread collects.
-class Bytes {
+class ByteBuffer {
  public:
   // Room for `more` bytes behind the end; null if there is no memory.
   [[nodiscard]] std::uint8_t* reserve(std::size_t more) noexcept {

@@ -1,5 +1,6 @@
-// A table by an id that is not 0, of the writer's thread alone: in mappings, which grow with what
-// is in it. Items keep their place, which is a number, until they are erased.
+// MappedTable finds items by an id that is not 0. Its memory comes from mmap and grows with the
+// items that live. Items keep their place, which is a number, until they are erased. One thread at
+// a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -8,20 +9,24 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "interpose/recorder/mapped.h"
 
 namespace pleat::trace {
 
 template <class Item>
-class BookTable {
+class MappedTable {
   static_assert(std::is_trivially_copyable_v<Item>);
 
  public:
-  static constexpr std::size_t kMost = std::size_t{1} << 21;
+  static constexpr std::size_t kMost = std::size_t{1} << 22;
   static constexpr std::uint32_t kNoPlace = 0xffffffff;
 
   [[nodiscard]] Item* find(std::uint64_t id) noexcept {
+    return const_cast<Item*>(static_cast<const MappedTable&>(*this).find(id));
+  }
+  [[nodiscard]] const Item* find(std::uint64_t id) const noexcept {
     const std::uint32_t place = place_of(id);
     return place == kNoPlace ? nullptr : &slots_[place].item;
   }
@@ -86,19 +91,25 @@ class BookTable {
     for (std::size_t i = 0; count_ != 0 && i <= mask_; ++i)
       if (entries_[i].id != 0) visit(entries_[i].id, slots_[entries_[i].place].item);
   }
+  template <class Visit>
+  void for_each(Visit&& visit) const noexcept {
+    for (std::size_t i = 0; count_ != 0 && i <= mask_; ++i)
+      if (entries_[i].id != 0) visit(entries_[i].id, std::as_const(slots_[entries_[i].place].item));
+  }
 
   // Empties the table. What it took beyond a small multiple of what was in it is given back.
   void clear() noexcept {
     if (entries_ == nullptr) return;
-    if (mask_ + 1 > 16 * count_ + kFirst) {
-      ::munmap(entries_, (mask_ + 1) * sizeof(Entry));
-      ::munmap(slots_, room_ * sizeof(Slot));
-      *this = BookTable();
-      return;
-    }
+    if (mask_ + 1 > 16 * count_ + kFirst) return release();
     std::memset(entries_, 0, (mask_ + 1) * sizeof(Entry));
     count_ = used_ = 0;
     free_ = 0;
+  }
+  // Empties the table and gives its memory back. A table that was not released keeps its memory.
+  void release() noexcept {
+    if (entries_ != nullptr) ::munmap(entries_, (mask_ + 1) * sizeof(Entry));
+    if (slots_ != nullptr) ::munmap(slots_, room_ * sizeof(Slot));
+    *this = MappedTable();
   }
 
  private:

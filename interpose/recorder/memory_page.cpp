@@ -63,7 +63,7 @@ void MemoryPage::put(const char* format, ...) noexcept {
 }
 
 void MemoryPage::head(LiveBook& book, int index, const BookDevice& device) noexcept {
-  const BookSums& sums = device.now.sums;
+  const Changes& sums = device.now.sums;
   put("  %s: live %s, reserved %s", DeviceText(index).c_str(), SizeText(device.now.live()).c_str(),
       SizeText(sums[PLEAT_TRACE_RESERVED]).c_str());
   if (index < 0 && book.resident() > 0)
@@ -73,14 +73,14 @@ void MemoryPage::head(LiveBook& book, int index, const BookDevice& device) noexc
 }
 
 void MemoryPage::classes(LiveBook& book, int index, const BookDevice& device) noexcept {
-  const BookTotals& now = device.now;
+  const Totals& now = device.now;
   for (std::size_t i = 0; i < kByteClasses; ++i) {
-    if (now.classes[i] <= 0) continue;
+    if (now.bytes[i] <= 0) continue;
     const std::string_view name = kClassNames[i];
     const bool so_far = static_cast<ByteClass>(i) == ByteClass::kTemporary;
     put("  %-18.*s %12s %9s\n", so_far ? 18 : static_cast<int>(name.size()),
-        so_far ? "temporary (so far)" : name.data(), SizeText(now.classes[i]).c_str(),
-        ShareText(now.classes[i], now.live()).c_str());
+        so_far ? "temporary (so far)" : name.data(), SizeText(now.bytes[i]).c_str(),
+        ShareText(now.bytes[i], now.live()).c_str());
   }
   const auto beside = [&](const char* name, std::int64_t bytes) {
     if (bytes > 0) put("  + %-16s %12s\n", name, SizeText(bytes).c_str());

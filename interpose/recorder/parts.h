@@ -50,7 +50,7 @@ class Parts {
   Identity written_, former_;  // FILE and FILE.1
   unsigned number_ = 1;
   const char* problem_ = nullptr;
-  Bytes process_, next_process_;
+  ByteBuffer process_, next_process_;
 };
 
 }  // namespace pleat::trace

@@ -53,7 +53,7 @@ bool is_stale(int folder, const char* name) noexcept {
   return stale;
 }
 
-void copy(TopMoment& to, const BookTotals& from, std::uint64_t time_ns, std::uint64_t step,
+void copy(TopMoment& to, const Totals& from, std::uint64_t time_ns, std::uint64_t step,
           std::uint8_t phase, std::int64_t resident, std::int64_t small) noexcept {
   to.time_ns = time_ns;
   to.step = step;
@@ -61,7 +61,7 @@ void copy(TopMoment& to, const BookTotals& from, std::uint64_t time_ns, std::uin
   to.resident = resident;
   to.small = small;
   std::copy(from.sums.begin(), from.sums.end(), to.sums);
-  std::copy(from.classes.begin(), from.classes.end(), to.classes);
+  std::copy(from.bytes.begin(), from.bytes.end(), to.classes);
 }
 
 }  // namespace

@@ -667,9 +667,9 @@ TEST_F(ResidencyTest, TheRoomOfAPayloadNamesItsRecordAndTheEncodeNamesThePlace) 
       if (place == PayloadPlace::kInPlace) {
         EXPECT_EQ(encoded.block.value, source);
       } else {
-        const Event room = sink.only(place == PayloadPlace::kChunk ? EventKind::kPayloadAllocate
-                                                                   : EventKind::kAllocate,
-                                     record->id);
+        const Event room = sink.only(
+            place == PayloadPlace::kChunk ? EventKind::kPayloadAllocate : EventKind::kAllocate,
+            record->id);
         EXPECT_EQ(encoded.block, room.block);
         EXPECT_EQ(encoded.address, room.address);
         EXPECT_NE(encoded.block.value, source);

@@ -24,9 +24,9 @@ namespace {
 using recorder_testing::MadeUpJob;
 using testing::Story;
 
-std::int64_t all_classes(const BookTotals& totals) {
+std::int64_t all_classes(const Totals& totals) {
   std::int64_t all = 0;
-  for (const std::int64_t bytes : totals.classes) all += bytes;
+  for (const std::int64_t bytes : totals.bytes) all += bytes;
   return all;
 }
 
@@ -88,7 +88,7 @@ TEST(LiveBook, ClassesAddUpToWhatLivesAfterEveryEvent) {
     const auto book = new_book();
     for (const PleatTraceEvent& event : events_of(6, seed, false)) {
       book->apply(event);
-      const BookTotals& now = book->device(-1).now;
+      const Totals& now = book->device(-1).now;
       ASSERT_EQ(all_classes(now), now.live());
       ASSERT_EQ(all_classes(book->device(-1).peak.totals), book->device(-1).peak.totals.live());
       ASSERT_GE(book->device(-1).peak.totals.live(), now.live());
@@ -106,7 +106,7 @@ TEST(LiveBook, WhatPhasesHaveEndedIsOfTheReadersClass) {
     const Read right = read(events, 3);
     EXPECT_EQ(right.disagreements, 0u);
     EXPECT_EQ(book->device(3).now.sums, right.totals.sums);
-    EXPECT_EQ(book->device(3).now.classes, right.totals.bytes);
+    EXPECT_EQ(book->device(3).now.bytes, right.totals.bytes);
   }
 }
 
@@ -120,7 +120,7 @@ TEST(LiveBook, UntilItsPhaseEndsABlockIsTemporary) {
   };
   const auto of = [&](ByteClass which) {
     tell();
-    return book->device(-1).now.classes[static_cast<std::size_t>(which)];
+    return book->device(-1).now.bytes[static_cast<std::size_t>(which)];
   };
   story.begin(testing::kForward);
   story.allocate(1, 100);
@@ -142,6 +142,38 @@ TEST(LiveBook, UntilItsPhaseEndsABlockIsTemporary) {
   EXPECT_EQ(of(ByteClass::kGradients), 100);
 }
 
+// Other blocks come before the verdict, which another thread takes in another phase.
+TEST(LiveBook, AQueuedEncodeIsPayloadsBeforeItsVerdict) {
+  for (const bool in_chunk : {false, true}) {
+    const auto book = new_book();
+    Story story;
+    story.begin(testing::kForward);
+    story.allocate(1, 1000);
+    story.record(PLEAT_TRACE_TAG, 7, 1, 1000);
+    if (in_chunk) {
+      story.slot(PLEAT_TRACE_PAYLOAD_ALLOCATE, 250, 250, 7, 4096);
+    } else {
+      story.allocate(2, 250, 7);
+    }
+    story.allocate(3, 60);
+    story.begin(testing::kBackward);
+    for (const PleatTraceEvent& event : story.events()) book->apply(event);
+    const Totals before = book->device(-1).now;
+    EXPECT_EQ(before.of(ByteClass::kPayloads), 250);
+    EXPECT_EQ(before.of(ByteClass::kSavedRaw), 1000);
+    EXPECT_EQ(before.of(ByteClass::kKept), 60);
+    const std::size_t told = story.events().size();
+    story.thread = 2;
+    story.encode(7, in_chunk ? PLEAT_TRACE_PLACE_CHUNK : PLEAT_TRACE_PLACE_OWN_BLOCK,
+                 in_chunk ? testing::kChunk : 2, 250);
+    story.free(1);
+    for (std::size_t i = told; i < story.events().size(); ++i) book->apply(story.events()[i]);
+    EXPECT_EQ(book->device(-1).now.of(ByteClass::kPayloads), 250);
+    EXPECT_EQ(book->device(-1).now.live(), 310);
+    EXPECT_EQ(book->device(-1).records.find(7)->payload_bytes, 250);
+  }
+}
+
 TEST(LiveBook, WhatWasThereBeforeIsUnknownUntilItIsMentioned) {
   const auto book = new_book();
   Story story;
@@ -149,9 +181,9 @@ TEST(LiveBook, WhatWasThereBeforeIsUnknownUntilItIsMentioned) {
   story.allocate(50, 10);
   story.label(20, PLEAT_TRACE_LABEL_PARAMETER, 300);
   for (const PleatTraceEvent& event : story.events()) book->apply(event);
-  const BookTotals& now = book->device(-1).now;
-  EXPECT_EQ(now.classes[static_cast<std::size_t>(ByteClass::kUnknown)], 700);
-  EXPECT_EQ(now.classes[static_cast<std::size_t>(ByteClass::kParameters)], 300);
+  const Totals& now = book->device(-1).now;
+  EXPECT_EQ(now.bytes[static_cast<std::size_t>(ByteClass::kUnknown)], 700);
+  EXPECT_EQ(now.bytes[static_cast<std::size_t>(ByteClass::kParameters)], 300);
   EXPECT_EQ(now.sums[PLEAT_TRACE_RESERVED], 4096);
 }
 
@@ -164,7 +196,7 @@ TEST(LiveBook, AnotherTraceBeginsWithNothing) {
   EXPECT_EQ(devices, 0);
   const std::vector<PleatTraceEvent> events = events_of(2, 5, true);
   for (const PleatTraceEvent& event : events) book->apply(event);
-  EXPECT_EQ(book->device(-1).now.classes, read(events).totals.bytes);
+  EXPECT_EQ(book->device(-1).now.bytes, read(events).totals.bytes);
 }
 
 // ---- told once more -----------------------------------------------------------------------------

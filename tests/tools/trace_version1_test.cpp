@@ -1,5 +1,5 @@
-// Traces of version 1, which say of an encode the block that its record came from, and of no payload
-// where it lies.
+// Traces of version 1, which say of an encode the block that its record came from, and of no
+// payload where it lies.
 #include <gtest/gtest.h>
 
 #include "tests/tools/trace/told.h"
@@ -81,8 +81,8 @@ class BothVersions {
 };
 
 TEST(TraceVersion1, IsReadAsVersion2WouldHaveToldIt) {
-  const Told second(BothVersions(false).story);
-  const Told first(BothVersions(true).story);
+  BothVersions versions[] = {BothVersions(false), BothVersions(true)};
+  const Told second(versions[0].story), first(versions[1].story);
   ASSERT_EQ(first.totals.size(), second.totals.size());
   for (std::size_t i = 0; i < first.totals.size(); ++i) {
     SCOPED_TRACE(i);

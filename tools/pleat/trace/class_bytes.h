@@ -2,16 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <numeric>
 
-#include "interpose/byte_class.h"
-#include "interpose/wrapping.h"
+#include "interpose/recorder/lifecycle.h"
 
 namespace pleat::trace {
-
-using ClassBytes = std::array<std::int64_t, kByteClasses>;
 
 [[nodiscard]] constexpr std::int64_t sum_of(const ClassBytes& bytes) noexcept {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}, wrapping_add);

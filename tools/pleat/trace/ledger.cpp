@@ -102,22 +102,17 @@ Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event, bo
   return block;
 }
 
+Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event) {
+  return born(device, event, true);
+}
+
 // The same decisions as in the first pass, so that numbers agree.
-Ledger::LiveBlock* Ledger::known(Device& device, const PleatTraceEvent& event) {
-  if (event.block == 0) return nullptr;
-  if (LiveBlock* const block = device.blocks.find(event.block)) return block;
+Ledger::LiveBlock* Ledger::mentioned(Device& device, const PleatTraceEvent& event) {
   const bool before = device.first_id == 0 || event.block < device.first_id;
   return born(device, event, !(device.began_with_something && before));
 }
 
-void Ledger::died(Device& device, std::uint64_t id) {
-  const LiveBlock* const block = device.blocks.find(id);
-  if (block == nullptr) return;
-  device.remove(block->now(), block->bytes);
-  device.blocks.erase(id);
-}
-
-void Ledger::take_present(Device& device, const PleatTraceEvent& /*event*/) {
+void Ledger::take_present(Device& device) {
   if (device.began_with_something) return;
   device.began_with_something = true;
   device.add_chunked(device.lives->first_payloads);
@@ -137,22 +132,13 @@ void Ledger::apply(const PleatTraceEvent& event) {
   if (changes_sums(event.kind)) {
     Device& on = device(event.device);
     take_memory(on, event);
-    add_changes(on, event);
+    const bool disagrees = on.add_changes(event) < 0;
+    if (disagrees && !on.disagrees) ++disagreements_;
+    on.disagrees = disagrees;
   } else {
     take_mark(event);
   }
   ++events_;
-}
-
-void Ledger::add_changes(Device& device, const PleatTraceEvent& event) {
-  Totals& totals = device.totals;
-  for (std::size_t i = 0; i < PLEAT_TRACE_CHANGES; ++i)
-    totals.sums[i] = wrapping_add(totals.sums[i], event.change[i]);
-  const std::int64_t unknown = wrapping_subtract(totals.live(), device.known);
-  totals.bytes[static_cast<std::size_t>(ByteClass::kUnknown)] = std::max<std::int64_t>(unknown, 0);
-  const bool disagrees = unknown < 0;
-  if (disagrees && !device.disagrees) ++disagreements_;
-  device.disagrees = disagrees;
 }
 
 void Ledger::take_mark(const PleatTraceEvent& event) {
@@ -192,91 +178,24 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
     case PLEAT_TRACE_SEGMENT_RELEASE:
       release(device.segments, event.address, event.bytes);
       break;
-    case PLEAT_TRACE_ALLOCATE:
-      if (event.block == 0) break;
-      died(device, event.block);
-      if (device.first_id == 0) device.first_id = event.block;
-      if (LiveBlock* const block = born(device, event, true); block != nullptr && event.record != 0)
-        own(*block, event.record, device.records.find(event.record));
-      break;
-    case PLEAT_TRACE_FREE:
-      died(device, event.block);
-      break;
-    case PLEAT_TRACE_SHRINK:
-      if (LiveBlock* const block = device.blocks.find(event.block)) {
-        const auto bytes = static_cast<std::int64_t>(event.bytes);
-        device.add(block->now(), wrapping_subtract(bytes, block->bytes));
-        block->bytes = bytes;
-      }
-      break;
-    case PLEAT_TRACE_CHUNK_ALLOCATE: {
-      if (device.first_id == 0) device.first_id = event.block;
-      if (Chunk* const chunk = device.chunks.find_or_insert(event.block))
-        *chunk = {event.address, static_cast<std::int64_t>(event.bytes)};
-      break;
-    }
-    case PLEAT_TRACE_CHUNK_FREE:
-      device.chunks.erase(event.block);
-      break;
-    case PLEAT_TRACE_PAYLOAD_ALLOCATE:
-    case PLEAT_TRACE_PAYLOAD_SHRINK:
-    case PLEAT_TRACE_PAYLOAD_FREE:
-      take_payload(device, event);
-      break;
     case PLEAT_TRACE_PRESENT:
-      take_present(device, event);
+      take_present(device);
       break;
+    case PLEAT_TRACE_ALLOCATE:
+    case PLEAT_TRACE_CHUNK_ALLOCATE:
+      if (device.first_id == 0) device.first_id = event.block;
+      [[fallthrough]];
     default:
-      take_record(device, event);
+      take(device, event);
   }
 }
 
-void Ledger::take_record(Device& device, const PleatTraceEvent& event) {
-  switch (event.kind) {
-    case PLEAT_TRACE_LABEL:
-      known(device, event);
-      break;
-    case PLEAT_TRACE_TAG:
-      take_tag(device, event);
-      break;
-    case PLEAT_TRACE_ENCODE:
-      take_encode(device, event);
-      break;
-    case PLEAT_TRACE_KEEP:
-      end_saving(device, event);
-      break;
-    case PLEAT_TRACE_DROP:
-      end_saving(device, event);
-      device.records.erase(event.record);
-      break;
-    case PLEAT_TRACE_RESTORE:
-      take_restore(device, event);
-      break;
-    case PLEAT_TRACE_RESTORED_FREE: {
-      LiveBlock* const block = device.blocks.find(event.block);
-      // The record holds on to its raw bytes.
-      if (block != nullptr && block->overlay == Overlay::kAdopted && block->record == event.record)
-        device.overlay(*block, Overlay::kSavedRaw);
-      break;
-    }
-    default:
-      break;
-  }
-}
-
-void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
-  if (LiveBlock* const block = known(device, event)) {
-    block->record = event.record;
-    device.overlay(*block, Overlay::kSavedRaw);
-  }
-  LiveRecord* const record = device.records.find_or_insert(event.record);
+void Ledger::tagged(Device& /*device*/, const PleatTraceEvent& event, LiveRecord* record) {
   const Origin* const forward = event.node != 0 ? nodes_.find(event.node) : nullptr;
   Origin origin = origin_of(event);
   origin.module = module_of(origin, forward);
   if (record != nullptr) {
-    *record = {};
-    record->bytes = static_cast<std::int64_t>(event.bytes);
-    record->block = event.block;
+    record->bytes = signed_of(event.bytes);
     record->key = event.key;
     record->time_ns = event.time_ns;
     record->step = step_;
@@ -286,65 +205,9 @@ void Ledger::take_tag(Device& device, const PleatTraceEvent& event) {
   if (event.node != 0 && forward == nullptr) nodes_.note(event.node, origin);
 }
 
-void Ledger::take_payload(Device& device, const PleatTraceEvent& event) {
-  device.add_chunked(event.change[PLEAT_TRACE_REQUESTED]);
-  const auto bytes = static_cast<std::int64_t>(event.bytes);
-  if (event.kind == PLEAT_TRACE_PAYLOAD_ALLOCATE) {
-    if (Slot* const slot = device.slots.find_or_insert(event.address)) *slot = {bytes, event.record};
-    if (LiveRecord* const record = device.records.find(event.record)) record->chunk_bytes = bytes;
-    return;
-  }
-  Slot* const slot = device.slots.find(event.address);
-  if (slot == nullptr) return;
-  const bool is_freed = event.kind == PLEAT_TRACE_PAYLOAD_FREE;
-  if (LiveRecord* const record = device.records.find(slot->record))
-    record->chunk_bytes = is_freed ? 0 : bytes;
-  slot->bytes = bytes;
-  if (is_freed) device.slots.erase(event.address);
-}
-
-void Ledger::take_encode(Device& device, const PleatTraceEvent& event) {
-  LiveRecord* const record = device.records.find(event.record);
-  const bool in_chunk = event.reason == PLEAT_TRACE_PLACE_CHUNK;
-  LiveBlock* const block = in_chunk ? nullptr : device.blocks.find(event.block);
-  if (event.reason == PLEAT_TRACE_PLACE_IN_PLACE) {
-    if (block != nullptr) device.overlay(*block, Overlay::kInPlace);
-  } else {
-    end_saving(device, event);
-    if (block != nullptr) own(*block, event.record, record);
-  }
-  if (record == nullptr) return;
-  record->payload_bytes = static_cast<std::int64_t>(event.bytes);
-  record->chunk_bytes = in_chunk ? record->payload_bytes : 0;
-  if (Slot* const slot = in_chunk ? device.slots.find(event.address) : nullptr)
-    slot->record = event.record;
-}
-
-// The block holds the payload of a record.
-void Ledger::own(LiveBlock& block, std::uint64_t id, const LiveRecord* record) {
-  block.record = id;
-  if (record == nullptr) return;
-  block.forward = record->origin;
-  block.module = record->origin.module;
-}
-
-// Of a record whose bytes are no longer needed raw.
-void Ledger::end_saving(Device& device, const PleatTraceEvent& event) {
-  const LiveRecord* const record = device.records.find(event.record);
-  LiveBlock* const block = device.blocks.find(record != nullptr ? record->block : event.block);
-  if (block != nullptr && block->overlay == Overlay::kSavedRaw && block->record == event.record)
-    device.overlay(*block, Overlay::kNone);
-}
-
-void Ledger::take_restore(Device& device, const PleatTraceEvent& event) {
-  LiveBlock* const block = known(device, event);
-  const LiveRecord* const record = device.records.find(event.record);
-  if (block == nullptr) return;
-  block->record = event.record;
-  if (record == nullptr) return;
-  block->forward = record->origin;
-  block->module = record->origin.module;
-  if (event.record != 0 && record->block == event.block) device.overlay(*block, Overlay::kAdopted);
+void Ledger::placed(LiveBlock& block, const LiveRecord& record) noexcept {
+  block.forward = record.origin;
+  block.module = record.origin.module;
 }
 
 }  // namespace pleat::trace

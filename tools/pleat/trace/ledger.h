@@ -9,32 +9,12 @@
 #include <vector>
 
 #include "class_bytes.h"
-#include "interpose/wrapping.h"
+#include "interpose/recorder/lifecycle.h"
 #include "live_table.h"
 #include "lives.h"
-#include "node_book.h"
 #include "per_thread.h"
 
 namespace pleat::trace {
-
-// Of a device, at a moment.
-struct Totals {
-  Changes sums{};  // requested, active, reserved, saved raw, payload, restored
-  // They add up to live(), unless the events disagree.
-  ClassBytes bytes{};
-
-  [[nodiscard]] std::int64_t live() const noexcept { return sums[PLEAT_TRACE_REQUESTED]; }
-  [[nodiscard]] std::int64_t active() const noexcept { return sums[PLEAT_TRACE_ACTIVE]; }
-  [[nodiscard]] std::int64_t reserved() const noexcept { return sums[PLEAT_TRACE_RESERVED]; }
-  [[nodiscard]] std::int64_t of(ByteClass which) const noexcept {
-    return bytes[static_cast<std::size_t>(which)];
-  }
-  // Of rounding, and of chunks what no payload has.
-  [[nodiscard]] std::int64_t slack() const noexcept { return distance_above(active(), live()); }
-  [[nodiscard]] std::int64_t cached() const noexcept {
-    return distance_above(reserved(), active());
-  }
-};
 
 // A block, or a payload in a chunk, that lives.
 struct LiveEntry {
@@ -61,11 +41,8 @@ struct LiveEntry {
 };
 
 // A record that has not ended.
-struct LiveRecord {
-  std::int64_t bytes = 0;          // of the storage
-  std::int64_t payload_bytes = 0;  // 0: not encoded
-  std::int64_t chunk_bytes = 0;    // in a chunk: of its payload, or of the room for it
-  std::uint64_t block = 0;         // it was tagged on
+struct LiveRecord : LifeRecord {
+  std::int64_t bytes = 0;  // of the storage
   std::uint64_t key = 0;
   std::uint64_t time_ns = 0;
   std::uint32_t step = kNoStep;
@@ -84,7 +61,7 @@ struct Gaps {
   std::int64_t largest = 0;
 };
 
-class Ledger {
+class Ledger : private Lifecycle<Ledger> {
  public:
   Ledger(const File& file, const Lives& lives);
   ~Ledger();
@@ -121,26 +98,26 @@ class Ledger {
 
  private:
   struct LiveBlock;
-  struct Chunk;
-  struct Slot;
   struct Device;
 
   Device& device(int index);
   [[nodiscard]] const Device* find(int index) const noexcept;
   void take_memory(Device& device, const PleatTraceEvent& event);
-  void take_record(Device& device, const PleatTraceEvent& event);
-  void take_tag(Device& device, const PleatTraceEvent& event);
-  void take_encode(Device& device, const PleatTraceEvent& event);
-  void take_restore(Device& device, const PleatTraceEvent& event);
-  void take_payload(Device& device, const PleatTraceEvent& event);
-  void end_saving(Device& device, const PleatTraceEvent& event);
   void take_mark(const PleatTraceEvent& event);
-  void take_present(Device& device, const PleatTraceEvent& event);
-  void add_changes(Device& device, const PleatTraceEvent& event);
+  void take_present(Device& device);
+
+  friend class Lifecycle<Ledger>;
+  LiveBlock* born(Device& device, const PleatTraceEvent& event);
+  LiveBlock* mentioned(Device& device, const PleatTraceEvent& event);
   LiveBlock* born(Device& device, const PleatTraceEvent& event, bool numbered);
-  LiveBlock* known(Device& device, const PleatTraceEvent& event);
-  static void died(Device& device, std::uint64_t id);
-  static void own(LiveBlock& block, std::uint64_t id, const LiveRecord* record);
+  static void dies(const Device& /*device*/, const LiveBlock& /*block*/) noexcept {}
+  static void labelled(const LiveBlock& /*block*/, const PleatTraceEvent& /*event*/) noexcept {}
+  static void owned(const LiveBlock& /*block*/) noexcept {}
+  static void restored(const LiveBlock& /*block*/) noexcept {}
+  static void placed(LiveBlock& block, const LiveRecord& record) noexcept;
+  void tagged(Device& device, const PleatTraceEvent& event, LiveRecord* record);
+  static void lost() noexcept {}
+
   [[nodiscard]] static LiveEntry entry_of(const Device& device, std::uint64_t id,
                                           const LiveBlock& block);
   // Where the event's thread is.
@@ -152,7 +129,7 @@ class Ledger {
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
-  NodeBook nodes_;
+  NodeBook<LiveTable, std::size_t{1} << 18> nodes_;
   PerThread<std::uint32_t> modules_;  // strings: the module each thread is in
   std::uint64_t events_ = 0;
   std::uint32_t step_ = kNoStep;

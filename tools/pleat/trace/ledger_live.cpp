@@ -18,7 +18,7 @@ const Ledger::Device* Ledger::find(int index) const noexcept {
 
 const Totals& Ledger::totals(int device) const noexcept {
   const Device* const found = find(device);
-  return found == nullptr ? kNothing : found->totals;
+  return found == nullptr ? kNothing : found->now;
 }
 
 std::int64_t Ledger::other() const noexcept {
@@ -35,7 +35,7 @@ std::vector<LiveEntry> Ledger::live(int device) const {
   std::vector<LiveEntry> entries;
   const Device* const found = find(device);
   if (found == nullptr) return entries;
-  std::int64_t unknown = found->totals.of(ByteClass::kUnknown);
+  std::int64_t unknown = found->now.of(ByteClass::kUnknown);
   found->blocks.for_each([&](std::uint64_t id, const LiveBlock& block) {
     LiveEntry entry = entry_of(*found, id, block);
     if (const LiveRecord* const record = found->records.find(block.record)) entry.key = record->key;
@@ -65,7 +65,7 @@ std::vector<LiveEntry> Ledger::live(int device) const {
 std::vector<LiveEntry> Ledger::chunks(int device) const {
   std::vector<LiveEntry> chunks;
   if (const Device* const found = find(device)) {
-    found->chunks.for_each([&](std::uint64_t /*id*/, const Chunk& chunk) {
+    found->chunks.for_each([&](std::uint64_t /*id*/, const LifeChunk& chunk) {
       LiveEntry& entry = chunks.emplace_back();
       entry.address = chunk.address;
       entry.bytes = chunk.bytes;
@@ -77,7 +77,7 @@ std::vector<LiveEntry> Ledger::chunks(int device) const {
 std::vector<LiveEntry> Ledger::chunked_payloads(int device) const {
   std::vector<LiveEntry> payloads;
   if (const Device* const found = find(device)) {
-    found->slots.for_each([&](std::uint64_t address, const Slot& slot) {
+    found->slots.for_each([&](std::uint64_t address, const LifeSlot& slot) {
       const LiveRecord* const record = found->records.find(slot.record);
       LiveEntry& entry = payloads.emplace_back();
       if (record != nullptr) entry = trace::entry_of(slot.record, *record);
@@ -101,7 +101,7 @@ Gaps Ledger::gaps(int device) const {
   found->blocks.for_each(
       [&](std::uint64_t /*id*/, const LiveBlock& block) { add(block.address, block.bytes); });
   found->chunks.for_each(
-      [&](std::uint64_t /*id*/, const Chunk& chunk) { add(chunk.address, chunk.bytes); });
+      [&](std::uint64_t /*id*/, const LifeChunk& chunk) { add(chunk.address, chunk.bytes); });
   std::sort(taken.begin(), taken.end());
   auto next = taken.begin();
   for (const auto& [begin, end] : found->segments) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <unordered_map>
 
 #include "interpose/wrapping.h"
 #include "live_table.h"
@@ -13,7 +12,6 @@ namespace {
 // Of blocks of a device: beyond, their bytes are of kUnknown.
 constexpr std::size_t kMostBlocks = 1u << 28;
 constexpr std::size_t kMostSteps = 1u << 20;
-constexpr std::size_t kMostThreads = 1u << 16;
 
 constexpr Columns kWanted =
     column_bit(Column::kTime) | column_bit(Column::kKind) | column_bit(Column::kPhase) |
@@ -21,26 +19,17 @@ constexpr Columns kWanted =
     column_bit(Column::kBytes) | column_bit(Column::kBlock) | column_bit(Column::kRecord) |
     (((1u << PLEAT_TRACE_CHANGES) - 1) << static_cast<unsigned>(Column::kChange));
 
-struct Birth {
-  std::int64_t bytes = 0;
-  std::uint64_t marks = 0;         // of any thread, before it
-  std::uint64_t thread_marks = 0;  // of its own
-  std::uint32_t number = 0;        // of the block; of a present one its place among these
-  std::uint32_t thread = 0;
-  std::uint8_t phase = 0;
+struct Birth : AgeingBlock {
+  std::uint32_t number = 0;  // of the block; of a present one its place among these
   bool present = false;
-  bool parameter = false, gradient = false, restored = false, payload = false;
 };
 
-struct Device {
-  LiveTable<Birth> blocks;
-  LiveTable<std::uint64_t> records;  // the block that each was tagged on
-  std::uint64_t first_id = 0;        // of what was allocated; 0: nothing yet
-  std::int64_t payloads = 0;         // in chunks, since the trace began
+struct Device : AgeingDevice<Birth, LifeRecord, LiveTable, false> {
+  std::uint64_t first_id = 0;  // of what was allocated; 0: nothing yet
   DeviceLives lives;
 };
 
-class FirstPass {
+class FirstPass : private AgeingLifecycle<FirstPass> {
  public:
   FirstPass(const File& file, const Filter& filter) : filter_(filter) {
     lives_.start_ns = lives_.first_time_ns = lives_.last_time_ns = file.start_ns();
@@ -55,16 +44,19 @@ class FirstPass {
   void begin_phase(const PleatTraceEvent& event);
   void begin_step(const PleatTraceEvent& event);
   void take_memory(Device& device, const PleatTraceEvent& event);
-  void take_record(Device& device, const PleatTraceEvent& event);
   void add_changes(Device& device, const PleatTraceEvent& event);
   void note_peak(Peak& peak, std::int64_t bytes, const PleatTraceEvent& event) const;
 
-  // A block that is known, or was mentioned: it was there before its ALLOCATE could be seen.
-  Birth* known(Device& device, const PleatTraceEvent& event);
+  friend class Lifecycle<FirstPass>;
+  Birth* born(Device& device, const PleatTraceEvent& event) { return born(device, event, false); }
+  // It was there before its ALLOCATE could be seen.
+  Birth* mentioned(Device& device, const PleatTraceEvent& event);
   Birth* born(Device& device, const PleatTraceEvent& event, bool present);
-  void died(Device& device, std::uint64_t id, const Birth& birth);
-  [[nodiscard]] ByteClass class_of(const Birth& birth, bool alive) const;
-  [[nodiscard]] std::uint64_t marks_of(std::uint32_t thread) const;
+  static void dies(Device& device, Birth& birth);
+  static void placed(const Birth& /*block*/, const LifeRecord& /*record*/) noexcept {}
+  static void tagged(const Device& /*device*/, const PleatTraceEvent& /*event*/,
+                     const LifeRecord* /*record*/) noexcept {}
+  static void lost() noexcept {}
 
   const Filter& filter_;
   Lives lives_;
@@ -73,8 +65,6 @@ class FirstPass {
   std::map<int, std::unique_ptr<Device>> devices_;
   int last_index_ = 0;
   Device* last_device_ = nullptr;
-  std::uint64_t marks_ = 0;
-  std::unordered_map<std::uint32_t, std::uint64_t> thread_marks_;
 };
 
 Device& FirstPass::device(int index) {
@@ -89,57 +79,26 @@ Device& FirstPass::device(int index) {
   return *device;
 }
 
-std::uint64_t FirstPass::marks_of(std::uint32_t thread) const {
-  const auto it = thread_marks_.find(thread);
-  return it == thread_marks_.end() ? 0 : it->second;
-}
-
 // ---- classes ------------------------------------------------------------------------------------
-
-ByteClass FirstPass::class_of(const Birth& birth, bool alive) const {
-  if (birth.payload) return ByteClass::kPayloads;
-  if (birth.parameter) return ByteClass::kParameters;
-  if (birth.gradient) return ByteClass::kGradients;
-  const bool outlived = !birth.present && marks_ > birth.marks;
-  // The end of the trace ends the phases of training, too.
-  if (!birth.present && birth.phase == PLEAT_TRACE_PHASE_OPTIMIZER &&
-      (alive || marks_of(birth.thread) > birth.thread_marks)) {
-    return ByteClass::kOptimizerState;
-  }
-  if (outlived &&
-      (birth.phase == PLEAT_TRACE_PHASE_OTHER || birth.phase == PLEAT_TRACE_PHASE_DATA)) {
-    return ByteClass::kInputs;
-  }
-  if (birth.restored) return ByteClass::kRestored;
-  if (birth.present) return ByteClass::kUnknown;
-  if (!outlived && !alive) return ByteClass::kTemporary;
-  const bool trains = birth.phase == PLEAT_TRACE_PHASE_FORWARD ||
-                      birth.phase == PLEAT_TRACE_PHASE_BACKWARD ||
-                      birth.phase == PLEAT_TRACE_PHASE_BETWEEN;
-  return trains ? ByteClass::kKept : ByteClass::kUnknown;
-}
 
 Birth* FirstPass::born(Device& device, const PleatTraceEvent& event, bool present) {
   DeviceLives& lives = device.lives;
-  if (lives.classes.size() >= kMostBlocks || lives.present.size() >= kMostBlocks / 16) {
-    ++lives_.disagreements;
-    return nullptr;
-  }
-  Birth* const birth = device.blocks.insert(event.block);
+  const bool room = lives.classes.size() < kMostBlocks && lives.present.size() < kMostBlocks / 16;
+  Birth* const birth = room ? device.blocks.insert(event.block) : nullptr;
   if (birth == nullptr) {
     ++lives_.disagreements;
     return nullptr;
   }
-  birth->bytes = static_cast<std::int64_t>(event.bytes);
+  birth->bytes = signed_of(event.bytes);
   birth->present = present;
-  birth->marks = marks_;
   birth->thread = event.thread;
   birth->phase = event.phase;
-  if (event.phase == PLEAT_TRACE_PHASE_OPTIMIZER) birth->thread_marks = marks_of(event.thread);
   if (present) {
+    birth->age = Age::kUnknown;
     birth->number = static_cast<std::uint32_t>(lives.present.size());
     lives.present.push_back({event.block, birth->bytes, ByteClass::kUnknown});
   } else {
+    device.join_young(event.block);
     birth->number = static_cast<std::uint32_t>(lives.classes.size());
     lives.classes.push_back(ByteClass::kUnknown);
   }
@@ -147,24 +106,24 @@ Birth* FirstPass::born(Device& device, const PleatTraceEvent& event, bool presen
   return birth;
 }
 
-Birth* FirstPass::known(Device& device, const PleatTraceEvent& event) {
-  if (event.block == 0) return nullptr;
-  if (Birth* const birth = device.blocks.find(event.block)) return birth;
+Birth* FirstPass::mentioned(Device& device, const PleatTraceEvent& event) {
   const bool before = device.first_id == 0 || event.block < device.first_id;
   const bool present = device.lives.began_with_something && before;
   if (!present) ++lives_.disagreements;
   return born(device, event, present);
 }
 
-void FirstPass::died(Device& device, std::uint64_t id, const Birth& birth) {
+void FirstPass::dies(Device& device, Birth& birth) {
   DeviceLives& lives = device.lives;
-  const ByteClass of = class_of(birth, false);
+  // One that waits has outlived a phase, and is not known to outlive its own.
+  const bool waits = birth.age == Age::kWaiting && birth.life() == ByteClass::kTemporary;
+  const ByteClass of = waits ? ByteClass::kUnknown : birth.life();
   if (birth.present) {
     lives.present[birth.number].of = of;
   } else {
     lives.classes[birth.number] = of;
   }
-  device.blocks.erase(id);
+  device.leave(birth);
 }
 
 // ---- events -------------------------------------------------------------------------------------
@@ -223,9 +182,7 @@ void FirstPass::take_mark(const PleatTraceEvent& event) {
 }
 
 void FirstPass::begin_phase(const PleatTraceEvent& event) {
-  ++marks_;
-  if (thread_marks_.size() < kMostThreads || thread_marks_.contains(event.thread))
-    ++thread_marks_[event.thread];
+  for (auto& [index, device] : devices_) device->begin_phase(event.thread);
   std::vector<Step>& steps = lives_.steps;
   // A thread that lags behind does not begin a step again.
   const bool is_next = steps.empty() || event.bytes > steps.back().number;
@@ -254,74 +211,22 @@ void FirstPass::take_memory(Device& device, const PleatTraceEvent& event) {
     case PLEAT_TRACE_PRESENT:
       device.lives.began_with_something = true;
       break;
-    case PLEAT_TRACE_ALLOCATE:
-      if (event.block == 0) break;
-      if (Birth* const old = device.blocks.find(event.block)) {
-        ++lives_.disagreements;
-        died(device, event.block, Birth(*old));
-      }
-      if (device.first_id == 0) device.first_id = event.block;
-      if (Birth* const birth = born(device, event, false)) birth->payload = event.record != 0;
-      break;
-    case PLEAT_TRACE_CHUNK_ALLOCATE:
-      if (device.first_id == 0) device.first_id = event.block;
-      break;
-    case PLEAT_TRACE_FREE:
-      if (Birth* const birth = device.blocks.find(event.block))
-        died(device, event.block, Birth(*birth));
-      break;
-    case PLEAT_TRACE_SHRINK:
-      if (Birth* const birth = device.blocks.find(event.block)) {
-        birth->bytes = static_cast<std::int64_t>(event.bytes);
-      }
-      break;
-    case PLEAT_TRACE_PAYLOAD_ALLOCATE:
-    case PLEAT_TRACE_PAYLOAD_SHRINK:
-    case PLEAT_TRACE_PAYLOAD_FREE:
-      device.payloads = wrapping_add(device.payloads, event.change[PLEAT_TRACE_REQUESTED]);
-      device.lives.first_payloads =
-          std::max(device.lives.first_payloads, wrapping_subtract(0, device.payloads));
-      break;
     case PLEAT_TRACE_OUT_OF_MEMORY:
       if (!device.lives.first_out_of_memory) device.lives.first_out_of_memory = lives_.events;
       device.lives.last_out_of_memory = lives_.events;
       ++device.lives.out_of_memory;
       break;
+    case PLEAT_TRACE_ALLOCATE:
+      if (device.blocks.find(event.block) != nullptr) ++lives_.disagreements;
+      [[fallthrough]];
+    case PLEAT_TRACE_CHUNK_ALLOCATE:
+      if (device.first_id == 0) device.first_id = event.block;
+      [[fallthrough]];
     default:
-      take_record(device, event);
+      Lifecycle::take(device, event);
   }
-}
-
-void FirstPass::take_record(Device& device, const PleatTraceEvent& event) {
-  switch (event.kind) {
-    case PLEAT_TRACE_LABEL:
-      if (Birth* const birth = known(device, event)) {
-        birth->parameter |= event.reason == PLEAT_TRACE_LABEL_PARAMETER;
-        birth->gradient |= event.reason == PLEAT_TRACE_LABEL_GRADIENT;
-      }
-      break;
-    case PLEAT_TRACE_TAG:
-      known(device, event);
-      if (std::uint64_t* const record = device.records.find_or_insert(event.record))
-        *record = event.block;
-      break;
-    case PLEAT_TRACE_RESTORE: {
-      Birth* const birth = known(device, event);
-      const std::uint64_t* const own = device.records.find(event.record);
-      const bool adopted = own != nullptr && *own == event.block;
-      if (birth != nullptr && !adopted) birth->restored = true;
-      break;
-    }
-    case PLEAT_TRACE_ENCODE:  // version 1 tells of the payload's block only here
-      if (event.reason != PLEAT_TRACE_PLACE_OWN_BLOCK) break;
-      if (Birth* const birth = device.blocks.find(event.block)) birth->payload = true;
-      break;
-    case PLEAT_TRACE_DROP:
-      device.records.erase(event.record);
-      break;
-    default:
-      break;
-  }
+  device.lives.first_payloads =
+      std::max(device.lives.first_payloads, wrapping_subtract(0, device.chunked));
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
@@ -352,13 +257,13 @@ Lives FirstPass::end() {
   if (lives_.counted_steps > 0 && !step_trains_) --lives_.counted_steps;
   for (auto& [index, device] : devices_) {
     DeviceLives& lives = device->lives;
-    device->blocks.for_each([&](std::uint64_t /*id*/, const Birth& birth) {
-      const ByteClass of = class_of(birth, true);
-      if (birth.present) {
-        lives.present[birth.number].of = of;
-      } else {
-        lives.classes[birth.number] = of;
-      }
+    device->blocks.for_each([&](std::uint64_t /*id*/, Birth& birth) {
+      // The end of the trace ends the phases of training.
+      device->leave(birth);
+      const Age age = age_after(birth.phase);
+      if (birth.age == Age::kYoung || birth.age == Age::kWaiting)
+        birth.age = age == Age::kInput ? Age::kUnknown : age;
+      dies(*device, birth);
     });
     lives.steps.resize(lives_.steps.size());
     if (!lives.steps.empty()) lives.steps.back().live_at_end = lives.end[PLEAT_TRACE_REQUESTED];

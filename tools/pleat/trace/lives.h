@@ -12,14 +12,12 @@
 #include <vector>
 
 #include "filter.h"
-#include "interpose/byte_class.h"
+#include "interpose/recorder/lifecycle.h"
 #include "reader.h"
 
 namespace pleat::trace {
 
 inline constexpr std::uint32_t kNoStep = 0xffffffff;
-
-using Changes = std::array<std::int64_t, PLEAT_TRACE_CHANGES>;
 
 struct Peak {
   std::int64_t bytes = 0;

@@ -16,9 +16,9 @@ namespace pleat::trace {
 class Version1 {
  public:
   // The columns it needs beside those that a visitor wants.
-  static constexpr Columns kColumns =
-      column_bit(Column::kKind) | column_bit(Column::kDevice) | column_bit(Column::kThread) |
-      column_bit(Column::kAddress) | column_bit(Column::kBytes) | column_bit(Column::kBlock);
+  static constexpr Columns kColumns = column_bit(Column::kKind) | column_bit(Column::kDevice) |
+                                      column_bit(Column::kThread) | column_bit(Column::kAddress) |
+                                      column_bit(Column::kBytes) | column_bit(Column::kBlock);
 
   // The event as version 2 has it; valid until the next call. Events in order of time.
   [[nodiscard]] const PleatTraceEvent& translate(const PleatTraceEvent& event) {
@@ -28,17 +28,19 @@ class Version1 {
           *bytes = event.bytes;
         [[fallthrough]];
       case PLEAT_TRACE_ALLOCATE:
-        if (event.block != 0) sized_.of(event.thread) = sized(event, PLEAT_TRACE_PLACE_OWN_BLOCK);
+        if (event.block != 0)
+          sized_.of(event.thread).block = sized(event, PLEAT_TRACE_PLACE_OWN_BLOCK);
         return event;
       case PLEAT_TRACE_PAYLOAD_ALLOCATE:
       case PLEAT_TRACE_PAYLOAD_SHRINK:
-        sized_.of(event.thread) = sized(event, PLEAT_TRACE_PLACE_CHUNK);
+        sized_.of(event.thread) = {{}, sized(event, PLEAT_TRACE_PLACE_CHUNK)};
         return event;
       case PLEAT_TRACE_FREE:
         shrunk_[event.device].erase(event.block);
         [[fallthrough]];
       case PLEAT_TRACE_PAYLOAD_FREE: {
-        Sized& last = sized_.of(event.thread);
+        Sized& last = event.kind == PLEAT_TRACE_FREE ? sized_.of(event.thread).block
+                                                     : sized_.of(event.thread).slot;
         if (last.device == event.device && last.address == event.address) last = {};
         return event;
       }
@@ -56,6 +58,11 @@ class Version1 {
     int device = -1;
   };
 
+  struct LastSized {
+    Sized block;  // none, if a place in a chunk was sized since
+    Sized slot;
+  };
+
   static Sized sized(const PleatTraceEvent& event, PleatTracePlace place) noexcept {
     return {event.block, event.address, event.bytes, place, event.device};
   }
@@ -66,10 +73,13 @@ class Version1 {
     const std::uint64_t* const shrunk = shrunk_[event.device].find(event.block);
     if (shrunk != nullptr && *shrunk == event.bytes)
       return put(sized(event, PLEAT_TRACE_PLACE_IN_PLACE));
-    const Sized& last = sized_.of(event.thread);
-    if (last.device == event.device && last.bytes == event.bytes && last.block != event.block)
-      return put(last);
-    return put({.place = PLEAT_TRACE_PLACE_CHUNK});
+    const LastSized& last = sized_.of(event.thread);
+    const auto is_it = [&](const Sized& one) {
+      return one.place != PLEAT_TRACE_PLACE_NONE && one.device == event.device &&
+             one.bytes == event.bytes && one.block != event.block;
+    };
+    if (is_it(last.block)) return put(last.block);
+    return put(is_it(last.slot) ? last.slot : Sized{.place = PLEAT_TRACE_PLACE_CHUNK});
   }
   const PleatTraceEvent& put(const Sized& payload) noexcept {
     encode_.block = payload.block;
@@ -78,7 +88,7 @@ class Version1 {
     return encode_;
   }
 
-  PerThread<Sized> sized_;
+  PerThread<LastSized> sized_;
   std::map<int, LiveTable<std::uint64_t>> shrunk_;  // by device: blocks, and the bytes left
   PleatTraceEvent encode_{};
 };
