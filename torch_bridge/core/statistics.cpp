@@ -6,7 +6,7 @@
 #include <string>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/trace/link.h"
 
 namespace pleat::bridge {
 namespace {

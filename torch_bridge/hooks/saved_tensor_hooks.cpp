@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "torch_bridge/core/sampled_timer.h"
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/reader.h"
 #include "torch_bridge/hooks/tagging.h"
@@ -18,8 +17,9 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
-#include "torch_bridge/torch_access/trace.h"
 #include "torch_bridge/torch_access/version_error.h"
+#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {

@@ -25,7 +25,7 @@
 #include "torch_bridge/memory/host_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/memory_page.h"
+#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
 
 namespace pleat::bridge {
 namespace {
@@ -55,7 +55,7 @@ class CpuAllocator final : public c10::Allocator {
     } catch (...) {
       // Sizes below zero are a mistake of the caller.
       if (static_cast<std::ptrdiff_t>(bytes) > 0)
-        tell_out_of_memory(bytes, allocator::HeapTable::kHost);
+        report_out_of_memory(bytes, allocator::HeapTable::kHost);
       throw;
     }
   }

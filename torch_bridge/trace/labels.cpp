@@ -1,15 +1,15 @@
-#include "torch_bridge/hooks/trace_labels.h"
+#include "torch_bridge/trace/labels.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <cstdint>
+#include <typeinfo>
 #include <unordered_set>
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/policy/node_class.h"
-#include "torch_bridge/torch_access/trace.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -51,7 +51,7 @@ void walk(const torch::autograd::edge_list& roots) {
   while (!met.empty()) {
     const Node& node = *met.back();
     met.pop_back();
-    if (class_of(node).accumulate_grad) {
+    if (typeid(node) == typeid(AccumulateGrad)) {
       const at::Tensor& variable = static_cast<const AccumulateGrad&>(node).variable;
       if (labels.known.insert(variable.unsafeGetTensorImpl()).second) {
         labels.leaves.push_back({WeakTensor(variable.getIntrusivePtr())});

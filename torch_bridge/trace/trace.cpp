@@ -1,4 +1,4 @@
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/trace.h"
 
 #include <dlfcn.h>
 #include <torch/version.h>
@@ -17,10 +17,10 @@
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/json_writer.h"
-#include "torch_bridge/core/trace_file.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/module_paths.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/file.h"
+#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/module_paths.h"
 
 namespace pleat::bridge {
 namespace {
@@ -63,7 +63,7 @@ class TraceSink final : public allocator::EventSink {
   void on_event(const Event& event) noexcept override {
     const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
     if (recorder == nullptr) return;
-    // Not yet: whoever is refused in the end says so (memory_page.h).
+    // Not yet: whoever is refused in the end says so (out_of_memory_report.h).
     const bool fell_short = event.kind == EventKind::kOutOfMemory;
     if (fell_short && event.change == decltype(event.change){}) return;
     const TraceCost::Timed timed(trace_costs.events);

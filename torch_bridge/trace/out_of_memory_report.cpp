@@ -1,4 +1,4 @@
-#include "torch_bridge/torch_access/memory_page.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
 
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 #include <cstdio>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/link.h"
 
 namespace pleat::bridge {
 namespace {
@@ -101,7 +101,7 @@ void write_page(const char* title) noexcept {
 
 }  // namespace
 
-void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
+void report_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
   constexpr std::uint32_t kMostPages = 3;
   static std::atomic<std::uint32_t> pages{0};
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
@@ -123,7 +123,7 @@ void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
   write_page(title.data());
 }
 
-void tell_memory(const char* title) noexcept {
+void report_memory(const char* title) noexcept {
   if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
     PleatTraceEvent mark = trace_mark(PLEAT_TRACE_DUMP);
     mark.stack = trace_stack(*recorder);

@@ -10,9 +10,9 @@ namespace pleat::bridge {
 // An allocation of `bytes` was refused. The page is written for the first few only: a program may
 // look for the batch that fits. A trace has a mark of each. Takes no memory to speak of; any
 // thread, with no lock of ours held. `device`: as of a heap. Nothing where Pleat is not installed.
-void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept;
+void report_out_of_memory(std::size_t bytes, std::int32_t device) noexcept;
 
 // The same because somebody asks. `title` is for the first line; null: one of ours.
-void tell_memory(const char* title) noexcept;
+void report_memory(const char* title) noexcept;
 
 }  // namespace pleat::bridge

@@ -15,7 +15,7 @@
 
 namespace pleat::bridge {
 
-// Begins a trace into the file that `pattern` means (core/trace_file.h). False: there is none, and
+// Begins a trace into the file that `pattern` means (trace/file.h). False: there is none, and
 // `problem` says why in one line. From any thread.
 enum class Taken : std::uint8_t {
   kIsAnError,

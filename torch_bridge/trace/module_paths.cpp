@@ -1,4 +1,4 @@
-#include "torch_bridge/torch_access/module_paths.h"
+#include "torch_bridge/trace/module_paths.h"
 
 #include <cstddef>
 #include <string_view>

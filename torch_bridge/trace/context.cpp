@@ -1,4 +1,4 @@
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "torch_bridge/core/clock.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/module_paths.h"
 #include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/module_paths.h"
 
 namespace pleat::bridge {
 namespace {
