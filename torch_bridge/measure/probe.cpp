@@ -308,8 +308,7 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
       !runtime->enabled() || runtime->check.watching() || !kind.accumulates || kind.creates_graph) {
     return;
   }
-  watch_optimizers(
-      [](std::string_view name) noexcept { Runtime::get()->sensitivity.note_optimizer(name); });
+  watch_optimizers();
   using Turn = SensitivityBook::Turn;
   SensitivityBook& book = runtime->sensitivity;
   if (book.has_budget()) {
