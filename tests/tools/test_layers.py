@@ -31,7 +31,7 @@ ROOMS = [
     ["torch_bridge", "torch_bridge/include/pleat", "torch_bridge/example"],
     ["torch_bridge/core"],
     ["torch_bridge/measure/book"],
-    ["torch_bridge/trace/link.h"],
+    ["torch_bridge/trace/state.h"],
     ["torch_bridge/core/runtime.h"],
     ["torch_bridge/core/runtime.cpp", "torch_bridge/core/sampled_timer.h", "torch_bridge/core/statistics.h"],
     ["torch_bridge/core/statistics.cpp", "torch_bridge/core/report.cpp"],

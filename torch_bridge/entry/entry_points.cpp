@@ -16,8 +16,8 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
-#include "torch_bridge/trace/context.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/operators.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {

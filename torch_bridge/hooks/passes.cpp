@@ -5,9 +5,9 @@
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/recording.h"
-#include "torch_bridge/trace/context.h"
 #include "torch_bridge/trace/labels.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/operators.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 

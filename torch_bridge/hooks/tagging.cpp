@@ -8,7 +8,7 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/python_source.h"
 #include "torch_bridge/torch_access/version_error.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {

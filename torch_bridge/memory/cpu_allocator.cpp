@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/out_of_memory_report.h"
 
 namespace pleat::bridge {
@@ -21,9 +21,9 @@ struct {
 
 // For a trace: malloc's bytes for a tensor that is too small for Pleat, including malloc's header.
 void count_small(void* pointer, std::int64_t sign) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr || pointer == nullptr) return;
-  const TraceCost::Timed timed(trace_costs.small);
+  const TraceCost::Timed timed(trace_state.small);
   recorder->small(sign *
                   static_cast<std::int64_t>(::malloc_usable_size(pointer) + sizeof(std::size_t)));
 }

@@ -12,7 +12,7 @@
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/kept_storages.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {

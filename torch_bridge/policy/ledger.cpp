@@ -11,7 +11,7 @@
 #include "torch_bridge/policy/functions.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recognised.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {

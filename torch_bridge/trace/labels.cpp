@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
@@ -75,8 +75,9 @@ void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std
 void label_leaves(const torch::autograd::edge_list& roots) noexcept {
   Runtime* const runtime = Runtime::get();
   if (runtime == nullptr) return;
-  if (labels.of_trace != number_of_trace()) {  // it has been told nothing yet
-    labels.of_trace = number_of_trace();
+  const std::uint32_t trace = trace_state.number.load(std::memory_order_relaxed);
+  if (labels.of_trace != trace) {  // it has no label yet
+    labels.of_trace = trace;
     labels.passes = 0;
     for (Leaf& leaf : labels.leaves) leaf.block = leaf.gradient = 0;
   }
