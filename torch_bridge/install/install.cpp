@@ -161,7 +161,7 @@ class Installation {
     runtime->sensitivity.set_torch(TORCH_VERSION);
     set_host_backend(*new HostBackend(*runtime));  // leaked, like the runtime
     Runtime::publish(runtime);
-    install_cpu_allocator(*runtime);
+    install_cpu_allocator();
     if (runtime->options().cuda) {
       std::string why;
       open_cuda(*runtime, why);
