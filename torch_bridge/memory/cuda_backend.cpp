@@ -264,8 +264,6 @@ class CudaDevices final : public cuda::FreeListener {
   ForkLock fork_lock_{ForkPlace::kHeap, *this};
 };
 
-std::atomic<CudaDevices*> devices{nullptr};
-
 // The name for "libpleat_bridge_torch2.11.so" is "libpleat_cuda_torch2.11.so" in the same folder.
 std::string library_beside_the_bridge() {
   std::string path = path_of_this_library();
@@ -304,10 +302,10 @@ void open_cuda(Runtime& runtime, std::string& why) {
     return;
   }
   found->set_access(access);
-  devices.store(found, std::memory_order_release);
-  set_cuda_backends([](c10::DeviceIndex device) noexcept -> DeviceBackend* {
-    return devices.load(std::memory_order_acquire)->backend(device);
-  });
+  const FindCudaBackend find = [](void* devices, c10::DeviceIndex device) noexcept {
+    return static_cast<CudaDevices*>(devices)->backend(device);
+  };
+  set_cuda_backends(find, found);
 }
 
 }  // namespace pleat::bridge
