@@ -112,8 +112,8 @@ class WrappingEngine final : public Engine {
       return;
     }
     struct Scope {  // our own saves are judged like those of no constructor
-      ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
-      ~Scope() { current_construction() = outer; }
+      ConstructionScope* const outer = std::exchange(thread_policy.construction, nullptr);
+      ~Scope() { thread_policy.construction = outer; }
     } const scope;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {

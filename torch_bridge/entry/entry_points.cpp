@@ -77,7 +77,7 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
                            .is_output = is_output,
                            .is_inplace_on_view = is_inplace_on_view,
                            .call_site = call_site}};
-  ConstructionScope*& current = current_construction();
+  ConstructionScope*& current = thread_policy.construction;
   struct Restore {
     ConstructionScope*& slot;
     ConstructionScope* outer;

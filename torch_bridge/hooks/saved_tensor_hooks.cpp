@@ -18,7 +18,7 @@
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
 #include "torch_bridge/torch_access/version_error.h"
-#include "torch_bridge/trace/link.h"
+#include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
@@ -298,13 +298,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
 
 }  // namespace
 
-ConstructionScope*& current_construction() noexcept {
-  thread_local ConstructionScope* scope = nullptr;
-  return scope;
-}
-
 std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
-  const ConstructionScope* const scope = current_construction();
+  const ConstructionScope* const scope = thread_policy.construction;
   if (scope == nullptr || scope->variable == nullptr) {
     return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime) : nullptr;
   }
