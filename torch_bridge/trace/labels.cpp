@@ -20,7 +20,7 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
 struct Leaf {
   WeakTensor tensor;
-  std::uint64_t block = 0, gradient = 0;  // as they were told last
+  std::uint64_t block = 0, gradient = 0;  // as they were labelled last
 };
 
 struct Labels {
@@ -61,12 +61,12 @@ void walk(const torch::autograd::edge_list& roots) {
   }
 }
 
-// Tells what the tensor's block is, unless it was told before.
-void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std::uint64_t& told) {
+// Labels the tensor's block, unless it is the one that was labelled last.
+void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std::uint64_t& last) {
   if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
   const allocator::Block* const block = runtime.pool.find(tensor.storage().data());
-  if (block == nullptr || block->id.value == told) return;
-  told = block->id.value;
+  if (block == nullptr || block->id.value == last) return;
+  last = block->id.value;
   trace_label(*block, what);
 }
 

@@ -1,14 +1,14 @@
-// Says in a trace which blocks are parameters and which are gradients: the graph's leaves.
+// Labels in a trace the blocks of the graph's leaves: parameters and their gradients.
 #pragma once
 
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
 
-// A pass over the graph of these roots begins in this thread. The graph is walked in the first
-// passes, then in fewer and fewer of them.
+// Labels the leaves when a pass over the graph of these roots begins in this thread. Walks the
+// graph in the first passes, then in fewer and fewer of them.
 void label_leaves(const torch::autograd::edge_list& roots) noexcept;
-// The pass is over: what the leaves have accumulated.
+// Labels the gradients that the leaves have accumulated when the pass is over.
 void label_gradients() noexcept;
 
 }  // namespace pleat::bridge

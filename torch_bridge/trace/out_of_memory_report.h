@@ -1,5 +1,5 @@
-// A page on stderr that says who holds the memory: by class and by line where a trace is written,
-// else by what Pleat counts.
+// A report on stderr of the memory in use: by class and by line while a trace is written, else by
+// Pleat's counters.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace pleat::bridge {
 
-// An allocation of `bytes` was refused. The page is written for the first few only: a program may
-// look for the batch that fits. A trace has a mark of each. Takes no memory to speak of; any
-// thread, with no lock of ours held. `device`: as of a heap. Nothing where Pleat is not installed.
+// Reports that an allocation of `bytes` was refused. Only the first few reports are written: a
+// program can be in search of the batch that fits. A trace gets a mark of each. Takes hardly any
+// memory. Any thread, without a lock of Pleat's. `device`: as of a heap. Does nothing if Pleat is
+// not installed.
 void report_out_of_memory(std::size_t bytes, std::int32_t device) noexcept;
 
-// The same because somebody asks. `title` is for the first line; null: one of ours.
+// The same report on request. `title` is for the first line; null: "memory".
 void report_memory(const char* title) noexcept;
 
 }  // namespace pleat::bridge

@@ -64,7 +64,7 @@ class TraceSink final : public allocator::EventSink {
   void on_event(const Event& event) noexcept override {
     const PleatRecorder* const recorder = trace_recorder();
     if (recorder == nullptr) return;
-    // Not yet: whoever is refused in the end says so (out_of_memory_report.h).
+    // The allocation can still succeed; out_of_memory_report.h marks a refusal.
     const bool fell_short = event.kind == EventKind::kOutOfMemory;
     if (fell_short && event.change == decltype(event.change){}) return;
     const TraceCost::Timed timed(trace_state.events);
@@ -222,8 +222,8 @@ class Trace {
   bool stop(Runtime& runtime, AtEnd at_end, std::uint64_t* events, std::string* path) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (path_.empty()) return false;
-    // At the end of a process nobody is waited for: other threads may wait for Python's end in an
-    // event. And what torch keeps of its callbacks in each thread is gone then.
+    // At the end of a process no thread is waited for: other threads can wait for Python's end in
+    // an event. Torch's list of callbacks in each thread is gone then.
     if (at_end == AtEnd::kNo) {
       runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
       operators_.stop();
@@ -296,7 +296,7 @@ bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std:
 }
 
 bool stop_trace(Runtime& runtime) noexcept {
-  forget_modules();  // whoever forks has Python's lock and waits for the trace's
+  forget_modules();  // first: a thread that forks has Python's lock and waits for the trace's
   return the_trace().stop(runtime, Trace::AtEnd::kNo, nullptr, nullptr);
 }
 
@@ -321,7 +321,7 @@ void abandon_trace(Runtime& runtime) noexcept {
   runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
 }
 
-// What the heap has before the first event that is told.
+// Marks the state of the heap before its first event.
 void trace_heap(allocator::Heap& heap) noexcept {
   const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
