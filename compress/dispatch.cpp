@@ -57,10 +57,13 @@ const Kernels* table_of(Isa isa) noexcept {
 }
 
 // Process-wide because the CPU is; constant-initialised, so usable from any static constructor.
-constinit std::atomic<Isa> chosen{Isa::kAuto};
-constinit std::atomic<const Kernels*> table{nullptr};
+struct Dispatch {
+  std::atomic<Isa> isa{Isa::kAuto};
+  std::atomic<const Kernels*> table{nullptr};    // null: not looked up yet
+  std::atomic<std::size_t> stream_threshold{0};  // in bytes; 0: not looked up yet
+};
+constinit Dispatch dispatch;
 
-constinit std::atomic<std::size_t> threshold{0};  // bytes to stream from; 0: by the cache
 constexpr std::size_t kLeastThreshold = std::size_t{1} << 20;  // fits a core's own cache
 constexpr std::size_t kUsualThreshold = std::size_t{8} << 20;  // where the cache is unknown
 constexpr std::size_t kMostThreshold = std::size_t{64} << 20;  // guests see all of the host's cache
@@ -78,42 +81,43 @@ std::size_t last_level_cache() noexcept {
 }  // namespace
 
 Isa active_isa() noexcept {
-  const Isa isa = chosen.load(std::memory_order_relaxed);
+  const Isa isa = dispatch.isa.load(std::memory_order_relaxed);
   return isa == Isa::kAuto ? best_isa() : isa;
 }
 
 const Kernels& kernels() noexcept {
-  const Kernels* in_use = table.load(std::memory_order_relaxed);
+  const Kernels* in_use = dispatch.table.load(std::memory_order_relaxed);
   if (in_use == nullptr) {  // threads may race here: all find the same table
     in_use = table_of(active_isa());
-    table.store(in_use, std::memory_order_relaxed);
+    dispatch.table.store(in_use, std::memory_order_relaxed);
   }
   return *in_use;
 }
 
 std::size_t stream_threshold() noexcept {
-  const std::size_t set = threshold.load(std::memory_order_relaxed);
-  if (set != 0) return set;
-  static const std::size_t found = [] {
+  std::size_t threshold = dispatch.stream_threshold.load(std::memory_order_relaxed);
+  if (threshold == 0) {  // threads may race here: all find the same
     const std::size_t cache = last_level_cache();
-    return cache == 0 ? kUsualThreshold : std::clamp(cache / 4, kLeastThreshold, kMostThreshold);
-  }();
-  return found;
+    threshold =
+        cache == 0 ? kUsualThreshold : std::clamp(cache / 4, kLeastThreshold, kMostThreshold);
+    dispatch.stream_threshold.store(threshold, std::memory_order_relaxed);
+  }
+  return threshold;
 }
 
 void set_stream_threshold(std::size_t bytes) noexcept {
-  threshold.store(bytes, std::memory_order_relaxed);
+  dispatch.stream_threshold.store(bytes, std::memory_order_relaxed);
 }
 
 void use_kernels(const Kernels* replacement) noexcept {
-  table.store(replacement, std::memory_order_relaxed);
+  dispatch.table.store(replacement, std::memory_order_relaxed);
 }
 
 bool isa_supported(Isa isa) noexcept { return cpu_has(isa); }
 
 void set_isa(Isa isa) noexcept {
-  chosen.store(cpu_has(isa) ? isa : Isa::kAuto, std::memory_order_relaxed);
-  table.store(nullptr, std::memory_order_relaxed);
+  dispatch.isa.store(cpu_has(isa) ? isa : Isa::kAuto, std::memory_order_relaxed);
+  dispatch.table.store(nullptr, std::memory_order_relaxed);
 }
 
 const char* isa_name(Isa isa) noexcept {

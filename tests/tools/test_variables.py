@@ -15,6 +15,8 @@ SECTIONS = {".bss": "process", ".data": "process", ".tbss": "thread", ".tdata": 
 # Guards of local statics, constant tables, and the sites that each formula of PLEAT_HOOKS has.
 LEFT_OUT = re.compile(r"^guard variable|\bk[A-Z]\w*$|^bridge::Formula<|kernel_name\(\)::names$")
 
+MOST = {"process": 30, "thread": 10}  # state of one feature is one object
+
 
 def plain(name):
     """`bridge::installation()::one` of "pleat::bridge::(anonymous namespace)::installation()::one"."""
@@ -51,3 +53,8 @@ def test_the_page_of_the_architecture_names_every_variable(built, kind):
     listed = collections.Counter(name for name in names if built["cuda"] or "::cuda::" not in name)
     assert sorted((built[kind] - listed).elements()) == [], "unlisted: add its row, with its rule at fork"
     assert sorted((listed - built[kind]).elements()) == [], "gone: remove its row"
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_variables_are_few(built, kind):
+    assert built[kind].total() <= MOST[kind], "the state of one feature is one object with one rule at fork"

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "torch_bridge/core/trace_file.h"
+#include "torch_bridge/trace/file.h"
 
 namespace pleat::bridge::testing {
 

@@ -1,5 +1,5 @@
 // Which file a trace goes to.
-#include "torch_bridge/core/trace_file.h"
+#include "torch_bridge/trace/file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,7 +7,10 @@
 
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/install/export.h"
-#include "torch_bridge/torch_access/event_notes.h"
+
+namespace pleat::bridge {
+bool in_backward() noexcept;  // of torch_access/pass_state.h, which includes torch's headers
+}
 
 namespace {
 
@@ -22,6 +25,9 @@ struct Recorder final : pleat::allocator::EventSink {
   std::mutex mutex;
   std::vector<Event> events;
 };
+
+// As in test_events.py. Runs under the allocator's locks.
+void note_phase(Event& event) noexcept { event.phase = pleat::bridge::in_backward() ? 2 : 1; }
 
 Recorder& recorder() {
   static auto* const one = new Recorder;
@@ -62,7 +68,9 @@ struct TestEvent {
 };
 
 PLEAT_EXPORT void pleat_test_record(int on) {
-  pleat::bridge::attach_sink(pleat::bridge::Runtime::get()->heaps, on != 0 ? &recorder() : nullptr);
+  pleat::bridge::Runtime::get()->heaps.for_each([on](pleat::allocator::Heap& heap) {
+    heap.events().attach(on != 0 ? &recorder() : nullptr, on != 0 ? &note_phase : nullptr);
+  });
 }
 
 // Copies the first `most` events in order. Returns the number of all events.

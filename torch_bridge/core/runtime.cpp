@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "sensitivity/sensitivity.h"
-#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {

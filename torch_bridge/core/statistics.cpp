@@ -6,7 +6,7 @@
 #include <string>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -124,15 +124,15 @@ Json sensitivity_of(const SensitivityBook::Summary& s) {
 // Costs of the trace that is being written, and of those before it.
 Json trace() {
   std::uint64_t writer_ns = 0, file_bytes = 0;
-  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire))
+  if (const PleatRecorder* const recorder = trace_recorder())
     recorder->cost(&writer_ns, &file_bytes);
   return {{"on", tracing()},
-          {"events", trace_costs.events.count()},
-          {"event_ns", trace_costs.events.ns()},
-          {"callbacks", trace_costs.callbacks.count()},
-          {"callback_ns", trace_costs.callbacks.ns()},
-          {"small", trace_costs.small.count()},
-          {"small_ns", trace_costs.small.ns()},
+          {"events", trace_state.events.count()},
+          {"event_ns", trace_state.events.ns()},
+          {"callbacks", trace_state.callbacks.count()},
+          {"callback_ns", trace_state.callbacks.ns()},
+          {"small", trace_state.small.count()},
+          {"small_ns", trace_state.small.ns()},
           {"writer_ns", writer_ns},
           {"file_bytes", file_bytes}};
 }

@@ -25,38 +25,21 @@ using torch::autograd::InputBuffer;
 using torch::autograd::SavedVariableHooks;
 using torch::autograd::variable_list;
 
-EngineStub wrapped_stub = nullptr;
-
-// Call sites of careful operators are learned before the first tensor is judged.
-enum class CallSites : std::uint8_t { kUnknown, kBeingLearned, kLearned };
-std::atomic<CallSites> call_sites{CallSites::kUnknown};
-
-void learn_call_sites_once() noexcept {
-  // A second thread does not wait: it may hold the interpreter's lock, which the first may need.
-  // Its saves are decided once their nodes are recorded.
-  CallSites before = CallSites::kUnknown;
-  if (!call_sites.compare_exchange_strong(before, CallSites::kBeingLearned)) {
-    return;
-  }
-  struct Scope {  // our own saves are judged like those of no constructor
-    ConstructionScope* const outer = std::exchange(current_construction(), nullptr);
-    ~Scope() { current_construction() = outer; }
-  } const scope;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  try {
-    learn_call_sites(learn_gradient_call_sites);
-  } catch (...) {  // unknown sites are decided once their nodes are recorded
-  }
-  call_sites.store(CallSites::kLearned, std::memory_order_release);
-}
-
 // Everything the wrapped engine can be asked for virtually is passed on. Its non-virtual members
 // work on thread-local state (queue_callback, is_checkpoint_valid), so they do the same on this
 // object.
 class WrappingEngine final : public Engine {
  public:
-  explicit WrappingEngine(Engine& inner) : inner_(&inner) {}
-  void wrap(Engine& inner) noexcept { inner_.store(&inner, std::memory_order_release); }
+  // `stub` returns the engine to wrap, once that is needed. Null: wraps the present one, which is
+  // the default until the caller has put this one there.
+  explicit WrappingEngine(EngineStub stub)
+      : stub_(stub), inner_(stub == nullptr ? &Engine::get_default_engine() : nullptr) {}
+  void wrap(EngineStub stub) {
+    if (stub != stub_) {
+      stub_ = stub;
+      inner_.store(&stub(), std::memory_order_release);
+    }
+  }
 
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
                         bool create_graph, bool accumulate_grad,
@@ -105,7 +88,7 @@ class WrappingEngine final : public Engine {
     if (runtime == nullptr) {
       return nullptr;
     }
-    if (call_sites.load(std::memory_order_acquire) != CallSites::kLearned && runtime->interposed &&
+    if (call_sites_.load(std::memory_order_acquire) != CallSites::kLearned && runtime->interposed &&
         runtime->tagging() && !operators_are_watched() && !node_creation_is_watched()) {
       learn_call_sites_once();
     }
@@ -120,34 +103,56 @@ class WrappingEngine final : public Engine {
     return false;
 #endif
   }
-  [[nodiscard]] Engine& inner() const noexcept { return *inner_.load(std::memory_order_acquire); }
+  // Call sites of careful operators are learned before the first tensor is judged.
+  void learn_call_sites_once() noexcept {
+    // A second thread does not wait: it may hold the interpreter's lock, which the first may need.
+    // Its saves are decided once their nodes are recorded.
+    CallSites before = CallSites::kUnknown;
+    if (!call_sites_.compare_exchange_strong(before, CallSites::kBeingLearned)) {
+      return;
+    }
+    struct Scope {  // our own saves are judged like those of no constructor
+      ConstructionScope* const outer = std::exchange(thread_policy.construction, nullptr);
+      ~Scope() { thread_policy.construction = outer; }
+    } const scope;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    try {
+      learn_call_sites(learn_gradient_call_sites);
+    } catch (...) {  // unknown sites are decided once their nodes are recorded
+    }
+    call_sites_.store(CallSites::kLearned, std::memory_order_release);
+  }
+  [[nodiscard]] Engine& inner() {
+    Engine* known = inner_.load(std::memory_order_acquire);
+    if (known == nullptr) [[unlikely]] {  // threads can race here: a stub returns the same engine
+      known = &stub_();
+      inner_.store(known, std::memory_order_release);
+    }
+    return *known;
+  }
+
+  enum class CallSites : std::uint8_t { kUnknown, kBeingLearned, kLearned };
+  std::atomic<CallSites> call_sites_{CallSites::kUnknown};
+  EngineStub stub_;
   std::atomic<Engine*> inner_;
 };
 
-WrappingEngine& the_engine() {
-  // Leaked, as torch leaks its own.
-  static auto* const engine =
-      new WrappingEngine(wrapped_stub != nullptr ? wrapped_stub() : Engine::get_default_engine());
-  return *engine;
-}
+// Made by the installation. Leaked, as torch leaks its own.
+constinit WrappingEngine* the_engine = nullptr;
 
-Engine& wrapping_engine() { return the_engine(); }
+Engine& wrapping_engine() { return *the_engine; }
 
 }  // namespace
 
 void* wrap_engine(void* engine_stub) {
-  wrapped_stub = reinterpret_cast<EngineStub>(engine_stub);
-  if (engine_stub == nullptr) {
-    the_engine();  // over the present one, which is the default until the caller has put ours there
-  }
+  the_engine = new WrappingEngine(reinterpret_cast<EngineStub>(engine_stub));
   return reinterpret_cast<void*>(&wrapping_engine);
 }
 
 void rewrap_engine(void* engine_stub) {
   const auto stub = reinterpret_cast<EngineStub>(engine_stub);
-  if (stub != nullptr && stub != &wrapping_engine && stub != wrapped_stub) {
-    wrapped_stub = stub;
-    the_engine().wrap(stub());
+  if (stub != nullptr && stub != &wrapping_engine) {
+    the_engine->wrap(stub);
   }
 }
 

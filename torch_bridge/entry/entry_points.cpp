@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/entry/in_place_gradient.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/passes.h"
@@ -17,7 +16,8 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/operators.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -77,7 +77,7 @@ void ours_saved_variable_constructor(SavedVariable* self, const at::Tensor& vari
                            .is_output = is_output,
                            .is_inplace_on_view = is_inplace_on_view,
                            .call_site = call_site}};
-  ConstructionScope*& current = current_construction();
+  ConstructionScope*& current = thread_policy.construction;
   struct Restore {
     ConstructionScope*& slot;
     ConstructionScope* outer;

@@ -59,7 +59,6 @@ class KnownSites {
   std::array<std::atomic<const void*>, 8> sites_{};
 };
 std::array<KnownSites, PLEAT_GRADIENTS> known_sites;
-thread_local PleatGradient formula_being_learned = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
 
 // A result of torch would have its strides, to the last: those of dimensions of size 1 are anything
 // in a view, but not in a result.
@@ -195,7 +194,7 @@ struct Formula {
 
   static at::Tensor ours(const at::Tensor& grad, Rest... rest) {
     const void* const call_site = __builtin_return_address(0);
-    if (formula_being_learned == kFormula) [[unlikely]] {
+    if (thread_policy.formula_being_learned == kFormula) [[unlikely]] {
       known_sites[kFormula].add(call_site);
       return real(grad, rest...);
     }
@@ -260,12 +259,12 @@ void learn_formula_sites_of(Operator&& op) {
     const at::Tensor result = op();
     if (const auto node = result.grad_fn()) {
       const at::NoGradGuard no_grad;
-      formula_being_learned = class_of(*node).gradient;
+      thread_policy.formula_being_learned = class_of(*node).gradient;
       (void)(*node)({at::ones_like(result)});
     }
   } catch (...) {  // an operator this build lacks: its gradients stay apart
   }
-  formula_being_learned = PLEAT_GRADIENTS;
+  thread_policy.formula_being_learned = PLEAT_GRADIENTS;
 }
 
 }  // namespace

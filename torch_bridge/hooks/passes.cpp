@@ -1,13 +1,13 @@
 #include "torch_bridge/hooks/passes.h"
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/hooks/handed_out.h"
-#include "torch_bridge/hooks/trace_labels.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/recording.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/labels.h"
+#include "torch_bridge/trace/operators.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "torch_bridge/core/sampled_timer.h"
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/hooks/handed_out.h"
 #include "torch_bridge/hooks/reader.h"
 #include "torch_bridge/hooks/tagging.h"
@@ -18,8 +17,9 @@
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/strided_view.h"
-#include "torch_bridge/torch_access/trace.h"
 #include "torch_bridge/torch_access/version_error.h"
+#include "torch_bridge/trace/state.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -298,13 +298,8 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
 
 }  // namespace
 
-ConstructionScope*& current_construction() noexcept {
-  thread_local ConstructionScope* scope = nullptr;
-  return scope;
-}
-
 std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
-  const ConstructionScope* const scope = current_construction();
+  const ConstructionScope* const scope = thread_policy.construction;
   if (scope == nullptr || scope->variable == nullptr) {
     return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime) : nullptr;
   }

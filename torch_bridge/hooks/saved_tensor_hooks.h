@@ -10,12 +10,12 @@
 
 namespace pleat::bridge {
 
-// The arguments of the SavedVariable constructor, published by the interposed constructor.
+// The arguments of the SavedVariable constructor, published by the interposed constructor in
+// ThreadPolicy::construction.
 struct ConstructionScope {
   const at::Tensor* variable = nullptr;
   SaveContext context;
 };
-[[nodiscard]] ConstructionScope*& current_construction() noexcept;
 
 // Hooks for the tensor under construction: null if it is ineligible (stock's own path and object
 // identity are kept). Without a construction scope (no preload library) pack makes the decision.

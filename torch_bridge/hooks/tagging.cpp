@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/python_source.h"
 #include "torch_bridge/torch_access/version_error.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {

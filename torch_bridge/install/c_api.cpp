@@ -13,8 +13,8 @@
 #include "torch_bridge/core/statistics.h"
 #include "torch_bridge/hooks/passes.h"
 #include "torch_bridge/install/export.h"
-#include "torch_bridge/torch_access/memory_page.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -139,7 +139,7 @@ PLEAT_EXPORT int pleat_trace_stop(void) noexcept {
 }
 
 PLEAT_EXPORT void pleat_trace_dump(const char* title) noexcept {
-  pleat::bridge::tell_memory(title);
+  pleat::bridge::report_memory(title);
 }
 
 PLEAT_EXPORT size_t pleat_trace_path(char* buffer, size_t buffer_bytes) noexcept {

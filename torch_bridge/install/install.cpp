@@ -25,7 +25,7 @@
 #include "torch_bridge/memory/host_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -161,7 +161,7 @@ class Installation {
     runtime->sensitivity.set_torch(TORCH_VERSION);
     set_host_backend(*new HostBackend(*runtime));  // leaked, like the runtime
     Runtime::publish(runtime);
-    install_cpu_allocator(*runtime);
+    install_cpu_allocator();
     if (runtime->options().cuda) {
       std::string why;
       open_cuda(*runtime, why);

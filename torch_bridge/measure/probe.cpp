@@ -15,11 +15,11 @@
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/measure/gradient_sketches.h"
 #include "torch_bridge/measure/influence.h"
+#include "torch_bridge/measure/optimizer_names.h"
 #include "torch_bridge/measure/probe_check.h"
 #include "torch_bridge/measure/probe_passes.h"
 #include "torch_bridge/measure/step_peak.h"
 #include "torch_bridge/policy/proofs.h"
-#include "torch_bridge/torch_access/optimizer_names.h"
 #include "torch_bridge/torch_access/python_source.h"
 
 namespace pleat::bridge {
@@ -308,8 +308,7 @@ ProbedPass::ProbedPass(std::uint64_t graph, const edge_list& roots, PassKind kin
       !runtime->enabled() || runtime->check.watching() || !kind.accumulates || kind.creates_graph) {
     return;
   }
-  watch_optimizers(
-      [](std::string_view name) noexcept { Runtime::get()->sensitivity.note_optimizer(name); });
+  watch_optimizers();
   using Turn = SensitivityBook::Turn;
   SensitivityBook& book = runtime->sensitivity;
   if (book.has_budget()) {

@@ -6,30 +6,28 @@
 #include <cstdint>
 #include <cstring>
 
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/memory_page.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
 
-// The allocator in force before Pleat's, and the deleter of its memory.
-struct {
-  c10::Allocator* allocator = nullptr;
-  c10::DeleterFnPtr deleter = nullptr;
-  bool is_malloc = false;  // its memory comes from malloc
-} previous;
-
 // For a trace: malloc's bytes for a tensor that is too small for Pleat, including malloc's header.
 void count_small(void* pointer, std::int64_t sign) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr || pointer == nullptr) return;
-  const TraceCost::Timed timed(trace_costs.small);
+  const TraceCost::Timed timed(trace_state.small);
   recorder->small(sign *
                   static_cast<std::int64_t>(::malloc_usable_size(pointer) + sizeof(std::size_t)));
 }
 
 class CpuAllocator final : public c10::Allocator {
  public:
+  explicit CpuAllocator(c10::Allocator& previous)
+      : previous_(previous),
+        previous_deleter_(previous.raw_deleter()),
+        previous_is_malloc_(&previous == c10::GetDefaultCPUAllocator()) {}
+
   c10::DataPtr allocate(std::size_t bytes) override {
     Runtime& runtime = *Runtime::get();
     if (bytes < runtime.min_bytes.load(std::memory_order_relaxed) || bytes == 0) [[likely]] {
@@ -42,6 +40,13 @@ class CpuAllocator final : public c10::Allocator {
     return data_over(block, bytes);
   }
 
+  // Memory of the previous allocator: foreign, or freed twice. Its owner reports that as in stock.
+  void free_previous(void* pointer) const {
+    if (tracing() && previous_is_malloc_) [[unlikely]]
+      count_small(pointer, -1);
+    previous_deleter_(pointer);
+  }
+
   c10::DeleterFnPtr raw_deleter() const override { return &cpu_deleter; }
 
   void copy_data(void* destination, const void* source, std::size_t count) const override {
@@ -49,32 +54,34 @@ class CpuAllocator final : public c10::Allocator {
   }
 
  private:
-  static c10::DataPtr previous_memory(std::size_t bytes) {
+  c10::DataPtr previous_memory(std::size_t bytes) const {
     try {
-      return previous.allocator->allocate(bytes);
+      return previous_.allocate(bytes);
     } catch (...) {
       // Sizes below zero are a mistake of the caller.
       if (static_cast<std::ptrdiff_t>(bytes) > 0)
-        tell_out_of_memory(bytes, allocator::HeapTable::kHost);
+        report_out_of_memory(bytes, allocator::HeapTable::kHost);
       throw;
     }
   }
   // The previous allocator's memory under Pleat's deleter, so that raw_deallocate() finds one
   // deleter for every size.
-  static c10::DataPtr from_previous(std::size_t bytes) {
+  c10::DataPtr from_previous(std::size_t bytes) const {
     c10::DataPtr data = previous_memory(bytes);
-    if (tracing() && previous.is_malloc) [[unlikely]]
+    if (tracing() && previous_is_malloc_) [[unlikely]]
       count_small(data.get(), 1);
-    (void)data.compare_exchange_deleter(previous.deleter,
-                                        &cpu_deleter);  // unless special
+    (void)data.compare_exchange_deleter(previous_deleter_, &cpu_deleter);  // unless special
     return data;
   }
+
+  // The allocator in force before Pleat's.
+  c10::Allocator& previous_;
+  const c10::DeleterFnPtr previous_deleter_;
+  const bool previous_is_malloc_;  // its memory comes from malloc
 };
 
-CpuAllocator& the_allocator() {
-  static auto* const a = new CpuAllocator;  // leaked: storages point to it until the process ends
-  return *a;
-}
+// Set by the installation. Leaked: storages point to it until the process ends.
+constinit CpuAllocator* the_allocator = nullptr;
 
 }  // namespace
 
@@ -85,9 +92,7 @@ void cpu_deleter(void* pointer) {
     runtime->residency.release(block);
     return;
   }
-  if (tracing() && previous.is_malloc) [[unlikely]]
-    count_small(pointer, -1);
-  previous.deleter(pointer);  // foreign, or freed twice: its owner reports that as in stock
+  the_allocator->free_previous(pointer);
 }
 
 c10::DataPtr data_over(allocator::Block* block, std::size_t bytes) {
@@ -95,13 +100,11 @@ c10::DataPtr data_over(allocator::Block* block, std::size_t bytes) {
   return {block->begin, block->begin, &cpu_deleter, c10::Device(c10::DeviceType::CPU)};
 }
 
-c10::Allocator* cpu_allocator() noexcept { return &the_allocator(); }
+c10::Allocator* cpu_allocator() noexcept { return the_allocator; }
 
-void install_cpu_allocator(Runtime&) {
-  previous.allocator = c10::GetAllocator(c10::DeviceType::CPU);
-  previous.deleter = previous.allocator->raw_deleter();
-  previous.is_malloc = previous.allocator == c10::GetDefaultCPUAllocator();
-  c10::SetCPUAllocator(&the_allocator(), 255);
+void install_cpu_allocator() {
+  the_allocator = new CpuAllocator(*c10::GetAllocator(c10::DeviceType::CPU));
+  c10::SetCPUAllocator(the_allocator, 255);
 }
 
 }  // namespace pleat::bridge

@@ -18,9 +18,10 @@ void cpu_deleter(void* pointer);
 // cpu_deleter.
 [[nodiscard]] c10::DataPtr data_over(allocator::Block* block, std::size_t bytes);
 
+// Null before the installation.
 [[nodiscard]] c10::Allocator* cpu_allocator() noexcept;
 
 // Puts the allocator in force with the highest priority. Once per process.
-void install_cpu_allocator(Runtime& runtime);
+void install_cpu_allocator();
 
 }  // namespace pleat::bridge

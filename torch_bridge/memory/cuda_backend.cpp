@@ -21,9 +21,9 @@
 #include "allocator/cuda/stream_events.h"
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/cuda/access.h"
-#include "torch_bridge/torch_access/memory_page.h"
 #include "torch_bridge/torch_access/no_stack.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -116,7 +116,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void throw_out_of_memory(std::size_t bytes, const char* purpose) const override {
-    tell_out_of_memory(bytes, device_);
+    report_out_of_memory(bytes, device_);
     access_.raise_out_of_memory(bytes, device_);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
                      " bytes (Pleat: ", purpose, ")");
@@ -194,7 +194,7 @@ class CudaDevices final : public cuda::FreeListener {
   }
 
   void refused(std::size_t bytes, std::int32_t device) noexcept override {
-    tell_out_of_memory(bytes, device);
+    report_out_of_memory(bytes, device);
   }
 
   std::shared_ptr<c10::GatheredContext> no_stack() override { return bridge::no_stack(); }
@@ -264,8 +264,6 @@ class CudaDevices final : public cuda::FreeListener {
   ForkLock fork_lock_{ForkPlace::kHeap, *this};
 };
 
-std::atomic<CudaDevices*> devices{nullptr};
-
 // The name for "libpleat_bridge_torch2.11.so" is "libpleat_cuda_torch2.11.so" in the same folder.
 std::string library_beside_the_bridge() {
   std::string path = path_of_this_library();
@@ -304,10 +302,10 @@ void open_cuda(Runtime& runtime, std::string& why) {
     return;
   }
   found->set_access(access);
-  devices.store(found, std::memory_order_release);
-  set_cuda_backends([](c10::DeviceIndex device) noexcept -> DeviceBackend* {
-    return devices.load(std::memory_order_acquire)->backend(device);
-  });
+  const FindCudaBackend find = [](void* devices, c10::DeviceIndex device) noexcept {
+    return static_cast<CudaDevices*>(devices)->backend(device);
+  };
+  set_cuda_backends(find, found);
 }
 
 }  // namespace pleat::bridge

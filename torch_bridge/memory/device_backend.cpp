@@ -5,25 +5,32 @@
 namespace pleat::bridge {
 namespace {
 
-std::atomic<DeviceBackend*> host_backend{nullptr};
-std::atomic<FindCudaBackend> of_cuda{nullptr};
+// Constant once the installation has set them.
+struct Backends {
+  std::atomic<DeviceBackend*> host{nullptr};
+  std::atomic<FindCudaBackend> find_cuda{nullptr};
+  void* cuda_devices = nullptr;  // set before find_cuda
+};
+constinit Backends backends;
 
 }  // namespace
 
 DeviceBackend* backend_of(c10::Device device) noexcept {
   if (device.is_cpu()) {
-    return host_backend.load(std::memory_order_acquire);
+    return backends.host.load(std::memory_order_acquire);
   }
-  const auto find = of_cuda.load(std::memory_order_acquire);
-  return find != nullptr && device.is_cuda() ? find(device.index()) : nullptr;
+  const auto find = backends.find_cuda.load(std::memory_order_acquire);
+  return find != nullptr && device.is_cuda() ? find(backends.cuda_devices, device.index())
+                                             : nullptr;
 }
 
-void set_cuda_backends(FindCudaBackend find) noexcept {
-  of_cuda.store(find, std::memory_order_release);
+void set_cuda_backends(FindCudaBackend find, void* devices) noexcept {
+  backends.cuda_devices = devices;
+  backends.find_cuda.store(find, std::memory_order_release);
 }
 
 void set_host_backend(DeviceBackend& backend) noexcept {
-  host_backend.store(&backend, std::memory_order_release);
+  backends.host.store(&backend, std::memory_order_release);
 }
 
 }  // namespace pleat::bridge

@@ -101,8 +101,8 @@ class DeviceBackend {
 [[nodiscard]] DeviceBackend* backend_of(c10::Device device) noexcept;
 
 // Sets the function that finds the backends of CUDA devices, from any thread. Once.
-using FindCudaBackend = DeviceBackend* (*)(c10::DeviceIndex device) noexcept;
-void set_cuda_backends(FindCudaBackend find) noexcept;
+using FindCudaBackend = DeviceBackend* (*)(void* devices, c10::DeviceIndex device) noexcept;
+void set_cuda_backends(FindCudaBackend find, void* devices) noexcept;
 
 // Gives the host its backend, which lives as long as the process. Once, before a tensor is judged.
 void set_host_backend(DeviceBackend& backend) noexcept;

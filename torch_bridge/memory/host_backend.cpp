@@ -6,7 +6,7 @@
 
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/torch_access/memory_error.h"
-#include "torch_bridge/torch_access/memory_page.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
 
 namespace pleat::bridge {
 
@@ -32,7 +32,7 @@ c10::Storage HostBackend::copy(const c10::Storage& storage, allocator::ByteRange
 }
 
 void HostBackend::throw_out_of_memory(std::size_t bytes, const char* purpose) const {
-  tell_out_of_memory(bytes, allocator::HeapTable::kHost);
+  report_out_of_memory(bytes, allocator::HeapTable::kHost);
   bridge::throw_out_of_memory(bytes, purpose);
 }
 

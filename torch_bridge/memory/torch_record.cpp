@@ -12,8 +12,8 @@
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/kept_storages.h"
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/state.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {

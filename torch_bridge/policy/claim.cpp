@@ -7,6 +7,7 @@ namespace pleat::bridge {
 using compress::block::kShortestLine;
 using compress::block::Lines;
 using compress::block::Look;
+using compress::block::Steps;
 
 SavedShape::SavedShape(const c10::TensorImpl& tensor) noexcept
     : rank(static_cast<std::uint8_t>(std::min<std::int64_t>(tensor.dim(), kMostDimensions + 1))) {
@@ -53,6 +54,18 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
     return lines(Look::kRows, length);
   }
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
+}
+
+CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
+  if (noise >= Noise::kEight) {
+    choice.floor = 8;
+  }
+  if (noise == Noise::kExponent) {
+    choice.steps = Steps::kExponent;
+  } else if (noise == Noise::kCurved) {
+    choice.steps = std::max(choice.steps, Steps::kCurved);
+  }
+  return choice;
 }
 
 }  // namespace pleat::bridge

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/policy/node_facts.h"
 
 namespace pleat::bridge {
@@ -39,6 +40,17 @@ class LateLink {
  protected:
   ~LateLink() = default;
 };
+
+// The treatment of a claim: exact, or noise at once or after a proof.
+struct Treatment {
+  Exactness exactness = Exactness::kMayBearNoise;  // other values: exact
+  bool waits = false;
+  bool beyond_doubt = false;  // an operand next to a weight, or input of a native normalisation
+  CodecChoice choice{};
+};
+
+// The choice with at least the given care.
+[[nodiscard]] CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept;
 
 // Created by the hooks of a tensor that can become lossy. The hooks and the list of the claim's
 // node hold counted references.

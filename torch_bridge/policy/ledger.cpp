@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "sensitivity/key.h"
-#include "torch_bridge/core/trace_link.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/policy/functions.h"
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recognised.h"
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/state.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 

@@ -23,11 +23,10 @@
 #include "torch_bridge/policy/leaf_numbers.h"
 #include "torch_bridge/policy/leaves.h"
 #include "torch_bridge/policy/node_class.h"
-#include "torch_bridge/policy/treatment.h"
 
 namespace pleat::bridge {
 
-class Ledger final : public Surroundings {
+class Ledger {
  public:
   [[nodiscard]] static Ledger& get() noexcept;
 
@@ -61,8 +60,12 @@ class Ledger final : public Surroundings {
   void close_log_probabilities(const torch::autograd::Node& node, const NodeClass& closer);
   void refuse_log_probabilities(const torch::autograd::Node& node);
 
-  [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands) override;
-  [[nodiscard]] bool reads_again(const torch::autograd::Node& node, std::size_t input) override;
+  // True if one of the operands in the set is a weight, with two exceptions. A table of
+  // probabilities does not count. Unit rows next to unit rows do not count: a cosine's gradient is
+  // the small rest of two vectors that nearly cancel.
+  [[nodiscard]] bool has_weight(const torch::autograd::Node& node, Inputs operands);
+  // True if another contraction without a weight has read the tensor of that input as its operand.
+  [[nodiscard]] bool reads_again(const torch::autograd::Node& node, std::size_t input);
   // True if the result of the node is a weight.
   [[nodiscard]] bool is_weight(const torch::autograd::Node& node) { return is_weight(node, 0); }
   // True for a weight other than a table of probabilities, which averages before a logarithm.

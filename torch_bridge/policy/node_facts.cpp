@@ -14,7 +14,9 @@ namespace pleat::bridge {
 namespace {
 
 using compress::Sides;
+using torch::autograd::AccumulateGrad;
 using torch::autograd::CopySlices;
+using torch::autograd::Edge;
 using torch::autograd::Node;
 using namespace torch::autograd::generated;
 
@@ -110,12 +112,38 @@ std::size_t rank_of_input(const Node& node) {
   TORCH_CHECK(edge.is_valid());
   if (class_of(*edge.function).accumulate_grad) {
     return static_cast<std::size_t>(
-        static_cast<const torch::autograd::AccumulateGrad&>(*edge.function).variable.dim());
+        static_cast<const AccumulateGrad&>(*edge.function).variable.dim());
   }
   return edge.function->input_metadata(edge.input_nr).shape_as_dim_vector().size();
 }
 
 }  // namespace
+
+c10::DimVector sizes_of(const Node& node, std::uint32_t output_number) {
+  TORCH_CHECK(output_number < node.num_inputs());
+  c10::DimVector sizes;
+  for (const c10::SymInt& size : node.input_metadata(output_number).shape_as_dim_vector()) {
+    sizes.push_back(size.expect_int());
+  }
+  return sizes;
+}
+
+c10::DimVector sizes_of(const Edge& edge) {
+  if (class_of(*edge.function).accumulate_grad) {
+    return c10::DimVector(static_cast<const AccumulateGrad&>(*edge.function).variable.sizes());
+  }
+  return sizes_of(*edge.function, edge.input_nr);
+}
+
+std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
+  return c10::multiply_integers(sizes_of(node, output_number));
+}
+
+std::int64_t numel_of(const Edge& edge) { return c10::multiply_integers(sizes_of(edge)); }
+
+std::size_t rank_of(const Node& node, std::uint32_t output_number) {
+  return sizes_of(node, output_number).size();
+}
 
 NodeFacts facts_of(const Node& node) noexcept {
   const Node* inner = &node;

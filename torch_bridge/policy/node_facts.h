@@ -2,6 +2,8 @@
 // fields. Examples of such fields are an exponent and the bounds of a comparison.
 #pragma once
 
+#include <c10/util/DimVector.h>
+
 #include <cstdint>
 #include <optional>
 
@@ -40,5 +42,13 @@ struct Reduction {
   std::uint32_t rank = 0;
 };
 [[nodiscard]] std::optional<Reduction> reduction_of(const torch::autograd::Node& node) noexcept;
+
+// Shapes of a node's result and of an edge's tensor. These throw if sizes are symbolic.
+[[nodiscard]] c10::DimVector sizes_of(const torch::autograd::Node& node,
+                                      std::uint32_t output_number);
+[[nodiscard]] c10::DimVector sizes_of(const torch::autograd::Edge& edge);
+[[nodiscard]] std::int64_t numel_of(const torch::autograd::Node& node, std::uint32_t output_number);
+[[nodiscard]] std::int64_t numel_of(const torch::autograd::Edge& edge);
+[[nodiscard]] std::size_t rank_of(const torch::autograd::Node& node, std::uint32_t output_number);
 
 }  // namespace pleat::bridge

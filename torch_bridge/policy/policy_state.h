@@ -11,11 +11,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "torch_bridge/c_abi.h"
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/core/fork_locks.h"
 
 namespace pleat::bridge {
 
+struct ConstructionScope;
 struct NodeClass;
 
 // A place in torch's code that calls the constructor of SavedVariable: one operand of one operator.
@@ -44,7 +46,11 @@ struct ThreadPolicy {
   bool last_is_cpp = false;       // ... in C++
   bool last_is_compiled = false;  // ... that torch.compile made
   CodeRange python_code;          // libtorch_python's, once a function in Python was recorded
-  std::vector<const void*>* sites_being_learned = nullptr;  // call_sites.h
+  ConstructionScope* construction = nullptr;  // of the SavedVariable: hooks/saved_tensor_hooks.h
+
+  // ---- call sites are being learned: call_sites.h, entry/in_place_gradient.h ----
+  std::vector<const void*>* sites_being_learned = nullptr;
+  PleatGradient formula_being_learned = PLEAT_GRADIENTS;  // PLEAT_GRADIENTS: none
 
   // ---- cached look-ups ----
   struct CachedClass {

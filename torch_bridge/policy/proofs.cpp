@@ -172,7 +172,7 @@ void judge_inputs(const Node& node, const NodeFacts& facts) {
   }
 }
 
-// Whether a contraction closes by the operands known so far: Surroundings::has_weight().
+// Whether a contraction closes by the operands known so far: Ledger::has_weight().
 bool closes(std::span<const Recorder::Operand> operands) {
   const auto unit_rows = std::count_if(operands.begin(), operands.end(),
                                        [](const auto& operand) { return operand.unit_rows; });

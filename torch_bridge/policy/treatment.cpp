@@ -1,11 +1,8 @@
 #include "torch_bridge/policy/treatment.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "torch_bridge/policy/claim.h"
 #include "torch_bridge/policy/recognised.h"
 
 namespace pleat::bridge {
@@ -16,8 +13,6 @@ using compress::Sides;
 using compress::block::Kept;
 using compress::block::Lines;
 using compress::block::Look;
-using compress::block::Steps;
-using torch::autograd::AccumulateGrad;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
@@ -51,12 +46,12 @@ Sides sides_of(const NodeFacts::Bounds& bounds, ElementType type) noexcept {
 }
 
 Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
-                        Surroundings& surroundings, CodecChoice lossy) {
+                        Ledger& ledger, CodecChoice lossy) {
   if (input < 0 || (facts.operands >> input & 1) == 0) {
     return exact(Exactness::kOperator);
   }
   const auto others = static_cast<Inputs>(facts.operands & ~(1u << input));
-  if (surroundings.has_weight(node, others)) {
+  if (ledger.has_weight(node, others)) {
     return {.choice = lossy};
   }
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
@@ -73,7 +68,7 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
       lossy = with_noise(lossy, Noise::kEight);
     }
   }
-  if (surroundings.reads_again(node, static_cast<std::size_t>(input))) {
+  if (ledger.reads_again(node, static_cast<std::size_t>(input))) {
     return exact(Exactness::kComputedWeight);
   }
   return {.waits = true, .choice = lossy};
@@ -155,46 +150,7 @@ Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& clai
 
 }  // namespace
 
-c10::DimVector sizes_of(const Node& node, std::uint32_t output_number) {
-  TORCH_CHECK(output_number < node.num_inputs());
-  c10::DimVector sizes;
-  for (const c10::SymInt& size : node.input_metadata(output_number).shape_as_dim_vector()) {
-    sizes.push_back(size.expect_int());
-  }
-  return sizes;
-}
-
-c10::DimVector sizes_of(const Edge& edge) {
-  if (class_of(*edge.function).accumulate_grad) {
-    return c10::DimVector(static_cast<const AccumulateGrad&>(*edge.function).variable.sizes());
-  }
-  return sizes_of(*edge.function, edge.input_nr);
-}
-
-std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
-  return c10::multiply_integers(sizes_of(node, output_number));
-}
-
-std::int64_t numel_of(const Edge& edge) { return c10::multiply_integers(sizes_of(edge)); }
-
-std::size_t rank_of(const Node& node, std::uint32_t output_number) {
-  return sizes_of(node, output_number).size();
-}
-
-CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
-  if (noise >= Noise::kEight) {
-    choice.floor = 8;
-  }
-  if (noise == Noise::kExponent) {
-    choice.steps = Steps::kExponent;
-  } else if (noise == Noise::kCurved) {
-    choice.steps = std::max(choice.steps, Steps::kCurved);
-  }
-  return choice;
-}
-
-Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int input,
-                Surroundings& surroundings) {
+Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int input, Ledger& ledger) {
   const NodeFacts facts = facts_of(node);
   const Rule rule = runtime.rule.load(std::memory_order_relaxed);
   CodecChoice lossy = with_noise(claim.lossy, facts.noise);
@@ -217,7 +173,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       treatment = treat_rows(claim, node, lossy);
       break;
     case Saves::kOperands:
-      treatment = treat_operand(claim, node, facts, input, surroundings, lossy);
+      treatment = treat_operand(claim, node, facts, input, ledger, lossy);
       break;
     case Saves::kFactors:
       treatment = treat_factor(claim, node, facts, input, lossy);

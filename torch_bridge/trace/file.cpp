@@ -1,4 +1,4 @@
-#include "torch_bridge/core/trace_file.h"
+#include "torch_bridge/trace/file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

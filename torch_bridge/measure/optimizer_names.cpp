@@ -1,13 +1,14 @@
-#include "torch_bridge/torch_access/optimizer_names.h"
+#include "torch_bridge/measure/optimizer_names.h"
 
 #include <ATen/record_function.h>
 
 #include <memory>
+#include <string_view>
+
+#include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
 namespace {
-
-void (*told)(std::string_view) noexcept = nullptr;
 
 std::unique_ptr<at::ObserverContext> at_scope(const at::RecordFunction& scope) {
   constexpr std::string_view kPrefix = "Optimizer.step#", kSuffix = ".step";
@@ -15,16 +16,15 @@ std::unique_ptr<at::ObserverContext> at_scope(const at::RecordFunction& scope) {
   if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) {
     name.remove_prefix(kPrefix.size());
     name.remove_suffix(kSuffix.size());
-    told(name);
+    Runtime::get()->sensitivity.note_optimizer(name);
   }
   return nullptr;
 }
 
 }  // namespace
 
-void watch_optimizers(void (*steps)(std::string_view) noexcept) {
-  static const bool once = [steps] {
-    told = steps;
+void watch_optimizers() {
+  static const bool once = [] {
     // Scopes of users only: operators do not see it.
     at::addGlobalCallback(
         at::RecordFunctionCallback(at_scope).scopes({at::RecordScope::USER_SCOPE}));

@@ -1,15 +1,15 @@
-#include "torch_bridge/hooks/trace_labels.h"
+#include "torch_bridge/trace/labels.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <cstdint>
+#include <typeinfo>
 #include <unordered_set>
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/policy/node_class.h"
-#include "torch_bridge/torch_access/trace.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/state.h"
+#include "torch_bridge/trace/trace.h"
 
 namespace pleat::bridge {
 namespace {
@@ -20,7 +20,7 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
 struct Leaf {
   WeakTensor tensor;
-  std::uint64_t block = 0, gradient = 0;  // as they were told last
+  std::uint64_t block = 0, gradient = 0;  // as they were labelled last
 };
 
 struct Labels {
@@ -51,7 +51,7 @@ void walk(const torch::autograd::edge_list& roots) {
   while (!met.empty()) {
     const Node& node = *met.back();
     met.pop_back();
-    if (class_of(node).accumulate_grad) {
+    if (typeid(node) == typeid(AccumulateGrad)) {
       const at::Tensor& variable = static_cast<const AccumulateGrad&>(node).variable;
       if (labels.known.insert(variable.unsafeGetTensorImpl()).second) {
         labels.leaves.push_back({WeakTensor(variable.getIntrusivePtr())});
@@ -61,12 +61,12 @@ void walk(const torch::autograd::edge_list& roots) {
   }
 }
 
-// Tells what the tensor's block is, unless it was told before.
-void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std::uint64_t& told) {
+// Labels the tensor's block, unless it is the one that was labelled last.
+void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std::uint64_t& last) {
   if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
   const allocator::Block* const block = runtime.pool.find(tensor.storage().data());
-  if (block == nullptr || block->id.value == told) return;
-  told = block->id.value;
+  if (block == nullptr || block->id.value == last) return;
+  last = block->id.value;
   trace_label(*block, what);
 }
 
@@ -75,8 +75,9 @@ void label(Runtime& runtime, const at::Tensor& tensor, PleatTraceLabel what, std
 void label_leaves(const torch::autograd::edge_list& roots) noexcept {
   Runtime* const runtime = Runtime::get();
   if (runtime == nullptr) return;
-  if (labels.of_trace != number_of_trace()) {  // it has been told nothing yet
-    labels.of_trace = number_of_trace();
+  const std::uint32_t trace = trace_state.number.load(std::memory_order_relaxed);
+  if (labels.of_trace != trace) {  // it has no label yet
+    labels.of_trace = trace;
     labels.passes = 0;
     for (Leaf& leaf : labels.leaves) leaf.block = leaf.gradient = 0;
   }

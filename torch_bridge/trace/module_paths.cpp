@@ -1,9 +1,12 @@
-#include "torch_bridge/torch_access/module_paths.h"
+#include "torch_bridge/trace/module_paths.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "torch_bridge/torch_access/python_api.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -97,7 +100,15 @@ if nn is not None and hasattr(compiler, "is_compiling") and hasattr(nn, "registe
     ready = "yes"
 )python";
 
-ModuleListener the_listener = nullptr;
+void mark_module(std::string_view path, std::uint64_t depth) noexcept {
+  const PleatRecorder* const recorder = trace_recorder();
+  if (recorder == nullptr) return;
+  const TraceCost::Timed timed(trace_state.callbacks);
+  PleatTraceEvent mark = trace_mark(PLEAT_TRACE_MODULE);
+  mark.op = path.empty() ? 0 : recorder->intern(path.data(), path.size());
+  mark.bytes = depth;
+  recorder->event(&mark);
+}
 
 // tell(path, depth)
 void* tell(void* /*self*/, void* const* arguments, std::ptrdiff_t count) noexcept {
@@ -107,7 +118,7 @@ void* tell(void* /*self*/, void* const* arguments, std::ptrdiff_t count) noexcep
     const char* const path = api.PyUnicode_AsUTF8AndSize(arguments[0], &size);
     const long depth = api.PyLong_AsLong(arguments[1]);
     if (path != nullptr && depth >= 0) {
-      the_listener({path, static_cast<std::size_t>(size)}, static_cast<std::uint64_t>(depth));
+      mark_module({path, static_cast<std::size_t>(size)}, static_cast<std::uint64_t>(depth));
     } else {  // a name that is no text
       python::forget_error();
     }
@@ -123,34 +134,35 @@ struct MethodDefinition {
   const char* text;
 };
 constexpr int kFastCall = 0x80;  // METH_FASTCALL
-MethodDefinition tell_definition{"tell", tell, kFastCall, nullptr};
+constexpr MethodDefinition kTell{"tell", tell, kFastCall, nullptr};
 
 // torch.compile looks the functions' module up by its name.
 constexpr const char* kModule = "_pleat_module_paths";
-bool listening = false;
 
 }  // namespace
 
-bool listen_to_modules(ModuleListener listener) noexcept {
-  if (listening) return true;
-  the_listener = listener;
+bool listen_to_modules() noexcept {
+  if (trace_state.modules_hooked) return true;
   const python::Lock lock;
   if (!lock) return false;
   const python::Api& api = python::api();
   const python::Object globals = python::new_globals(kModule);
-  const python::Object function(api.PyCFunction_NewEx(&tell_definition, nullptr, nullptr));
-  listening = globals.get() != nullptr && function.get() != nullptr &&
-              api.PyDict_SetItemString(globals.get(), "tell", function.get()) == 0 &&
-              python::run(kProgram, globals) && python::variable(globals, "ready").text() == "yes";
-  return listening;
+  const python::Object function(
+      api.PyCFunction_NewEx(const_cast<MethodDefinition*>(&kTell), nullptr, nullptr));
+  const bool hooked = globals.get() != nullptr && function.get() != nullptr &&
+                      api.PyDict_SetItemString(globals.get(), "tell", function.get()) == 0 &&
+                      python::run(kProgram, globals) &&
+                      python::variable(globals, "ready").text() == "yes";
+  trace_state.modules_hooked = hooked;
+  return hooked;
 }
 
 void forget_modules() noexcept {
-  if (!listening) return;
+  if (!trace_state.modules_hooked) return;
   const python::Lock lock;
   if (!lock) return;
   python::run("forget()", python::new_globals(kModule));
-  listening = false;
+  trace_state.modules_hooked = false;
 }
 
 }  // namespace pleat::bridge

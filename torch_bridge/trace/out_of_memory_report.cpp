@@ -1,17 +1,16 @@
-#include "torch_bridge/torch_access/memory_page.h"
+#include "torch_bridge/trace/out_of_memory_report.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
 #include "torch_bridge/core/runtime.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -84,7 +83,7 @@ void add_heap(Page& page, allocator::Heap& heap) noexcept {
 }
 
 void write_page(const char* title) noexcept {
-  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
+  if (const PleatRecorder* const recorder = trace_recorder()) {
     recorder->page(title);
     return;
   }
@@ -101,10 +100,9 @@ void write_page(const char* title) noexcept {
 
 }  // namespace
 
-void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
+void report_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
   constexpr std::uint32_t kMostPages = 3;
-  static std::atomic<std::uint32_t> pages{0};
-  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
+  if (const PleatRecorder* const recorder = trace_recorder()) {
     PleatTraceEvent mark = trace_mark(PLEAT_TRACE_OUT_OF_MEMORY);
     mark.device = static_cast<std::int8_t>(device);
     mark.bytes = bytes;
@@ -112,7 +110,7 @@ void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
     mark.stack = trace_stack(*recorder);
     recorder->event(&mark);
   }
-  const std::uint32_t page = pages.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t page = trace_state.reports.fetch_add(1, std::memory_order_relaxed);
   if (page >= kMostPages) return;
   std::array<char, 32> where{"the host"};
   if (device >= 0) std::snprintf(where.data(), where.size(), "cuda:%d", device);
@@ -123,8 +121,8 @@ void tell_out_of_memory(std::size_t bytes, std::int32_t device) noexcept {
   write_page(title.data());
 }
 
-void tell_memory(const char* title) noexcept {
-  if (const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire)) {
+void report_memory(const char* title) noexcept {
+  if (const PleatRecorder* const recorder = trace_recorder()) {
     PleatTraceEvent mark = trace_mark(PLEAT_TRACE_DUMP);
     mark.stack = trace_stack(*recorder);
     recorder->event(&mark);

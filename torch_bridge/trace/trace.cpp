@@ -1,4 +1,4 @@
-#include "torch_bridge/torch_access/trace.h"
+#include "torch_bridge/trace/trace.h"
 
 #include <dlfcn.h>
 #include <torch/version.h>
@@ -17,10 +17,11 @@
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/json_writer.h"
-#include "torch_bridge/core/trace_file.h"
-#include "torch_bridge/core/trace_link.h"
-#include "torch_bridge/torch_access/module_paths.h"
-#include "torch_bridge/torch_access/trace_context.h"
+#include "torch_bridge/trace/context.h"
+#include "torch_bridge/trace/file.h"
+#include "torch_bridge/trace/module_paths.h"
+#include "torch_bridge/trace/operators.h"
+#include "torch_bridge/trace/state.h"
 
 namespace pleat::bridge {
 namespace {
@@ -67,12 +68,12 @@ void note_moment(Event& event) noexcept {
 class TraceSink final : public allocator::EventSink {
  public:
   void on_event(const Event& event) noexcept override {
-    const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+    const PleatRecorder* const recorder = trace_recorder();
     if (recorder == nullptr) return;
-    // Not yet: whoever is refused in the end says so (memory_page.h).
+    // The allocation can still succeed; out_of_memory_report.h marks a refusal.
     const bool fell_short = event.kind == EventKind::kOutOfMemory;
     if (fell_short && event.change == decltype(event.change){}) return;
-    const TraceCost::Timed timed(trace_costs.events);
+    const TraceCost::Timed timed(trace_state.events);
     PleatTraceEvent told{};
     told.time_ns = event.time_ns;
     told.address = event.address;
@@ -97,17 +98,10 @@ class TraceSink final : public allocator::EventSink {
   }
 };
 
-TraceSink& the_sink() {
-  static auto* const sink = new TraceSink;  // leaked: blocks are freed until the very end
-  return *sink;
-}
-
 // ---- the recorder -------------------------------------------------------------------------------
 
 // libpleat_recorder.so beside this library. Null, and `problem` says why.
 const PleatRecorder* open_recorder(std::string& problem) {
-  static const PleatRecorder* recorder = nullptr;
-  if (recorder != nullptr) return recorder;
   const std::string us = path_of_this_library();
   if (us.empty()) {
     problem = "cannot tell where the bridge is";
@@ -123,7 +117,7 @@ const PleatRecorder* open_recorder(std::string& problem) {
                           ? reinterpret_cast<pleat_recorder_fn>(::dlsym(library, "pleat_recorder"))
                           : nullptr;
     const PleatRecorder* const found = find != nullptr ? find(PLEAT_RECORDER_VERSION) : nullptr;
-    if (found != nullptr && found->struct_size == sizeof *found) return recorder = found;
+    if (found != nullptr && found->struct_size == sizeof *found) return found;
     const char* const why = library == nullptr ? ::dlerror() : nullptr;
     problem = why != nullptr ? why : file.string() + " is of another version";
     return nullptr;
@@ -188,8 +182,8 @@ class Trace {
       problem = "a trace is being written already: " + path_;
       return false;
     }
-    const PleatRecorder* const recorder = open_recorder(problem);
-    if (recorder == nullptr) return false;
+    if (recorder_ == nullptr) recorder_ = open_recorder(problem);
+    if (recorder_ == nullptr) return false;
     const ProcessIdentity who = identify_process();
     std::string file = trace_file(pattern, who, problem);
     if (file.empty()) {
@@ -210,7 +204,7 @@ class Trace {
     std::array<char, 256> error{};
     const auto open = [&](const std::string& path) {
       request.path = path.c_str();
-      return recorder->start(&request, error.data(), error.size());
+      return recorder_->start(&request, error.data(), error.size());
     };
     int code = open(file);
     const std::string wanted = file;
@@ -224,8 +218,8 @@ class Trace {
       return false;
     }
     path_ = file;
-    trace_recorder.store(recorder, std::memory_order_release);
-    listen_to_operators(options.modules);
+    trace_state.recorder.store(recorder_, std::memory_order_release);
+    operators_.start(options.modules);
     runtime.heaps.for_each([](allocator::Heap& heap) { trace_heap(heap); });
     runtime.pool.tell_segments();
     runtime.renew_heaps();
@@ -235,16 +229,15 @@ class Trace {
   bool stop(Runtime& runtime, AtEnd at_end, std::uint64_t* events, std::string* path) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (path_.empty()) return false;
-    const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
-    // At the end of a process nobody is waited for: other threads may wait for Python's end in an
-    // event. And what torch keeps of its callbacks in each thread is gone then.
+    // At the end of a process no thread is waited for: other threads can wait for Python's end in
+    // an event. Torch's list of callbacks in each thread is gone then.
     if (at_end == AtEnd::kNo) {
       runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
-      forget_operators();
+      operators_.stop();
     }
-    trace_recorder.store(nullptr, std::memory_order_release);
+    trace_state.recorder.store(nullptr, std::memory_order_release);
     if (at_end == AtEnd::kNo) runtime.renew_heaps();
-    const std::uint64_t written = recorder->stop();
+    const std::uint64_t written = recorder_->stop();
     if (events != nullptr) *events = written;
     if (path != nullptr) *path = path_;
     path_.clear();
@@ -257,20 +250,25 @@ class Trace {
   }
   // In a forked child, after the locks were let go.
   void abandon() noexcept {
-    if (const PleatRecorder* const recorder = trace_recorder.exchange(nullptr)) {
+    if (const PleatRecorder* const recorder = trace_state.recorder.exchange(nullptr)) {
       recorder->abandon();
       path_.clear();
     }
   }
 
+  [[nodiscard]] TraceSink& sink() noexcept { return sink_; }
+
  private:
   std::mutex mutex_;
   ForkLock fork_lock_{ForkPlace::kTrace, mutex_};
-  std::string path_;  // empty: no trace
+  std::string path_;                         // empty: no trace
+  const PleatRecorder* recorder_ = nullptr;  // null until the first trace
+  OperatorListener operators_;
+  TraceSink sink_;
 };
 
 Trace& the_trace() {
-  static auto* const one = new Trace;  // leaked: asked until the process ends
+  static auto* const one = new Trace;  // leaked: blocks are freed until the very end
   return *one;
 }
 
@@ -305,7 +303,7 @@ bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std:
 }
 
 bool stop_trace(Runtime& runtime) noexcept {
-  forget_modules();  // whoever forks has Python's lock and waits for the trace's
+  forget_modules();  // first: a thread that forks has Python's lock and waits for the trace's
   return the_trace().stop(runtime, Trace::AtEnd::kNo, nullptr, nullptr);
 }
 
@@ -330,9 +328,9 @@ void abandon_trace(Runtime& runtime) noexcept {
   runtime.heaps.for_each([](allocator::Heap& heap) { heap.events().attach(nullptr); });
 }
 
-// What the heap has before the first event that is told.
+// Marks the state of the heap before its first event.
 void trace_heap(allocator::Heap& heap) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
   PleatTraceEvent present = trace_mark(PLEAT_TRACE_PRESENT);
   present.device = static_cast<std::int8_t>(heap.device().value);
@@ -340,11 +338,11 @@ void trace_heap(allocator::Heap& heap) noexcept {
     present.change[i] = heap.statistics().current(kChanges[i]);
   }
   recorder->event(&present);
-  heap.events().attach(&the_sink(), &note_moment);
+  heap.events().attach(&the_trace().sink(), &note_moment);
 }
 
 void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
   PleatTraceEvent mark = trace_mark(PLEAT_TRACE_LABEL);
   mark.block = block.id.value;
@@ -356,7 +354,7 @@ void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept 
 
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
                    unsigned bits, unsigned least_bits, std::size_t elements) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
   const char* const name = exactness_name(why);
   PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_DECIDED);
@@ -369,7 +367,7 @@ void trace_decided(const allocator::Record& record, std::int32_t device, Exactne
 
 void trace_proved(const allocator::Record& record, std::int32_t device,
                   std::string_view node_class) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
   PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_PROVED);
   mark.op = recorder->intern(node_class.data(), node_class.size());
@@ -378,7 +376,7 @@ void trace_proved(const allocator::Record& record, std::int32_t device,
 
 void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
                 std::size_t bytes) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr || !is_left_alone(why)) return;
   const char* const name = reason_name(why);
   PleatTraceEvent mark = trace_mark(PLEAT_TRACE_LEFT);
@@ -392,7 +390,7 @@ void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
 
 void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
                    std::size_t payload_bytes) noexcept {
-  const PleatRecorder* const recorder = trace_recorder.load(std::memory_order_acquire);
+  const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
   PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_PLAN);
   mark.reason = static_cast<std::uint8_t>(plan);

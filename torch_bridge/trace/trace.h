@@ -1,4 +1,4 @@
-// The trace that is being written, if any: from the events of all heaps to the recorder.
+// The trace that is being written, if any: passes the events of all heaps to the recorder.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +15,39 @@
 
 namespace pleat::bridge {
 
-// Begins a trace into the file that `pattern` means (core/trace_file.h). False: there is none, and
-// `problem` says why in one line. From any thread.
 enum class Taken : std::uint8_t {
   kIsAnError,
   kUseAnother,  // the process takes another name: children and ranks have the same options
 };
+// Begins a trace into the file that `pattern` means (trace/file.h). False: there is none, and
+// `problem` says why in one line. From any thread.
 bool start_trace(Runtime& runtime, const std::string& pattern, Taken taken, std::string& problem);
 // Ends the trace. False: there was none.
 bool stop_trace(Runtime& runtime) noexcept;
-// Of the trace that is being written; else empty.
+// The path of the trace that is being written; else empty.
 [[nodiscard]] std::string trace_path();
-// Ends it and says where it is, if the command `pleat trace record` began it. At the end of the
-// process.
+// Ends the trace at the end of the process, and prints its path if the command `pleat trace record`
+// began it.
 void finish_trace(Runtime& runtime) noexcept;
-// In a forked child, which is to write nothing, once no other thread counts.
+// Called in a forked child, which writes no trace, once no other thread counts.
 void abandon_trace(Runtime& runtime) noexcept;
 
-// A heap that is new: its events belong to the trace as well.
+// Adds the events of a new heap to the trace.
 void trace_heap(allocator::Heap& heap) noexcept;
-// What a block of the host is.
+// Labels a block of the host.
 void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept;
-// How a saved storage is to be coded: why it is exact, or its bits, how many it needs however few
-// are asked for, and how many elements they are of.
+// The decision about a saved storage: why it is exact, or its bits, the fewest that it can have,
+// and the number of its elements.
 void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
                    unsigned bits, unsigned least_bits, std::size_t elements) noexcept;
-// A save of it may bear noise, as a node of the class shows. May be called under locks of ours.
+// A node of the class has shown that a save of the storage can bear noise. Can be called under
+// locks of Pleat's.
 void trace_proved(const allocator::Record& record, std::int32_t device,
                   std::string_view node_class) noexcept;
-// A tensor is saved whose storage gets no record. `block`: where it lies; null: in none of ours.
+// A tensor was saved whose storage gets no record. `block`: of Pleat's; null: in other memory.
 void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
                 std::size_t bytes) noexcept;
-// What it would become, where nothing is coded.
+// The payload that a saved storage would become, if compression is off.
 void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
                    std::size_t payload_bytes) noexcept;
 

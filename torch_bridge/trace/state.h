@@ -1,4 +1,5 @@
-// The link to the recorder of a trace, where there is one, and the cost of recording.
+// TraceState is the part of a trace that all threads use: the recorder, counters, and the cost of
+// recording.
 #pragma once
 
 #include <atomic>
@@ -8,15 +9,6 @@
 #include "torch_bridge/core/clock.h"
 
 namespace pleat::bridge {
-
-// The recorder while a trace is written; else null. A reader can call the recorder even if the
-// trace ends meanwhile: late events are dropped.
-inline std::atomic<const PleatRecorder*> trace_recorder{nullptr};
-
-// Code that needs time only for a trace checks this first.
-[[nodiscard]] inline bool tracing() noexcept {
-  return trace_recorder.load(std::memory_order_relaxed) != nullptr;
-}
 
 // Counts a kind of work, and times one in 32.
 class TraceCost {
@@ -43,7 +35,7 @@ class TraceCost {
   [[nodiscard]] std::uint64_t count() const noexcept {
     return count_.load(std::memory_order_relaxed);
   }
-  // Of all of them, as those that were timed say it.
+  // An estimate for all of them, from those that were timed.
   [[nodiscard]] std::uint64_t ns() const noexcept {
     const std::uint64_t timed = timed_.load(std::memory_order_relaxed);
     return timed == 0 ? 0
@@ -56,10 +48,29 @@ class TraceCost {
   std::atomic<std::uint64_t> count_{0}, timed_{0}, ns_{0};
 };
 
-// Events, stacks and all; callbacks of operators; tensors that are too small for Pleat.
-struct TraceCosts {
-  TraceCost events, callbacks, small;
+struct TraceState {
+  // The recorder while a trace is written; else null. A reader can call the recorder even if the
+  // trace ends meanwhile: late events are dropped.
+  std::atomic<const PleatRecorder*> recorder{nullptr};
+  std::atomic<std::uint32_t> number{0};  // each trace has its own
+  std::atomic<std::uint64_t> step{0};    // of training, in this trace
+  std::atomic<bool> optimizer_seen{false};
+  std::atomic<bool> modules_wanted{false};  // and without hooks so far
+  std::atomic<bool> modules_hooked{false};
+  std::atomic<std::uint32_t> reports{0};  // of refused allocations, in this process
+  // Events with their stacks; callbacks of operators; tensors that are too small for Pleat. On
+  // lines of their own: they are written while a trace is, the recorder is read at any time.
+  alignas(64) TraceCost events;
+  TraceCost callbacks, small;
 };
-inline TraceCosts trace_costs;
+inline constinit TraceState trace_state;
+
+[[nodiscard]] inline const PleatRecorder* trace_recorder() noexcept {
+  return trace_state.recorder.load(std::memory_order_acquire);
+}
+// Code that needs time only for a trace checks this first.
+[[nodiscard]] inline bool tracing() noexcept {
+  return trace_state.recorder.load(std::memory_order_relaxed) != nullptr;
+}
 
 }  // namespace pleat::bridge
