@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/groups.h"
 #include "tools/pleat/trace/growth.h"

@@ -1,6 +1,6 @@
 // The book of what lives, as the recorder's thread keeps it, beside the reader of `pleat trace`,
 // which knows the future.
-#include "interpose/recorder/live_book.h"
+#include "interpose/trace/live_book.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "interpose/recorder/book_figures.h"
-#include "interpose/recorder/book_replay.h"
+#include "interpose/trace/book_figures.h"
+#include "interpose/trace/book_replay.h"
 #include "tests/interpose/made_up_job.h"
 #include "tests/tools/trace/story.h"
 #include "tools/pleat/trace/replay.h"

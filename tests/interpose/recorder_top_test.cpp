@@ -12,9 +12,9 @@
 #include <optional>
 #include <string>
 
-#include "interpose/trace_top.h"
+#include "interpose/trace/top.h"
 #include "tests/interpose/made_up_job.h"
-#include "tests/interpose/recorder_fixture.h"
+#include "tests/interpose/trace_fixture.h"
 
 namespace pleat::recorder_testing {
 namespace {

@@ -45,7 +45,7 @@ ROOMS = [
     ["torch_bridge/entry"],
     ["torch_bridge/install"],
     ["interpose"],
-    ["interpose/recorder"],
+    ["interpose/trace"],
 ]
 TORCH_FREE = {"torch_bridge/core", "torch_bridge/measure/book", "torch_bridge"}
 

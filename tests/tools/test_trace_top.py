@@ -151,7 +151,7 @@ def test_intervals_are_held_to_their_range(top):
 
 # ---- a file that cannot be trusted ---------------------------------------------------------------
 
-# Offsets in the page (interpose/trace_top.h).
+# Offsets in the page (interpose/trace/top.h).
 SEQUENCE, DEVICES, LINES = 16, 56, 60
 PAGE_LINES = 10 * (24 + 40 + 80)
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "interpose/trace_format.h"
+#include "interpose/trace/format.h"
 
 namespace pleat::trace::testing {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "interpose/trace_format.h"
+#include "interpose/trace/format.h"
 
 struct ZSTD_DCtx_s;
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "interpose/recorder/lifecycle.h"
+#include "interpose/trace/lifecycle.h"
 
 namespace pleat::trace {
 

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::trace {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interpose/trace_format.h"
+#include "interpose/trace/format.h"
 
 namespace pleat::trace {
 

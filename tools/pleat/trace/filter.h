@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "interpose/byte_class.h"
+#include "interpose/trace/byte_class.h"
 
 namespace pleat::trace {
 

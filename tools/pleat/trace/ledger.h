@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "class_bytes.h"
-#include "interpose/recorder/lifecycle.h"
+#include "interpose/trace/lifecycle.h"
 #include "live_table.h"
 #include "lives.h"
 #include "per_thread.h"

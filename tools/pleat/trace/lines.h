@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "definitions.h"
-#include "interpose/source_of_path.h"
+#include "interpose/trace/source_of_path.h"
 #include "symbols.h"
 
 namespace pleat::trace {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "interpose/recorder/mapped_table.h"
+#include "interpose/trace/mapped_table.h"
 
 namespace pleat::trace {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "live_table.h"
 
 namespace pleat::trace {

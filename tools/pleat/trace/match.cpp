@@ -9,7 +9,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::trace {
 

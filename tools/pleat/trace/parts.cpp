@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::trace {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "numbers.h"
 
 namespace pleat::trace {

@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::trace {
 namespace {

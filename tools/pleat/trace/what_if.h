@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "filter.h"
-#include "interpose/payload_width.h"
+#include "interpose/trace/payload_width.h"
 #include "ledger.h"
 #include "live_table.h"
 #include "lives.h"

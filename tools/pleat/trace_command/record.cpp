@@ -9,7 +9,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "interpose/trace_format.h"
+#include "interpose/trace/format.h"
 #include "options.h"
 #include "text.h"
 #include "tools/pleat/program.h"

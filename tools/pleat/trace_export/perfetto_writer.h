@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interpose/byte_class.h"
+#include "interpose/trace/byte_class.h"
 #include "tools/pleat/trace/lines.h"
 #include "tools/pleat/trace_command/output.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "formats.h"
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::cli {
 

@@ -1,7 +1,7 @@
 // A device at a snapshot's moment: segments and their contents.
 #include <algorithm>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "snapshot.h"
 
 namespace pleat::cli {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats.h"
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace_command/text.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <memory>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "snapshot.h"
 #include "tools/pleat/trace_command/text.h"
 #include "values.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "tools/pleat/trace_summary/summary.h"
 
 namespace pleat::cli {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "gather.h"
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_export/formats.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::cli {
 namespace {

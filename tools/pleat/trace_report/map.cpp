@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::cli {
 

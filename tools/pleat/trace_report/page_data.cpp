@@ -7,7 +7,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "page_layers.h"
 #include "tools/pleat/trace_command/text.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

@@ -1,6 +1,6 @@
 #include "places.h"
 
-#include "interpose/wrapping.h"
+#include "interpose/trace/wrapping.h"
 
 namespace pleat::cli {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "interpose/trace_top.h"
+#include "interpose/trace/top.h"
 #include "tools/pleat/answer.h"
 
 namespace pleat::cli {

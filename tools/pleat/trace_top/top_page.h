@@ -1,4 +1,4 @@
-// The page that a process with a trace shares (interpose/trace_top.h), found and read. Its file is
+// The page that a process with a trace shares (interpose/trace/top.h), found and read. Its file is
 // taken for hostile: data is copied first, and checked.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "interpose/trace_top.h"
+#include "interpose/trace/top.h"
 
 namespace pleat::cli {
 
