@@ -168,9 +168,7 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
 }
 
 template <class T>
-bool decode_groups(const DecodeGroups& job) {
-  if (job.transformed)
-    return decode_transformed<T, Planes, Conversions>(job, decode_groups<Float32>);
+bool decode_plain_groups(const DecodeGroups& job) {
   const uint8_t* end = job.codes;
   const bool intact = with_width(job.bits, [&]<unsigned kBits>() {
     return job.stream ? decode_whole_groups<T, kBits, true>(job, &end)

@@ -7,12 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compress/conversions_simd.h"
 #include "compress/group_math.h"
 #include "compress/kernels.h"
 #include "compress/philox_simd.h"
 #include "compress/planes_simd.h"
-#include "compress/transform_kernels.h"
 
 namespace pleat::compress {
 namespace {
@@ -339,9 +337,7 @@ void encode_whole_groups(const EncodeGroups& job) {
 }
 
 template <class T>
-void encode_groups(const EncodeGroups& job) {
-  if (job.transformed)
-    return encode_transformed<T, Planes, Conversions>(job, encode_groups<Float32>);
+void encode_plain_groups(const EncodeGroups& job) {
   with_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
   if (job.tail_elements != 0) {
     EncodeGroups tail = job;
@@ -354,17 +350,15 @@ void encode_groups(const EncodeGroups& job) {
 }
 
 template <class T>
-size_t count_escapes(const EncodeGroups& job) {
+size_t count_plain_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
-  if (job.transformed)
-    return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   if (job.bits == 0 || job.tail_elements != 0) {
     if (job.tail_elements != 0 && job.groups != 0) {  // the reference path encodes the tail
       EncodeGroups whole = job, tail = job;
       whole.tail_elements = 0;
       tail.groups = 0;
       tail.source = static_cast<const Word*>(job.source) + job.groups * kGroup;
-      return count_escapes<T>(whole) + kScalarKernels.count_escapes[T::kType](tail);
+      return count_plain_escapes<T>(whole) + kScalarKernels.count_escapes[T::kType](tail);
     }
     if (job.tail_elements != 0) return kScalarKernels.count_escapes[T::kType](job);
   }

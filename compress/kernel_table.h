@@ -1,13 +1,30 @@
-// The table of one instruction set. Lists functions that the including file defines, so it is
-// included after them. Anonymous: see kernels.h.
+// The table of one instruction set, and the choice between plain and rotated groups. Lists functions
+// that the including file defines, so it is included after them. Anonymous: see kernels.h.
 #pragma once
 
 #include "compress/compacted_blocks.h"
 #include "compress/function_kernels.h"
 #include "compress/kernels.h"
+#include "compress/transform_kernels.h"
 
 namespace pleat::compress {
 namespace {
+
+template <class T>
+void encode_groups(const EncodeGroups& job) {
+  if (!job.transformed) return encode_plain_groups<T>(job);
+  encode_transformed<T, Planes, Conversions>(job, encode_plain_groups<Float32>);
+}
+template <class T>
+bool decode_groups(const DecodeGroups& job) {
+  if (!job.transformed) return decode_plain_groups<T>(job);
+  return decode_transformed<T, Planes, Conversions>(job, decode_plain_groups<Float32>);
+}
+template <class T>
+size_t count_escapes(const EncodeGroups& job) {
+  if (!job.transformed) return count_plain_escapes<T>(job);
+  return count_transformed_escapes<T, Planes, Conversions>(job, encode_plain_groups<Float32>);
+}
 
 constexpr Kernels kTable = {
     {encode_groups<Float32>, encode_groups<BFloat16>, encode_groups<Float16>},

@@ -6,7 +6,6 @@
 #include "compress/frame_kernels.h"
 #include "compress/group_math.h"
 #include "compress/side_values.h"
-#include "compress/transform_kernels.h"
 
 namespace pleat::compress {
 namespace {
@@ -346,17 +345,13 @@ EncodeGroups group_of(const EncodeGroups& job, size_t g) {
 }
 
 template <class T>
-void encode_groups(const EncodeGroups& job) {
-  if (job.transformed)
-    return encode_transformed<T, Planes, Conversions>(job, encode_groups<Float32>);
+void encode_plain_groups(const EncodeGroups& job) {
   for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g), kGroup);
   if (job.tail_elements != 0) encode_group<T>(group_of<T>(job, job.groups), job.tail_elements);
 }
 
 template <class T>
-bool decode_groups(const DecodeGroups& job) {
-  if (job.transformed)
-    return decode_transformed<T, Planes, Conversions>(job, decode_groups<Float32>);
+bool decode_plain_groups(const DecodeGroups& job) {
   using Word = typename T::Word;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   const uint8_t* codes = job.codes;
@@ -386,10 +381,8 @@ bool decode_groups(const DecodeGroups& job) {
 }
 
 template <class T>
-size_t count_escapes(const EncodeGroups& job) {
+size_t count_plain_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
-  if (job.transformed)
-    return count_transformed_escapes<T, Planes, Conversions>(job, encode_groups<Float32>);
   size_t count = 0;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   const bool wide = job.bits >= kFewestWideBits;

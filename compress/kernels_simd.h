@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/conversions_simd.h"
 #include "compress/decode_simd.h"
 #include "compress/encode_simd.h"
 #include "compress/frame_kernels.h"
