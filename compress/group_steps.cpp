@@ -2,12 +2,21 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
+#include "compress/codec.h"
+#include "compress/float_environment.h"
+#include "compress/float_types.h"
 #include "compress/format.h"
+#include "compress/grouped_sections.h"
+#include "compress/scaled_math.h"
+#include "compress/side_values.h"
 #include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
+
+float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
 
 template <class T>
 void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<float>& steps) {
@@ -15,7 +24,7 @@ void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<
   for (std::size_t g = 0; g < steps.size(); ++g) {
     Metadata<T> words;
     std::memcpy(&words, metadata + g * sizeof words, sizeof words);
-    steps[g] = step_of_group(words, header.bits, scaled);
+    steps[g] = step_of_any_group(words, header.bits, scaled);
   }
 }
 
@@ -31,13 +40,31 @@ std::vector<float> group_steps(const void* payload) {
   const auto* const metadata = static_cast<const std::uint8_t*>(payload) + kHeaderBytes;
   const auto type = (header.flags & kFlagTransformed) != 0 ? ElementType::kFloat32
                                                            : static_cast<ElementType>(header.type);
-  if (type == ElementType::kFloat32)
-    read_steps<Float32>(header, metadata, steps);
-  else if (type == ElementType::kBFloat16)
-    read_steps<BFloat16>(header, metadata, steps);
-  else
-    read_steps<Float16>(header, metadata, steps);
+  with_type(type, [&]<class T>() { read_steps<T>(header, metadata, steps); });
   return steps;
+}
+
+bool may_leave_side(const void* payload, std::size_t payload_bytes, const Sides& sides) noexcept {
+  PayloadInfo info;
+  if (inspect(payload, payload_bytes, &info) != Status::kOk || !is_floating(info.type)) return true;
+  const FloatEnvironment environment;
+  Header header;
+  std::memcpy(&header, payload, sizeof header);
+  if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped || header.bits == 0)
+    return static_cast<PayloadKind>(header.kind) == PayloadKind::kSides;
+  const std::optional<GroupedSections> sections =
+      read_sections(header, static_cast<const std::uint8_t*>(payload));
+  if (!sections) return true;
+  if (sections->transformed) return (header.flags & kFlagLossy) != 0;
+  return with_type(info.type, [&]<class T>() {
+    const SideTest test = side_values<T>(sides).test;
+    for (std::size_t g = 0; g < sections->layout.groups; ++g) {
+      Metadata<T> metadata;
+      std::memcpy(&metadata, sections->metadata + g * sizeof metadata, sizeof metadata);
+      if (group_may_leave<T>(metadata, header.bits, test, fused)) return true;
+    }
+    return false;
+  });
 }
 
 }  // namespace pleat::compress

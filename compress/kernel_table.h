@@ -1,5 +1,6 @@
-// The table of one instruction set, and the choice between plain and rotated groups. Lists functions
-// that the including file defines, so it is included after them. Anonymous: see kernels.h.
+// The table of one instruction set, and the choice between plain and rotated groups. Lists
+// functions that the including file defines, so it is included after them. Anonymous: see
+// kernels.h.
 #pragma once
 
 #include "compress/compacted_blocks.h"

@@ -7,6 +7,7 @@
 
 #include "compress/group_math.h"
 #include "compress/host_device.h"
+#include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
@@ -58,6 +59,19 @@ PLEAT_HD inline double scaled_level(float z, float outer) {
 PLEAT_HD inline bool find_scale(double energy, double product, float* scale) {
   *scale = float_of(bits_of(static_cast<float>(energy / product)) & ~1u);
   return *scale >= kSmallestStep && *scale <= 1e35f;
+}
+
+// The step of a scaled group of Gaussian elements that has its error, in units of its scale. `part`
+// of the energy is in the levels, 2 / pi at one bit and 0.8825 at two. Then
+//   scale = deviation / part     mean squared error = deviation^2 (1 / part - 1) = step^2 / 12
+PLEAT_HD inline constexpr float scaled_step(unsigned bits) { return bits == 1 ? 1.6661f : 1.1155f; }
+
+// As step_of_group(), for groups of which some may be scaled ones if `scaled`.
+template <class T>
+PLEAT_HD inline float step_of_any_group(const Metadata<T>& metadata, unsigned bits, bool scaled) {
+  if constexpr (sizeof(typename T::Word) == 4)
+    if (scaled && is_scaled(metadata)) return float_of(metadata.second) * scaled_step(bits);
+  return step_of_group<T>(metadata);
 }
 
 }  // namespace

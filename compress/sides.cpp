@@ -2,15 +2,12 @@
 
 #include <atomic>
 #include <cstring>
-#include <optional>
 
 #include "compress/codec.h"
 #include "compress/float_environment.h"
 #include "compress/float_types.h"
-#include "compress/grouped_sections.h"
 #include "compress/side_payload.h"
 #include "compress/side_values.h"
-#include "compress/step_math.h"
 
 namespace pleat::compress {
 namespace {
@@ -49,20 +46,6 @@ bool is_sound(const Header& header) noexcept {
          (element_size(type) == 4 || all >> 16 == 0);
 }
 
-// ---- what the codec does to sides by itself ----
-
-float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
-
-template <class T>
-bool any_may_leave(const GroupedSections& sections, const SideTest& test) noexcept {
-  for (std::size_t g = 0; g < sections.layout.groups; ++g) {
-    Metadata<T> metadata;
-    std::memcpy(&metadata, sections.metadata + g * sizeof metadata, sizeof metadata);
-    if (group_may_leave<T>(metadata, sections.header.bits, test, fused)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
@@ -71,22 +54,6 @@ Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
   if (empty || (!is_low_bound(test.first) && !is_high_bound(test.last))) return {};
   return {has_two_bounds(sides) ? Sides::Kind::kThree : Sides::Kind::kClosed, false, test.first,
           test.last};
-}
-
-bool may_leave_side(const void* payload, std::size_t payload_bytes, const Sides& sides) noexcept {
-  PayloadInfo info;
-  if (inspect(payload, payload_bytes, &info) != Status::kOk || !is_floating(info.type)) return true;
-  const FloatEnvironment environment;
-  Header header;
-  std::memcpy(&header, payload, sizeof header);
-  if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped || header.bits == 0)
-    return static_cast<PayloadKind>(header.kind) == PayloadKind::kSides;
-  const std::optional<GroupedSections> sections =
-      read_sections(header, static_cast<const std::uint8_t*>(payload));
-  if (!sections) return true;
-  if (sections->transformed) return (header.flags & kFlagLossy) != 0;
-  const SideTest test = values_of(sides, info.type).test;
-  return with_type(info.type, [&]<class T>() { return any_may_leave<T>(*sections, test); });
 }
 
 bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,

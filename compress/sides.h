@@ -16,14 +16,9 @@ namespace pleat::compress {
 // elements are on one side. The side of NaN is not kept: quantised groups hold none.
 [[nodiscard]] Sides sides_beside_values(const Sides& sides, ElementType type) noexcept;
 
-// True if an element that decode() restores from `payload` may be on another side than the element
-// it was encoded from. Looks at the metadata of the groups, not at their codes.
-//   sides  as sides_beside_values() gives them
-[[nodiscard]] bool may_leave_side(const void* payload, std::size_t payload_bytes,
-                                  const Sides& sides) noexcept;
-
-// True if may_leave_side() would be false for the span, quantised at `bits` and not transformed.
-// Reads the elements, until one shows that it might be true. Says no to bounds other than zero.
+// True if may_leave_side() (group_steps.h) would be false for the span, quantised at `bits` and not
+// transformed. Reads the elements, until one shows that it might be true. Says no to bounds other
+// than zero.
 [[nodiscard]] bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,
                                const Executor& executor) noexcept;
 

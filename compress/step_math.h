@@ -3,23 +3,14 @@
 #pragma once
 
 #include "compress/group_math.h"
-#include "compress/scaled_math.h"
 #include "compress/side_math.h"
 
 namespace pleat::compress {
 namespace {
 
-// The step of a scaled group of Gaussian elements that has its error, in units of its scale. `part`
-// of the energy is in the levels, 2 / pi at one bit and 0.8825 at two. Then
-//   scale = deviation / part     mean squared error = deviation^2 (1 / part - 1) = step^2 / 12
-PLEAT_HD inline constexpr float scaled_step(unsigned bits) { return bits == 1 ? 1.6661f : 1.1155f; }
-
-// 0 where the group comes back exact.
-//   scaled  groups may be scaled ones
+// The step that the metadata encode, 0 where the group comes back exact.
 template <class T>
-PLEAT_HD inline float step_of_group(const Metadata<T>& metadata, unsigned bits, bool scaled) {
-  if constexpr (sizeof(typename T::Word) == 4)
-    if (scaled && is_scaled(metadata)) return float_of(metadata.second) * scaled_step(bits);
+PLEAT_HD inline float step_of_group(const Metadata<T>& metadata) {
   const GroupKind kind = kind_of<T>(metadata);
   return kind == GroupKind::kRegular || kind == GroupKind::kWide
              ? float_of(step_bits_of<T>(metadata.second))

@@ -24,6 +24,7 @@
 #include "compress/cuda/span_core.h"
 #include "compress/format.h"
 #include "compress/lines.h"
+#include "compress/scaled_math.h"
 #include "compress/step_math.h"
 
 namespace pleat::compress {
@@ -164,9 +165,9 @@ template <class T>
 PLEAT_HD inline float step_of(const cuda::LineJob& job, uint64_t group) {
   const uint8_t* const metadata = static_cast<const uint8_t*>(job.codes) + 64;
   if (job.transformed != 0)
-    return step_of_group<Float32>(reinterpret_cast<const Metadata<Float32>*>(metadata)[group],
-                                  job.bits, job.scaled != 0);
-  return step_of_group<T>(reinterpret_cast<const Metadata<T>*>(metadata)[group], job.bits, false);
+    return step_of_any_group<Float32>(reinterpret_cast<const Metadata<Float32>*>(metadata)[group],
+                                      job.bits, job.scaled != 0);
+  return step_of_group<T>(reinterpret_cast<const Metadata<T>*>(metadata)[group]);
 }
 
 // ---- rows ----

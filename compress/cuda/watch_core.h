@@ -4,6 +4,7 @@
 
 #include "compress/cuda/encode_core.h"
 #include "compress/cuda/jobs.h"
+#include "compress/scaled_math.h"
 #include "compress/side_values.h"
 #include "compress/step_math.h"
 
@@ -26,7 +27,8 @@ struct Seen {
 template <class F>
 PLEAT_HD inline Seen look_at_group(const Metadata<typename F::Coded>& metadata,
                                    const cuda::Job& job) {
-  const uint32_t step = bits_of(step_of_group<typename F::Coded>(metadata, F::kBits, F::kScaled));
+  const uint32_t step =
+      bits_of(step_of_any_group<typename F::Coded>(metadata, F::kBits, F::kScaled));
   const bool sided = is_low_bound(job.bounds[0]) || is_high_bound(job.bounds[1]);
   Seen seen{step > job.width, sided && F::kTransformed && step != 0, step};
   if constexpr (!F::kTransformed) {

@@ -1,4 +1,5 @@
 // Payloads that keep on which side of its bounds an element lies. The reference compares doubles.
+#include "compress/group_steps.h"
 #include "compress/sides.h"
 
 #include <limits>
