@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "compress/element_math.h"
 #include "compress/float_environment.h"
-#include "compress/group_math.h"
 #include "compress/near_zero.h"
 #include "compress/side_bounds.h"
 

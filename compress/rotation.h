@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 
 namespace pleat::compress {
 namespace {

@@ -1,6 +1,6 @@
 // The arithmetic of scaled groups that every path shares: levels and mark, the gate, and the values
 // computed from a group's sums. "Scaled" in docs/payload_format.md has the formulas. Anonymous, as
-// group_math.h is.
+// element_math.h is.
 #pragma once
 
 #include <stdint.h>

@@ -1,12 +1,12 @@
 // Which side of two bounds a float is on, and the element that represents each side. Included by
-// the CPU paths and by the CUDA kernels; anonymous, for the reason given in group_math.h.
+// the CPU paths and by the CUDA kernels; anonymous, for the reason given in element_math.h.
 //
 // The sides are numbered. Of two, 0 is outside and 1 inside; of three, 0 is below, 1 between the
 // bounds, and 2 above. All kinds of sides become closed bounds: the least and the largest value of
 // side 1.
 #pragma once
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 #include "compress/kernels.h"
 
 namespace pleat::compress {

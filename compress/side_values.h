@@ -1,5 +1,5 @@
 // From what a caller says of sides to what a payload holds of them: closed bounds, and an element
-// for each side. Run by the CPU and by the CUDA kernels. Anonymous: see group_math.h.
+// for each side. Run by the CPU and by the CUDA kernels. Anonymous: see element_math.h.
 #pragma once
 
 #include "compress/format.h"

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 
 namespace pleat::compress {
 namespace {

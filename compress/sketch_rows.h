@@ -1,7 +1,7 @@
 // Which bucket and which sign an element of a sketched vector gets, on every path. Elements are
 // taken in rows of 256. A row is rotated by a random number of buckets, so that the elements in one
 // column of a matrix spread over all of them, and within a row no two elements meet. Each row takes
-// a few hashes, not each element. Anonymous: see group_math.h.
+// a few hashes, not each element. Anonymous: see element_math.h.
 #pragma once
 
 #include <stdint.h>

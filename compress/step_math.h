@@ -1,5 +1,5 @@
 // The step that a group's metadata encode, and its consequences for sides. Included by the CPU
-// paths and by the CUDA kernels; anonymous, for the reason given in group_math.h.
+// paths and by the CUDA kernels; anonymous, for the reason given in element_math.h.
 #pragma once
 
 #include "compress/group_math.h"

@@ -1,4 +1,5 @@
 #include "compress/block/disturb.h"
+#include "compress/group_math.h"
 
 #include <algorithm>
 #include <array>

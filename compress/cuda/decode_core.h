@@ -1,11 +1,12 @@
-// Restores one group that encode_core.h coded, by a tile of eight lanes. encode_core.h says what a
-// Tile is. A payload may hold any bytes: no lane leaves its group, its slot or the escape table.
+// Restores one group that encode_core.h coded, by a tile of eight lanes (lane_core.h).
+// A payload may hold any bytes: no lane leaves its group, its slot or the escape table.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "compress/cuda/lane_core.h"
+#include "compress/group_math.h"
 
 namespace pleat::compress {
 namespace {

@@ -1,24 +1,5 @@
 // Encodes one group of 256 elements by a tile of eight lanes (lane_core.h). The CUDA kernels run
-// this code per group, and a test runs it on the CPU. It is written against a Tile, which provides
-// the lanes. "Together" below means that all tiles of a warp make the call together.
-//
-// - tile.each(f): f(lane) for every lane; each lane has its own state. On a GPU: the calling thread
-//   runs its lane.
-// - tile.lesser(f), greater(f): packed minimum, maximum of f(lane) over all lanes, given to all;
-//   together.
-// - tile.any(f): true if f(lane) is true for some lane; together.
-// - tile.any_alone(f), least_alone(f): as any(), and the least of floats f(lane), for code that
-//   only some tiles of a warp reach.
-// - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane) is true; one must be.
-// - tile.sum(f): f(lane) is an array of doubles, Sums; each is summed over the lanes and given to
-//   all; together. The order is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
-// - tile.across(step, give, take): take(lane, word), where `word` is what give() returned for
-//   lane ^ step; together.
-// - tile.all_of_warp(mine): true if `mine` is true in every tile of the warp; together. On a CPU:
-//   mine.
-//
-// All values outside each() are the same in all lanes. docs/payload_format.md says what is
-// computed.
+// this code per group, and a test runs it on the CPU. docs/payload_format.md says what is computed.
 #pragma once
 
 #include <stddef.h>
@@ -28,6 +9,7 @@
 #include <type_traits>
 
 #include "compress/cuda/lane_core.h"
+#include "compress/group_math.h"
 
 namespace pleat::compress {
 namespace {

@@ -19,7 +19,6 @@
 
 #include "compress/cuda/frames_core.h"
 #include "compress/cuda/packing_core.h"
-#include "compress/cuda/span_core.h"
 
 namespace pleat::compress {
 namespace {

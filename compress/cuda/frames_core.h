@@ -1,6 +1,6 @@
 // Measures, packs and restores one frame of 256 lossless floats (docs/payload_format.md, "Framed")
-// by a tile of eight lanes; encode_core.h says what a Tile is. Uses integer instructions only, so
-// NaNs keep their bits. A Tile here has three more functions:
+// by a tile of eight lanes (lane_core.h). Uses integer instructions only, so NaNs keep their bits.
+// A Tile here has three more functions:
 //
 // - tile.combine(f, g): g over all lanes of f(lane), given to all; all tiles of a warp together.
 // - tile.add_up_alone(f, take): the sum of f(lane) over all lanes, given to all; calls

@@ -1,6 +1,6 @@
 // Encodes over the head of the source: the payload's tile t is written where source tiles lie that
-// other blocks may not have read yet. Written against a Tile and a Block, as encode_core.h and
-// span_core.h are.
+// other blocks may not have read yet. Written against a Tile and a Block, as encode_core.h
+// and span_core.h are.
 //
 // Blocks take tiles in ascending order, by ticket. The block that has a tile
 //   1. reads all of it, stages its metadata and codes, and keeps the bytes of escaped groups aside;

@@ -1,7 +1,27 @@
 // The elements that a lane of a group's tile holds, and how they are loaded and stored. A lane has
 // 32 elements, e = i * 64 + lane * 8 + j (i < 4, j < 8): four runs of eight neighbours. The noise
 // of a run is one half of a Philox call, and its codes are `bits` whole bytes. Anonymous, as
-// group_math.h is.
+// element_math.h is.
+//
+// The code of a group is written against a Tile, which provides the lanes. "Together" means that
+// all tiles of a warp make the call together.
+//
+// - tile.each(f): f(lane) for every lane; each lane has its own state. On a GPU: the calling thread
+//   runs its lane.
+// - tile.lesser(f), greater(f): packed minimum, maximum of f(lane) over all lanes, given to all;
+//   together.
+// - tile.any(f): true if f(lane) is true for some lane; together.
+// - tile.any_alone(f), least_alone(f): as any(), and the least of floats f(lane), for code that
+//   only some tiles of a warp reach.
+// - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane) is true; one must be.
+// - tile.sum(f): f(lane) is an array of doubles, Sums; each is summed over the lanes and given to
+//   all; together. The order is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+// - tile.across(step, give, take): take(lane, word), where `word` is what give() returned for
+//   lane ^ step; together.
+// - tile.all_of_warp(mine): true if `mine` is true in every tile of the warp; together. On a CPU:
+//   mine.
+//
+// All values outside each() are the same in all lanes.
 #pragma once
 
 #include <stddef.h>
@@ -75,6 +95,26 @@ PLEAT_HD inline void load_lane(const typename T::Word* source, unsigned elements
       word |= static_cast<uint32_t>(source[e < elements ? e : 0]) << (16 * which);
     }
     lane.words[r] = word;
+  }
+}
+
+// Loads a run's elements into registers; those beyond the end of the span are zero.
+template <class T, unsigned kRun>
+PLEAT_HD inline void load_run(const typename T::Word* source, uint64_t left, bool aligned,
+                              uint32_t* words) {
+  constexpr unsigned kWords = kRun * sizeof(typename T::Word) / 4;
+  if (left >= kRun && aligned) {
+    PLEAT_UNROLL
+    for (unsigned w = 0; w < kWords; w += 4)
+      load16(reinterpret_cast<const uint8_t*>(source) + 4 * w, words + w);
+    return;
+  }
+  constexpr unsigned kEach = Packed<T>::kPerRegister;
+  PLEAT_UNROLL
+  for (unsigned w = 0; w < kWords; ++w) {
+    words[w] = 0;
+    for (unsigned i = 0; i < kEach; ++i)
+      if (w * kEach + i < left) words[w] |= uint32_t{source[w * kEach + i]} << (16 * i);
   }
 }
 

@@ -1,12 +1,12 @@
 // Register operations of a lane: picking bytes, packed minima and maxima, 16-bit float conversions.
 // On a GPU each function is an instruction or two; elsewhere it is plain C++, so that the kernels'
-// code also runs, and is tested, on a CPU. Anonymous, as group_math.h is.
+// code also runs, and is tested, on a CPU. Anonymous, as element_math.h is.
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 #include "compress/host_device.h"
 
 #if !defined(__CUDA_ARCH__)

@@ -1,7 +1,7 @@
 // Finds the lines of a span that must come back exact, keeps them in a section of their own, and
 // restores them. "Lines" in compress/cuda/device_asides.h says what for; the conditions are those
 // of compress/lines.h and the steps those of the groups that the encode has just written. Written
-// against a Block, as span_core.h is, and a Warp:
+// against a Block (block_core.h) and a Warp:
 //
 // - warp.ballot(f): a bit for each lane < 32, f(lane).
 // - warp.fold(f): the LineRange of all f(lane).
@@ -19,10 +19,7 @@
 // is kept, likewise; the numbers of the kept lines, ascending, likewise; their elements.
 #pragma once
 
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/cuda/span_core.h"
-#include "compress/format.h"
+#include "compress/cuda/block_core.h"
 #include "compress/lines.h"
 #include "compress/scaled_math.h"
 #include "compress/step_math.h"

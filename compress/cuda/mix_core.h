@@ -1,6 +1,5 @@
 // Adds to the elements of a span the noise that the codec could have made: compress/block/disturb.h
-// on a device, with the same arithmetic. Eight lanes hold a group, as in encode_core.h, which says
-// what a Tile is.
+// on a device, with the same arithmetic. Eight lanes hold a group, as in encode_core.h.
 //
 // It takes five launches: encode; spread; encode what was spread; decode; mix. Spreading is for
 // groups that are restored without dither. Once restored, such a group is where codes are, and the

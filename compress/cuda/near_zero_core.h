@@ -2,19 +2,17 @@
 // them back. Threads take runs of eight elements, as in side_core.h. An element gets the next free
 // place, so the order of a section is that in which blocks ran; what a restore makes of it is not,
 // unless there are more elements than places: then the last block reads the span again and keeps
-// the first ones. Written against a Block (span_core.h).
+// the first ones. Written against a Block (block_core.h).
 //
 // A section: NearZeroHead; the numbers of the elements, 8 bytes each; the elements.
 #pragma once
 
-#include "compress/cuda/jobs.h"
-#include "compress/cuda/side_core.h"
-#include "compress/cuda/span_core.h"
+#include "compress/cuda/block_core.h"
 
 namespace pleat::compress {
 namespace {
 
-inline constexpr unsigned kNearZeroRun = kSideRun;
+inline constexpr unsigned kNearZeroRun = 8;
 inline constexpr uint32_t kNearZeroMagic = 0x4F52'455A;  // "ZERO"
 // More elements than a counter of 32 bits may hold when every thread adds a run.
 inline constexpr uint32_t kManyNearZero = 1u << 31;
@@ -51,8 +49,8 @@ PLEAT_HD inline uint32_t near_zero_of_run(const cuda::Job& job, uint64_t run, ui
   const auto* const source = static_cast<const typename T::Word*>(job.source);
   const uint64_t left = job.elements - run * kNearZeroRun;
   uint32_t words[kNearZeroRun / kEach];
-  load_side_run<T, kNearZeroRun>(source + run * kNearZeroRun, left,
-                                 reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
+  load_run<T, kNearZeroRun>(source + run * kNearZeroRun, left,
+                            reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
   uint32_t near = 0;
   PLEAT_UNROLL
   for (unsigned e = 0; e < kNearZeroRun; ++e) {

@@ -1,6 +1,6 @@
 // Packs booleans to bits and integers to a narrow width. Each thread takes runs of neighbouring
 // elements whose codes are whole bytes, so threads do not interact and no tile is needed. The
-// kernels and a test on the CPU run the same code, as with encode_core.h.
+// kernels and a test on the CPU run the same code, as with lane_core.h.
 //
 // A device cannot choose the width from the data without the host waiting for it. So minimum and
 // width are predicted (from the last step, or from what the numbers index), and every element is
@@ -8,9 +8,7 @@
 // the source.
 #pragma once
 
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/format.h"
+#include "compress/cuda/block_core.h"
 #include "compress/frame_entry.h"
 
 namespace pleat::compress {
@@ -184,26 +182,6 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
   }
 }
 
-// The work of the last block of a job.
-template <class Block>
-PLEAT_HD inline void finish_packed(Block& block, const cuda::Job& job, const Header& header,
-                                   bool missed, uint64_t wanted_bytes = 0) {
-  block.once([&] {
-    *static_cast<Header*>(job.target) = header;
-    if (missed) static_cast<Header*>(job.target)->magic = 0;
-    job.verdict->escapes = 0;
-    job.verdict->payload_bytes = missed ? wanted_bytes : header.payload_bytes;
-  });
-  block.publish(job.verdict, missed ? cuda::Outcome::kKeepRaw : cuda::Outcome::kDone);
-}
-PLEAT_HD inline Header packed_header(const cuda::Job& job, PayloadKind kind, unsigned type) {
-  Header header;
-  header.kind = static_cast<uint8_t>(kind);
-  header.type = static_cast<uint8_t>(type);
-  header.elements = job.elements;
-  header.nonce = job.nonce;
-  return header;
-}
 template <class Block>
 PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, unsigned needed) {
   Header header = packed_header(job, PayloadKind::kBoolean, 3);
@@ -234,19 +212,6 @@ PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigne
                 width > 32 ? 0 : layout.codes_offset + Frames::code_bytes(job.elements, width));
 }
 
-// True if the payload is what the job expects: the sizes agree, so no read lies outside it.
-PLEAT_HD inline bool header_fits(const Header& header, uint64_t elements, PayloadKind kind,
-                                 unsigned type, uint64_t payload_bytes, uint64_t code_bytes) {
-  unsigned wrong = header.magic ^ kMagic;
-  wrong |= header.version ^ unsigned { kFormatVersion };
-  wrong |= header.kind ^ static_cast<unsigned>(kind);
-  wrong |= (header.type ^ type) | header.bits | header.flags | header.reserved;
-  uint64_t wrong_sizes = header.third_value;
-  wrong_sizes |= header.elements ^ elements;
-  wrong_sizes |= header.payload_bytes ^ payload_bytes;
-  wrong_sizes |= header.code_bytes ^ code_bytes;
-  return (wrong | (wrong_sizes != 0 ? 1u : 0u)) == 0;
-}
 PLEAT_HD inline bool booleans_fit(const Header& header, uint64_t elements) {
   return header_fits(header, elements, PayloadKind::kBoolean, 3, 64 + (elements + 7) / 8, 0);
 }

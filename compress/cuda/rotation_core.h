@@ -1,4 +1,4 @@
-// The transform of compress/rotation.h by a tile of eight lanes (encode_core.h). Sums are taken in
+// The transform of compress/rotation.h by a tile of eight lanes (lane_core.h). Sums are taken in
 // the order of rotation.h, so that the bytes are the same.
 //
 // The transform pairs elements whose numbers differ in one of eight bits. Five bits number a lane's

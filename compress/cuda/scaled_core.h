@@ -1,4 +1,4 @@
-// Scaled groups (compress/scaled_groups.h) by a tile of eight lanes (encode_core.h). Their sums are
+// Scaled groups (compress/scaled_groups.h) by a tile of eight lanes (lane_core.h). Their sums are
 // in double and in a fixed order: eight partial sums, where sum j takes the elements with e mod 8 =
 // j in ascending order, are added as a tree. So lanes trade elements until lane j has all elements
 // of partial sum j.

@@ -4,7 +4,7 @@
 // run the same code, as with packing_core.h.
 #pragma once
 
-#include "compress/cuda/packing_core.h"
+#include "compress/cuda/block_core.h"
 #include "compress/side_values.h"
 
 namespace pleat::compress {
@@ -29,34 +29,14 @@ PLEAT_HD constexpr uint64_t side_bytes(uint64_t elements, unsigned width) {
   return (elements * width + 7) / 8;
 }
 
-// Loads a run's elements into registers; those beyond the end of the span are zero.
-template <class T, unsigned kRun>
-PLEAT_HD inline void load_side_run(const typename T::Word* source, uint64_t left, bool aligned,
-                                   uint32_t* words) {
-  constexpr unsigned kWords = kRun * sizeof(typename T::Word) / 4;
-  if (left >= kRun && aligned) {
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < kWords; w += 4)
-      load16(reinterpret_cast<const uint8_t*>(source) + 4 * w, words + w);
-    return;
-  }
-  constexpr unsigned kEach = Packed<T>::kPerRegister;
-  PLEAT_UNROLL
-  for (unsigned w = 0; w < kWords; ++w) {
-    words[w] = 0;
-    for (unsigned i = 0; i < kEach; ++i)
-      if (w * kEach + i < left) words[w] |= uint32_t{source[w * kEach + i]} << (16 * i);
-  }
-}
-
 template <class T>
 PLEAT_HD inline void pack_side_run(const SideTest& test, const typename T::Word* source,
                                    uint64_t elements, uint64_t run, uint8_t* codes) {
   constexpr unsigned kEach = Packed<T>::kPerRegister;
   const uint64_t left = elements - run * kSideRun;
   uint32_t words[kSideRun / kEach];
-  load_side_run<T, kSideRun>(source + run * kSideRun, left,
-                             reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
+  load_run<T, kSideRun>(source + run * kSideRun, left,
+                        reinterpret_cast<uintptr_t>(source) % 16 == 0, words);
   const unsigned width = test.three ? 2 : 1;
   uint32_t packed = 0;
   PLEAT_UNROLL
@@ -121,7 +101,7 @@ PLEAT_HD inline bool move_side_run(const SideMoves& moves, uint32_t packed, uint
   const unsigned width = moves.test.three ? 2 : 1;
   Word* const at = target + run * kRun;
   uint32_t words[4];
-  load_side_run<T, kRun>(at, left, reinterpret_cast<uintptr_t>(target) % 16 == 0, words);
+  load_run<T, kRun>(at, left, reinterpret_cast<uintptr_t>(target) % 16 == 0, words);
   bool good = true;
   PLEAT_UNROLL
   for (unsigned e = 0; e < kRun; ++e) {

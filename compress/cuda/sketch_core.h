@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compress/cuda/jobs.h"
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 #include "compress/sketch_rows.h"
 
 namespace pleat::compress {

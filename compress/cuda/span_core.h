@@ -1,22 +1,10 @@
 // Ends a span, in the block of threads that finishes its last tile. The block numbers the escaped
 // groups, keeps their bytes, and writes the header and the verdict. This file also checks a payload
-// before it is decoded. Written against a Block, as encode_core.h is against a Tile:
-//
-// - block.each(n, f): f(i) for i in [0, n), in any order, by any thread.
-// - block.by_warps(n, g, f): f(i, g(i), lane) for i in [0, n) and all lanes < 32, in any order; all
-//   lanes call g(i) before any calls f.
-// - block.ranked(n, marked, f): f(i, rank) for each i with marked(i); ranks are 0, 1, ... in order.
-// - block.numbered(n, count, f): as ranked(), where i stands for count(i) things: f(i, rank of the
-//   first), for each i with any. Returns how many things there are, to all.
-// - block.once(f): f() in one thread.
-// - block.sync(): after it, all writes so far are visible to all threads of the block.
-// - block.publish(v, outcome): sets v->outcome; all writes so far are visible to any host or device
-//   code that sees it.
+// before it is decoded. Written against a Block (block_core.h).
 #pragma once
 
+#include "compress/cuda/block_core.h"
 #include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/format.h"
 
 namespace pleat::compress {
 namespace {
@@ -51,27 +39,6 @@ PLEAT_HD inline bool too_many_escapes(uint64_t elements, uint64_t escapes) {
                               64 + elements * sizeof(typename F::Source::Word);
 }
 
-// A group of a tile: its number in the span, and its elements. Beyond the span's last group it is
-// the last group again, so that warps stay whole, but not `own`.
-struct GroupOfTile {
-  uint64_t group;
-  unsigned elements;
-  bool own;
-
-  PLEAT_HD GroupOfTile(uint64_t span_elements, uint64_t tile, unsigned place) {
-    const uint64_t last = (span_elements - 1) / kGroupSize;
-    group = tile * cuda::kGroupsPerTile + place;
-    own = group <= last;
-    if (!own) group = last;
-    const uint64_t left = span_elements - group * kGroupSize;
-    elements = left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize;
-  }
-};
-
-PLEAT_HD inline void write_header(const Header& header, void* payload) {
-  *static_cast<Header*>(payload) = header;
-}
-
 // The bytes of escaped groups where they lie in the source. in_place_core.h has them elsewhere.
 //   number(group, slot)  of the group, for words() and elements()
 template <class F>
@@ -85,14 +52,6 @@ struct GroupsInSource {
   }
   PLEAT_HD uint64_t elements(uint64_t group) const { return job.elements - group * kGroupSize; }
 };
-
-// Copies words of four bytes, by all threads of a block.
-template <class Block>
-PLEAT_HD inline void copy_words(Block& block, void* to, const void* from, uint64_t bytes) {
-  block.each(bytes / 4, [&](uint64_t i) {
-    static_cast<Stored32*>(to)[i] = static_cast<const Stored32*>(from)[i];
-  });
-}
 
 // The header's flags that follow from the form.
 template <class F>

@@ -1,10 +1,8 @@
-// Threads as the tiles and blocks that encode_core.h and span_core.h are written against, and the
+// Threads as the tiles and blocks that lane_core.h and block_core.h are written against, and the
 // beginning and end of every kernel.
 #pragma once
 
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/format.h"
+#include "compress/cuda/block_core.h"
 
 namespace pleat::compress {
 namespace {
