@@ -4,8 +4,8 @@
 
 #include "compress/element_math.h"
 #include "compress/float_environment.h"
-#include "compress/near_zero.h"
-#include "compress/side_bounds.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/sides/side_bounds.h"
 
 namespace pleat::compress {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "compress/block/block_layout.h"
-#include "compress/block/line_patch.h"
+#include "compress/block/group_steps.h"
 #include "compress/codec.h"
 #include "compress/format.h"
-#include "compress/functions.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/functions/functions.h"
+#include "compress/lines/line_patch.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {

@@ -9,11 +9,11 @@
 #include "compress/block/block_spec.h"
 #include "compress/block/group_costs.h"
 #include "compress/block/span_tally.h"
-#include "compress/compacted_blocks.h"
-#include "compress/near_zero.h"
-#include "compress/side_values.h"
-#include "compress/sides.h"
-#include "compress/step_math.h"
+#include "compress/grouped/compacted_blocks.h"
+#include "compress/grouped/step_math.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/sides/side_values.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {

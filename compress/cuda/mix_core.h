@@ -9,9 +9,9 @@
 // of 64 bytes on, the decoded ones.
 #pragma once
 
-#include "compress/cuda/lines_core.h"
-#include "compress/cuda/near_zero_core.h"
-#include "compress/side_values.h"
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
+#include "compress/sides/side_values.h"
 
 namespace pleat::compress {
 namespace {

@@ -2,11 +2,11 @@
 // words of a group looks at them.
 #pragma once
 
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/scaled_math.h"
-#include "compress/side_values.h"
-#include "compress/step_math.h"
+#include "compress/device/jobs.h"
+#include "compress/grouped/encode_core.h"
+#include "compress/grouped/step_math.h"
+#include "compress/rotated/scaled_math.h"
+#include "compress/sides/side_values.h"
 
 namespace pleat::compress {
 namespace {

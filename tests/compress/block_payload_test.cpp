@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "compress/format.h"
-#include "compress/functions.h"
+#include "compress/functions/functions.h"
 #include "tests/compress/block_reference.h"
 #include "tests/compress/golden_blocks.h"
 #include "tests/compress/support.h"

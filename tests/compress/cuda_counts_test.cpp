@@ -2,8 +2,8 @@
 // group.
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/block/group_steps.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/recorder.h"

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "compress/format.h"
-#include "compress/group_math.h"
+#include "compress/grouped/group_math.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {

@@ -2,7 +2,7 @@
 // rounding at the same bits; and the values that the transform must keep.
 #include <functional>
 
-#include "compress/transform_kernels.h"
+#include "compress/rotated/transform_kernels.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {

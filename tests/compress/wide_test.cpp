@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compress/format.h"
-#include "compress/side_bounds.h"
+#include "compress/sides/side_bounds.h"
 #include "tests/compress/block_reference.h"
 #include "tests/compress/support.h"
 #include "tests/compress/wide_groups.h"
