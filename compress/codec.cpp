@@ -340,7 +340,6 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
   }
   if (statistics != nullptr) {
     *statistics = totals.statistics;
-    statistics->elements = source.elements;
     statistics->groups = ceil_divide(source.elements, kGroupElements);
   }
   return result;

@@ -95,10 +95,6 @@ void Totals::add(const BlockResult& block) noexcept {
   statistics.constant_groups += block.constant_groups;
   statistics.two_valued_groups += block.two_valued_groups;
   statistics.escaped_groups += block.escaped_groups;
-  statistics.wide_groups += block.wide_groups;
-  statistics.elements_at_minimum += block.elements_at_minimum;
-  statistics.sum_squared_range += block.sum_squared_range;
-  statistics.energy += block.energy;
   lossy_groups += block.lossy_groups;
   compacted_blocks += block.compacted;
 }

@@ -46,15 +46,10 @@ bool lines_hold(const BlockPlan& plan, const Span& span, const void* payload,
 }
 
 void add(SpanStatistics& into, const SpanStatistics& from) noexcept {
-  into.elements += from.elements;
   into.groups += from.groups;
   into.constant_groups += from.constant_groups;
   into.two_valued_groups += from.two_valued_groups;
   into.escaped_groups += from.escaped_groups;
-  into.wide_groups += from.wide_groups;
-  into.elements_at_minimum += from.elements_at_minimum;
-  into.sum_squared_range += from.sum_squared_range;
-  into.energy += from.energy;
 }
 
 // Writes padding into [from, to).

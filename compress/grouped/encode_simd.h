@@ -1,4 +1,4 @@
-// Encodes whole groups in batches of 8. A first pass finds patterns, ranges and energy; then come
+// Encodes whole groups in batches of 8. A first pass finds patterns and ranges; then come
 // the metadata (so that the divisions overlap), then the codes, from data that are now in the
 // first-level cache. Included through kernels_simd.h. Anonymous: see kernels.h.
 #pragma once
@@ -74,19 +74,20 @@ Pattern find_pattern(const typename T::Word* words, typename T::Word* other) {
 struct Summary {
   float minimum;
   float maximum;
-  float energy;  // outside [floor, ceiling] it is taken again in double
+  bool finite;  // all elements are
 };
 
 template <class T>
 Summary summarise(const typename T::Word* words) {
-  constexpr size_t kVectors = 32 / Simd::kLanes;  // 32 lanes of partial sums
-  F low[kVectors], high[kVectors], sums[kVectors];
+  constexpr size_t kVectors = 32 / Simd::kLanes;
+  const F zero = Simd::splat(0.0f);
+  F low[kVectors], high[kVectors], zeros[kVectors];  // an element times zero is NaN if not finite
 #pragma GCC unroll 2
   for (size_t j = 0; j < kVectors; j += 2) Simd::load_pair(T{}, words + j * Simd::kLanes, low + j);
 #pragma GCC unroll 4
   for (size_t j = 0; j < kVectors; ++j) {
     high[j] = low[j];
-    sums[j] = Simd::mul(low[j], low[j]);
+    zeros[j] = Simd::mul(low[j], zero);
   }
 #pragma GCC unroll 7
   for (size_t r = 1; r < 8; ++r) {
@@ -98,17 +99,20 @@ Summary summarise(const typename T::Word* words) {
       for (size_t i = 0; i < 2; ++i) {
         low[j + i] = Simd::min(low[j + i], v[i]);
         high[j + i] = Simd::max(high[j + i], v[i]);
-        sums[j + i] = Simd::fma(v[i], v[i], sums[j + i]);
+        zeros[j + i] = Simd::fma(v[i], zero, zeros[j + i]);
       }
     }
   }
-  F least = low[0], most = high[0];
+  F least = low[0], most = high[0], all = zeros[0];
 #pragma GCC unroll 4
   for (size_t j = 1; j < kVectors; ++j) {
     least = Simd::min(least, low[j]);
     most = Simd::max(most, high[j]);
+    all = Simd::add(all, zeros[j]);
   }
-  return {Simd::horizontal_min(least), Simd::horizontal_max(most), Simd::fold(T{}, sums)};
+  constexpr Simd::Mask kAll = static_cast<Simd::Mask>(~uint64_t{0} >> (64 - Simd::kLanes));
+  return {Simd::horizontal_min(least), Simd::horizontal_max(most),
+          Simd::within(all, zero, zero) == kAll};
 }
 
 // The smallest element above zero of a group that has such elements and none below zero.
@@ -136,13 +140,9 @@ void fetch_ahead(const Word* words, size_t count) {
   for (size_t line = 0; line < count * sizeof(Word); line += 64) Simd::prefetch_far(p + line);
 }
 
-bool is_finite(float value) { return magnitude(value) < float_of(0x7F80'0000u); }
-
 // Encodes constant and two-valued groups; returns the words of the metadata.
 template <class T>
 Metadata<T> encode_constant(const typename T::Word* words, BlockResult* result) {
-  const float value = T::to_float(words[0]);
-  if (is_finite(value)) result->energy += 256.0 * square(value);
   ++result->constant_groups;
   return {words[0], 0};
 }
@@ -155,17 +155,10 @@ Metadata<T> encode_two_valued(const typename T::Word* words, typename T::Word ot
   Word one = 0;
   const Metadata<T> metadata = two_valued_metadata<T>(words[0], other, &one);
   const I pattern = Simd::splat_word(one);
-  size_t ones = 0;
   for (size_t w = 0; w < kGroup; w += kWords) {
     const Simd::Mask hit = Simd::equal(Word{}, Simd::load_bytes(words + w), pattern);
     memcpy(slot + w / 8, &hit, kWords / 8);  // little endian
-    ones += static_cast<size_t>(__builtin_popcountll(hit));
   }
-  const float a = T::to_float(one);
-  const float b = T::to_float(words[0] == one ? other : words[0]);
-  if (is_finite(a) && is_finite(b))
-    result->energy +=
-        static_cast<double>(ones) * square(a) + static_cast<double>(kGroup - ones) * square(b);
   ++result->two_valued_groups;
   return metadata;
 }
@@ -249,7 +242,6 @@ void encode_whole_groups(const EncodeGroups& job) {
     Summary summaries[kBatch];
     Quantiser quantisers[kBatch];
     Metadata<T> metadata[kBatch];
-    double energies[kBatch];
     unsigned regular = 0;  // one bit per group of the batch
     for (size_t g = 0; g < count; ++g) {
       const Word* const words = source + (base + g) * kGroup;
@@ -262,19 +254,13 @@ void encode_whole_groups(const EncodeGroups& job) {
       }
       uint8_t* const slot = job.codes + (base + g) * kSlot;
       memset(slot, 0, kSlot);
-      BlockResult one{};  // energies are added in group order below
-      metadata[g] = pattern == Pattern::kConstant ? encode_constant<T>(words, &one)
-                                                  : encode_two_valued<T>(words, other, slot, &one);
-      energies[g] = one.energy;
-      result.constant_groups += one.constant_groups;
-      result.two_valued_groups += one.two_valued_groups;
+      metadata[g] = pattern == Pattern::kConstant
+                        ? encode_constant<T>(words, &result)
+                        : encode_two_valued<T>(words, other, slot, &result);
     }
     if constexpr (kBits == 0) {
       for (size_t g = 0; g < count; ++g) {
-        if ((regular >> g & 1) == 0) {
-          result.energy += energies[g];
-          continue;
-        }
+        if ((regular >> g & 1) == 0) continue;
         metadata[g] = escape;
         memset(job.codes + (base + g) * kSlot, 0, kSlot);
         ++result.escaped_groups;
@@ -283,24 +269,15 @@ void encode_whole_groups(const EncodeGroups& job) {
       constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
       unsigned quantised = 0, zero_kept = 0;
       for (size_t g = 0; g < count; ++g) {
-        if ((regular >> g & 1) == 0) {
-          result.energy += energies[g];
-          continue;
-        }
+        if ((regular >> g & 1) == 0) continue;
         const Summary& summary = summaries[g];
-        bool finite = true;
-        double energy = summary.energy;
-        if (__builtin_expect(!(summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling),
-                             0))
-          finite = careful_energy(T::kType, source + (base + g) * kGroup, kGroup, &energy);
-        const bool spans = finite && is_finite(summary.maximum - summary.minimum);
+        const bool spans = summary.finite && is_finite_value(summary.maximum - summary.minimum);
         if constexpr (kBits >= kFewestWideBits) {
           if (__builtin_expect(!spans && !job.never_wide, 0)) {
             metadata[g] = encode_wide_group<T>(job, base + g, job.codes + (base + g) * kSlot);
             continue;
           }
         }
-        if (finite) result.energy += energy;
         if (__builtin_expect(spans && plan_group<T>(summary.minimum, summary.maximum, kLargestCode,
                                                     &quantisers[g], &metadata[g], widest),
                              1)) {
@@ -310,9 +287,6 @@ void encode_whole_groups(const EncodeGroups& job) {
             plan_zero_kept<T>(smallest_positive<T>(source + (base + g) * kGroup, summary.maximum),
                               summary.maximum, kLargestCode, &quantisers[g], &metadata[g]);
           }
-          const double range =
-              static_cast<double>(summary.maximum) - static_cast<double>(summary.minimum);
-          result.sum_squared_range += 256.0 * (range * range);
           ++result.lossy_groups;
         } else {
           metadata[g] = escape;
@@ -378,10 +352,7 @@ size_t count_plain_escapes(const EncodeGroups& job) {
     const Summary summary = summarise<T>(words);
     Quantiser quantiser;
     Metadata<T> metadata;
-    double energy;
-    const bool finite = (summary.energy >= kEnergyFloor && summary.energy <= kEnergyCeiling) ||
-                        careful_energy(T::kType, words, kGroup, &energy);
-    const bool spans = finite && is_finite(summary.maximum - summary.minimum);
+    const bool spans = summary.finite && is_finite_value(summary.maximum - summary.minimum);
     if (wide && !spans) {
       EncodeGroups one = job;
       one.source = words;

@@ -276,9 +276,5 @@ PLEAT_HD inline size_t slot_bytes_of(const Metadata<T>& metadata, size_t regular
   }
 }
 
-// Squared sums in float outside this window are taken again in double.
-inline constexpr float kEnergyFloor = 1e-20f;
-inline constexpr float kEnergyCeiling = 1e37f;
-
 }  // namespace
 }  // namespace pleat::compress

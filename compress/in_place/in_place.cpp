@@ -266,7 +266,6 @@ EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t ele
   }
   if (statistics != nullptr) {
     *statistics = totals.statistics;
-    statistics->elements = elements;
     statistics->groups = ceil_divide(elements, kGroupElements);
   }
   return result;

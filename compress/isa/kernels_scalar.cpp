@@ -89,49 +89,12 @@ Pattern find_pattern(const Word* words, size_t elements, Word* other) {
   return Pattern::kTwoValued;
 }
 
-// Each of 32 lanes sums every 32nd element, then the lanes fold in halves, as in the vector paths.
-// Of every 16 bfloat16 elements the even ones come first.
-template <class T>
-float fold_energy(const float* values) {
-  float lanes[32];
-  for (int l = 0; l < 32; ++l) {
-    const int e = T::kEvenFirst ? (l & 16) + 2 * (l & 7) + ((l >> 3) & 1) : l;
-    float sum = values[e] * values[e];
-    for (int r = 1; r < 8; ++r) sum = __builtin_fmaf(values[32 * r + e], values[32 * r + e], sum);
-    lanes[l] = sum;
-  }
-  for (int half = 16; half != 0; half /= 2)
-    for (int l = 0; l < half; ++l) lanes[l] = lanes[l] + lanes[l + half];
-  return lanes[0];
-}
-
-template <class T>
-bool energy_of(const typename T::Word* words, size_t elements, double* energy) {
-  double sum = 0;
-  for (size_t e = 0; e < elements; ++e) {
-    const float value = T::to_float(words[e]);
-    if (!(magnitude(value) <= 3.40282346638528859811704183484516925e+38f)) return false;
-    sum += static_cast<double>(value) * static_cast<double>(value);
-  }
-  *energy = sum;
-  return true;
-}
-
 // Codes floats of element type T as a wide group, or marks them if the step is too wide.
 template <class T>
-Metadata<T> encode_wide(const EncodeGroups& job, const float* values, size_t elements,
-                        bool add_energy) {
+Metadata<T> encode_wide(const EncodeGroups& job, const float* values, size_t elements) {
   BlockResult& result = *job.result;
   WideRange range;
-  double energy = 0;
-  size_t finite = 0;
-  for (size_t e = 0; e < elements; ++e) {
-    widen_range(values[e], &range);
-    if (!is_finite_value(values[e])) continue;
-    energy += square(values[e]);
-    ++finite;
-  }
-  if (add_energy) result.energy += energy;
+  for (size_t e = 0; e < elements; ++e) widen_range(values[e], &range);
   WidePlan plan;
   Metadata<T> metadata;
   if (!plan_wide<T>(range, job.bits, &plan, &metadata, job.widest_step)) {
@@ -146,12 +109,7 @@ Metadata<T> encode_wide(const EncodeGroups& job, const float* values, size_t ele
         wide_code(values[e], plan, job.bits, noise[e],
                   [](float a, float b, float c) { return __builtin_fmaf(a, b, c); }));
   pack_codes(codes, job.bits, job.codes);
-  // As if by all codes, so that predicted_squared_error() is right at this width.
-  const double step = float_of(step_bits_of<T>(metadata.second));
-  const double all = step * static_cast<double>((1u << job.bits) - 1);
-  result.sum_squared_range += static_cast<double>(finite) * (all * all);
   ++result.lossy_groups;
-  ++result.wide_groups;
   return metadata;
 }
 
@@ -168,21 +126,18 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
   float values[kGroup] = {};
   for (size_t e = 0; e < elements; ++e) values[e] = T::to_float(words[e]);
   float minimum = values[0], maximum = values[0];
-  for (size_t e = 1; e < elements; ++e) {
+  bool finite = true;
+  for (size_t e = 0; e < elements; ++e) {
+    finite = finite && is_finite_value(values[e]);
     minimum = values[e] < minimum ? values[e] : minimum;
     maximum = values[e] > maximum ? values[e] : maximum;
   }
-  double energy = fold_energy<T>(values);
-  bool finite = true;
-  if (!(energy >= double{kEnergyFloor} && energy <= double{kEnergyCeiling}))
-    finite = energy_of<T>(words, elements, &energy);
-  if (finite) result.energy += energy;
   const unsigned largest_code = (1u << job.bits) - 1;
   Quantiser quantiser;
   Metadata<T> metadata;
   const bool spans = finite && is_finite_value(maximum - minimum);
   if (!spans && job.bits >= kFewestWideBits && !job.never_wide)
-    return encode_wide<T>(job, values, elements, !finite);
+    return encode_wide<T>(job, values, elements);
   if (!spans || !plan_group<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser,
                                &metadata, job.widest_step)) {
     ++result.escaped_groups;
@@ -208,8 +163,6 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
     codes[e] = static_cast<uint8_t>(((bits_of(y) & 0xFFFFu) + noise[e]) >> 8);
   }
   pack_codes(codes, job.bits, job.codes);
-  const double range = static_cast<double>(maximum) - static_cast<double>(minimum);
-  result.sum_squared_range += static_cast<double>(elements) * (range * range);
   ++result.lossy_groups;
   return metadata;
 }
@@ -228,26 +181,14 @@ void encode_group(const EncodeGroups& job, size_t elements) {
   const Pattern pattern = find_pattern(words, elements, &other);
   if (pattern == Pattern::kConstant) {
     metadata = {words[0], 0};
-    const float value = T::to_float(words[0]);
-    const double square = static_cast<double>(value) * static_cast<double>(value);
-    if (magnitude(value) < float_of(0x7F80'0000u))
-      result.energy += static_cast<double>(elements) * square;
     ++result.constant_groups;
   } else if (pattern == Pattern::kTwoValued) {
     Word one = 0;
     metadata = two_valued_metadata<T>(words[0], other, &one);
-    size_t ones = 0;
     for (size_t e = 0; e < elements; ++e) {
       if (words[e] != one) continue;
       job.codes[e / 8] |= static_cast<uint8_t>(1u << (e % 8));
-      ++ones;
     }
-    const float a = T::to_float(one);
-    const float b = T::to_float(words[0] == one ? other : words[0]);
-    if (magnitude(a) < float_of(0x7F80'0000u) && magnitude(b) < float_of(0x7F80'0000u))
-      result.energy +=
-          static_cast<double>(ones) * (static_cast<double>(a) * static_cast<double>(a)) +
-          static_cast<double>(elements - ones) * (static_cast<double>(b) * static_cast<double>(b));
     ++result.two_valued_groups;
   } else {
     metadata = encode_quantised<T>(job, words, elements);
@@ -482,9 +423,8 @@ bool move_to_sides(const uint8_t* codes, size_t elements, const SideMoves& moves
 
 namespace pleat::compress {
 
-void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements,
-                       bool add_energy) {
-  const Metadata<Float32> metadata = encode_wide<Float32>(job, values, elements, add_energy);
+void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements) {
+  const Metadata<Float32> metadata = encode_wide<Float32>(job, values, elements);
   memcpy(job.metadata, &metadata, sizeof metadata);
 }
 
@@ -509,17 +449,6 @@ bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, c
       return decode_group<Float16>(job, elements, codes, target);
   }
 }
-bool careful_energy(unsigned type, const void* source, size_t elements, double* energy) {
-  switch (type) {
-    case 0:
-      return energy_of<Float32>(static_cast<const uint32_t*>(source), elements, energy);
-    case 1:
-      return energy_of<BFloat16>(static_cast<const uint16_t*>(source), elements, energy);
-    default:
-      return energy_of<Float16>(static_cast<const uint16_t*>(source), elements, energy);
-  }
-}
-
 const Kernels kScalarKernels = kTable;
 
 }  // namespace pleat::compress

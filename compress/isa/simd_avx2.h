@@ -62,15 +62,6 @@ struct Simd {
     r = _mm_max_ps(r, _mm_movehl_ps(r, r));
     return _mm_cvtss_f32(_mm_max_ss(r, _mm_movehdup_ps(r)));
   }
-  // Folds 32 lanes in halves.
-  template <class T>
-  static float fold(T, const F* v) {
-    const F w = _mm256_add_ps(_mm256_add_ps(v[0], v[2]), _mm256_add_ps(v[1], v[3]));
-    __m128 r = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
-    r = _mm_add_ps(r, _mm_movehl_ps(r, r));
-    return _mm_cvtss_f32(_mm_add_ss(r, _mm_movehdup_ps(r)));
-  }
-
   static Count no_count() { return _mm256_setzero_si256(); }
   static Count count_equal(Count count, F a, F b) {
     return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));

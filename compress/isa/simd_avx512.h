@@ -69,22 +69,6 @@ struct Simd {
     r = _mm_max_ps(r, _mm_movehl_ps(r, r));
     return _mm_cvtss_f32(_mm_max_ss(r, _mm_movehdup_ps(r)));
   }
-  // Folds 32 lanes in halves.
-  template <class T>
-  static float fold(T, const F* v) {
-    __m256 w;
-    if constexpr (T::kEvenFirst) {  // the upper halves hold elements 16 to 31
-      w = _mm256_add_ps(_mm256_add_ps(_mm512_castps512_ps256(v[0]), upper(v[0])),
-                        _mm256_add_ps(_mm512_castps512_ps256(v[1]), upper(v[1])));
-    } else {
-      const F sum = _mm512_add_ps(v[0], v[1]);
-      w = _mm256_add_ps(_mm512_castps512_ps256(sum), upper(sum));
-    }
-    __m128 r = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
-    r = _mm_add_ps(r, _mm_movehl_ps(r, r));
-    return _mm_cvtss_f32(_mm_add_ss(r, _mm_movehdup_ps(r)));
-  }
-
   static Count no_count() { return _mm512_setzero_si512(); }
   static Count count_equal(Count count, F a, F b) {
     return _mm512_mask_add_epi32(count, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), count,

@@ -104,10 +104,6 @@ bool encode_scaled(const float* z, Metadata<Float32>* metadata, uint8_t* slot, B
   if (12.0 * error > kRotated * square(float_of(widest_step))) return false;
   *metadata = {kScaledMark, bits_of(scale)};
   Planes::pack(kBits, codes, kRotated, slot);
-  // Counted as the range that would give the same error: SpanStatistics divides by 12 K^2.
-  const double largest = static_cast<double>((1u << kBits) - 1);
-  result->sum_squared_range += 12.0 * largest * largest * (error > 0 ? error : 0);
-  result->energy += energy;
   ++result->lossy_groups;
   return true;
 }

@@ -56,13 +56,11 @@ inline bool spans_finite_range(const float* values) {
 
 // Codes a group that cannot be rotated as a wide one of its own elements.
 //   elements, words  of the group before it was rotated
-//   energy_counted   the rotated values' energy has been counted
 template <class T, class Conversions>
-void encode_unrotated(const EncodeGroups& job, const typename T::Word* words, size_t elements,
-                      bool energy_counted) {
+void encode_unrotated(const EncodeGroups& job, const typename T::Word* words, size_t elements) {
   float values[kRotated];
   Conversions::template to_floats<T>(words, elements, values);
-  encode_wide_group(job, values, elements, !energy_counted);
+  encode_wide_group(job, values, elements);
 }
 
 // `Planes`, `Conversions` and `encode` (of float32 groups) are those of the instruction set. The
@@ -126,14 +124,12 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
         metadata[base + g] = {kEscapeWord<Float32>, kEscapeWord<Float32>};
         continue;
       }
-      double energy;
       EncodeGroups one = job;
       one.first_group = job.first_group + base + g;
       one.metadata = metadata + base + g;
       one.codes = job.codes + (base + g) * slot;
       encode_unrotated<T, Conversions>(one, source + (base + g) * kRotated,
-                                       base + g < job.groups ? kRotated : job.tail_elements,
-                                       careful_energy(Float32::kType, group, kRotated, &energy));
+                                       base + g < job.groups ? kRotated : job.tail_elements);
     }
   }
 }

@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "compress/lines/exact_lines.h"
 #include "compress/block/group_steps.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/sides/sides.h"
 #include "tests/compress/emulated_asides.h"
 #include "tests/compress/emulated_kernels.h"

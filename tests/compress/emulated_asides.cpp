@@ -3,8 +3,8 @@
 #include <numeric>
 #include <vector>
 
-#include "compress/lines/lines_core.h"
 #include "compress/cuda/mix_core.h"
+#include "compress/lines/lines_core.h"
 #include "compress/near_zero/near_zero_core.h"
 #include "compress/sketch/sketch_core.h"
 #include "tests/compress/emulated_device.h"

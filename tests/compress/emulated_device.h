@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <iterator>
 
-#include "compress/in_place/in_place_core.h"
-#include "compress/framed/packing_core.h"
-#include "compress/sides/side_core.h"
-#include "compress/grouped/span_core.h"
-#include "compress/rotated/transform_core.h"
 #include "compress/cuda/watch_core.h"
 #include "compress/float_types.h"
+#include "compress/framed/packing_core.h"
+#include "compress/grouped/span_core.h"
+#include "compress/in_place/in_place_core.h"
+#include "compress/rotated/transform_core.h"
+#include "compress/sides/side_core.h"
 
 namespace pleat::compress::test {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "compress/block/block_plan.h"
-#include "compress/lines/line_patch.h"
-#include "compress/grouped/group_math.h"
 #include "compress/block/group_steps.h"
+#include "compress/grouped/group_math.h"
+#include "compress/lines/line_patch.h"
 #include "line_support.h"
 #include "tests/compress/support.h"
 #include "tests/compress/wide_groups.h"
