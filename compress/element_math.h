@@ -29,6 +29,15 @@ PLEAT_HD inline bool is_finite_value(float value) {
   return magnitude(value) < float_of(0x7F80'0000u);
 }
 
+// a * b + c with one rounding, whatever the compiler's flags.
+PLEAT_HD inline float fused(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
 // IEEE binary16, round to nearest even; subnormals kept.
 PLEAT_HD inline uint16_t half_of(float value) {
   const uint32_t bits = bits_of(value);

@@ -16,8 +16,6 @@
 namespace pleat::compress {
 namespace {
 
-float fused(float a, float b, float c) noexcept { return __builtin_fmaf(a, b, c); }
-
 template <class T>
 void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<float>& steps) {
   const bool scaled = (header.flags & kFlagScaled) != 0;
@@ -61,7 +59,7 @@ bool may_leave_side(const void* payload, std::size_t payload_bytes, const Sides&
     for (std::size_t g = 0; g < sections->layout.groups; ++g) {
       Metadata<T> metadata;
       std::memcpy(&metadata, sections->metadata + g * sizeof metadata, sizeof metadata);
-      if (group_may_leave<T>(metadata, header.bits, test, fused)) return true;
+      if (group_may_leave<T>(metadata, header.bits, test)) return true;
     }
     return false;
   });

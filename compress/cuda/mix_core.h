@@ -9,6 +9,8 @@
 // of 64 bytes on, the decoded ones.
 #pragma once
 
+#include <math.h>
+
 #include "compress/lines/lines_core.h"
 #include "compress/near_zero/near_zero_core.h"
 #include "compress/sides/side_values.h"

@@ -34,7 +34,7 @@ PLEAT_HD inline Seen look_at_group(const Metadata<typename F::Coded>& metadata,
   if constexpr (!F::kTransformed) {
     const SideTest test{job.bounds[0], job.bounds[1], false,
                         is_low_bound(job.bounds[0]) && is_high_bound(job.bounds[1])};
-    seen.leaving = sided && group_may_leave<typename F::Source>(metadata, F::kBits, test, fused);
+    seen.leaving = sided && group_may_leave<typename F::Source>(metadata, F::kBits, test);
   }
   return seen;
 }

@@ -10,7 +10,6 @@
 #include "compress/host_device.h"
 
 #if !defined(__CUDA_ARCH__)
-#include <math.h>
 #endif
 
 namespace pleat::compress {
@@ -26,15 +25,6 @@ PLEAT_HD inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   for (unsigned n = 0; n < 4; ++n)
     picked |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * n) & 7)) & 0xFF) << (8 * n);
   return picked;
-#endif
-}
-
-// a * b + c with one rounding, whatever the compiler's flags.
-PLEAT_HD inline float fused(float a, float b, float c) {
-#if defined(__CUDA_ARCH__)
-  return __fmaf_rn(a, b, c);
-#else
-  return fmaf(a, b, c);
 #endif
 }
 

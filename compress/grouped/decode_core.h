@@ -141,10 +141,9 @@ PLEAT_HD inline void restore_wide_lane(Metadata<Coded> metadata, unsigned index,
       const unsigned e = first + element_of<kBits>(at);
       if (e >= elements) continue;
       const unsigned code = (at < 4 ? codes.first : codes.second) >> (8 * (at % 4)) & 0xFFu;
-      target[e] = code >= kLevels
-                      ? nonfinite_word<T>(code - kLevels)
-                      : T::from_float(wide_value(how, code, noise_byte(noise, run, e - first),
-                                                 T::kLargest, fused));
+      target[e] = code >= kLevels ? nonfinite_word<T>(code - kLevels)
+                                  : T::from_float(wide_value(
+                                        how, code, noise_byte(noise, run, e - first), T::kLargest));
     }
   }
 }

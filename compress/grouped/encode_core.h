@@ -195,7 +195,7 @@ PLEAT_HD inline Metadata<Coded> encode_wide_lane(const typename T::Word* source,
       const unsigned e = first + element_of<kBits>(at);
       if (e >= elements) continue;
       const unsigned code =
-          wide_code(T::to_float(source[e]), plan, kBits, noise_byte(noise, run, e - first), fused);
+          wide_code(T::to_float(source[e]), plan, kBits, noise_byte(noise, run, e - first));
       codes[0] |= at < 4 ? code << (8 * at) : 0;
       codes[1] |= at < 4 ? 0 : code << (8 * (at - 4));
     }

@@ -186,11 +186,9 @@ PLEAT_HD inline void two_values(const Metadata<T>& metadata, typename T::Word* z
 
 // The encoder's fused multiply-add leaves its sum in the mantissa's low 16 bits.
 inline constexpr float kMantissa = 8388608.0f;  // 2^23
-// The code of an element of a wide group. `fused`: a * b + c, rounded once. `noise`: its noise
-// byte.
-template <class Fused>
-PLEAT_HD inline unsigned wide_code(float value, const WidePlan& plan, unsigned bits, unsigned noise,
-                                   Fused fused) {
+// The code of an element of a wide group. `noise`: its noise byte.
+PLEAT_HD inline unsigned wide_code(float value, const WidePlan& plan, unsigned bits,
+                                   unsigned noise) {
   if (!is_finite_value(value)) return code_of_nonfinite(value, bits);
   if (plan.keep_zero && value == 0.0f) return 0;
   const float base = plan.keep_zero ? kMantissa + 256.0f : kMantissa;
@@ -249,9 +247,8 @@ PLEAT_HD inline Dequantiser read_wide_group(const Metadata<T>& metadata, unsigne
 }
 
 // The value that a level of a wide group is restored to, within the largest value `most`.
-template <class Fused>
 PLEAT_HD inline float wide_value(const Dequantiser& group, unsigned code, unsigned noise,
-                                 float most, Fused fused) {
+                                 float most) {
   if (group.keep_zero && code == 0) return 0.0f;
   const unsigned level = code - (group.keep_zero ? 1 : 0);
   const unsigned sum = level << 8 | (noise ^ 0xFFu);

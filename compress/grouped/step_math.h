@@ -20,10 +20,9 @@ PLEAT_HD inline float step_of_group(const Metadata<T>& metadata) {
 // True if some value that the group may be restored to is on another side than some element that it
 // may stand for. All of them lie between the two ends. Zeros of zero-kept groups do not, but they
 // are exact. Not for transformed groups: all that are quantised may leave.
-//   fused  a * b + c, rounded once
-template <class T, class Fused>
+template <class T>
 PLEAT_HD inline bool group_may_leave(const Metadata<T>& metadata, unsigned bits,
-                                     const SideTest& test, Fused fused) {
+                                     const SideTest& test) {
   const GroupKind kind = kind_of<T>(metadata);
   if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return false;
   const Dequantiser group =

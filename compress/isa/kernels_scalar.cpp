@@ -105,9 +105,7 @@ Metadata<T> encode_wide(const EncodeGroups& job, const float* values, size_t ele
   uint8_t codes[kGroup] = {};
   philox_noise(job.nonce, job.first_group, noise);
   for (size_t e = 0; e < elements; ++e)
-    codes[e] = static_cast<uint8_t>(
-        wide_code(values[e], plan, job.bits, noise[e],
-                  [](float a, float b, float c) { return __builtin_fmaf(a, b, c); }));
+    codes[e] = static_cast<uint8_t>(wide_code(values[e], plan, job.bits, noise[e]));
   pack_codes(codes, job.bits, job.codes);
   ++result.lossy_groups;
   return metadata;
@@ -159,7 +157,7 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
       ++result.elements_at_minimum;
       continue;
     }
-    const float y = __builtin_fmaf(values[e] - quantiser.anchor, quantiser.inverse, base);
+    const float y = fused(values[e] - quantiser.anchor, quantiser.inverse, base);
     codes[e] = static_cast<uint8_t>(((bits_of(y) & 0xFFFFu) + noise[e]) >> 8);
   }
   pack_codes(codes, job.bits, job.codes);
@@ -206,10 +204,7 @@ void decode_wide(const DecodeGroups& job, const Metadata<T>& metadata, size_t el
   for (size_t e = 0; e < elements; ++e) {
     const unsigned code = code_at(codes, job.bits, e);
     words[e] = code >= levels ? nonfinite_word<T>(code - levels)
-                              : T::from_float(wide_value(group, code, noise[e], T::kLargest,
-                                                         [](float a, float b, float c) {
-                                                           return __builtin_fmaf(a, b, c);
-                                                         }));
+                              : T::from_float(wide_value(group, code, noise[e], T::kLargest));
   }
 }
 
@@ -257,7 +252,7 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
       }
       const unsigned sum = (code - first_code) << 8 | (noise[e] ^ 0xFFu);
       const float level = (static_cast<float>(sum) - 127.5f) * (1.0f / 256.0f);  // exact
-      words[e] = T::from_float(__builtin_fmaf(group.step, level, group.anchor));
+      words[e] = T::from_float(fused(group.step, level, group.anchor));
     }
   } else {
     for (size_t e = 0; e < elements; ++e) {
@@ -266,7 +261,7 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
         words[e] = 0;
         continue;
       }
-      float value = __builtin_fmaf(group.step, static_cast<float>(code - first_code), group.anchor);
+      float value = fused(group.step, static_cast<float>(code - first_code), group.anchor);
       value = value < T::kLargest ? value : T::kLargest;
       value = value > -T::kLargest ? value : -T::kLargest;
       words[e] = T::from_float(value);
