@@ -140,13 +140,8 @@ void use_kernels(const Kernels* replacement) noexcept;
 size_t stream_threshold() noexcept;
 void set_stream_threshold(size_t bytes) noexcept;
 
-// Shared slow paths, compiled once for the baseline.
-//   one group of `elements` <= 256, whatever it holds
-void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements);
-bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
-                      void* target);
-//   one group of `elements` <= 256 floats as a wide one, or escaped if its step is too wide; writes
-//   metadata of float32
+// Shared slow path, compiled once for the baseline: one group of `elements` <= 256 floats as a wide
+// one, or escaped if its step is too wide; writes metadata of float32.
 void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements);
 
 }  // namespace pleat::compress

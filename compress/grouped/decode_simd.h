@@ -88,7 +88,11 @@ __attribute__((noinline, cold)) bool decode_wide_group(const DecodeGroups& job, 
   DecodeGroups one = job;
   one.metadata = static_cast<const Metadata<T>*>(job.metadata) + g;
   one.first_group = job.first_group + g;
-  return decode_one_group(T::kType, one, kGroup, codes, target);
+  one.codes = codes;
+  one.groups = 0;
+  one.tail_elements = kGroup;
+  one.target = target;
+  return kScalarKernels.decode[T::kType](one);
 }
 
 template <class T, unsigned kBits, bool kStream>

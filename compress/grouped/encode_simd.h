@@ -15,8 +15,6 @@
 namespace pleat::compress {
 namespace {
 
-using F = Simd::F;
-
 constexpr size_t kGroup = 256;
 constexpr size_t kBatch = 8;
 constexpr size_t kFetchBytes = 16 * 1024;  // measured: 16 to 32 KiB differ little
@@ -221,8 +219,10 @@ __attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups
   one.source = static_cast<const typename T::Word*>(job.source) + g * kGroup;
   one.first_group = job.first_group + g;
   one.metadata = &metadata;
+  one.groups = 0;
+  one.tail_elements = kGroup;
   one.codes = slot;
-  encode_one_group(T::kType, one, kGroup);
+  kScalarKernels.encode[T::kType](one);
   return metadata;
 }
 
@@ -319,7 +319,8 @@ void encode_plain_groups(const EncodeGroups& job) {
     tail.first_group = job.first_group + job.groups;
     tail.metadata = static_cast<Metadata<T>*>(job.metadata) + job.groups;
     tail.codes = job.codes + job.groups * 32 * (job.bits == 0 ? 1 : job.bits);
-    encode_one_group(T::kType, tail, job.tail_elements);
+    tail.groups = 0;
+    kScalarKernels.encode[T::kType](tail);
   }
 }
 

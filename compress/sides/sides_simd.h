@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "compress/kernels.h"
+#include "compress/planes_simd.h"
 
 namespace pleat::compress {
 namespace {
 
-constexpr size_t kPrefetchBytes = 4096;  // how far ahead data that are read once are fetched
 constexpr size_t kSideRun = 32;
 
 // Bit i of `bits` becomes bit 2 i.

@@ -27,7 +27,7 @@ ROOMS = [
     ["allocator/allocator.h"],
     ["compress"],
     ["compress/device"],
-    ["compress/sides", "compress/near_zero", "compress/sketch"],
+    ["compress/booleans", "compress/sides", "compress/near_zero", "compress/sketch"],
     ["compress/grouped"],
     ["compress/rotated", "compress/framed", "compress/functions"],
     ["compress/lines", "compress/in_place", "compress/isa"],
