@@ -9,13 +9,13 @@
 
 #include "compress/float_environment.h"
 #include "compress/format.h"
-#include "compress/framed.h"
-#include "compress/functions.h"
-#include "compress/grouped_sections.h"
+#include "compress/framed/framed.h"
+#include "compress/functions/functions.h"
+#include "compress/grouped/grouped_sections.h"
 #include "compress/kernels.h"
-#include "compress/near_zero.h"
+#include "compress/near_zero/near_zero.h"
 #include "compress/payload_writer.h"
-#include "compress/side_payload.h"
+#include "compress/sides/side_payload.h"
 
 namespace pleat::compress {
 namespace {
@@ -340,7 +340,6 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
   }
   if (statistics != nullptr) {
     *statistics = totals.statistics;
-    statistics->elements = source.elements;
     statistics->groups = ceil_divide(source.elements, kGroupElements);
   }
   return result;

@@ -1,7 +1,7 @@
 // From an element type to the struct that has its arithmetic. Internal to compress/.
 #pragma once
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 #include "compress/types.h"
 
 namespace pleat::compress {

@@ -8,17 +8,14 @@
 
 namespace pleat::compress {
 
-// The statistics of one block of 64 groups. 64 bytes, so that blocks share no cache line.
+// The counts of one block of 64 groups. 64 bytes, so that blocks share no cache line.
 struct alignas(64) BlockResult {
-  double energy;
-  double sum_squared_range;
   uint64_t elements_at_minimum;  // zeros of zero-kept groups
   uint32_t constant_groups;
   uint32_t two_valued_groups;
   uint32_t escaped_groups;
   uint32_t lossy_groups;
-  uint32_t wide_groups;  // of the lossy ones
-  uint32_t compacted;    // 1: the block is compacted; not set by kernels
+  uint32_t compacted;  // 1: the block is compacted; not set by kernels
 };
 
 // Consecutive groups of floats to encode.
@@ -143,16 +140,8 @@ void use_kernels(const Kernels* replacement) noexcept;
 size_t stream_threshold() noexcept;
 void set_stream_threshold(size_t bytes) noexcept;
 
-// Shared slow paths, compiled once for the baseline.
-//   one group of `elements` <= 256, whatever it holds
-void encode_one_group(unsigned type, const EncodeGroups& job, size_t elements);
-bool decode_one_group(unsigned type, const DecodeGroups& job, size_t elements, const uint8_t* codes,
-                      void* target);
-//   one group of `elements` <= 256 floats as a wide one, or escaped if its step is too wide; writes
-//   metadata of float32. Counts `elements` values' energy only if `add_energy`.
-void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements,
-                       bool add_energy);
-//   sum of squares in double, element by element; false: some element is not finite
-bool careful_energy(unsigned type, const void* source, size_t elements, double* energy);
+// Shared slow path, compiled once for the baseline: one group of `elements` <= 256 floats as a wide
+// one, or escaped if its step is too wide; writes metadata of float32.
+void encode_wide_group(const EncodeGroups& job, const float* values, size_t elements);
 
 }  // namespace pleat::compress

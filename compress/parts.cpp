@@ -1,7 +1,7 @@
 #include "compress/parts.h"
 
+#include "compress/element_math.h"
 #include "compress/float_environment.h"
-#include "compress/group_math.h"
 
 namespace pleat::compress {
 

@@ -2,10 +2,10 @@
 
 #include <cstring>
 
+#include "compress/element_math.h"
 #include "compress/float_environment.h"
-#include "compress/group_math.h"
-#include "compress/near_zero.h"
-#include "compress/side_bounds.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/sides/side_bounds.h"
 
 namespace pleat::compress {
 namespace {
@@ -95,10 +95,6 @@ void Totals::add(const BlockResult& block) noexcept {
   statistics.constant_groups += block.constant_groups;
   statistics.two_valued_groups += block.two_valued_groups;
   statistics.escaped_groups += block.escaped_groups;
-  statistics.wide_groups += block.wide_groups;
-  statistics.elements_at_minimum += block.elements_at_minimum;
-  statistics.sum_squared_range += block.sum_squared_range;
-  statistics.energy += block.energy;
   lossy_groups += block.lossy_groups;
   compacted_blocks += block.compacted;
 }

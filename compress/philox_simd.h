@@ -6,12 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
+#include "compress/planes_simd.h"
 
 namespace pleat::compress {
 namespace {
-
-using I = Simd::I;
 
 // Philox4x32-7 of counters (call, group, 0 or a constant, 0). The parts of rounds 1 to 3 that
 // depend on the call number alone are kept, so a group costs about five rounds.

@@ -10,6 +10,11 @@
 namespace pleat::compress {
 namespace {
 
+using F = Simd::F;
+using I = Simd::I;
+
+constexpr size_t kPrefetchBytes = 4096;  // how far ahead data that are read once are fetched
+
 // For each value of a bitmap's byte, lanes for Simd::move8(): which of eight bytes are moved
 // together, and where each of those goes back to. Further lanes are 0x80, which gives zero.
 struct ByteMoves {

@@ -144,28 +144,12 @@ using Executor = std::function<void(std::size_t items, std::size_t grain,
 // Runs everything in the calling thread.
 [[nodiscard]] const Executor& serial_executor() noexcept;
 
-// Statistics that the encoder collects while it reads each element once. Sums are in double, added
-// per group in group order, so they do not depend on threads or instruction set.
+// The groups of a span, as the encoder saw them.
 struct SpanStatistics {
-  std::uint64_t elements = 0;
   std::uint64_t groups = 0;
   std::uint64_t constant_groups = 0;
   std::uint64_t two_valued_groups = 0;
   std::uint64_t escaped_groups = 0;
-  std::uint64_t wide_groups = 0;          // lossy groups with codes for NaN and Inf
-  std::uint64_t elements_at_minimum = 0;  // zeros of lossy groups that keep zero: without error
-  // Sum over lossy groups of elements * (max - min)^2. For scaled groups (Transform) and wide ones,
-  // the number that makes predicted_squared_error() right at their width.
-  double sum_squared_range = 0;
-  double energy = 0;  // sum of x^2 over finite groups, and finite elements of wide groups
-
-  // Predicted squared error, summed over elements, had the span been coded with `bits`:
-  // range^2 / (12 (2^b - 1)^2) per element (uniform subtractive dither; Roberts 1962). An estimate
-  // for groups with zeros and positive values: see docs/payload_format.md, "Keeping zero".
-  [[nodiscard]] double predicted_squared_error(unsigned bits) const noexcept {
-    const double levels = static_cast<double>((1ULL << bits) - 1);
-    return sum_squared_range / (12.0 * levels * levels);
-  }
 };
 
 }  // namespace pleat::compress

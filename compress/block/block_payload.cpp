@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "compress/block/block_layout.h"
-#include "compress/block/line_patch.h"
+#include "compress/block/group_steps.h"
 #include "compress/codec.h"
 #include "compress/format.h"
-#include "compress/functions.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/functions/functions.h"
+#include "compress/lines/line_patch.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -46,15 +46,10 @@ bool lines_hold(const BlockPlan& plan, const Span& span, const void* payload,
 }
 
 void add(SpanStatistics& into, const SpanStatistics& from) noexcept {
-  into.elements += from.elements;
   into.groups += from.groups;
   into.constant_groups += from.constant_groups;
   into.two_valued_groups += from.two_valued_groups;
   into.escaped_groups += from.escaped_groups;
-  into.wide_groups += from.wide_groups;
-  into.elements_at_minimum += from.elements_at_minimum;
-  into.sum_squared_range += from.sum_squared_range;
-  into.energy += from.energy;
 }
 
 // Writes padding into [from, to).

@@ -1,8 +1,8 @@
 // A block of memory as one payload. Each span that a view covers is encoded as in codec.h. A table
 // comes first unless there is one span that covers the whole block. Lines of a span that must come
 // back exact stand in front of its codes (line_patch.h); the sides of its values behind, where
-// noise may have carried some across a bound (compress/sides.h). Format: docs/payload_format.md,
-// "Blocks". Knows nothing of torch or of an allocator.
+// noise may have carried some across a bound (compress/sides/sides.h). Format:
+// docs/payload_format.md, "Blocks". Knows nothing of torch or of an allocator.
 //
 //   source   the bytes of the block, and which of them count
 //   plan     what one look at the values found: widths, exact lines, room

@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "compress/block/block_layout.h"
-#include "compress/block/line_patch.h"
 #include "compress/codec.h"
 #include "compress/format.h"
-#include "compress/near_zero.h"
-#include "compress/sides.h"
+#include "compress/lines/line_patch.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {

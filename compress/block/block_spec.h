@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "compress/block/exact_lines.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/types.h"
 
 namespace pleat::compress::block {

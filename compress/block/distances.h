@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 
 namespace pleat::compress::block {
 namespace {

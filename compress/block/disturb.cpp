@@ -1,4 +1,5 @@
 #include "compress/block/disturb.h"
+#include "compress/grouped/group_math.h"
 
 #include <algorithm>
 #include <array>
@@ -8,15 +9,15 @@
 
 #include "compress/block/block_plan.h"
 #include "compress/block/distances.h"
-#include "compress/block/line_patch.h"
 #include "compress/float_environment.h"
 #include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/kernels.h"
-#include "compress/near_zero.h"
+#include "compress/lines/line_patch.h"
+#include "compress/near_zero/near_zero.h"
 #include "compress/payload_writer.h"
-#include "compress/side_values.h"
-#include "compress/sides.h"
+#include "compress/sides/side_values.h"
+#include "compress/sides/sides.h"
 
 // Loops that the compiler makes vectors of, for the CPU that runs them. Not under sanitizers, which
 // are not ready yet when such functions are resolved.

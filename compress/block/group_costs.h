@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "compress/format.h"
-#include "compress/group_math.h"
-#include "compress/side_math.h"
+#include "compress/grouped/group_math.h"
+#include "compress/sides/side_math.h"
 
 namespace pleat::compress::block {
 

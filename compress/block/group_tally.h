@@ -9,11 +9,11 @@
 #include "compress/block/block_spec.h"
 #include "compress/block/group_costs.h"
 #include "compress/block/span_tally.h"
-#include "compress/compacted_blocks.h"
-#include "compress/near_zero.h"
-#include "compress/side_values.h"
-#include "compress/sides.h"
-#include "compress/step_math.h"
+#include "compress/grouped/compacted_blocks.h"
+#include "compress/grouped/step_math.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/sides/side_values.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -66,10 +66,7 @@ void add_block(const Metadata<T>* metadata, const GroupCounts* counts, std::size
                  ? kSlotBitmap + bits * ceil_divide(counts[g].other_than_zero, 8)
                  : slot_bytes_of<T>(metadata[g], slot);
     block.may_leave_side =
-        block.may_leave_side || (sides.any && group_may_leave<T>(metadata[g], bits, sides.test,
-                                                                 [](float a, float b, float c) {
-                                                                   return __builtin_fmaf(a, b, c);
-                                                                 }));
+        block.may_leave_side || (sides.any && group_may_leave<T>(metadata[g], bits, sides.test));
   }
   // docs/payload_format.md, "Slots"
   block.compacted = block.escapes == 0 && bytes <= regular - std::max<std::size_t>(regular / 8, 16);

@@ -41,7 +41,7 @@ SpanTally tally_block(EncodeGroups encode, const BlockSpec& spec, const ExactEle
                        elements, spec.near_zero, is_exact, &pieces);
     error += squared_error<T>(pieces, metadata[g], encode.bits, sides.bounds);
     if (steps != nullptr) {
-      steps[g] = step_of_group<T>(metadata[g], encode.bits, false);
+      steps[g] = step_of_group<T>(metadata[g]);
     }
   }
   SpanTally tally;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "compress/block/block_spec.h"
-#include "compress/block/exact_lines.h"
 #include "compress/block/span_tally.h"
-#include "compress/grouped_sections.h"
+#include "compress/grouped/grouped_sections.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/types.h"
 
 namespace pleat::compress::block {

@@ -16,7 +16,7 @@ struct SpanTally {
   std::size_t near_bytes = 0;
   bool compacted = false;       // some block is
   bool several_values = false;  // the constant groups differ
-  bool may_leave_side = false;  // as compress/sides.h has it
+  bool may_leave_side = false;  // as group_steps.h has it
   std::uint32_t constant = 0;   // the bits of a constant group's elements
   double squared_error = 0;
 

@@ -8,13 +8,13 @@
 
 #include "compress/block/block_layout.h"
 #include "compress/block/block_plan.h"
-#include "compress/block/line_patch.h"
 #include "compress/block/span_costs.h"
 #include "compress/codec.h"
 #include "compress/format.h"
-#include "compress/near_zero.h"
+#include "compress/lines/line_patch.h"
+#include "compress/near_zero/near_zero.h"
 #include "compress/payload_writer.h"
-#include "compress/sides.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {

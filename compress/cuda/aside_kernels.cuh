@@ -2,11 +2,11 @@
 // of sketches (sketch_core.h).
 #pragma once
 
-#include "compress/cuda/lines_core.h"
 #include "compress/cuda/mix_core.h"
-#include "compress/cuda/near_zero_core.h"
-#include "compress/cuda/sketch_core.h"
-#include "compress/cuda/threads.cuh"
+#include "compress/device/threads.cuh"
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
+#include "compress/sketch/sketch_core.h"
 
 namespace pleat::compress {
 namespace {

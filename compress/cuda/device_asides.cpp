@@ -1,9 +1,9 @@
 #include "compress/cuda/device_asides.h"
 
 #include "compress/cuda/launch_tasks.h"
-#include "compress/cuda/lines_core.h"
 #include "compress/cuda/mix_core.h"
-#include "compress/cuda/near_zero_core.h"
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
 
 namespace pleat::compress::cuda {
 namespace {

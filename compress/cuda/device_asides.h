@@ -5,11 +5,12 @@
 //
 // After the decode of a span they are put back in this order: elements near zero, sides, lines.
 //
-// - Lines (compress/lines.h): flat lines and rows of zeros, found by the steps of the groups that
-// an
+// - Lines (compress/lines/lines.h): flat lines and rows of zeros, found by the steps of the groups
+// that an
 //   encode has just written.
-// - Elements near zero (compress/near_zero.h): those above -1.
-// - Sides beside values (compress/sides.h) are a payload of sides, which encode_on_device() writes
+// - Elements near zero (compress/near_zero/near_zero.h): those above -1.
+// - Sides beside values (compress/sides/sides.h) are a payload of sides, which encode_on_device()
+// writes
 //   and move_to_sides_on_device() reads.
 #pragma once
 
@@ -19,9 +20,9 @@
 #include <span>
 
 #include "compress/cuda/device_codec.h"
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 #include "compress/kernel_launcher.h"
-#include "compress/lines.h"
+#include "compress/lines/lines.h"
 #include "compress/types.h"
 
 namespace pleat::compress::cuda {

@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <limits>
 
-#include "compress/cuda/frame_chain.h"
-#include "compress/cuda/in_place_core.h"
-#include "compress/cuda/side_core.h"
 #include "compress/cuda/watch_core.h"
 #include "compress/format.h"
-#include "compress/frame_entry.h"
-#include "compress/framed.h"
-#include "compress/sides.h"
+#include "compress/framed/frame_chain.h"
+#include "compress/framed/frame_entry.h"
+#include "compress/framed/framed.h"
+#include "compress/in_place/in_place_core.h"
+#include "compress/sides/side_core.h"
+#include "compress/sides/sides.h"
 
 extern "C" {
 extern const unsigned char pleat_device_image[];

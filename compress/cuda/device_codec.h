@@ -13,7 +13,7 @@
 #include <limits>
 #include <span>
 
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 #include "compress/kernel_launcher.h"
 #include "compress/types.h"
 

@@ -1,7 +1,7 @@
 #include "compress/cuda/device_sketch.h"
 
 #include "compress/cuda/launch_tasks.h"
-#include "compress/cuda/sketch_core.h"
+#include "compress/sketch/sketch_core.h"
 
 namespace pleat::compress::cuda {
 namespace {

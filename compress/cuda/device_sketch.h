@@ -1,6 +1,6 @@
-// Sketches (compress/sketch.h) of vectors in device memory. Work is queued as by device_codec.h:
-// the tasks of one call in their order, *queued says how many were queued, and the host does not
-// wait.
+// Sketches (compress/sketch/sketch.h) of vectors in device memory. Work is queued as by
+// device_codec.h: the tasks of one call in their order, *queued says how many were queued, and the
+// host does not wait.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <span>
 
 #include "compress/kernel_launcher.h"
-#include "compress/sketch.h"
+#include "compress/sketch/sketch.h"
 #include "compress/types.h"
 
 namespace pleat::compress::cuda {

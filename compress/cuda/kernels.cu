@@ -3,15 +3,15 @@
 // stride over the tiles of all jobs of a launch. The work on a group or a span is in encode_core.h,
 // decode_core.h, transform_core.h and span_core.h.
 #include "compress/cuda/aside_kernels.cuh"
-#include "compress/cuda/decode_core.h"
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/framed_kernels.cuh"
-#include "compress/cuda/in_place_core.h"
-#include "compress/cuda/packing_core.h"
-#include "compress/cuda/side_core.h"
-#include "compress/cuda/span_core.h"
-#include "compress/cuda/threads.cuh"
-#include "compress/cuda/transform_core.h"
+#include "compress/grouped/decode_core.h"
+#include "compress/grouped/encode_core.h"
+#include "compress/framed/framed_kernels.cuh"
+#include "compress/in_place/in_place_core.h"
+#include "compress/framed/packing_core.h"
+#include "compress/sides/side_core.h"
+#include "compress/grouped/span_core.h"
+#include "compress/device/threads.cuh"
+#include "compress/rotated/transform_core.h"
 #include "compress/cuda/watch_core.h"
 
 namespace pleat::compress {

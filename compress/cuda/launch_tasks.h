@@ -7,7 +7,7 @@
 #include <span>
 
 #include "compress/cuda/device_codec.h"
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 #include "compress/kernel_launcher.h"
 
 namespace pleat::compress::cuda {

@@ -1,6 +1,5 @@
 // Adds to the elements of a span the noise that the codec could have made: compress/block/disturb.h
-// on a device, with the same arithmetic. Eight lanes hold a group, as in encode_core.h, which says
-// what a Tile is.
+// on a device, with the same arithmetic. Eight lanes hold a group, as in encode_core.h.
 //
 // It takes five launches: encode; spread; encode what was spread; decode; mix. Spreading is for
 // groups that are restored without dither. Once restored, such a group is where codes are, and the
@@ -10,9 +9,11 @@
 // of 64 bytes on, the decoded ones.
 #pragma once
 
-#include "compress/cuda/lines_core.h"
-#include "compress/cuda/near_zero_core.h"
-#include "compress/side_values.h"
+#include <math.h>
+
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
+#include "compress/sides/side_values.h"
 
 namespace pleat::compress {
 namespace {

@@ -2,10 +2,11 @@
 // words of a group looks at them.
 #pragma once
 
-#include "compress/cuda/encode_core.h"
-#include "compress/cuda/jobs.h"
-#include "compress/side_values.h"
-#include "compress/step_math.h"
+#include "compress/device/jobs.h"
+#include "compress/grouped/encode_core.h"
+#include "compress/grouped/step_math.h"
+#include "compress/rotated/scaled_math.h"
+#include "compress/sides/side_values.h"
 
 namespace pleat::compress {
 namespace {
@@ -26,13 +27,14 @@ struct Seen {
 template <class F>
 PLEAT_HD inline Seen look_at_group(const Metadata<typename F::Coded>& metadata,
                                    const cuda::Job& job) {
-  const uint32_t step = bits_of(step_of_group<typename F::Coded>(metadata, F::kBits, F::kScaled));
+  const uint32_t step =
+      bits_of(step_of_any_group<typename F::Coded>(metadata, F::kBits, F::kScaled));
   const bool sided = is_low_bound(job.bounds[0]) || is_high_bound(job.bounds[1]);
   Seen seen{step > job.width, sided && F::kTransformed && step != 0, step};
   if constexpr (!F::kTransformed) {
     const SideTest test{job.bounds[0], job.bounds[1], false,
                         is_low_bound(job.bounds[0]) && is_high_bound(job.bounds[1])};
-    seen.leaving = sided && group_may_leave<typename F::Source>(metadata, F::kBits, test, fused);
+    seen.leaving = sided && group_may_leave<typename F::Source>(metadata, F::kBits, test);
   }
   return seen;
 }

@@ -5,9 +5,9 @@
 #include <optional>
 #include <set>
 
-#include "compress/block/exact_lines.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/block/group_steps.h"
+#include "compress/lines/exact_lines.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/emulated_asides.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/emulated_payload.h"

@@ -1,9 +1,9 @@
 // Tests the counts of groups in an encode on a device, against the host's own answers group by
 // group.
+#include "compress/block/group_steps.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/recorder.h"

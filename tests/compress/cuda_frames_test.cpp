@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "compress/cuda/device_codec.h"
-#include "compress/cuda/frame_chain.h"
-#include "compress/framed.h"
+#include "compress/framed/frame_chain.h"
+#include "compress/framed/framed.h"
 #include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/support.h"

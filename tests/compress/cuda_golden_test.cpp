@@ -1,6 +1,6 @@
 // The committed golden hashes by the CUDA kernels' own code on the CPU, as compress_golden
 // --isa=cuda checks them on a GPU.
-#include "compress/cuda/side_core.h"
+#include "compress/sides/side_core.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/golden.h"

@@ -1,8 +1,8 @@
 // Noise on a device: the kernels' code on the CPU, tiles in some order, against what the host does.
 #include "compress/block/disturb.h"
 #include "compress/cuda/device_asides.h"
-#include "compress/side_bounds.h"
-#include "compress/sides.h"
+#include "compress/sides/side_bounds.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/emulated_launch.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/noise_cases.h"

@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "compress/format.h"
-#include "compress/rotation.h"
-#include "compress/scaled_math.h"
+#include "compress/rotated/rotation.h"
+#include "compress/rotated/scaled_math.h"
 #include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_payload.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "compress/group_math.h"
+#include "compress/element_math.h"
 #include "tests/compress/emulated_launch.h"
 #include "tests/compress/recorder.h"
 

@@ -10,7 +10,7 @@
 #include "compress/cuda/device_codec.h"
 #include "compress/cuda/device_sketch.h"
 #include "compress/format.h"
-#include "compress/framed.h"
+#include "compress/framed/framed.h"
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/recorder.h"

@@ -3,10 +3,10 @@
 #include <numeric>
 #include <vector>
 
-#include "compress/cuda/lines_core.h"
 #include "compress/cuda/mix_core.h"
-#include "compress/cuda/near_zero_core.h"
-#include "compress/cuda/sketch_core.h"
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
+#include "compress/sketch/sketch_core.h"
 #include "tests/compress/emulated_device.h"
 
 namespace pleat::compress::test {

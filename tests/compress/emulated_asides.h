@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 #include "compress/types.h"
 
 namespace pleat::compress::test {

@@ -1,5 +1,5 @@
-// The AVX-512 intrinsics of compress/simd_avx512.h on CPUs that lack them, through SIMDe. Only so
-// that tests can run kernels_avx512.cpp everywhere; never part of the product.
+// The AVX-512 intrinsics of compress/isa/simd_avx512.h on CPUs that lack them, through SIMDe. Only
+// so that tests can run kernels_avx512.cpp everywhere; never part of the product.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wignored-attributes"

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <iterator>
 
-#include "compress/cuda/in_place_core.h"
-#include "compress/cuda/packing_core.h"
-#include "compress/cuda/side_core.h"
-#include "compress/cuda/span_core.h"
-#include "compress/cuda/transform_core.h"
 #include "compress/cuda/watch_core.h"
 #include "compress/float_types.h"
+#include "compress/framed/packing_core.h"
+#include "compress/grouped/span_core.h"
+#include "compress/in_place/in_place_core.h"
+#include "compress/rotated/transform_core.h"
+#include "compress/sides/side_core.h"
 
 namespace pleat::compress::test {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "compress/cuda/frame_chain.h"
+#include "compress/framed/frame_chain.h"
 #include "tests/compress/emulated_device.h"
 
 namespace pleat::compress::test {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 #include "compress/types.h"
 
 namespace pleat::compress::test {

@@ -1,4 +1,4 @@
-#include "compress/block/exact_lines.h"
+#include "compress/lines/exact_lines.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "compress/block/block_plan.h"
-#include "compress/block/line_patch.h"
-#include "compress/group_math.h"
-#include "compress/group_steps.h"
+#include "compress/block/group_steps.h"
+#include "compress/grouped/group_math.h"
+#include "compress/lines/line_patch.h"
 #include "line_support.h"
 #include "tests/compress/support.h"
 #include "tests/compress/wide_groups.h"

@@ -1,6 +1,6 @@
 // Activations recomputed from restored arguments, against the C library's erf, tanh and exp in
 // double.
-#include "compress/functions.h"
+#include "compress/functions/functions.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "compress/format.h"
-#include "compress/group_math.h"
+#include "compress/grouped/group_math.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/compress/golden_blocks.h"
 

@@ -1,7 +1,7 @@
 // Damaged payloads. The promise is about memory: run under -fsanitize=address,undefined to hold it.
 #include <algorithm>
 
-#include "compress/sides.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {

@@ -13,15 +13,9 @@ namespace {
 void expect_same(const Encoded& a, const Encoded& b, const std::string& what) {
   ASSERT_EQ(a.status, b.status) << what;
   EXPECT_EQ(a.payload == b.payload, true) << what;
-  EXPECT_EQ(std::memcmp(&a.statistics.sum_squared_range, &b.statistics.sum_squared_range, 8), 0)
-      << what;
-  EXPECT_EQ(std::memcmp(&a.statistics.energy, &b.statistics.energy, 8), 0)
-      << what << " " << a.statistics.energy << " " << b.statistics.energy;
-  EXPECT_EQ(a.statistics.elements_at_minimum, b.statistics.elements_at_minimum) << what;
   EXPECT_EQ(a.statistics.constant_groups, b.statistics.constant_groups) << what;
   EXPECT_EQ(a.statistics.two_valued_groups, b.statistics.two_valued_groups) << what;
   EXPECT_EQ(a.statistics.escaped_groups, b.statistics.escaped_groups) << what;
-  EXPECT_EQ(a.statistics.wide_groups, b.statistics.wide_groups) << what;
 }
 
 constexpr std::size_t kIdentitySizes[] = {1, 100, 255, 256, 257, 2048, 16384, 65536 + 3, 300001};

@@ -1,4 +1,4 @@
-#include "compress/block/line_patch.h"
+#include "compress/lines/line_patch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Elements near zero of log-probabilities: exact beside the codes of the rest.
-#include "compress/near_zero.h"
+#include "compress/near_zero/near_zero.h"
 
 #include "compress/block/block_payload.h"
 #include "compress/codec.h"

@@ -1,5 +1,6 @@
 // Payloads that keep on which side of its bounds an element lies. The reference compares doubles.
-#include "compress/sides.h"
+#include "compress/sides/sides.h"
+#include "compress/block/group_steps.h"
 
 #include <limits>
 

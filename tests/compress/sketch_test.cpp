@@ -1,5 +1,5 @@
 // Tests sketches of vectors: the properties of any count-sketch.
-#include "compress/sketch.h"
+#include "compress/sketch/sketch.h"
 
 #include <algorithm>
 #include <cmath>

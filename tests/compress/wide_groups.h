@@ -6,6 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "compress/float_types.h"
+#include "compress/format.h"
+#include "compress/grouped/group_math.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -125,6 +128,23 @@ inline Bytes wide_span(ElementType type, std::size_t groups, std::size_t tail,
       for (std::size_t e = 0; e < count; ++e) set_value(type, to, e, normal(random));
   }
   return source;
+}
+
+// How many groups of a payload are wide.
+inline std::size_t wide_groups(const std::vector<unsigned char>& payload) {
+  Header header;
+  std::memcpy(&header, payload.data(), sizeof header);
+  const auto type = (header.flags & kFlagTransformed) != 0 ? ElementType::kFloat32
+                                                           : static_cast<ElementType>(header.type);
+  return with_type(type, [&]<class T>() {
+    std::size_t count = 0;
+    for (std::size_t g = 0; g < ceil_divide(header.elements, kGroupElements); ++g) {
+      Metadata<T> metadata;
+      std::memcpy(&metadata, payload.data() + kHeaderBytes + g * sizeof metadata, sizeof metadata);
+      count += kind_of<T>(metadata) == GroupKind::kWide;
+    }
+    return count;
+  });
 }
 
 }  // namespace pleat::compress::test

@@ -9,9 +9,9 @@
 
 #include "compress/codec.h"
 #include "compress/format.h"
-#include "compress/near_zero.h"
-#include "compress/scaled_groups.h"
-#include "compress/sides.h"
+#include "compress/near_zero/near_zero.h"
+#include "compress/rotated/scaled_groups.h"
+#include "compress/sides/sides.h"
 #ifdef PLEAT_FUZZ_DEVICE
 #include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"

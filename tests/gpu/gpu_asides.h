@@ -10,11 +10,11 @@
 #include <random>
 #include <vector>
 
-#include "compress/block/exact_lines.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/codec.h"
 #include "compress/cuda/device_asides.h"
-#include "compress/group_steps.h"
-#include "compress/sides.h"
+#include "compress/block/group_steps.h"
+#include "compress/sides/sides.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/gpu_content.h"

@@ -12,7 +12,7 @@
 #include "compress/codec.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
-#include "compress/framed.h"
+#include "compress/framed/framed.h"
 #include "compress/kernels.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/gpu/gpu.h"

@@ -1,5 +1,5 @@
 // Compares the kernels of sensitivity measurements on a GPU with the host's, and times them: noise
-// (compress/cuda/mix_core.h) and sketches (compress/cuda/sketch_core.h).
+// (compress/cuda/mix_core.h) and sketches (compress/sketch/sketch_core.h).
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include "compress/codec.h"
 #include "compress/cuda/device_asides.h"
 #include "compress/cuda/device_sketch.h"
-#include "compress/group_math.h"
-#include "compress/sides.h"
-#include "compress/sketch.h"
+#include "compress/grouped/group_math.h"
+#include "compress/sides/sides.h"
+#include "compress/sketch/sketch.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/gpu_content.h"
 #include "tests/gpu/gpu_speed.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compress/sketch.h"
+#include "compress/sketch/sketch.h"
 #include "sensitivity/assign.h"
 #include "sensitivity/probe.h"
 #include "tests/sensitivity/optimality.h"

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "compress/cuda/device_sketch.h"
-#include "compress/cuda/jobs.h"
-#include "compress/cuda/lines_core.h"
+#include "compress/device/jobs.h"
+#include "compress/lines/lines_core.h"
 #include "compress/cuda/mix_core.h"
-#include "compress/cuda/near_zero_core.h"
+#include "compress/near_zero/near_zero_core.h"
 #include "compress/format.h"
 #include "compress/types.h"
 #include "tests/compress/emulated_launch.h"

@@ -5,7 +5,7 @@ import pytest
 
 pytest_plugins = ("simulated",)
 
-# Queues pleat_encode_bool over a tensor, with the verdict in pinned memory, as compress/cuda/jobs.h lays the words out.
+# Queues pleat_encode_bool over a tensor, with the verdict in pinned memory, as compress/device/jobs.h lays the words out.
 ENCODE = """
 import ctypes, json, struct, numpy, torch
 driver = ctypes.CDLL("libcuda.so.1")

@@ -19,7 +19,7 @@
 #include "allocator/residency/byte_ranges.h"
 #include "compress/block/block_spec.h"
 #include "compress/cuda/device_codec.h"
-#include "compress/lines.h"
+#include "compress/lines/lines.h"
 
 namespace pleat::bridge::cuda {
 

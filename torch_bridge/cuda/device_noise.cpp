@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compress/side_bounds.h"
-#include "compress/sides.h"
+#include "compress/sides/side_bounds.h"
+#include "compress/sides/sides.h"
 #include "torch_bridge/core/codec_adapter.h"
 
 namespace pleat::bridge::cuda {

@@ -5,8 +5,8 @@
 
 #include "compress/cuda/device_asides.h"
 #include "compress/format.h"
-#include "compress/side_bounds.h"
-#include "compress/sides.h"
+#include "compress/sides/side_bounds.h"
+#include "compress/sides/sides.h"
 
 namespace pleat::bridge::cuda {
 namespace {

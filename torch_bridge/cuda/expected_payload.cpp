@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "allocator/cuda/device_words.h"
-#include "compress/cuda/jobs.h"
+#include "compress/device/jobs.h"
 
 namespace pleat::bridge::cuda {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "compress/cuda/device_sketch.h"
-#include "compress/sketch.h"
+#include "compress/sketch/sketch.h"
 #include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 

@@ -38,7 +38,7 @@ enum class Saves : std::uint8_t {
   kLogProbabilities,  // a log-softmax
 };
 
-// The rows over which a normalisation takes its statistics: compress/block/exact_lines.h.
+// The rows over which a normalisation takes its statistics: compress/lines/exact_lines.h.
 enum class Rows : std::uint8_t {
   kNone,
   kLastDimension,

@@ -1,0 +1,274 @@
+// Encodes over the head of the source. A payload is smaller than its source, so once reading has
+// passed the header and the metadata, which come first, writing never catches up with it. The first
+// tile goes through a bounce buffer, later tiles mostly straight to their place.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "compress/codec.h"
+#include "compress/float_environment.h"
+#include "compress/format.h"
+#include "compress/framed/framed.h"
+#include "compress/kernels.h"
+#include "compress/payload_writer.h"
+#include "compress/sides/side_payload.h"
+
+namespace pleat::compress {
+namespace {
+
+constexpr std::size_t kLeastBounceBytes = 256 * 1024;
+constexpr std::size_t kMostTileBlocks = 4096;  // bounds the results kept per tile
+
+// 64-byte aligned memory from malloc, freed on every way out.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t bytes) noexcept
+      : data_(static_cast<std::uint8_t*>(std::aligned_alloc(64, ceil_divide(bytes, 64) * 64))) {}
+  ~Scratch() { std::free(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] std::uint8_t* data() const noexcept { return data_; }
+
+ private:
+  std::uint8_t* data_;
+};
+
+struct Buffer {
+  std::uint8_t* bytes;
+  std::size_t capacity;
+};
+
+constexpr EncodeResult kRefused{Status::kNoRoom, 0};
+
+EncodeResult write_header(Header header, std::size_t bytes, Buffer buffer) noexcept {
+  header.payload_bytes = bytes;
+  std::memcpy(buffer.bytes, &header, sizeof header);
+  return {Status::kOk, bytes};
+}
+
+EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
+  if (request.raw_bytes() > buffer.capacity) return kRefused;
+  std::memmove(buffer.bytes + kHeaderBytes, buffer.bytes, request.span.bytes());
+  return write_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer);
+}
+
+// Booleans and sides: `pack(first, count, codes)` packs elements [first, first + count) at
+// `width` bits. The caller has checked that the packed form is smaller than the source.
+template <class Pack>
+EncodeResult pack_tiles(const Request& request, Header header, unsigned width, Buffer buffer,
+                        const Executor& executor, const Pack& pack) noexcept {
+  const std::size_t elements = request.span.elements;
+  const std::size_t total = kHeaderBytes + packed_bytes(elements, width);
+  if (total > buffer.capacity) return kRefused;
+  // Whole blocks, so that every tile's codes begin on a byte. After the first tile, reading has
+  // passed the header.
+  const std::size_t tile =
+      ceil_divide(kLeastBounceBytes * 8 / width, kBlockElements) * kBlockElements;
+  const Scratch bounce(packed_bytes(tile < elements ? tile : elements, width) + 64);
+  if (bounce.data() == nullptr) return kRefused;
+  for (std::size_t first = 0; first < elements; first += tile) {
+    const std::size_t count = elements - first < tile ? elements - first : tile;
+    run_parts(executor, ceil_divide(count, kBlockElements), 8,
+              [&](std::size_t begin, std::size_t end) {
+                const std::size_t from = begin * kBlockElements;
+                const std::size_t to = end * kBlockElements < count ? end * kBlockElements : count;
+                pack(first + from, to - from, bounce.data() + from / 8 * width);
+              });
+    std::memcpy(buffer.bytes + kHeaderBytes + first / 8 * width, bounce.data(),
+                packed_bytes(count, width));
+  }
+  return write_header(header, total, buffer);
+}
+
+EncodeResult booleans_in_place(const Request& request, Buffer buffer,
+                               const Executor& executor) noexcept {
+  const std::size_t elements = request.span.elements;
+  std::atomic<bool> boolean{true};
+  run_parts(
+      executor, ceil_divide(elements, kBlockElements), 32, [&](std::size_t begin, std::size_t end) {
+        const std::size_t first = begin * kBlockElements;
+        const std::size_t last = end * kBlockElements < elements ? end * kBlockElements : elements;
+        if (!kernels().are_booleans(buffer.bytes + first, last - first))
+          boolean.store(false, std::memory_order_relaxed);
+      });
+  if (!boolean.load()) return keep_raw(request, buffer);
+  return pack_tiles(request, request.header(PayloadKind::kBoolean), 1, buffer, executor,
+                    [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
+                      (void)kernels().pack_booleans(buffer.bytes + first, count, codes);
+                    });
+}
+
+EncodeResult sides_in_place(const Request& request, Buffer buffer,
+                            const Executor& executor) noexcept {
+  const SidePlan plan(request);
+  return pack_tiles(request, plan.header, plan.width(), buffer, executor,
+                    [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
+                      pack_sides(request, plan.test, first, count, codes);
+                    });
+}
+
+EncodeResult frames_in_place(const Request& request, Buffer buffer,
+                             const Executor& executor) noexcept {
+  EncodeResult result;
+  if (encode_framed_in_place(request, executor, buffer.bytes, buffer.capacity, &result))
+    return result;
+  return keep_raw(request, buffer);
+}
+
+std::size_t count_escapes(const Request& request, const GroupedLayout& layout, std::size_t limit,
+                          const Executor& executor) noexcept {
+  std::atomic<std::size_t> escapes{0};
+  const std::size_t whole = request.span.elements / kGroupElements;
+  run_parts(executor, layout.blocks, 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t block = begin; block < end; ++block) {
+      if (escapes.load(std::memory_order_relaxed) > limit) return;
+      const std::size_t from = block * kBlockGroups;
+      const std::size_t to =
+          from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
+      EncodeGroups job{};
+      job.source = static_cast<const std::uint8_t*>(request.span.data) +
+                   from * layout.source_bytes_per_group;
+      job.groups = (to > whole ? whole : to) - from;
+      job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
+      job.bits = request.bits;
+      job.transformed = request.transformed;
+      job.scaled = request.scaled;
+      job.nonce = request.nonce;
+      job.widest_step = request.widest_step_bits();
+      job.first_group = from;
+      const std::size_t found =
+          kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
+      if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
+    }
+  });
+  return escapes.load();
+}
+
+EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Executor& executor,
+                              Totals* totals) noexcept {
+  const GroupedLayout layout = request.layout();
+  if (!request.grouped_pays(layout)) return keep_raw(request, buffer);
+  const std::size_t limit = request.escape_limit(layout);
+  const std::size_t escapes =
+      request.may_escape() ? count_escapes(request, layout, limit, executor) : 0;
+  const std::size_t bytes = request.grouped_bytes(layout, escapes);
+  if (request.bits == 0 && (escapes > limit || bytes >= request.raw_bytes()))
+    return frames_in_place(request, buffer, executor);
+  if (escapes > limit) return {Status::kTooManyEscapes, 0};
+  if (bytes > buffer.capacity) return kRefused;
+
+  const std::size_t size = layout.source_bytes_per_group;
+  const std::size_t slot = layout.slot_bytes;
+  // After this many groups, reading has passed header, metadata and the codes of these groups.
+  std::size_t tile = ceil_divide(layout.codes_offset, size - slot);
+  if (tile < kLeastBounceBytes / slot) tile = kLeastBounceBytes / slot;
+  tile = ceil_divide(tile, kBlockGroups) * kBlockGroups;
+  const std::size_t bounced = tile < layout.groups ? tile : layout.groups;
+  const std::size_t metadata_bytes = bounced * layout.metadata_bytes_per_group;
+  const std::size_t most_blocks = layout.blocks < kMostTileBlocks ? layout.blocks : kMostTileBlocks;
+  const std::size_t result_blocks =
+      most_blocks > tile / kBlockGroups ? most_blocks : tile / kBlockGroups;
+  const std::size_t results_bytes = result_blocks * sizeof(BlockResult);
+  const std::size_t sizes_bytes = ceil_divide(layout.blocks, 8) * 8 * sizeof(std::uint64_t);
+  const Scratch scratch(results_bytes + sizes_bytes + bounced * slot + metadata_bytes +
+                        escapes * size);
+  if (scratch.data() == nullptr) return kRefused;
+  auto* const results = reinterpret_cast<BlockResult*>(scratch.data());
+  auto* const slot_bytes = reinterpret_cast<std::uint64_t*>(scratch.data() + results_bytes);
+  std::uint8_t* const bounce_codes = scratch.data() + results_bytes + sizes_bytes;
+  std::uint8_t* const bounce_metadata = bounce_codes + bounced * slot;
+  std::uint8_t* const kept = bounce_metadata + metadata_bytes;
+
+  std::size_t kept_groups = 0;
+  for (std::size_t first = 0; first < layout.groups;) {
+    std::uint8_t* const final_metadata =
+        buffer.bytes + kHeaderBytes + first * layout.metadata_bytes_per_group;
+    std::uint8_t* const final_codes = buffer.bytes + layout.codes_offset + first * slot;
+    const std::size_t left = layout.groups - first;
+    // How many groups have codes that end before the first byte not yet read.
+    const std::size_t read = first * size;
+    const std::size_t begin_codes = layout.codes_offset + first * slot;
+    std::size_t direct = read > begin_codes ? (read - begin_codes) / slot : 0;
+    direct = direct / kBlockGroups * kBlockGroups;
+    if (direct > result_blocks * kBlockGroups) direct = result_blocks * kBlockGroups;
+    const bool bounce = direct < tile && direct < left;
+    std::size_t count = bounce ? tile : direct;
+    if (count > left) count = left;
+    std::uint8_t* const metadata = bounce ? bounce_metadata : final_metadata;
+    std::uint8_t* const codes = bounce ? bounce_codes : final_codes;
+    std::atomic<std::size_t> ignored{0};
+    encode_blocks(request, executor, first, count, metadata, codes, results,
+                  request.spec.compact ? slot_bytes + first / kBlockGroups : nullptr, &ignored,
+                  layout.groups);
+    for (std::size_t block = 0; block * kBlockGroups < count; ++block) {
+      totals->add(results[block]);
+      if (results[block].escaped_groups == 0) continue;
+      for (std::size_t g = block * kBlockGroups; g < count && g < (block + 1) * kBlockGroups; ++g) {
+        if (!is_escaped(request.metadata_type(), metadata, g)) continue;
+        const std::size_t from = (first + g) * size;
+        const std::size_t rest = request.span.bytes() - from;
+        const std::size_t length = rest < size ? rest : size;
+        std::memcpy(kept + kept_groups * size, buffer.bytes + from, length);
+        std::memset(kept + kept_groups * size + length, 0, size - length);
+        ++kept_groups;
+      }
+    }
+    if (bounce) {
+      std::memcpy(final_metadata, metadata, count * layout.metadata_bytes_per_group);
+      std::memcpy(final_codes, codes, count * slot);
+    }
+    first += count;
+  }
+  std::uint8_t* table = nullptr;
+  const std::size_t used =
+      finish_grouped(request, layout, *totals, slot_bytes, buffer.bytes, &table);
+  if (kept_groups != 0) std::memcpy(table, kept, kept_groups * size);
+  return {Status::kOk, used};
+}
+
+}  // namespace
+
+std::size_t count_escapes(const Span& source, const CodecSpec& spec, std::uint64_t nonce,
+                          const Executor& executor) noexcept {
+  const Request request(source, spec, nonce);
+  const GroupedLayout layout = request.layout();
+  if (source.elements == 0 || request.bits == 0) return 0;
+  return count_escapes(request, layout, layout.groups, executor);
+}
+
+EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t elements,
+                             ElementType type, const CodecSpec& spec, std::uint64_t nonce,
+                             const Executor& executor, SpanStatistics* statistics) noexcept {
+  const FloatEnvironment environment;
+  const Request request({buffer, elements, type}, spec, nonce);
+  const Buffer whole{static_cast<std::uint8_t*>(buffer), capacity};
+  if (buffer == nullptr || capacity < request.span.bytes() || capacity < kHeaderBytes ||
+      (spec.near_zero && request.bits != 0))
+    return kRefused;
+  Totals totals;
+  EncodeResult result;
+  if (request.sides_only) {
+    result = sides_in_place(request, whole, executor);
+  } else if (spec.force_raw || elements == 0) {
+    result = keep_raw(request, whole);
+  } else if (request.bits == 0 && is_constant(request.span)) {
+    Header header = request.header(PayloadKind::kConstant);
+    header.value = first_pattern(request.span);
+    result = write_header(header, kHeaderBytes, whole);
+  } else if (is_floating(type)) {
+    result = grouped_in_place(request, whole, executor, &totals);
+  } else if (type == ElementType::kBool) {
+    result = booleans_in_place(request, whole, executor);
+  } else if (has_frames(type)) {
+    result = frames_in_place(request, whole, executor);
+  } else {
+    result = keep_raw(request, whole);
+  }
+  if (statistics != nullptr) {
+    *statistics = totals.statistics;
+    statistics->groups = ceil_divide(elements, kGroupElements);
+  }
+  return result;
+}
+
+}  // namespace pleat::compress

@@ -1,0 +1,65 @@
+// How a tensor is cut into lines, and when a line is flat. exact_lines.h says what that is
+// for. Both the CPU and the CUDA kernels go by these conditions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/host_device.h"
+#include "compress/types.h"
+
+namespace pleat::compress {
+
+inline constexpr std::uint32_t kShortestLine = 16;  // shorter lines are often flat by chance
+// A line that spans less than this many steps of a group that it shares is flat. At four the noise
+// of Gaussian data is a third of its deviation.
+inline constexpr float kFlatBelowSteps = 4;
+
+enum class Look : std::uint8_t {
+  kNone,
+  kZeroRows,  // only rows of zeros, as padding and masks leave
+  kRows,
+  kColumns,
+};
+
+// How a tensor is cut into lines.
+struct Lines {
+  Look look = Look::kNone;
+  std::uint32_t length = 0;  // elements of a row, that is, the number of columns
+
+  [[nodiscard]] bool operator==(const Lines&) const = default;
+};
+
+// True if the tensor has lines at all.
+[[nodiscard]] constexpr bool has_lines(std::size_t elements, ElementType type,
+                                       Lines lines) noexcept {
+  constexpr std::size_t kMostLines = std::size_t{1} << 31;
+  return is_floating(type) && lines.look != Look::kNone && lines.length >= 2 &&
+         elements % lines.length == 0 && elements / lines.length < kMostLines;
+}
+// Rows that follow their own groups are told from no others, and their zeros are exact.
+[[nodiscard]] constexpr bool has_zero_rows(std::size_t elements, ElementType type,
+                                           Lines lines) noexcept {
+  return has_lines(elements, type, lines) && lines.look != Look::kColumns &&
+         lines.length % kGroupElements != 0;
+}
+[[nodiscard]] constexpr bool has_judged_rows(std::size_t elements, ElementType type,
+                                             Lines lines) noexcept {
+  return has_lines(elements, type, lines) && lines.look == Look::kRows &&
+         lines.length % kGroupElements != 0 && lines.length >= kShortestLine;
+}
+[[nodiscard]] constexpr bool has_judged_columns(std::size_t elements, ElementType type,
+                                                Lines lines) noexcept {
+  return has_lines(elements, type, lines) && lines.look == Look::kColumns &&
+         elements / lines.length >= kShortestLine;
+}
+
+// Whether a line of `range` is flat beside a step.
+PLEAT_HD inline bool is_flat_row(float range, float step) { return range < kFlatBelowSteps * step; }
+// Of a column, beside the mean square of the steps that its elements meet: the sums down a column
+// average their noise.
+PLEAT_HD inline bool is_flat_column(double range, double squared_step) {
+  return range * range < kFlatBelowSteps * kFlatBelowSteps * squared_step;
+}
+
+}  // namespace pleat::compress
