@@ -42,9 +42,9 @@ enum class EventKind : std::uint8_t {
   kPagesMove,   // `bytes` of resident pages went to `address`, which had none
 };
 
-// Where a payload lies.
+// The place of a payload.
 enum class PayloadPlace : std::uint8_t {
-  kNone,      // it needs no bytes
+  kNone,      // the payload has no bytes
   kChunk,     // in a range of a chunk
   kOwnBlock,  // in a block of its own
   kInPlace,   // in the block that it was encoded from

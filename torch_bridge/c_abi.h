@@ -220,9 +220,9 @@ typedef enum PleatTracePlan {
   PLEAT_TRACE_PLAN_RAW = 2         /* it has no shorter form */
 } PleatTracePlan;
 
-/* Where a payload lies: the `reason` of ENCODE. */
+/* The place of a payload: the `reason` of ENCODE. */
 typedef enum PleatTracePlace {
-  PLEAT_TRACE_PLACE_NONE = 0, /* it needs no bytes */
+  PLEAT_TRACE_PLACE_NONE = 0, /* the payload has no bytes */
   PLEAT_TRACE_PLACE_CHUNK = 1,
   PLEAT_TRACE_PLACE_OWN_BLOCK = 2,
   PLEAT_TRACE_PLACE_IN_PLACE = 3 /* in the block that it was encoded from */

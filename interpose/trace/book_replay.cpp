@@ -242,7 +242,8 @@ void BookReplay::record(int index, BookDevice& device, std::uint64_t id,
   say(told);
   decisions(index, id, record);
   const LifeSlot* const own_slot = device.slots.find(record.slot);
-  if (own_slot != nullptr) slot(index, record.slot, *own_slot);
+  const bool has_slot = own_slot != nullptr && own_slot->record == id;
+  if (has_slot) slot(index, record.slot, *own_slot);
   if (record.encoded) {
     PleatTraceEvent encoded = event(PLEAT_TRACE_ENCODE, index);
     encoded.phase = record.phase;
@@ -253,12 +254,13 @@ void BookReplay::record(int index, BookDevice& device, std::uint64_t id,
       encoded.block = in;
       encoded.address = address;
     };
-    if (const BookBlock* const own = device.blocks.find(record.own_block)) {
+    const BookBlock* const own = device.blocks.find(record.own_block);
+    if (own != nullptr && own->payload && own->record == id) {
       lies_in(PLEAT_TRACE_PLACE_OWN_BLOCK, record.own_block, own->address);
     } else if (block != nullptr && block->record == id && block->use == Use::kInPlace) {
       lies_in(PLEAT_TRACE_PLACE_IN_PLACE, record.block, block->address);
     } else if (record.chunk_bytes > 0) {
-      lies_in(PLEAT_TRACE_PLACE_CHUNK, own_slot != nullptr ? own_slot->chunk : 0, record.slot);
+      lies_in(PLEAT_TRACE_PLACE_CHUNK, has_slot ? own_slot->chunk : 0, record.slot);
     }
     encoded.bytes = static_cast<std::uint64_t>(record.payload_bytes);
     encoded.change[PLEAT_TRACE_PAYLOAD] = record.payload;

@@ -14,6 +14,7 @@
 
 #include "interpose/trace/book_segments.h"
 #include "interpose/trace/lifecycle.h"
+#include "interpose/trace/node_book.h"
 #include "torch_bridge/c_abi.h"
 
 namespace pleat::trace {

@@ -15,12 +15,12 @@
 
 namespace pleat::trace {
 
-template <class Item>
+template <class Item, std::size_t kMostItems = std::size_t{1} << 21>
 class MappedTable {
   static_assert(std::is_trivially_copyable_v<Item>);
 
  public:
-  static constexpr std::size_t kMost = std::size_t{1} << 22;
+  static constexpr std::size_t kMost = kMostItems;
   static constexpr std::uint32_t kNoPlace = 0xffffffff;
 
   [[nodiscard]] Item* find(std::uint64_t id) noexcept {
@@ -87,12 +87,12 @@ class MappedTable {
 
   // visit(id, item) for all, in no order.
   template <class Visit>
-  void for_each(Visit&& visit) noexcept {
+  void for_each(Visit&& visit) {
     for (std::size_t i = 0; count_ != 0 && i <= mask_; ++i)
       if (entries_[i].id != 0) visit(entries_[i].id, slots_[entries_[i].place].item);
   }
   template <class Visit>
-  void for_each(Visit&& visit) const noexcept {
+  void for_each(Visit&& visit) const {
     for (std::size_t i = 0; count_ != 0 && i <= mask_; ++i)
       if (entries_[i].id != 0) visit(entries_[i].id, std::as_const(slots_[entries_[i].place].item));
   }

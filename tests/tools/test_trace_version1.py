@@ -1,5 +1,5 @@
-"""Traces of version 1, recorded before version 2 was: of payloads in chunks, in blocks of their own, in place, of a job in parts
-and of one with a device (simulated) besides the host. `summaries.json` is as the pleat of that time summed them up."""
+"""Traces that version 1 recorded: `chunk` has payloads in chunks, `own` in blocks of their own, `inplace` in place; `parts` is the
+last part of a job; `devices` is of a job with a simulated device. `summaries.json` holds the summaries that version 1 printed."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,9 @@
-// Traces of version 1, which say of an encode the block that its record came from, and of no
-// payload where it lies.
+// Traces of version 1. Their encodes name the source block, and no event names a payload's place.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
 
 #include "tests/tools/trace/told.h"
 
@@ -9,8 +12,7 @@ namespace {
 
 using namespace testing;
 
-// Saved tensors whose payloads go to a chunk, to blocks of their own, into the block itself and
-// nowhere, as either version tells of them.
+// One job in either version: payloads in a chunk, in blocks of their own, in place, and none.
 class BothVersions {
  public:
   explicit BothVersions(bool is_first) : is_first_(is_first) {
@@ -27,7 +29,7 @@ class BothVersions {
     save(5, 500);
     encode(PLEAT_TRACE_PLACE_NONE, 5, 0, 0, 0);
     story.free(5);
-    story.thread = 2;  // the places of another thread are no matter, nor of another device
+    story.thread = 2;  // places of another thread or device do not count
     save(6, 80);
     story.device = 0;
     story.allocate(1, 20);
@@ -80,18 +82,34 @@ class BothVersions {
   bool is_first_;
 };
 
-TEST(TraceVersion1, IsReadAsVersion2WouldHaveToldIt) {
+// Blocks and records, with classes and sizes, in order.
+using Rows = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::int64_t, ByteClass>>;
+Rows rows_of(const std::vector<LiveEntry>& live) {
+  Rows rows;
+  for (const LiveEntry& entry : live)
+    rows.emplace_back(entry.block, entry.record, entry.bytes, entry.of);
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+TEST(TraceVersion1, EqualsTheSameJobInVersion2) {
   BothVersions versions[] = {BothVersions(false), BothVersions(true)};
   const Told second(versions[0].story), first(versions[1].story);
+  const std::vector<PleatTraceEvent>& events = versions[0].story.events();
   ASSERT_EQ(first.totals.size(), second.totals.size());
+  std::size_t compared = 0;
   for (std::size_t i = 0; i < first.totals.size(); ++i) {
     SCOPED_TRACE(i);
     EXPECT_EQ(first.totals[i].bytes, second.totals[i].bytes);
-    ASSERT_EQ(first.live[i].size(), second.live[i].size());
+    // Until the encode only version 2 knows the record of a room.
+    if (events[i].kind != PLEAT_TRACE_ENCODE) continue;
+    EXPECT_EQ(rows_of(first.live[i]), rows_of(second.live[i]));
+    ++compared;
   }
+  EXPECT_EQ(compared, 6u);
 }
 
-TEST(TraceVersion1, EachEncodeIsToldWithThePlaceOfItsPayload) {
+TEST(TraceVersion1, EncodeNamesThePayloadsPlace) {
   const auto encodes = [](bool is_first) {
     BothVersions versions(is_first);
     std::vector<PleatTraceEvent> found;
@@ -111,7 +129,7 @@ TEST(TraceVersion1, EachEncodeIsToldWithThePlaceOfItsPayload) {
   }
 }
 
-// As a queued encode told it: whose payload it is cannot be known, and no block is called one.
+// A queued encode: its payload's block cannot be known.
 TEST(TraceVersion1, APlaceThatIsNotTheLastOfItsThreadIsNotGuessed) {
   Story story;
   story.begin(kForward);
@@ -126,6 +144,27 @@ TEST(TraceVersion1, APlaceThatIsNotTheLastOfItsThreadIsNotGuessed) {
   const Told told(story);
   EXPECT_EQ(told.totals.back().of(ByteClass::kPayloads), 0);
   EXPECT_EQ(told.totals.back().of(ByteClass::kKept), 310);
+}
+
+TEST(TraceVersion1, ABlockThatWasFreedOrThatTheRecordWasTaggedOnIsNoPayload) {
+  for (const bool frees : {false, true}) {
+    Story story;
+    story.begin(kForward);
+    story.allocate(1, 250);
+    story.record(PLEAT_TRACE_TAG, 7, 1, 250);
+    if (frees) {
+      story.allocate(2, 250);
+      story.thread = 2;
+      story.free(2);
+      story.thread = 1;
+    }
+    const std::size_t encoded = story.record(PLEAT_TRACE_ENCODE, 7, 0, 250);
+    story.begin(kBackward);
+    story.writer.bytes()[8] = 1;
+    const Told told(story);
+    EXPECT_EQ(told.at(encoded, ByteClass::kPayloads), 0);
+    EXPECT_EQ(told.at(encoded, ByteClass::kKept), 250);
+  }
 }
 
 }  // namespace

@@ -35,8 +35,7 @@ class WrappingEngine final : public Engine {
   explicit WrappingEngine(EngineStub stub)
       : stub_(stub), inner_(stub == nullptr ? &Engine::get_default_engine() : nullptr) {}
   void wrap(EngineStub stub) {
-    if (stub != stub_) {
-      stub_ = stub;
+    if (stub_.exchange(stub, std::memory_order_relaxed) != stub) {
       inner_.store(&stub(), std::memory_order_release);
     }
   }
@@ -125,7 +124,7 @@ class WrappingEngine final : public Engine {
   [[nodiscard]] Engine& inner() {
     Engine* known = inner_.load(std::memory_order_acquire);
     if (known == nullptr) [[unlikely]] {  // threads can race here: a stub returns the same engine
-      known = &stub_();
+      known = &stub_.load(std::memory_order_relaxed)();
       inner_.store(known, std::memory_order_release);
     }
     return *known;
@@ -133,7 +132,7 @@ class WrappingEngine final : public Engine {
 
   enum class CallSites : std::uint8_t { kUnknown, kBeingLearned, kLearned };
   std::atomic<CallSites> call_sites_{CallSites::kUnknown};
-  EngineStub stub_;
+  std::atomic<EngineStub> stub_;
   std::atomic<Engine*> inner_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace pleat::trace::testing {
 
-inline constexpr std::uint64_t kChunk = 1000000;  // whose places slot() tells of
+inline constexpr std::uint64_t kChunk = 1000000;  // the chunk of slot()
 inline constexpr std::uint8_t kOther = 0, kForward = 1, kBackward = 2, kOptimizer = 3, kBetween = 4,
                               kData = 5;
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "interpose/trace/lifecycle.h"
+#include "interpose/trace/life.h"
 
 namespace pleat::trace {
 

@@ -10,6 +10,7 @@
 
 #include "class_bytes.h"
 #include "interpose/trace/lifecycle.h"
+#include "interpose/trace/node_book.h"
 #include "live_table.h"
 #include "lives.h"
 #include "per_thread.h"

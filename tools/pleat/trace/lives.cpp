@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "interpose/trace/lifecycle.h"
 #include "interpose/trace/wrapping.h"
 #include "live_table.h"
 
@@ -115,7 +116,7 @@ Birth* FirstPass::mentioned(Device& device, const PleatTraceEvent& event) {
 
 void FirstPass::dies(Device& device, Birth& birth) {
   DeviceLives& lives = device.lives;
-  // One that waits has outlived a phase, and is not known to outlive its own.
+  // A waiting block outlived another thread's phase; its own phase had not ended.
   const bool waits = birth.age == Age::kWaiting && birth.life() == ByteClass::kTemporary;
   const ByteClass of = waits ? ByteClass::kUnknown : birth.life();
   if (birth.present) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "filter.h"
-#include "interpose/trace/lifecycle.h"
+#include "interpose/trace/life.h"
 #include "reader.h"
 
 namespace pleat::trace {

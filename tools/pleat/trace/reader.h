@@ -62,8 +62,8 @@ class File {
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return blocks_.file_bytes(); }
 
   // Calls visit(record) in order of time; records of one time stand as in the file. Records of an
-  // older version are told as those of the present one. `visit` may
-  // return false, which ends it. Two passes see the same records in the same order.
+  // older version are reported as records of the present one. `visit` may return false, which ends
+  // it. Two passes see the same records in the same order.
   template <class Visit>
   Problems for_each(Visit&& visit, Columns wanted = kAllColumns,
                     const Progress& progress = {}) const;

@@ -230,10 +230,12 @@ void SnapshotDevice::take_record(const PleatTraceEvent& event, const Ledger& led
 void SnapshotDevice::take_encode(const PleatTraceEvent& event, const Ledger& ledger) {
   if (event.reason != PLEAT_TRACE_PLACE_CHUNK) {
     Place* const own = blocks_.find(event.block);
-    if (own != nullptr) call(*own, ByteClass::kPayloads);
+    const std::optional<LiveEntry> block = ledger.block(event.device, event.block);
+    if (own != nullptr && block && block->of == ByteClass::kPayloads)
+      call(*own, ByteClass::kPayloads);
     return;
   }
-  // A trace of version 1 tells only here whose payload it is.
+  // In version 1 only ENCODE names the record.
   Place* const place = payloads_.find(event.address);
   const trace::LiveRecord* const record = ledger.record(event.device, event.record);
   if (place != nullptr && record != nullptr) attribute(*place, record->origin);
