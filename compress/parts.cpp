@@ -2,6 +2,7 @@
 
 #include "compress/element_math.h"
 #include "compress/float_environment.h"
+#include "compress/kernels.h"
 
 namespace pleat::compress {
 
@@ -35,6 +36,10 @@ void run_parts_erased(const Executor& executor, std::size_t items, std::size_t g
   });
 }
 }  // namespace internal
+
+bool worth_streaming(const void* target, std::size_t bytes) noexcept {
+  return bytes >= stream_threshold() && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
+}
 
 bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept {
   if (type == ElementType::kFloat32) {
