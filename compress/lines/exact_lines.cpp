@@ -3,130 +3,21 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
-#include <cmath>
 #include <limits>
 
-#include "compress/format.h"
-#include "compress/grouped/group_math.h"
-#include "compress/payload_writer.h"
+#include "compress/lines/line_values.h"
+#include "compress/parts.h"
 
 namespace pleat::compress::block {
 namespace {
 
-using compress::ElementType;
-
-constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
 constexpr std::size_t kSamples = 64;     // rows of a matrix whose columns are looked at
 constexpr std::size_t kFewSamples = 16;  // rows that tell whether a column is even
-constexpr std::size_t kGrainElements = 32 * 1024;
-constexpr std::size_t kAhead = 8;  // rows
+constexpr std::size_t kAhead = 8;        // rows
 constexpr std::size_t kRowsAtOnce = 256;
-
-struct Float32 {
-  const float* data;
-  float operator[](std::size_t i) const noexcept { return data[i]; }
-};
-struct BFloat16 {
-  const std::uint16_t* data;
-  float operator[](std::size_t i) const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(data[i]) << 16);
-  }
-};
-struct Float16 {
-  const std::uint16_t* data;
-  float operator[](std::size_t i) const noexcept { return compress::float_of_half(data[i]); }
-};
-
-// Loads four values. A minimum or maximum with them as first operand skips NaN.
-__m128 four(const Float32& values, std::size_t i) noexcept { return _mm_loadu_ps(values.data + i); }
-__m128 four(const BFloat16& values, std::size_t i) noexcept {
-  const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i));
-  return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
-}
-// Infinities and NaN become numbers of 2^16 and more.
-__m128 four(const Float16& values, std::size_t i) noexcept {
-  const __m128i words = _mm_unpacklo_epi16(
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i)), _mm_setzero_si128());
-  const __m128i sign = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x8000)), 16);
-  const __m128i rest = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x7FFF)), 13);
-  const __m128 magnitude =  // the exponent's bias is 112 less
-      _mm_mul_ps(_mm_castsi128_ps(rest), _mm_set1_ps(0x1p112f));
-  return _mm_or_ps(magnitude, _mm_castsi128_ps(sign));
-}
-
-// Largest minus smallest of [begin, end). Infinities make it infinite or NaN; NaN is skipped.
-template <class Values>
-float range_of(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  float low = values[begin];
-  float high = low;
-  std::size_t i = begin + 1;
-  if (end - begin >= 16) {
-    __m128 lows = four(values, begin);
-    __m128 highs = lows;
-    for (i = begin + 4; i + 4 <= end; i += 4) {
-      const __m128 v = four(values, i);
-      lows = _mm_min_ps(v, lows);
-      highs = _mm_max_ps(v, highs);
-    }
-    alignas(16) std::array<float, 4> least, most;
-    _mm_store_ps(least.data(), lows);
-    _mm_store_ps(most.data(), highs);
-    low = least[0];
-    high = most[0];
-    for (std::size_t lane = 1; lane < 4; ++lane) {
-      low = least[lane] < low ? least[lane] : low;
-      high = most[lane] > high ? most[lane] : high;
-    }
-  }
-  for (; i < end; ++i) {
-    const float value = values[i];
-    low = value < low ? value : low;
-    high = value > high ? value : high;
-  }
-  return high - low;
-}
-
-// True if some word is one of Inf or NaN: its exponent's bits, `mask`, are all set.
-template <class Word>
-bool any_nonfinite(const void* data, std::size_t begin, std::size_t end, Word mask) noexcept {
-  const auto* const words = static_cast<const Word*>(data);
-  Word found = 0;
-  for (std::size_t i = begin; i < end; ++i) {
-    found = static_cast<Word>(found | static_cast<Word>((words[i] & mask) == mask));
-  }
-  return found != 0;
-}
-bool any_nonfinite(const Float32& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint32_t>(values.data, begin, end, 0x7F80'0000u);
-}
-bool any_nonfinite(const BFloat16& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint16_t>(values.data, begin, end, 0x7F80u);
-}
-bool any_nonfinite(const Float16& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint16_t>(values.data, begin, end, 0x7C00u);
-}
-
-template <class Values>
-GroupRange group_range(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  const float range = range_of(values, begin, end);
-  if (std::isfinite(range) && !any_nonfinite(values, begin, end)) {
-    return {range, false};
-  }
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (std::size_t i = begin; i < end; ++i) {
-    const double value = values[i];
-    if (std::isfinite(value)) {
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
-  }
-  return {high < low ? 0 : high - low, true};
-}
 
 // True if the elements from `begin` on, of which there are kProbe or more, span `range` by what
 // four sets of four among the first show; false says nothing.
@@ -349,18 +240,6 @@ void find_flat_columns(const Values& values, std::size_t rows, std::size_t colum
   }
 }
 
-template <class Function>
-auto with_values(const void* data, ElementType type, const Function& function) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return function(Float32{static_cast<const float*>(data)});
-    case ElementType::kBFloat16:
-      return function(BFloat16{static_cast<const std::uint16_t*>(data)});
-    default:
-      return function(Float16{static_cast<const std::uint16_t*>(data)});
-  }
-}
-
 }  // namespace
 
 bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
@@ -459,33 +338,6 @@ bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elemen
                         });
     return none.load();
   });
-}
-
-float GroupRange::step(ElementType type, unsigned bits, float widest) const noexcept {
-  bits = supported_bits(bits);
-  if (wide && !has_wide_groups(bits)) {
-    return 0;
-  }
-  // Three codes of a wide group stand for no level, and its step has few bits.
-  const double rounded_up = type == ElementType::kFloat32    ? 1 + 0x1p-18
-                            : type == ElementType::kBFloat16 ? 1.25
-                                                             : 1.0625;
-  const double step = wide ? range / ((1u << bits) - 4) * rounded_up : range / ((1u << bits) - 1);
-  return step <= widest ? static_cast<float>(step) : 0;
-}
-
-std::vector<GroupRange> group_ranges(const void* data, std::size_t elements, ElementType type,
-                                     const compress::Executor& executor) {
-  std::vector<GroupRange> ranges((elements + kGroup - 1) / kGroup);
-  with_values(data, type, [&](const auto& values) {
-    compress::run_parts(
-        executor, ranges.size(), kGrainElements / kGroup, [&](std::size_t begin, std::size_t end) {
-          for (std::size_t g = begin; g < end; ++g) {
-            ranges[g] = group_range(values, g * kGroup, std::min(elements, (g + 1) * kGroup));
-          }
-        });
-  });
-  return ranges;
 }
 
 }  // namespace pleat::compress::block
