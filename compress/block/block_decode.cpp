@@ -41,22 +41,17 @@ bool decode_codes(const BlockForm& form, const SpanPart& part, const Executor& e
   alignas(kAlign) std::byte tile[kTiledElements * sizeof(float)];
   if (!has_form(form, part, kTiledElements) ||
       decode(part.from, part.from_bytes, tile, kTiledElements * element_size(form.type),
-             executor) != Status::kOk) {
+             executor) != Status::kOk)
     return false;
-  }
   std::memcpy(part.to, tile, part.to_bytes);
   return true;
 }
 
 // Takes the patch off the front of a part. False: it is not there, or damaged.
 bool skip_patch(const BlockForm& form, SpanPart& part) noexcept {
-  if (form.patch_bytes == 0) {
-    return true;
-  }
+  if (form.patch_bytes == 0) return true;
   const std::size_t patch = check_patch(part.from, part.from_bytes, part.to_bytes);
-  if (patch != form.patch_bytes || align_up(patch) > part.from_bytes) {
-    return false;
-  }
+  if (patch != form.patch_bytes || align_up(patch) > part.from_bytes) return false;
   part.from += align_up(patch);
   part.from_bytes -= align_up(patch);
   return true;
@@ -68,19 +63,11 @@ bool split_sides(const BlockForm& form, SpanPart& codes, SpanPart* sides) noexce
   *sides = codes;
   sides->from_bytes = 0;
   PayloadInfo info;
-  if (form.side_part == 0) {
-    return true;
-  }
-  if (inspect(codes.from, codes.from_bytes, &info) != Status::kOk) {
-    return false;
-  }
+  if (form.side_part == 0) return true;
+  if (inspect(codes.from, codes.from_bytes, &info) != Status::kOk) return false;
   const std::size_t bytes = info.payload_bytes, begin = align_up(bytes);
-  if (bytes == codes.from_bytes) {
-    return form.shape == BlockShape::kTable;
-  }
-  if (begin >= codes.from_bytes) {
-    return false;
-  }
+  if (bytes == codes.from_bytes) return form.shape == BlockShape::kTable;
+  if (begin >= codes.from_bytes) return false;
   sides->from += begin;
   sides->from_bytes = codes.from_bytes - begin;
   codes.from_bytes = bytes;
@@ -92,16 +79,12 @@ bool decode_span(const BlockForm& form, const SpanPart& part, const Executor& ex
   SpanPart codes = part;
   SpanPart sides{};
   if (!skip_patch(form, codes) || !split_sides(form, codes, &sides) ||
-      !decode_codes(form, codes, executor)) {
+      !decode_codes(form, codes, executor))
     return false;
-  }
   if (sides.from_bytes != 0 && restore_sides(sides.from, sides.from_bytes, sides.to, sides.to_bytes,
-                                             executor) != Status::kOk) {
+                                             executor) != Status::kOk)
     return false;
-  }
-  if (form.patch_bytes != 0) {
-    apply_patch(part.from, part.to, part.to_bytes);
-  }
+  if (form.patch_bytes != 0) apply_patch(part.from, part.to, part.to_bytes);
   return true;
 }
 
@@ -109,13 +92,10 @@ bool decode_table(const BlockForm& form, const std::byte* in, std::size_t payloa
                   std::byte* out, std::size_t target_bytes, const Executor& executor) noexcept {
   TableHeader header{};
   if (form.spans > kMostSpans || table_bytes(form.spans) > payload_bytes ||
-      (form.patch_bytes != 0 && form.spans != 1)) {
+      (form.patch_bytes != 0 && form.spans != 1))
     return false;
-  }
   std::memcpy(&header, in, sizeof header);
-  if (header.magic != kTableMagic || header.count != form.spans) {
-    return false;
-  }
+  if (header.magic != kTableMagic || header.count != form.spans) return false;
   std::size_t filled = 0;                      // of the target
   std::size_t read = table_bytes(form.spans);  // of the payload
   std::uint64_t bytes = 0;                     // of the spans
@@ -125,15 +105,13 @@ bool decode_table(const BlockForm& form, const std::byte* in, std::size_t payloa
     read = align_up(read);
     if (e.begin < filled || e.end < e.begin || e.end > target_bytes || read > payload_bytes ||
         (e.end - e.begin) % element_size(form.type) != 0 || e.offset != read ||
-        e.payload_bytes > payload_bytes - read) {
+        e.payload_bytes > payload_bytes - read)
       return false;
-    }
     std::memset(out + filled, 0, e.begin - filled);
     if (!decode_span(form,
                      {in + read, e.payload_bytes, out + e.begin, e.end - e.begin, form.nonce + i},
-                     executor)) {
+                     executor))
       return false;
-    }
     filled = e.end;
     read += e.payload_bytes;
     bytes += e.end - e.begin;
@@ -155,11 +133,10 @@ Status decode_block(const BlockForm& form, const void* payload, std::size_t payl
   const auto* const in = static_cast<const std::byte*>(payload);
   auto* const out = static_cast<std::byte*>(target);
   bool done = false;
-  if (form.shape == BlockShape::kTable) {
+  if (form.shape == BlockShape::kTable)
     done = decode_table(form, in, payload_bytes, out, target_bytes, executor);
-  } else if (is_single(form, target_bytes)) {
+  else if (is_single(form, target_bytes))
     done = decode_span(form, {in, payload_bytes, out, target_bytes, form.nonce}, executor);
-  }
   return done ? Status::kOk : Status::kCorrupt;
 }
 
@@ -185,9 +162,7 @@ bool may_apply(const BlockForm& form, Recomputed how) noexcept {
 Status apply_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
                             void* target, std::size_t target_bytes, Recomputed how,
                             const Executor& executor) noexcept {
-  if (!may_apply(form, how)) {
-    return Status::kCorrupt;
-  }
+  if (!may_apply(form, how)) return Status::kCorrupt;
   if (applies_by_group(form, payload, payload_bytes, target_bytes)) {
     return apply_decoded_function(payload, payload_bytes, target, target_bytes, how.function,
                                   executor);
@@ -199,12 +174,9 @@ Status apply_block_function(const BlockForm& form, const void* payload, std::siz
 Status decode_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
                              void* target, std::size_t target_bytes, Recomputed how,
                              const Executor& executor) noexcept {
-  if (!may_apply(form, how)) {
-    return Status::kCorrupt;
-  }
-  if (applies_by_group(form, payload, payload_bytes, target_bytes)) {
+  if (!may_apply(form, how)) return Status::kCorrupt;
+  if (applies_by_group(form, payload, payload_bytes, target_bytes))
     return decode_function(payload, payload_bytes, target, target_bytes, how.function, executor);
-  }
   const Status status = decode_block(form, payload, payload_bytes, target, target_bytes, executor);
   if (status == Status::kOk) {
     apply_function(target, target_bytes / element_size(form.type), form.type, how.function,

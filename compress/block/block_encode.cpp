@@ -17,9 +17,8 @@ class Tile {
   explicit Tile(const Span& span) noexcept : type_(span.type) {
     const std::size_t bytes = span.bytes();
     const std::size_t whole = kTiledElements * element_size(type_);
-    for (std::size_t at = 0; at < whole; at += bytes) {
+    for (std::size_t at = 0; at < whole; at += bytes)
       std::memcpy(data_ + at, span.data, std::min(bytes, whole - at));
-    }
   }
   [[nodiscard]] Span span() const noexcept { return {data_, kTiledElements, type_}; }
 
@@ -79,9 +78,7 @@ BlockEncodeResult refused(Status status) noexcept {
 BlockEncodeResult encode_nothing(std::size_t bytes, std::uint64_t nonce, void* payload,
                                  std::size_t capacity) noexcept {
   const EncodeResult coded = encode_zeros(ElementType::kBytes, bytes, nonce, payload, capacity);
-  if (coded.status != Status::kOk) {
-    return refused(coded.status);
-  }
+  if (coded.status != Status::kOk) return refused(coded.status);
   BlockEncodeResult result;
   result.payload_bytes = coded.payload_bytes;
   result.form = form_of(lossless(ElementType::kBytes), nonce);
@@ -100,13 +97,9 @@ Status append_sides(const Span& span, const Sides& asked, std::uint64_t nonce, s
                     std::size_t codes, std::size_t capacity, const Executor& executor,
                     std::size_t* used, bool* written) noexcept {
   const Sides sides = sides_beside_values(asked, span.type);
-  if (!sides.any() || !may_leave_side(payload + codes, *used - codes, sides)) {
-    return Status::kOk;
-  }
+  if (!sides.any() || !may_leave_side(payload + codes, *used - codes, sides)) return Status::kOk;
   const std::size_t begin = align_up(*used);
-  if (begin > capacity) {
-    return Status::kNoRoom;
-  }
+  if (begin > capacity) return Status::kNoRoom;
   pad(payload, *used, begin);
   const EncodeResult coded =
       encode(span, {.sides = sides}, nonce, payload + begin, capacity - begin, executor, nullptr);
@@ -121,16 +114,13 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
                                std::uint64_t nonce, void* payload, std::size_t capacity,
                                const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (plan.room != 0 && spec.kept == Kept::kNothing) {
+  if (plan.room != 0 && spec.kept == Kept::kNothing)
     return encode_nothing(source.bytes, nonce, payload, capacity);
-  }
   const bool single = source.is_one_span();
   auto* const out = static_cast<std::byte*>(payload);
   std::size_t used = single ? 0 : table_bytes(source.range_count);
   const std::size_t patch = align_up(plan.patch_bytes);
-  if (plan.room == 0 || used > capacity || patch > capacity - used) {
-    return refused(Status::kNoRoom);
-  }
+  if (plan.room == 0 || used > capacity || patch > capacity - used) return refused(Status::kNoRoom);
   BlockEncodeResult result;
   result.form = form_of(spec, nonce);
   result.form.shape = single ? BlockShape::kSingle : BlockShape::kTable;
@@ -158,24 +148,17 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     const EncodeResult coded = is_tiled(plan.tiles, span.type, spec.bits, span.elements)
                                    ? encode_span(Tile(span).span())
                                    : encode_span(span);
-    if (coded.status != Status::kOk) {
-      return refused(coded.status);
-    }
-    if (plan.checks_lines && !lines_hold(plan, span, out + used, executor)) {
+    if (coded.status != Status::kOk) return refused(coded.status);
+    if (plan.checks_lines && !lines_hold(plan, span, out + used, executor))
       return refused(Status::kFlatLines);
-    }
     const std::size_t codes = used;
     used += coded.payload_bytes;
     if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any()) {
       bool written = false;
       const Status status = append_sides(span, spec.sides, nonce + i, out, codes, capacity,
                                          executor, &used, &written);
-      if (status != Status::kOk) {
-        return refused(status);
-      }
-      if (written) {
-        result.form.side_part = 1;
-      }
+      if (status != Status::kOk) return refused(status);
+      if (written) result.form.side_part = 1;
     }
     if (!single) {
       const TableEntry entry{range.begin, range.end, begin, used - begin};
@@ -183,9 +166,7 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     }
     if (i + 1 < source.range_count) {
       const std::size_t next = align_up(used);
-      if (next > capacity) {
-        return refused(Status::kNoRoom);
-      }
+      if (next > capacity) return refused(Status::kNoRoom);
       pad(out, used, next);
       used = next;
     }
@@ -199,24 +180,17 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
 BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const BlockPlan& plan,
                                         std::uint64_t nonce, const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (!plan.in_place) {
-    return refused(Status::kNoRoom);
-  }
-  if (spec.kept == Kept::kNothing) {
-    return encode_nothing(bytes, nonce, data, bytes);
-  }
+  if (!plan.in_place) return refused(Status::kNoRoom);
+  if (spec.kept == Kept::kNothing) return encode_nothing(bytes, nonce, data, bytes);
   BlockEncodeResult result;
   const std::size_t elements = bytes / element_size(spec.type);
   if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any() &&
       (spec.transform != Transform::kNone ||
-       !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor))) {
+       !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor)))
     return refused(Status::kNoRoom);
-  }
   const EncodeResult coded = encode_in_place(data, bytes, elements, spec.type, plan.codec(), nonce,
                                              executor, &result.statistics);
-  if (coded.status != Status::kOk) {
-    return refused(coded.status);
-  }
+  if (coded.status != Status::kOk) return refused(coded.status);
   result.payload_bytes = coded.payload_bytes;
   result.form = form_of(spec, nonce);
   result.form.shape = BlockShape::kSingle;

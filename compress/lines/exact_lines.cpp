@@ -36,11 +36,10 @@ bool surely_spans(const Values& values, std::size_t begin, float range) noexcept
 // Lines by number, as runs of those that are zero and those that are not.
 void append_line(std::vector<LineRun>& runs, std::size_t line, bool zero) {
   if (!runs.empty() && runs.back().first + runs.back().count == line &&
-      (runs.back().zero != 0) == zero) {
+      (runs.back().zero != 0) == zero)
     ++runs.back().count;
-  } else {
+  else
     runs.push_back({static_cast<std::uint32_t>(line), 1, zero ? 1u : 0u});
-  }
 }
 
 // Which lines of an ascending walk a plan has.
@@ -50,9 +49,7 @@ class Known {
       : at_(runs.data()), end_(runs.data() + runs.size()) {}
   // `line` never falls.
   [[nodiscard]] const LineRun* find(std::size_t line) noexcept {
-    while (at_ != end_ && at_->first + std::size_t{at_->count} <= line) {
-      ++at_;
-    }
+    while (at_ != end_ && at_->first + std::size_t{at_->count} <= line) ++at_;
     return at_ != end_ && at_->first <= line ? at_ : nullptr;
   }
 
@@ -62,11 +59,9 @@ class Known {
 
 template <class Values>
 bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  while (end > begin) {
-    if (!(values[--end] == 0.0f)) {  // nearly always the first
+  while (end > begin)
+    if (!(values[--end] == 0.0f))  // nearly always the first
       return false;
-    }
-  }
   return true;
 }
 
@@ -78,18 +73,11 @@ std::vector<LineRun> find_zero_rows(const Values& values, std::size_t rows, std:
   std::vector<LineRun> runs;
   if (rows >= kManyRows) {
     std::size_t probed = 0;
-    while (probed < rows && !zero(probed)) {
-      probed += kProbeEvery;
-    }
-    if (probed >= rows && !zero(rows - 1)) {
-      return runs;
-    }
+    while (probed < rows && !zero(probed)) probed += kProbeEvery;
+    if (probed >= rows && !zero(rows - 1)) return runs;
   }
-  for (std::size_t r = 0; r < rows; ++r) {
-    if (zero(r)) {
-      append_line(runs, r, true);
-    }
-  }
+  for (std::size_t r = 0; r < rows; ++r)
+    if (zero(r)) append_line(runs, r, true);
   return runs;
 }
 
@@ -100,9 +88,7 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
                     std::size_t to, const std::vector<LineRun>& known,
                     const std::vector<float>& steps, const Visit& visit) {
   Known exact(known);
-  if (from == to) {
-    return;
-  }
+  if (from == to) return;
   // Nearly all rows are told from one bound for all groups of a few hundred rows.
   float widest = 0;
   std::size_t until = from;
@@ -114,27 +100,20 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
       widest = *std::max_element(steps.data() + begin / kGroup,
                                  steps.data() + (until * row - 1) / kGroup + 1);
     }
-    if (surely_spans(values, begin, kFlatBelowSteps * widest)) {
-      continue;
-    }
+    if (surely_spans(values, begin, kFlatBelowSteps * widest)) continue;
     const std::size_t first = begin / kGroup, last = (end - 1) / kGroup;
     // Groups of this row alone follow it, however wide it is. Only its first and its last can be
     // another's too.
     float step = 0;
-    if (first * kGroup < begin || std::min(elements, (first + 1) * kGroup) > end) {
+    if (first * kGroup < begin || std::min(elements, (first + 1) * kGroup) > end)
       step = steps[first];
-    }
-    if (last != first && std::min(elements, (last + 1) * kGroup) > end) {
+    if (last != first && std::min(elements, (last + 1) * kGroup) > end)
       step = std::max(step, steps[last]);
-    }
     const float least = kFlatBelowSteps * step;
     if (step == 0 || surely_spans(values, begin, least) || exact.find(r) != nullptr ||
-        !(range_of(values, begin, end) < least)) {
+        !(range_of(values, begin, end) < least))
       continue;
-    }
-    if (!visit(r)) {
-      return;
-    }
+    if (!visit(r)) return;
   }
 }
 
@@ -147,9 +126,7 @@ std::vector<double> squared_steps(std::size_t rows, std::size_t columns,
   double all = 0;
   for (std::size_t g = 0; g < steps.size(); ++g) {
     const double square = static_cast<double>(steps[g]) * steps[g];
-    if (square == 0) {
-      continue;
-    }
+    if (square == 0) continue;
     const std::size_t begin = g * kGroup, end = std::min(rows * columns, begin + kGroup);
     for (std::size_t at = begin; at < end;) {
       const std::size_t column = at % columns;
@@ -201,9 +178,8 @@ struct ColumnRanges {
   template <class Values>
   void add_samples(const Values& values, std::size_t rows, std::size_t most) noexcept {
     const std::size_t samples = std::min(rows, most);
-    for (std::size_t sample = 0; sample < samples; ++sample) {
+    for (std::size_t sample = 0; sample < samples; ++sample)
       add_row(values, sample * rows / samples);
-    }
   }
   [[nodiscard]] bool is_flat(std::size_t column, double squared_step) const noexcept {
     const double range = static_cast<double>(high[column]) - low[column];
@@ -220,24 +196,16 @@ void find_flat_columns(const Values& values, std::size_t rows, std::size_t colum
   ranges.add_samples(values, rows, kSamples);
   const auto is_flat = [&](std::size_t c) { return ranges.is_flat(c, squares[c]); };
   bool any = false;
-  for (std::size_t c = 0; c < columns && !any; ++c) {
-    any = is_flat(c);
-  }
-  if (!any) {
-    return;
-  }
+  for (std::size_t c = 0; c < columns && !any; ++c) any = is_flat(c);
+  if (!any) return;
   std::vector<std::uint8_t> other(columns);  // than zero
   for (std::size_t r = 0; r < rows; ++r) {
     ranges.add_row(values, r);
-    for (std::size_t c = 0; c < columns; ++c) {
+    for (std::size_t c = 0; c < columns; ++c)
       other[c] = static_cast<std::uint8_t>(other[c] | !(values[r * columns + c] == 0.0f));
-    }
   }
-  for (std::size_t c = 0; c < columns; ++c) {
-    if (is_flat(c) && !visit(c, other[c] == 0)) {
-      return;
-    }
-  }
+  for (std::size_t c = 0; c < columns; ++c)
+    if (is_flat(c) && !visit(c, other[c] == 0)) return;
 }
 
 }  // namespace
@@ -247,9 +215,7 @@ bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
 }
 
 LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lines lines) {
-  if (!has_zero_rows(elements, type, lines)) {
-    return {};
-  }
+  if (!has_zero_rows(elements, type, lines)) return {};
   return {with_values(data, type, [&](const auto& values) {
     return find_zero_rows(values, elements / lines.length, lines.length);
   })};
@@ -257,20 +223,14 @@ LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lin
 
 bool has_even_column(const void* data, std::size_t elements, ElementType type,
                      Lines lines) noexcept {
-  if (!has_judged_columns(elements, type, lines)) {
-    return false;
-  }
+  if (!has_judged_columns(elements, type, lines)) return false;
   const std::size_t columns = lines.length, rows = elements / columns;
   return with_values(data, type, [&](const auto& values) {
     for (std::size_t c = 0; c < columns; ++c) {
       std::size_t sample = 1;
-      while (sample < kFewSamples &&
-             values[sample * rows / kFewSamples * columns + c] == values[c]) {
+      while (sample < kFewSamples && values[sample * rows / kFewSamples * columns + c] == values[c])
         ++sample;
-      }
-      if (sample == kFewSamples) {
-        return true;
-      }
+      if (sample == kFewSamples) return true;
     }
     return false;
   });
@@ -279,9 +239,7 @@ bool has_even_column(const void* data, std::size_t elements, ElementType type,
 LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
                     const std::vector<float>& steps) {
   LinePlan plan = zero_rows(data, elements, type, lines);
-  if (!may_be_flat(elements, type, lines)) {
-    return plan;
-  }
+  if (!may_be_flat(elements, type, lines)) return plan;
   const std::size_t length = lines.length, rows = elements / length;
   with_values(data, type, [&](const auto& values) {
     if (lines.look == Look::kColumns) {
@@ -295,11 +253,8 @@ LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Li
     Known zeros(plan.exact);
     std::size_t done = 0;  // rows up to here are in `all` if they are zero
     const auto add_zeros = [&](std::size_t to) {
-      for (; done < to; ++done) {
-        if (zeros.find(done) != nullptr) {
-          append_line(all, done, true);
-        }
-      }
+      for (; done < to; ++done)
+        if (zeros.find(done) != nullptr) append_line(all, done, true);
     };
     find_flat_rows(values, elements, length, 0, rows, plan.exact, steps, [&](std::size_t r) {
       add_zeros(r);
@@ -315,9 +270,7 @@ LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Li
 bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elements,
                       ElementType type, Lines lines, const std::vector<float>& steps,
                       const compress::Executor& executor) {
-  if (!may_be_flat(elements, type, lines)) {
-    return true;
-  }
+  if (!may_be_flat(elements, type, lines)) return true;
   const std::size_t length = lines.length, rows = elements / length;
   return with_values(data, type, [&](const auto& values) {
     if (lines.look == Look::kColumns) {

@@ -15,9 +15,8 @@ template <class Word>
 bool any_nonfinite(const void* data, std::size_t begin, std::size_t end, Word mask) noexcept {
   const auto* const words = static_cast<const Word*>(data);
   Word found = 0;
-  for (std::size_t i = begin; i < end; ++i) {
+  for (std::size_t i = begin; i < end; ++i)
     found = static_cast<Word>(found | static_cast<Word>((words[i] & mask) == mask));
-  }
   return found != 0;
 }
 bool any_nonfinite(const Float32& values, std::size_t begin, std::size_t end) noexcept {
@@ -33,9 +32,7 @@ bool any_nonfinite(const Float16& values, std::size_t begin, std::size_t end) no
 template <class Values>
 GroupRange group_range(const Values& values, std::size_t begin, std::size_t end) noexcept {
   const float range = range_of(values, begin, end);
-  if (std::isfinite(range) && !any_nonfinite(values, begin, end)) {
-    return {range, false};
-  }
+  if (std::isfinite(range) && !any_nonfinite(values, begin, end)) return {range, false};
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (std::size_t i = begin; i < end; ++i) {
     const double value = values[i];
@@ -51,9 +48,7 @@ GroupRange group_range(const Values& values, std::size_t begin, std::size_t end)
 
 float GroupRange::step(ElementType type, unsigned bits, float widest) const noexcept {
   bits = supported_bits(bits);
-  if (wide && !has_wide_groups(bits)) {
-    return 0;
-  }
+  if (wide && !has_wide_groups(bits)) return 0;
   // Three codes of a wide group stand for no level, and its step has few bits.
   const double rounded_up = type == ElementType::kFloat32    ? 1 + 0x1p-18
                             : type == ElementType::kBFloat16 ? 1.25
@@ -68,9 +63,8 @@ std::vector<GroupRange> group_ranges(const void* data, std::size_t elements, Ele
   with_values(data, type, [&](const auto& values) {
     compress::run_parts(
         executor, ranges.size(), kGrainElements / kGroup, [&](std::size_t begin, std::size_t end) {
-          for (std::size_t g = begin; g < end; ++g) {
+          for (std::size_t g = begin; g < end; ++g)
             ranges[g] = group_range(values, g * kGroup, std::min(elements, (g + 1) * kGroup));
-          }
         });
   });
   return ranges;
