@@ -83,19 +83,15 @@ Status read_header(const void* payload, std::size_t payload_bytes, Header* heade
   return Status::kOk;
 }
 
-struct Target {
-  void* data;
-  std::size_t bytes;
-};
-
-Status decode_constant(const Header& header, Target target, const Executor& executor) noexcept {
+Status decode_constant(const Header& header, void* target, std::size_t target_bytes,
+                       const Executor& executor) noexcept {
   const std::size_t size = element_size(static_cast<ElementType>(header.type));
   if (header.elements == 0 || header.payload_bytes != kHeaderBytes) return Status::kCorrupt;
-  run_parts(executor, ceil_divide(target.bytes, kCopyBytes), 1,
+  run_parts(executor, ceil_divide(target_bytes, kCopyBytes), 1,
             [&](std::size_t begin, std::size_t end) {
-              auto* const bytes = static_cast<std::uint8_t*>(target.data) + begin * kCopyBytes;
+              auto* const bytes = static_cast<std::uint8_t*>(target) + begin * kCopyBytes;
               const std::size_t length =
-                  (end * kCopyBytes < target.bytes ? end * kCopyBytes : target.bytes) -
+                  (end * kCopyBytes < target_bytes ? end * kCopyBytes : target_bytes) -
                   begin * kCopyBytes;
               bool one_byte = true;  // one byte repeats: memset
               for (std::size_t i = 1; i < size; ++i)
@@ -126,17 +122,6 @@ std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t e
   if (!request.grouped_pays(layout)) return request.raw_bytes();
   return request.grouped_bytes(layout, request.escape_limit(layout)) +
          (spec.compact ? layout.offset_table_bytes() : 0);
-}
-
-std::optional<std::size_t> exact_payload_bytes(const CodecSpec& spec, ElementType type,
-                                               std::size_t elements) noexcept {
-  const Request request({nullptr, elements, type}, spec, 0);
-  if (request.sides_only || spec.force_raw || elements == 0 ||
-      (request.bits != 0 && !request.grouped_pays(request.layout())))
-    return payload_bound(spec, type, elements);
-  if (request.bits == 0 || request.may_escape() || spec.compact || spec.near_zero)
-    return std::nullopt;
-  return payload_bound(spec, type, elements);
 }
 
 EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t nonce, void* payload,
@@ -198,7 +183,6 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target,
       (target == nullptr && target_bytes != 0))
     return Status::kCorrupt;
   const auto* const bytes = static_cast<const std::uint8_t*>(payload);
-  const Target whole{target, target_bytes};
   switch (static_cast<PayloadKind>(header.kind)) {
     case PayloadKind::kRaw:
       if (header.payload_bytes - kHeaderBytes != target_bytes) return Status::kCorrupt;
@@ -211,7 +195,7 @@ Status decode(const void* payload, std::size_t payload_bytes, void* target,
     case PayloadKind::kFramed:
       return decode_framed(header, bytes, target, executor);
     case PayloadKind::kConstant:
-      return decode_constant(header, whole, executor);
+      return decode_constant(header, target, target_bytes, executor);
     case PayloadKind::kSides:
       return decode_sides(header, bytes, target, worth_streaming(target, target_bytes), executor);
   }

@@ -233,9 +233,7 @@ void Disturber<T>::disturb(Word* words, std::size_t elements, std::size_t first_
   for (std::size_t g = 0; g < batch.groups; ++g) {
     if (!batch.quantised[g]) continue;
     const Metadata<T>& metadata = batch.metadata[g];
-    const Dequantiser group = kind_of<T>(metadata) == GroupKind::kWide
-                                  ? read_wide_group<T>(metadata, request_.bits)
-                                  : read_group<T>(metadata, request_.bits);
+    const Dequantiser group = read_lossy_group<T>(metadata, request_.bits);
     if (!group.dither) {
       Word* const at = batch.before + g * kGroupElements;
       changed = spread(group, elements_of(g), first_group + g, nonce, at) || changed;

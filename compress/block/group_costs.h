@@ -143,8 +143,7 @@ double squared_error(const Pieces& pieces, const Metadata<T>& metadata, unsigned
                      NoiseBounds bounds) noexcept {
   const GroupKind kind = kind_of<T>(metadata);
   if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return 0;
-  const Dequantiser group =
-      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, bits);
   const double step = magnitude(group.step);
   if (group.dither && !bounds.any() && step >= kManyUlps * ulp_at<T>(pieces.largest()))
     return pieces.count() * dithered_error(step, 0);

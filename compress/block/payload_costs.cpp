@@ -48,8 +48,7 @@ Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t wides
 template <class T>
 CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCounts& counts) {
   const bool wide = kind_of<T>(metadata) == GroupKind::kWide;
-  const Dequantiser group =
-      wide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, bits);
   const float size = magnitude(group.step);
   CodedLevels levels{};
   levels.anchor = group.anchor;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/grouped/group_math.h"
 #include "compress/grouped/grouped_sections.h"
@@ -306,32 +307,20 @@ Status apply_to_groups(const Header& header, const std::uint8_t* payload, void* 
 bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
                           const void* results) noexcept {
   const std::optional<GroupedSections> sections = read_sections(header, payload);
-  if (!sections) return false;
-  switch (static_cast<ElementType>(header.type)) {
-    case ElementType::kFloat32:
-      return looks_like_result<Float32>(*sections, function, results);
-    case ElementType::kBFloat16:
-      return looks_like_result<BFloat16>(*sections, function, results);
-    case ElementType::kFloat16:
-      return looks_like_result<Float16>(*sections, function, results);
-    default:
-      return false;
-  }
+  return sections && with_type(static_cast<ElementType>(header.type), [&]<class T>() {
+           return looks_like_result<T>(*sections, function, results);
+         });
 }
 
 void apply_function(void* data, std::size_t elements, ElementType type, Function function,
                     const Executor& executor) noexcept {
-  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBlocks,
-            [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < elements ? end * kBlockElements : elements;
-              ApplyFunction job = application(function);
-              job.groups = (last - first) / kGroupElements;
-              job.tail_elements = (last - first) % kGroupElements;
-              job.data = static_cast<std::uint8_t*>(data) + first * element_size(type);
-              kernels().apply[static_cast<std::size_t>(type)](job);
-            });
+  by_blocks(executor, elements, type, [&](std::size_t first, std::size_t count) {
+    ApplyFunction job = application(function);
+    job.groups = count / kGroupElements;
+    job.tail_elements = count % kGroupElements;
+    job.data = static_cast<std::uint8_t*>(data) + first * element_size(type);
+    kernels().apply[static_cast<std::size_t>(type)](job);
+  });
 }
 
 }  // namespace pleat::compress

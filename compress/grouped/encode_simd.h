@@ -19,27 +19,6 @@ constexpr size_t kGroup = 256;
 constexpr size_t kBatch = 8;
 constexpr size_t kFetchBytes = 16 * 1024;  // measured: 16 to 32 KiB differ little
 
-// Calls function.operator()<kBits>() for the width of a payload.
-template <class Function>
-auto with_width(unsigned bits, const Function& function) {
-  switch (bits) {
-    case 0:
-      return function.template operator()<0>();
-    case 1:
-      return function.template operator()<1>();
-    case 2:
-      return function.template operator()<2>();
-    case 3:
-      return function.template operator()<3>();
-    case 4:
-      return function.template operator()<4>();
-    case 6:
-      return function.template operator()<6>();
-    default:
-      return function.template operator()<8>();
-  }
-}
-
 // ---- first pass ----
 
 // Whether a group has at most two distinct bit patterns. For nearly all other data the search ends
@@ -312,7 +291,7 @@ void encode_whole_groups(const EncodeGroups& job) {
 
 template <class T>
 void encode_plain_groups(const EncodeGroups& job) {
-  with_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
+  with_grouped_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
   if (job.tail_elements != 0) {
     EncodeGroups tail = job;
     tail.source = static_cast<const typename T::Word*>(job.source) + job.groups * kGroup;

@@ -161,7 +161,7 @@ void encode_group(const EncodeGroups& job, size_t elements) {
 template <class T>
 void decode_wide(const DecodeGroups& job, const Metadata<T>& metadata, size_t elements,
                  const uint8_t* codes, typename T::Word* words) {
-  const Dequantiser group = read_wide_group<T>(metadata, job.bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, job.bits);
   const unsigned levels = wide_levels(job.bits);
   uint8_t noise[kGroup];
   philox_noise(job.nonce, job.first_group, noise);
