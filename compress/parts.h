@@ -1,30 +1,13 @@
-// How the loops over blocks of groups are cut into parts for threads, and the queries of both
-// directions on a group's metadata. Internal to compress/.
+// How the loops over blocks of elements are cut into parts for threads. Internal to compress/.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "compress/format.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
-
-// The two words of a group's metadata.
-template <class Word>
-struct Words {
-  Word first;
-  Word second;
-};
-template <class Word>
-[[nodiscard]] Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
-  Words<Word> words;
-  std::memcpy(&words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
-  return words;
-}
-template <class Word>
-inline constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
 
 // Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
 // An empty executor means the serial one. Passes `Body` by reference, so no memory is allocated.

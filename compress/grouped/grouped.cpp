@@ -6,6 +6,8 @@
 #include <new>
 #include <optional>
 
+#include "compress/float_types.h"
+#include "compress/grouped/group_math.h"
 #include "compress/near_zero/near_zero.h"
 
 namespace pleat::compress {
@@ -14,20 +16,26 @@ namespace {
 constexpr std::size_t kFewBlocks = 256;  // results on the stack: 16 KiB
 constexpr EncodeResult kDoesNotFit{Status::kNoRoom, 0};
 
-template <class Word>
-bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* metadata) noexcept {
-  const Words<Word> first = metadata_at<Word>(metadata, 0);
+template <class T>
+Metadata<T> metadata_at(const std::uint8_t* metadata, std::size_t g) noexcept {
+  Metadata<T> words;
+  std::memcpy(&words, metadata + g * sizeof words, sizeof words);
+  return words;
+}
+
+template <class T>
+bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* payload) noexcept {
+  const auto* const metadata = payload + kHeaderBytes;
   for (std::size_t g = 1; g < layout.groups; ++g)
-    if (metadata_at<Word>(metadata, g).first != first.first) return false;
+    if (metadata_at<T>(metadata, g).first != metadata_at<T>(metadata, 0).first) return false;
   return true;
 }
 
-template <class Word>
-void number_escapes(const GroupedLayout& layout, std::uint8_t* payload) noexcept {
+void number_escapes(const Request& request, const GroupedLayout& layout,
+                    std::uint8_t* payload) noexcept {
   std::uint64_t index = 0;
   for (std::size_t g = 0; g < layout.groups; ++g) {
-    const Words<Word> words = metadata_at<Word>(payload + kHeaderBytes, g);
-    if ((words.second & kSign<Word>) == 0 || words.first != words.second) continue;
+    if (!is_escaped(request.metadata_type(), payload + kHeaderBytes, g)) continue;
     std::memcpy(payload + layout.codes_offset + g * layout.slot_bytes, &index, sizeof index);
     ++index;
   }
@@ -54,7 +62,7 @@ std::size_t move_together(const GroupedLayout& layout, std::uint8_t* codes,
   return end;
 }
 
-template <class Word>
+template <class T>
 std::size_t finish(const Request& request, const GroupedLayout& layout, const Totals& totals,
                    const std::uint64_t* slot_bytes, std::uint8_t* payload,
                    std::uint8_t** escape_table) noexcept {
@@ -65,16 +73,16 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   if (request.scaled) header.flags |= kFlagScaled;
   if (totals.near_zero) header.flags |= kFlagNearZero;
   if (request.spec.compact && seen.constant_groups == layout.groups && !totals.near_zero &&
-      sizeof(Word) == element_size(request.span.type) &&
-      all_groups_equal<Word>(layout, payload + kHeaderBytes)) {
+      sizeof(typename T::Word) == element_size(request.span.type) &&
+      all_groups_equal<T>(layout, payload)) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
     header.flags &= static_cast<std::uint8_t>(~(kFlagTransformed | kFlagScaled));
-    header.value = metadata_at<Word>(payload + kHeaderBytes, 0).first;
+    header.value = metadata_at<T>(payload + kHeaderBytes, 0).first;
     return finish_header(header, kHeaderBytes, payload).payload_bytes;
   }
   const std::size_t metadata_end = kHeaderBytes + layout.groups * layout.metadata_bytes_per_group;
   std::memset(payload + metadata_end, 0, layout.codes_offset - metadata_end);
-  if (seen.escaped_groups != 0) number_escapes<Word>(layout, payload);
+  if (seen.escaped_groups != 0) number_escapes(request, layout, payload);
 
   const std::size_t escape_bytes = seen.escaped_groups * layout.source_bytes_per_group;
   header.code_bytes = layout.code_bytes;
@@ -190,9 +198,9 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
 std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
                            const Totals& totals, const std::uint64_t* slot_bytes,
                            std::uint8_t* payload, std::uint8_t** escape_table) noexcept {
-  return request.metadata_type() == ElementType::kFloat32
-             ? finish<std::uint32_t>(request, layout, totals, slot_bytes, payload, escape_table)
-             : finish<std::uint16_t>(request, layout, totals, slot_bytes, payload, escape_table);
+  return with_type(request.metadata_type(), [&]<class T>() {
+    return finish<T>(request, layout, totals, slot_bytes, payload, escape_table);
+  });
 }
 
 bool encode_grouped(Request request, const Executor& executor, std::uint8_t* payload,
